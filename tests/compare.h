@@ -28,7 +28,7 @@ struct Verdict {
   std::string text;  // for a person, whatever the verdict
 };
 
-// "[1, 3, 0]" of a flat index.
+// Returns text such as "[1, 3, 0]" for a flat index.
 inline std::string position(size_t flat, const std::vector<int64_t>& shape) {
   std::string text;
   for (size_t i = shape.size(); i-- > 0;) {
@@ -72,7 +72,8 @@ inline Sums add_up(const std::vector<double>& actual, const std::vector<double>&
   return sums;
 }
 
-// Elements that would pass alone: within the bound times the reference's rms (or size, or exactly).
+// Returns the share of elements that would pass alone: within the bound times the reference's rms
+// (or size, or exactly).
 inline double pass_share(const std::vector<double>& actual, const std::vector<double>& expected,
                          const Rule& rule, const Sums& sums) {
   if (expected.empty()) return 1;

@@ -1,4 +1,4 @@
-// The main function of every test program.
+// This file holds the main function of every test program.
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
 

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Values <-> bytes of the dtypes of lathe.h, by means of the compiler, not of the library.
+// This file converts values to and from bytes of the dtypes of lathe.h, by means of the compiler,
+// not of the library.
 #pragma once
 
 #include <bit>
@@ -27,7 +28,7 @@ inline size_t bytes_of(lathe_dtype dtype) {
   return 0;
 }
 
-// Half of the last place of 1: the largest relative error of one rounding.
+// Returns half of the last place of 1: the largest relative error of one rounding.
 inline double half_ulp(lathe_dtype dtype) {
   return dtype == LATHE_F32 ? 0x1p-24 : dtype == LATHE_F16 ? 0x1p-11 : 0x1p-8;
 }

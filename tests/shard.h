@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Which part of a long list of cases this run has (lathe_parts in cmake/LatheTests.cmake).
+// This file says which part of a long list of cases this run has (lathe_parts in
+// cmake/LatheTests.cmake).
 #pragma once
 
 #include <doctest/doctest.h>
@@ -10,7 +11,7 @@
 
 namespace testing {
 
-// LATHE_TEST_SHARD=3/15: numbers 3, 18, 33 and so on of the list.
+// LATHE_TEST_SHARD=3/15 chooses numbers 3, 18, 33 and so on of the list.
 struct Shard {
   unsigned index = 0, count = 1;
   bool has(size_t number) const { return number % count == index; }
@@ -18,7 +19,7 @@ struct Shard {
 
 inline bool shard_is_chosen() { return std::getenv("LATHE_TEST_SHARD") != nullptr; }
 
-// The chosen part, or the first of `parts`.
+// Returns the chosen part, or the first of `parts`.
 inline Shard chosen_shard(unsigned parts) {
   Shard shard = {0, parts};
   const char* text = std::getenv("LATHE_TEST_SHARD");

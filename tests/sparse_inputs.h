@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Random problems of sparse attention, with lists of every kind.
+// This file makes random problems of sparse attention, with lists of every kind.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace sparse_case {
 
-// What a list names, beside random keys of the row's sequence.
+// Says what a list names, beside random keys of the row's sequence.
 enum class Lists {
   mixed,      // entries of every kind, anywhere: negative, past the end, named twice
   nothing,    // -1
@@ -68,7 +68,8 @@ inline int entry_of(const Shape& s, int place, int keys, int origin, std::mt1993
   }
 }
 
-// Rounded to the type. Keys that no list names, and padding, are NaN: they must reach nothing.
+// Makes inputs rounded to the type. Keys that no list names, and padding, are NaN: they must reach
+// nothing.
 inline ref::SparseAttention make(const Shape& s, lathe_dtype dtype, uint32_t seed) {
   std::mt19937 random(seed);
   std::normal_distribution<double> normal;

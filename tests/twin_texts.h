@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Different texts that have one XXH3-128, whose secret is public: where four bytes of a lane equal
+// These different texts have one XXH3-128, whose secret is public: where four bytes of a lane equal
 // those of the secret, its product is 0, and the rest of two such lanes of one block may be
 // swapped.
 #pragma once
@@ -9,8 +9,8 @@
 
 namespace twins {
 
-// A score_mod of two numbers, score * kA - kB * (q_idx - kv_idx), each one digit. It is UTF-8, and
-// score_mod(a, b) and score_mod(b, a) have the same digest.
+// Returns a score_mod of two numbers, score * kA - kB * (q_idx - kv_idx), each one digit. It is
+// UTF-8, and score_mod(a, b) and score_mod(b, a) have the same digest.
 inline std::string score_mod(char a, char b) {
   constexpr size_t kLane = 8, kStripe = 64, kFirst = 7 * kLane, kSecond = 15 * kStripe + kFirst;
   std::string text = "constexpr float kA = ";

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Joining vector clocks.
+// This file joins vector clocks.
 #include "sim/check/clocks.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Vector clocks. An agent is a warp, or an asynchronous engine behind an mbarrier; its clock moves
-// on with each of its releases. What somebody knows is, for each agent, up to which clock its
-// accesses are ordered before his own.
+// This file holds vector clocks. An agent is a warp, or an asynchronous engine behind an mbarrier;
+// its clock moves on with each of its releases. An agent knows, for each other agent, up to which
+// clock that agent's accesses are ordered before its own.
 //
 // Agents of one cluster have consecutive numbers and a dense vector; what is known of agents of
 // other clusters, which takes a synchronisation through global memory, is in a map.
@@ -15,8 +15,8 @@
 
 namespace sim {
 
-// Which knowledge: of everything, or only of what a fence has shown to the asynchronous proxy, in
-// shared or in global memory, or only of mbarriers that were initialised.
+// The kind says what the knowledge is about: everything, or only what a fence has shown to the
+// asynchronous proxy, in shared or in global memory, or only mbarriers that were initialised.
 enum ClockKind { kGenericClock, kSharedProxyClock, kGlobalProxyClock, kInitClock, kClockKinds };
 
 struct Knowledge {

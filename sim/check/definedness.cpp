@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The shadow of device memory: one bit per byte says whether anybody has written it.
+// This file handles the shadow of device memory: one bit per byte says whether anybody has written
+// it.
 #include <algorithm>
 
 #include "sim/check/memory_state.h"

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Device memory as the simulator sees it: host memory behind an allocation map and one shadow bit
-// per byte that says whether anybody has written it. Global addresses are host addresses.
+// The simulator sees device memory as host memory behind an allocation map and one shadow bit per
+// byte that says whether anybody has written it. Global addresses are host addresses.
 //
-// Thread-safe: the driver allocates while kernels of other streams run.
+// Memory is thread-safe: the driver allocates while kernels of other streams run.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,10 @@
 
 namespace sim {
 
-// mapped: device memory that came with cuMemMap, or a pool's of another device.
+// `mapped` is device memory that came with cuMemMap, or a pool's of another device.
 enum class MemoryKind { device, pinned_host, registered_host, managed, symbol, mapped };
 
-// "0x7f00", for findings.
+// Returns text such as "0x7f00", for findings.
 std::string hex(uint64_t value);
 
 struct Allocation {
@@ -46,30 +46,36 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  // Fresh memory, aligned to at least 256 bytes, with guard gaps around it that no allocation ever
-  // uses; filled with a NaN pattern made from the seed. 0 when the limit is reached.
+  // Returns fresh memory, aligned to at least 256 bytes, with guard gaps around it that no
+  // allocation ever uses. The memory is filled with a NaN pattern made from the seed. Returns 0
+  // when the limit is reached.
   uint64_t allocate(uint64_t bytes, MemoryKind kind, uint64_t seed);
-  // Makes caller-owned host memory accessible (cuMemHostRegister). False if it overlaps another.
+  // Makes caller-owned host memory accessible (cuMemHostRegister). Returns false if it overlaps
+  // another.
   bool adopt(uint64_t base, uint64_t bytes, MemoryKind kind);
-  // False if `base` is not the start of a live allocation. The bytes stay mapped in a quarantine.
+  // Returns false if `base` is not the start of a live allocation. The bytes stay mapped in a
+  // quarantine.
   bool release(uint64_t base);
 
-  // Counts bytes against the limit without an address (cuMemCreate); false when it is reached.
+  // Counts bytes against the limit without an address (cuMemCreate); returns false when the limit
+  // is reached.
   bool charge(uint64_t bytes);
   void discharge(uint64_t bytes);
 
-  // Kernels of this device may use the device memory of the other (peer access), or no longer.
+  // Allows kernels of this device to use the device memory of the other (peer access), or forbids
+  // it again.
   void look_into(Memory& peer, bool allowed);
 
-  // The live or quarantined allocation that holds the address; null if none. The pointer stays good
-  // until the allocation leaves the quarantine (never while a launch of this device runs).
+  // Returns the live or quarantined allocation that holds the address; null if none. The pointer
+  // stays good until the allocation leaves the quarantine (never while a launch of this device
+  // runs).
   std::shared_ptr<const Allocation> find(uint64_t address) const;
-  // The live allocation that holds the whole range; null if none.
+  // Returns the live allocation that holds the whole range; null if none.
   std::shared_ptr<const Allocation> find_live(uint64_t address, uint64_t bytes) const;
   // Grows whenever an allocation comes or goes: what was looked up before may be stale.
   // Read it atomically; code without the standard library does so too.
   const uint64_t* version() const;
-  // The allocation whose range is closest below or above, for reports.
+  // Returns the allocation whose range is closest below or above, for reports.
   std::string nearest(uint64_t address) const;
 
   // Kernels may not write the allocation that starts here (.const variables).
@@ -78,7 +84,7 @@ class Memory {
   void define(uint64_t address, uint64_t bytes);
   // Copies the shadow along with a device-to-device copy.
   void copy_definedness(uint64_t to, uint64_t from, uint64_t bytes);
-  // The first undefined byte in the range, or UINT64_MAX.
+  // Returns the first undefined byte in the range, or UINT64_MAX.
   uint64_t first_undefined(uint64_t address, uint64_t bytes) const;
 
   uint64_t used_bytes() const;

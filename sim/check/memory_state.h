@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The allocation map behind Memory, for memory.cpp and definedness.cpp.
+// This file holds the allocation map behind Memory, for memory.cpp and definedness.cpp.
 #pragma once
 
 #include <sys/mman.h>
@@ -37,7 +37,7 @@ struct Memory::State {
     --it;
     return it->second->contains(address, 1) ? &it->second : nullptr;
   }
-  // Every address that anybody looked up may be stale.
+  // Must be called on every change: an address that anybody looked up may be stale.
   void changed() {
     __atomic_fetch_add(&version, 1, __ATOMIC_SEQ_CST);
     for (State* watcher : watchers) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Clocks of warps, blocks and barriers.
+// This file handles clocks of warps, blocks and barriers.
 #include "sim/check/race.h"
 
 #include <algorithm>

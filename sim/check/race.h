@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The race checker, as the rest of the interpreter sees it: a happens-before order over warps (and,
-// within a warp, lanes), and what the asynchronous proxy may see of it. Warp::race is null when
-// nothing is checked; then every function here does nothing, but callers on hot paths ask first.
+// This file declares the race checker for the rest of the interpreter. The checker keeps a
+// happens-before order over warps (and, within a warp, lanes), and what the asynchronous proxy may
+// see of it. Warp::race is null when nothing is checked; then every function here does nothing, but
+// callers on hot paths ask first.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +12,24 @@
 
 namespace sim {
 
-// Carries knowledge from those who release into it to those who acquire it: one for every barrier,
-// mbarrier phase, cluster barrier. Lives until its block starts anew.
+// Carries knowledge from those who release into it to those who acquire it. Every barrier, mbarrier
+// phase and cluster barrier has one, which lives until its block starts anew.
 struct SyncClock;
 SyncClock* race_clock(Block& owner);  // null if races are not checked
 void race_clear(SyncClock* clock);
 void race_release(Warp& warp, SyncClock* clock);
 void race_acquire(Warp& warp, const SyncClock* clock);
 
-// What the instructions do.
+// The functions below tell the race checker what the instructions do.
 enum class RaceUse : uint8_t { load, store, atomic };
-// `size` bytes at the address of every lane of `exec`; addresses of other lanes repeat one of
+// Every lane of `exec` accesses `size` bytes at its address; addresses of other lanes repeat one of
 // theirs. Shared addresses are offsets in the memory of `owner`, null for global ones.
 void race_access(Warp& warp, const Inst& inst, const uint64_t* address, uint32_t exec,
                  uint32_t size, RaceUse use, bool dense, Block* owner);
 void race_fence(Warp& warp, const Inst& inst);
-// bar.warp.sync by the lanes `exec`, who may name different masks.
+// The lanes `exec` execute bar.warp.sync; they may name different masks.
 void race_warp_sync(Warp& warp, const Inst& inst, uint32_t exec);
-// The same for lanes that came one after the other, with one mask.
+// Does the same for lanes that came one after the other, with one mask.
 void race_warp_sync(Warp& warp, uint32_t members);
 void race_barrier_arrive(Warp& warp, uint32_t id);
 // The barrier is complete: `waiting` has a bit for every warp that goes on.
@@ -36,12 +37,12 @@ void race_barrier_complete(Block& block, uint32_t id, uint64_t waiting);
 
 constexpr unsigned kWholeWarp = 32;  // as a lane: all of them, together
 
-// What goes through the asynchronous proxy, and cp.async. At issue: a read must come after the
-// writes of its bytes, and they must have been shown to the proxy by a fence; a write must come
-// after all that was done with its bytes.
+// These functions cover accesses through the asynchronous proxy, and cp.async. At issue, a read
+// must come after the writes of its bytes, and they must have been shown to the proxy by a fence; a
+// write must come after all that was done with its bytes.
 void race_async_read(Warp& warp, const Inst& inst, unsigned lane, uint64_t address, uint64_t bytes,
                      Block* owner);
-// 16 bytes of an operand of wgmma; the caller asks whether races are checked.
+// A wgmma reads 16 bytes of an operand; the caller asks whether races are checked.
 void race_async_operand(Warp& warp, const Inst& inst, uint32_t offset);
 void race_async_write(Warp& warp, const Inst& inst, unsigned lane, uint64_t address, uint64_t bytes,
                       Block* owner);
@@ -53,9 +54,9 @@ void race_async_landed(SyncClock* clock, const Inst& inst, uint64_t address, uin
                        Block* owner);
 void race_async_complete(SyncClock* clock);
 
-// An mbarrier, and barrier.cluster: arrivals of a phase release, waits for its end acquire, both as
-// far as their scopes say. The object itself is written by its init and its inval, and read by its
-// uses.
+// These functions cover an mbarrier, and barrier.cluster: arrivals of a phase release, waits for
+// its end acquire, both as far as their scopes say. The object itself is written by its init and
+// its inval, and read by its uses.
 struct RaceMbarrier;
 RaceMbarrier* race_mbarrier(Block& owner);
 void race_mbarrier_release(RaceMbarrier* barrier, Warp& warp, const Inst& inst);
@@ -63,7 +64,7 @@ void race_mbarrier_acquire(const RaceMbarrier* barrier, Warp& warp, const Inst& 
 void race_mbarrier_touch(Warp& warp, const Inst& inst, unsigned lane, uint32_t offset, RaceUse use,
                          Block& owner);
 void race_mbarrier_phase(RaceMbarrier* barrier);
-// Bytes that a copy has written which completes on this mbarrier, and that it has.
+// A copy that completes on this mbarrier has written these bytes, and has completed.
 void race_mbarrier_landed(RaceMbarrier* barrier, const Inst& inst, uint64_t address, uint64_t bytes,
                           Block* target);
 void race_mbarrier_complete(RaceMbarrier* barrier);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Accesses of a warp against the shadow. Nearly all of them find their granules whole and the last
-// accesses known: that is decided here; the rest is check/race_shadow.cpp's.
+// This file handles accesses of a warp against the shadow. Nearly all of them find their granules
+// whole and the last accesses known: that is decided here; the rest is check/race_shadow.cpp's.
 #include "sim/check/race_shadow.h"
 #include "sim/exec/grid_state.h"
 
@@ -41,7 +41,8 @@ inline bool read_only_again(const Touch& t, const Granule& g) {
          (g.read.place & kReadOnlyLoad);
 }
 
-// A whole granule, or a whole cell of one, by `mine`. False: it takes the general case.
+// Handles an access by `mine` to a whole granule, or a whole cell of one. Returns false if the
+// access takes the general case.
 inline __attribute__((always_inline)) bool quick(Touch& t, Granule& g, const Stamp& mine) {
   if (read_only_again(t, g)) return true;
   if (!known_before(t, g.write) && !same_lanes(g.write, mine)) return false;

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Copies and products that run beside the warps. What goes through the asynchronous proxy sees only
-// what a fence has shown to it; cp.async is of the generic proxy.
+// This file checks copies and products that run beside the warps. An access through the
+// asynchronous proxy sees only what a fence has shown to the proxy; cp.async uses the generic
+// proxy.
 #include "sim/check/race_shadow.h"
 #include "sim/exec/grid_state.h"
 
@@ -20,7 +21,7 @@ bool reduces(const Form& f) {
   return f.op == Op::bulk_reduce || f.op == Op::tensor_reduce || f.op == Op::red_async;
 }
 
-// What a reduction does to memory is strong: reductions do not race with each other.
+// A reduction's access to memory is strong: reductions do not race with each other.
 uint32_t place_of(const Form& f, const Inst& i) {
   uint32_t place = i.info << 8;
   if (f.op != Op::cp_async) place |= kAsyncAccess;

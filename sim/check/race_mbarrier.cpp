@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Barriers with phases: mbarrier and barrier.cluster.
+// This file handles barriers with phases: mbarrier and barrier.cluster.
 #include <utility>
 
 #include "sim/check/race_shadow.h"
@@ -10,7 +10,7 @@ namespace {
 
 bool of_cluster(const Form& f) { return f.op == Op::cluster_arrive || f.op == Op::cluster_wait; }
 
-// Of an mbarrier the scope that is not written is the block.
+// An mbarrier instruction that names no scope has the scope of the block.
 bool reaches_cluster(const Form& f) {
   return of_cluster(f) || f.scope >= static_cast<uint8_t>(Scope::cluster);
 }

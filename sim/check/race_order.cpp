@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Order through memory: releases, acquires and fences, by scope.
+// This file handles order through memory: releases, acquires and fences, by scope.
 #include "sim/check/race_state.h"
 
 namespace sim {
@@ -12,7 +12,7 @@ Locations& locations_of(RaceWarp& r, const Block* owner) {
   return owner ? owner->races->locations : r.block->grid->locations;
 }
 
-// What a read of scope `level` finds there goes to each level of `to`, or all of it to to[0].
+// Adds what a read of scope `level` finds at `from` to each level of `to`, or all of it to to[0].
 void observe(RaceWarp& r, const Location& from, int level, Knowledge* to, bool by_level) {
   const RaceBlock& b = *r.block;
   if (from.cta_first == b.first) to[0].join(from.cta);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Findings of the race checker: both parties, with their places.
+// This file handles findings of the race checker: both parties, with their places.
 #include <algorithm>
 #include <cstdio>
 
@@ -62,7 +62,7 @@ std::string on(const std::string& access) {
   return access + (access == "load" ? " from " : access == "store" ? " to " : " on ");
 }
 
-// What could have ordered the two.
+// Says what could have ordered the two accesses.
 std::string remedy(const Party& a, const Party& b, bool shared) {
   if (a.strong && b.strong) return "the scope of one does not include the other";
   const bool same_block = std::equal(a.block, a.block + 3, b.block);

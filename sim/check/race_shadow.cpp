@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Granules of the shadow: in one piece, in cells, with several readers.
+// This file handles granules of the shadow: in one piece, in cells, with several readers.
 #include "sim/check/race_shadow.h"
 
 namespace sim {

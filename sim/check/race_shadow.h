@@ -1,16 +1,16 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The shadow of one memory, and one access on its way through it.
+// This file holds the shadow of one memory, and one access on its way through that shadow.
 #pragma once
 
 #include "sim/check/race_state.h"
 
 namespace sim {
 
-// The part of a stamp that is about bytes [offset, offset + bytes) of its granule.
+// Returns the part of a stamp that is about bytes [offset, offset + bytes) of its granule.
 Stamp slice(const Stamp& s, uint32_t offset, uint32_t bytes);
 
-// A block's shared memory or, with no owner, global memory.
+// A Shadow covers a block's shared memory or, with no owner, global memory.
 class Shadow {
  public:
   Shadow(RaceBlock& user, Block* owner);
@@ -19,7 +19,7 @@ class Shadow {
     if (owner_) return cells_[at / kGranule];
     return grid_.page(at / kPage)[at % kPage / kGranule];
   }
-  // False: nothing in the page of this address was ever touched.
+  // Returns false if nothing in the page of this address was ever touched.
   bool has(uint64_t at) const { return owner_ || grid_.pages.count(at / kPage); }
   bool is_split(const Granule& g) const {
     return g.write.agent == kSplit && g.write.place == pool_.generation;
@@ -30,15 +30,16 @@ class Shadow {
   bool is_many(const Granule& g) const { return g.read.agent == kManyReads; }
   std::vector<Stamp>& many(const Granule& g) { return pool_.reads[g.read.clock - 1]; }
 
-  // What an earlier block left in this memory goes.
+  // Removes what an earlier block left in this memory.
   void forget_stale(Granule& g);
-  // Cells for a piece of a granule, small enough for what is known of it and for `mine`.
+  // Makes cells for a piece of a granule, small enough for what is known of it and for `mine`.
   void split_for(Granule& g, uint32_t offset, uint32_t length, const Stamp& mine);
   void unite(Granule& g, const Stamp& write);
   void drop_reads(Granule& g);
   uint32_t make_many(const Stamp& a, const Stamp& b);
 
-  // f(cell, address, bytes) for the cells of [begin, begin + bytes); whole granules stay whole.
+  // Calls f(cell, address, bytes) for the cells of [begin, begin + bytes); whole granules stay
+  // whole.
   template <class F>
   void each(uint64_t begin, uint64_t bytes, F f) {
     for (uint64_t at = begin; at < begin + bytes;) {
@@ -77,9 +78,9 @@ class Touch : public Shadow {
  public:
   Touch(Warp& warp, const Inst& inst, RaceUse use, Block* owner);
 
-  // `length` bytes of the granule from `offset` on: the general case.
+  // Handles the general case: `length` bytes of the granule from `offset` on.
   void slow(Granule& g, uint32_t offset, uint32_t length, const Stamp& mine, uint64_t at);
-  // A granule, or a cell of one, that is not split.
+  // Handles a granule, or a cell of one, that is not split.
   void cell(Granule& g, const Stamp& mine, uint64_t at, uint32_t bytes);
 
   RaceWarp& me;
@@ -91,7 +92,8 @@ class Touch : public Shadow {
   const uint32_t* known;
   uint32_t base, count;
   uint32_t met;  // up to which clock the lanes of the warp are ordered
-  // The whole instruction: lanes that store to one place are told apart by their values.
+  // These fields describe the whole instruction: lanes that store to one place are told apart by
+  // their values.
   const uint64_t* address = nullptr;
   uint32_t exec = 0;
   uint32_t done = 0;  // lanes before

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the race checker keeps: a shadow of 16-byte granules, clocks of warps and blocks, and what
-// locations in memory carry from a release to an acquire.
+// This file holds the race checker's state: a shadow of 16-byte granules, clocks of warps and
+// blocks, and what locations in memory carry from a release to an acquire.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace sim {
 
-// One access, as the shadow remembers it. Clock 0: none.
+// A Stamp is one access, as the shadow remembers it. Clock 0 stands for none.
 struct Stamp {
   uint32_t agent = 0, clock = 0;
   uint32_t place = 0;  // instruction << 8 | flags
@@ -28,18 +28,20 @@ struct Stamp {
 constexpr uint32_t kScopeFlags = 7;
 constexpr uint32_t kAffine = 8, kReadOnlyLoad = 16, kAsyncAccess = 32;
 
-// Markers in Stamp::agent; the clock is an index plus one, the place a generation of the pool.
+// These values are markers in Stamp::agent; then the clock is an index plus one, the place a
+// generation of the pool.
 constexpr uint32_t kSplit = 0xFFFFFFFF;  // of `write`: the granule has cells, Stamp::lanes of them
 constexpr uint32_t kManyReads = 0xFFFFFFFE;  // of `read`: several agents, none before another
 
-// The last accesses of 16 bytes of memory that have one history; a cell of 4 bytes or 1 is alike.
+// A Granule holds the last accesses of 16 bytes of memory that have one history; a cell of 4 bytes
+// or 1 is alike.
 struct Granule {
   Stamp write, read;
 };
 constexpr uint32_t kGranule = 16;
 constexpr uint32_t kPage = 4096;
 
-// Cells and read sets of the granules that need them.
+// The pool holds cells and read sets of the granules that need them.
 struct RacePool {
   uint32_t generation = 1;
   std::vector<std::unique_ptr<Granule[]>> cells;
@@ -53,7 +55,8 @@ struct RacePool {
   uint32_t new_reads();
 };
 
-// What a location carries since its last release: for everybody, for one cluster, for one block.
+// A location carries this knowledge since its last release: for everybody, for one cluster, for one
+// block.
 struct Location {
   Knowledge wide, cluster, cta;
   uint32_t cluster_base = 0, cta_first = 0;
@@ -87,8 +90,8 @@ struct RaceGrid;
 
 struct RaceMbarrier {
   RaceBlock* block = nullptr;
-  // Of the phase under way and of the one before: for everybody who waits, and for those whose
-  // wait has the scope of the cluster.
+  // `filling` belongs to the phase under way and `full` to the one before: both are for everybody
+  // who waits. The `far_` clocks are for those whose wait has the scope of the cluster.
   SyncClock *filling = nullptr, *full = nullptr, *far_filling = nullptr, *far_full = nullptr;
 };
 
@@ -108,7 +111,7 @@ struct RaceBlock {
 
 enum class RaceKind : uint8_t { race, nc_written, missing_proxy_fence };
 
-// One launch. A single host thread runs all of it, so nothing here is locked.
+// A RaceGrid belongs to one launch. A single host thread runs all of it, so nothing here is locked.
 struct RaceGrid {
   const Launch* launch = nullptr;
   uint32_t warps = 0, cluster_blocks = 1, stride = 0;
@@ -122,11 +125,13 @@ struct RaceGrid {
   ~RaceGrid();
   Granule* page(uint64_t number);
   uint32_t generation(const Block* owner) const;
-  // A warp's block and number from its agent; false for asynchronous ones, which have a block only.
+  // Finds a warp's block and number from its agent; returns false for asynchronous ones, which have
+  // a block only.
   bool find(uint32_t agent, uint32_t block[3], uint32_t* warp) const;
 };
 
-// Async agents of one block; with more mbarriers than these, some share one.
+// A block has this many agents for asynchronous work; with more mbarriers than these, some share
+// one.
 constexpr uint32_t kAsyncAgents = 64;
 
 // check/race_order.cpp

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The general case of an access: several readers, lanes of one warp, accesses that are strong on
-// both sides.
+// This file handles the general case of an access: several readers, lanes of one warp, accesses
+// that are strong on both sides.
 #include <algorithm>
 #include <cstring>
 

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Older names of calls whose newest form has a suffix, for programs that look them up by name.
+// This file holds older names of calls whose newest form has a suffix, for programs that look them
+// up by name.
 #include "sim/driver/entry.h"
 
 #undef cuEventElapsedTime

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Primary and created contexts, and each host thread's stack of them.
+// This file handles primary and created contexts, and each host thread's stack of them.
 #include "sim/driver/context.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Making and ending contexts.
+// These functions make and end contexts.
 #pragma once
 
 #include "sim/driver/entry.h"
@@ -9,7 +9,7 @@ namespace sim::driver {
 
 void start_context(Driver& driver, Device& device, Context& context);
 
-// A live context; null if the handle is none.
+// Returns a live context; null if the handle is none.
 std::shared_ptr<Context> find_context(Driver& driver, CUcontext handle);
 
 // Writes what `value` says of a context, by its handle or with 0 the current one, to `out`.

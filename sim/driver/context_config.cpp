@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Settings of contexts that change nothing here but are answered as they were set, and profilers'
-// marks.
+// This file handles settings of contexts that change nothing here but are answered as they were
+// set, and profilers' marks.
 #include "sim/driver/context.h"
 #include "sim/driver/entry.h"
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Initialisation, devices and what they say about themselves.
+// This file handles initialisation, devices and what they say about themselves.
 #include <cstdio>
 #include <cstring>
 

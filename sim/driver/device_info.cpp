@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// More ways to ask about devices and functions.
+// This file handles more ways to ask about devices and functions.
 #include <cstdlib>
 #include <string>
 

@@ -9,13 +9,13 @@
 #include "sim/driver/forked.h"
 #include "sim/driver/state.h"
 
-// Entries of the simulator alone, lathe_sim_*, which clients find with dlsym.
+// This macro marks the simulator's own entries, lathe_sim_*, which clients find with dlsym.
 #define SIM_EXTRA extern "C" __attribute__((visibility("default")))
 #define SIM_API extern "C" __attribute__((visibility("default"))) CUresult CUDAAPI
 
 namespace sim::driver {
 
-// The context on top of this thread's stack, or null. With the lock.
+// Returns the context on top of this thread's stack, or null. The caller holds the lock.
 Context* current_context();
 
 template <typename F>
@@ -24,7 +24,7 @@ CUresult guarded(F body) noexcept {
   return without_exceptions(CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN, body);
 }
 
-// body(Driver&, Lock&)
+// Runs body(Driver&, Lock&).
 template <typename F>
 CUresult with_driver(F body) noexcept {
   return guarded([&]() -> CUresult {
@@ -36,7 +36,7 @@ CUresult with_driver(F body) noexcept {
   });
 }
 
-// body(Driver&, Lock&, Device&)
+// Runs body(Driver&, Lock&, Device&).
 template <typename F>
 CUresult with_device(CUdevice ordinal, F body) noexcept {
   return with_driver([&](Driver& driver, Lock& lock) -> CUresult {
@@ -47,7 +47,7 @@ CUresult with_device(CUdevice ordinal, F body) noexcept {
   });
 }
 
-// body(Driver&, Lock&, Context&); a context killed by a fault answers with that fault.
+// Runs body(Driver&, Lock&, Context&); a context killed by a fault answers with that fault.
 template <typename F>
 CUresult with_context(F body) noexcept {
   return with_driver([&](Driver& driver, Lock& lock) -> CUresult {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Variables of the environment: texts, and whole numbers in a range.
+// These functions read variables of the environment: texts, and whole numbers in a range.
 #pragma once
 
 #include <cerrno>
@@ -10,7 +10,7 @@
 
 namespace sim {
 
-// "" if the variable is not set.
+// Returns "" if the variable is not set.
 inline std::string environment_text(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
@@ -20,7 +20,8 @@ inline std::string refusal(const char* name, const std::string& given, const std
   return std::string(name) + " is \"" + given + "\"; allowed: " + allowed;
 }
 
-// Keeps *out where the variable is not set. False: `what` says what is allowed. Hexadecimal too.
+// Keeps *out where the variable is not set. Accepts hexadecimal too. On false, `what` says what is
+// allowed.
 inline bool environment_number(const char* name, uint64_t low, uint64_t high, uint64_t* out,
                                std::string* what) {
   const std::string given = environment_text(name);

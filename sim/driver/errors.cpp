@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Names of all error codes of the driver API; the sentence is the name in words.
+// This file holds the names of all error codes of the driver API; the sentence is the name in
+// words.
 #include <array>
 #include <cctype>
 #include <string>

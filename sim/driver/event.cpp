@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Events: positions in streams, with times.
+// This file handles events: positions in streams, with times.
 #include <algorithm>
 
 #include "sim/driver/entry.h"

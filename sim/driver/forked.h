@@ -13,7 +13,7 @@ namespace sim {
 
 inline std::atomic<bool> is_forked_child{false};
 
-// True in a process that was forked from one that used the library.
+// Returns true in a process that was forked from one that used the library.
 inline bool forked() { return is_forked_child.load(std::memory_order_relaxed); }
 
 // From here on a child cannot use the library; called when it is used first.

@@ -27,7 +27,7 @@ class Reader {
     return value;
   }
 
-  // The position of the variable's word among those allowed.
+  // Returns the position of the variable's word among those allowed.
   size_t word(const char* name, std::initializer_list<const char*> allowed, size_t fallback) {
     const std::string given = text(name);
     if (!good_ || given.empty()) return fallback;
@@ -83,7 +83,8 @@ uint32_t read_checks(Reader& reader, uint32_t fallback) {
   return bits;
 }
 
-// A device by its name, else the first of an architecture, else the usual one.
+// Returns the profile of a device by its name, else the first of an architecture, else the usual
+// one.
 Profile read_profile(Reader& reader, const std::string& chosen) {
   static constexpr char kGpu[] = "LATHE_SIM_GPU", kArch[] = "LATHE_SIM_ARCH";
   const std::string gpu = Reader::text(kGpu), arch = chosen.empty() ? Reader::text(kArch) : chosen;
@@ -106,7 +107,7 @@ Profile read_profile(Reader& reader, const std::string& chosen) {
   return profile;
 }
 
-// The newest PTX that a driver translates, as 84 for 8.4: release notes of the PTX ISA.
+// Returns the newest PTX that a driver translates, as 84 for 8.4: release notes of the PTX ISA.
 int newest_ptx(int driver_version) {
   static constexpr struct {
     int driver, ptx;

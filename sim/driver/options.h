@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The simulator's environment, read once when the driver is initialised.
+// This file holds the simulator's environment, which is read once when the driver is initialised.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ struct Options {
   uint64_t instruction_limit = 0;  // LATHE_SIM_INSTRUCTION_LIMIT: warp instructions per launch
   AsyncPolicy async_policy = AsyncPolicy::lazy;  // LATHE_SIM_ASYNC
   TensorSum tensor_sum = TensorSum::exact;       // LATHE_SIM_TENSOR_SUM
-  // LATHE_SIM_SAMPLE_BLOCKS: run so many blocks of each larger grid and scale what they counted;
-  // results are wrong then, so it needs a timeline or counters. 0: run all.
+  // LATHE_SIM_SAMPLE_BLOCKS runs so many blocks of each larger grid and scales what they counted;
+  // results are wrong then, so this option needs a timeline or counters. 0 runs all.
   uint64_t sample_blocks = 0;
   uint64_t sample_instructions = 0;
   bool profile_lines = false;  // LATHE_SIM_PROFILE: counters by PTX line
@@ -37,7 +37,7 @@ struct Options {
   int error_exitcode = 0;   // LATHE_SIM_ERROR_EXITCODE: what a process with findings ends with
 };
 
-// False if a variable holds something that is not allowed; `what` then says which and why.
+// Returns false if a variable holds something that is not allowed; `what` then says which and why.
 bool read_options(Options* out, std::string* what);
 
 }  // namespace sim::driver

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The _ptsz twins: the same calls with 0 meaning the calling thread's own stream. Those of copies,
-// fills and values are in memory/.
+// This file handles the _ptsz twins: the same calls with 0 meaning the calling thread's own stream.
+// Those of copies, fills and values are in memory/.
 #include "sim/driver/entry.h"
 #include "sim/driver/work.h"
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// One object per host thread, behind a pthread key. Not thread_local: the C library frees the
-// thread-local block of an opened library when it reuses a dead thread's stack, which thread
-// sanitizers take for a race.
+// Each host thread has one object, behind a pthread key. It is not thread_local: the C library
+// frees the thread-local block of an opened library when it reuses a dead thread's stack, which
+// thread sanitizers take for a race.
 #pragma once
 
 #include <pthread.h>

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Primary contexts: one per device, counted, revived after a reset under the same handle.
+// This file handles primary contexts: one per device, counted, revived after a reset under the same
+// handle.
 #include "sim/driver/context.h"
 #include "sim/driver/entry.h"
 

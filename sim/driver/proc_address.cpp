@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// cuGetProcAddress: names and versions to entry points.
+// This file handles cuGetProcAddress: names and versions to entry points.
 #include <cstring>
 #include <string_view>
 
@@ -18,13 +18,13 @@ constexpr cuuint64_t kKnownFlags =
 // CUDA 7.0 brought the per-thread twins; the functions themselves are older.
 constexpr int kTwins = 7000, kBeforeTwins = 2000;
 
-// An exported name without its suffixes: "_v2", "_ptsz", "_ptds".
+// Returns an exported name without its suffixes: "_v2", "_ptsz", "_ptds".
 std::string_view plain_name(std::string_view name) {
   const size_t end = name.find('_');
   return name.substr(0, end);
 }
 
-// A function that says it is not supported, the newest of that name; null if there is none.
+// Returns a function that says it is not supported, the newest of that name; null if there is none.
 const Symbol* find_unsupported(const char* name) {
   const Symbol* best = nullptr;
   for (size_t at = 0; at < kUnsupportedCount; ++at) {
@@ -35,7 +35,7 @@ const Symbol* find_unsupported(const char* name) {
   return best;
 }
 
-// The newest entry not newer than `version`.
+// Finds the newest entry not newer than `version`.
 CUresult look_up(const char* name, void** out, int version, cuuint64_t flags,
                  CUdriverProcAddressQueryResult* status) {
   if (name == nullptr || out == nullptr || (flags & ~kKnownFlags) != 0 || flags == kKnownFlags) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The driver's one instance, and look-ups in its tables.
+// This file handles the driver's one instance, and look-ups in its tables.
 #include "sim/driver/state.h"
 
 #include "sim/driver/entry.h"

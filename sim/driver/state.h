@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the driver keeps: devices, contexts, streams, events, modules, allocations. Everything here
-// is guarded by Driver::mutex; work itself (copies, kernels, host functions) runs outside it.
+// This file holds the driver's state: devices, contexts, streams, events, modules, allocations.
+// Everything here is guarded by Driver::mutex; work itself (copies, kernels, host functions) runs
+// outside it.
 //
 // A handle given to the caller is a number that is never used again, not a pointer, so a stale or
 // invented handle is always told from a live one.
@@ -33,7 +34,8 @@ using Lock = std::unique_lock<std::mutex>;
 struct Context;
 struct Device;
 
-// When a piece of work is over. Shared by the work, those who wait for it and events.
+// Says when a piece of work is over. The work, those who wait for the work, and events share a
+// Completion.
 struct Completion {
   bool done = false;
   CUresult error = CUDA_SUCCESS;
@@ -45,7 +47,8 @@ struct Completion {
 };
 using CompletionPtr = std::shared_ptr<Completion>;
 
-// What a piece of work does; runs without the lock, more than once if it is part of a graph.
+// An action does a piece of work. It runs without the lock, and more than once if it is part of a
+// graph.
 using Action = std::function<CUresult()>;
 
 struct GraphRun;
@@ -96,7 +99,7 @@ struct Event : Object {
 
 struct Module;
 
-// One kernel of one module in one context: a CUfunction.
+// A Function is one kernel of one module in one context: a CUfunction.
 struct Function : Object {
   Module* module = nullptr;
   std::shared_ptr<const sim::Module> code;
@@ -119,11 +122,13 @@ struct Library;
 struct LibraryKernel : Object {
   Library* library = nullptr;
   const Kernel* kernel = nullptr;
-  // Attributes set through the kernel, by (device, attribute): given to functions made later too.
+  // These attributes, by (device, attribute), were set through the kernel. Functions made later get
+  // them too.
   std::map<std::pair<int, CUfunction_attribute>, int> attributes;
 };
 
-// Code that belongs to no context; becomes a module in each context that asks for a function.
+// A Library is code that belongs to no context. It becomes a module in each context that asks for a
+// function.
 struct Library : Object {
   std::shared_ptr<const sim::Module> code;
   std::map<std::string, std::shared_ptr<LibraryKernel>> kernels;
@@ -184,14 +189,14 @@ struct Device {
   Clock::time_point hold_until;
 };
 
-// Addresses with memory behind them (cuMemMap), by their start.
+// A Mapping is a range of addresses with memory behind them (cuMemMap), listed by its start.
 struct Mapping {
   size_t bytes = 0;
   std::shared_ptr<Object> memory;  // what cuMemCreate made
   std::vector<Device*> seen_by;    // cuMemSetAccess
 };
 
-// When a value got what a stream waits for, in model time.
+// An Arrival says when a value got what a stream waits for, in model time.
 struct Arrival {
   double end = 0;
   double begin = 0;  // of the messages behind it
@@ -200,7 +205,8 @@ struct Arrival {
   int peer = -1;
 };
 
-// One launch of a graph while its nodes run: when each is over, in model time.
+// A GraphRun is one launch of a graph while its nodes run. It holds when each node is over, in
+// model time.
 struct GraphRun {
   std::vector<std::vector<size_t>> after;
   std::vector<uint64_t> streams;  // where each was captured; 0: nowhere
@@ -246,7 +252,7 @@ struct Driver {
     auto it = objects.find(reinterpret_cast<uint64_t>(handle));
     return it == objects.end() ? nullptr : std::dynamic_pointer_cast<T>(it->second.lock());
   }
-  // The block that holds [address, address + bytes); null if none does entirely.
+  // Returns the block that holds [address, address + bytes); null if none does entirely.
   Block* find_block(uint64_t address, uint64_t bytes = 1);
   // Sleeps until the predicate holds, urging the workers on.
   template <typename P>
@@ -260,7 +266,7 @@ struct Driver {
 
 struct Deed;
 
-// A thread's stack of contexts and what it is doing.
+// Holds a thread's stack of contexts and what the thread is doing.
 struct ThreadState {
   std::vector<uint64_t> stack;                         // handles
   std::unordered_map<uint64_t, uint64_t> own_streams;  // context handle -> per-thread stream

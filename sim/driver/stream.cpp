@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Streams and host functions in them.
+// This file handles streams and host functions in them.
 #include <algorithm>
 
 #include "sim/driver/entry.h"

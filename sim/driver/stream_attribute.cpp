@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Attributes of streams: hints, answered as they were set.
+// This file handles attributes of streams: hints, answered as they were set.
 #include "sim/driver/entry.h"
 #include "sim/driver/work.h"
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The table behind cuGetProcAddress. cuda.h stays out of here, so that every entry point can be
-// named with one type.
+// This file holds the table behind cuGetProcAddress. cuda.h stays out of here, so that every entry
+// point can be named with one type.
 #include "sim/driver/symbols.h"
 
 // SIM_ONE(name, version, symbol), SIM_TWO(name, version, symbol, per-thread twin)

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Every exported entry point by the name and the version callers ask for.
+// This table lists every exported entry point by the name and the version that callers ask for.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct Symbol {
 extern const Symbol kSymbols[];
 extern const size_t kSymbolCount;
 
-// What only answers CUDA_ERROR_NOT_SUPPORTED, by its exported name.
+// These entry points only answer CUDA_ERROR_NOT_SUPPORTED; each is listed by its exported name.
 extern const Symbol kUnsupported[];
 extern const size_t kUnsupportedCount;
 

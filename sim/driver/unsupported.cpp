@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the header names and the driver does not have: answers CUDA_ERROR_NOT_SUPPORTED and says its
-// name once. cuda.h stays out of here, so that every entry point can be made with one type; the
-// arguments are never looked at.
+// Entry points that the header names and the driver does not have answer CUDA_ERROR_NOT_SUPPORTED
+// and report their name once. cuda.h stays out of here, so that every entry point can be made with
+// one type; the arguments are never looked at.
 #include "sim/driver/unsupported.h"
 
 #include <atomic>

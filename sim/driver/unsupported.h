@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Exported names of the header that the driver has nothing behind, one by one: SIM_UNSUPPORTED(X).
-// A function of such a name anywhere in the driver takes its place.
+// SIM_UNSUPPORTED(X) lists, one by one, the exported names of the header that the driver has
+// nothing behind. A function of such a name anywhere in the driver takes its place.
 #pragma once
 
 #define SIM_UNSUPPORTED(X)                            \

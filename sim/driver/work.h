@@ -1,18 +1,19 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Putting work into streams and waiting for it.
+// These functions put work into streams and wait for it.
 #pragma once
 
 #include "sim/driver/entry.h"
 
 namespace sim::driver {
 
-// The stream a handle means in this context: 0 and 1 the legacy one, 2 this thread's own.
-// CUDA_ERROR_INVALID_HANDLE if there is none.
+// Finds the stream that a handle means in this context: 0 and 1 mean the legacy one, 2 this
+// thread's own. Returns CUDA_ERROR_INVALID_HANDLE if there is none.
 CUresult resolve_stream(Driver& driver, Context& context, CUstream handle,
                         std::shared_ptr<Stream>* out);
 
-// The stream that 0 means in the _ptsz and _ptds twins of the calls: the calling thread's own.
+// Returns the stream that a handle means in the _ptsz and _ptds twins of the calls, where 0 is the
+// calling thread's own.
 inline CUstream own(CUstream stream) { return stream == nullptr ? CU_STREAM_PER_THREAD : stream; }
 
 // Runs body(Driver&, Lock&, Stream&) with the stream that a handle means in the current context.
@@ -25,8 +26,8 @@ CUresult with_stream(CUstream handle, F body) {
   });
 }
 
-// Appends work in stream order, or adds a node if the stream is capturing. `after`: more work to
-// wait for. `completion`, if given, receives when it is over (null while capturing).
+// Appends work in stream order, or adds a node if the stream is capturing. The work also waits for
+// `after`. `completion`, if given, receives the work's completion (null while capturing).
 CUresult submit(Driver& driver, Stream& stream, Action action,
                 std::vector<CompletionPtr> after = {}, CompletionPtr* completion = nullptr,
                 std::function<bool()> ready = nullptr);
@@ -34,10 +35,11 @@ CUresult submit(Driver& driver, Stream& stream, Action action,
 // Calls a host function as the work of a stream: it may not call the driver.
 CUresult run_host_function(CUhostFn function, void* data);
 
-// Waits for the work; then the context's state, or the error the work itself ended with.
+// Waits for the work. Then returns the context's state, or the error that the work itself ended
+// with.
 CUresult wait_for(Driver& driver, Lock& lock, Context& context, const CompletionPtr& completion);
 
-// All work enqueued so far in the context.
+// Returns all work enqueued so far in the context.
 std::vector<CompletionPtr> everything(Context& context);
 // Waits until all of it is over, and until what is being freed has been given back.
 CUresult synchronize(Driver& driver, Lock& lock, Context& context);

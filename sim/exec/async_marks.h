@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A mark per word of shared memory that something asynchronous is using: the destination of a copy
-// in flight, the source of a copy or product that may still be read, a live mbarrier. Plain
+// Each word of shared memory that something asynchronous is using has a mark: the destination of a
+// copy in flight, the source of a copy or product that may still be read, a live mbarrier. Plain
 // accesses look at them only while there are any.
 #pragma once
 
@@ -24,7 +24,7 @@ inline void mark_borrowed(Block& block, uint32_t offset, uint32_t bytes, int cha
   }
 }
 
-// The same for 16 bytes at a multiple of 16, whose four words mostly agree.
+// Does the same for 16 bytes at a multiple of 16, whose four words mostly agree.
 inline void mark_borrowed_piece(Block& block, uint32_t offset, int change) {
   if (!block.marks) return;
   constexpr uint64_t kEach = 0x0001000100010001ull;
@@ -55,7 +55,7 @@ inline void mark_in_flight(Block& block, uint32_t offset, uint32_t bytes, int ch
   mark_flag(block, offset, bytes, kMarkInFlight, change > 0);
 }
 
-// All marks of a range in one.
+// Returns all marks of a range in one.
 inline uint16_t marks_of(const Block& block, uint32_t offset, uint32_t bytes) {
   uint16_t all = 0;
   for (uint32_t word = offset / 4; word < (offset + bytes + 3) / 4; ++word) {
@@ -64,7 +64,8 @@ inline uint16_t marks_of(const Block& block, uint32_t offset, uint32_t bytes) {
   return all;
 }
 
-// Reports an access of [offset, offset + bytes) that collides with a mark. False if there was one.
+// Reports an access of [offset, offset + bytes) that collides with a mark. Returns false if there
+// was one.
 bool check_marks(Warp& warp, const Inst& inst, unsigned lane, const Block& block, uint32_t offset,
                  uint32_t bytes, bool store);
 

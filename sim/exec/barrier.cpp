@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// bar and barrier: sixteen per block, counted in warps.
+// This file handles bar and barrier: sixteen per block, counted in warps.
 #include <string>
 
 #include "sim/check/race.h"

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// One block: its memory, and the state its warps start from.
+// This file handles one block: its memory, and the state its warps start from.
 #include <cstring>
 
 #include "sim/check/race_state.h"

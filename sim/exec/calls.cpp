@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Calls at run time. Each lane has a stack of what its callers need again: where to go on, the
-// frame, the registers that are live across the call. Lanes of one warp may be at different depths.
+// This file handles calls at run time. Each lane has a stack of what its callers need again: where
+// to go on, the frame, the registers that are live across the call. Lanes of one warp may be at
+// different depths.
 #include <cstring>
 
 #include "sim/exec/grid_state.h"
@@ -35,7 +36,7 @@ void reset_calls(Warp& w) {
 
 namespace {
 
-// A lane's part of a slot, or of a pair of slots.
+// Returns a lane's part of a slot, or of a pair of slots.
 uint32_t* cell(const Warp& w, uint16_t slot, unsigned lane) {
   const size_t at = static_cast<size_t>(slot & ~kWideSlot) * kSlotBytes;
   return reinterpret_cast<uint32_t*>(w.regs + at) + (slot & kWideSlot ? 2 * lane : lane);

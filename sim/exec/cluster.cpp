@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A cluster: whose turn it is among the warps of its blocks, when copies land while nobody can run,
-// and barrier.cluster. And the host threads that run clusters.
+// This file handles a cluster: whose turn it is among the warps of its blocks, when copies land
+// while nobody can run, and barrier.cluster. The file also has the host threads that run clusters.
 #include "sim/check/race.h"
 #include "sim/exec/grid_state.h"
 
@@ -9,7 +9,8 @@ namespace sim {
 namespace {
 
 constexpr uint64_t kQuantum = 4096;  // about how long a warp runs before the next one
-// What a cluster may run in all after a later one had a fault: it may wait for that one in vain.
+// A cluster may run this many instructions in all after a later cluster had a fault: it may wait
+// for that cluster in vain.
 constexpr uint64_t kAfterFault = 8'000'000;
 
 }  // namespace

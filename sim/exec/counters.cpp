@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// From the workers' tallies to Counters.
+// This file leads from the workers' tallies to Counters.
 #include <algorithm>
 
 #include "sim/exec/grid_state.h"

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Matrix descriptors of wgmma: where the 16-byte pieces of a tile lie in shared memory. Internal
-// linkage: builds for several instruction sets include this.
+// Matrix descriptors of wgmma say where the 16-byte pieces of a tile lie in shared memory. The
+// functions have internal linkage: builds for several instruction sets include this.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct Descriptor {
   uint32_t mask = 0;
 };
 
-// False if bits are set that have no meaning, or a base offset.
+// Returns false if bits are set that have no meaning, or a base offset.
 [[maybe_unused]] inline bool read_descriptor(uint64_t bits, Descriptor* out) {
   constexpr uint64_t kKnown = 0xC0003FFF3FFF3FFFull;
   constexpr uint32_t kWidths[4] = {0, 128, 64, 32}, kMasks[4] = {0, 7, 3, 1};
@@ -31,12 +31,13 @@ inline uint32_t swizzled(const Descriptor& d, uint32_t linear) {
   return linear ^ ((linear >> 7 & d.mask) << 4);
 }
 
-// K-major: the 16 bytes at byte kb (0 or 16) of row mn.
+// Returns, for a K-major tile, the offset of the 16 bytes at byte kb (0 or 16) of row mn.
 [[maybe_unused]] inline uint32_t piece_of_row(const Descriptor& d, uint32_t mn, uint32_t kb) {
   if (!d.width) return d.start + mn % 8 * 16 + mn / 8 * d.stride + kb / 16 * d.leading;
   return swizzled(d, d.start + mn % 8 * d.width + mn / 8 * d.stride + kb);
 }
-// MN-major: the 16 bytes at byte mb, a multiple of 16, of line k.
+// Returns, for an MN-major tile, the offset of the 16 bytes at byte mb, a multiple of 16, of line
+// k.
 [[maybe_unused]] inline uint32_t piece_of_line(const Descriptor& d, uint32_t k, uint32_t mb) {
   if (!d.width) return d.start + k % 8 * 16 + k / 8 * d.leading + mb / 16 * d.stride;
   return swizzled(

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The findings of a launch. Each instruction keeps its share of them: those of the first clusters
-// in the grid, and of one cluster those it made first. So the report does not depend on which host
-// thread was faster.
+// This file keeps the findings of a launch. Each instruction keeps its share of them: those of the
+// first clusters in the grid, and within a cluster those it made first. So the report does not
+// depend on which host thread was faster.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,12 @@ class Findings {
  public:
   explicit Findings(int share = 1) : share_(share) {}
 
-  // Would a finding be kept that this cluster makes now? `place`: the instruction and the fault.
+  // Says whether a finding that this cluster makes now would be kept. A Place is the instruction
+  // and the fault.
   using Place = std::pair<uint32_t, int>;
   bool wanted(Place place, uint64_t cluster) const;
   void add(Place place, uint64_t cluster, Finding finding);
-  // Those of clusters up to `last`, by cluster, then as they were made.
+  // Returns the findings of clusters up to `last`, by cluster, then as they were made.
   std::vector<Finding> take(uint64_t last);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A launch while it runs: what its host threads share, and what each owns.
+// This file holds a launch while it runs: what its host threads share, and what each owns.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ struct RaceGrid;
 
 constexpr uint64_t kNoCluster = ~0ull;
 
-// Shared by the host threads of one run_grid.
+// The host threads of one run_grid share a Launch.
 struct Launch {
   const Grid* grid = nullptr;
   const Profile* profile = nullptr;
@@ -39,8 +39,8 @@ struct Launch {
   std::atomic<uint64_t> next_cluster{0};
   std::atomic<uint64_t> executed{0};
   std::atomic<int> error{0};
-  // The first cluster that a fault ended. Later ones stop and do not count; earlier ones run on, so
-  // that the outcome is the same whatever the number of host threads.
+  // This is the first cluster that a fault ended. Later ones stop and do not count; earlier ones
+  // run on, so that the outcome is the same whatever the number of host threads.
   std::atomic<uint64_t> fault_cluster{kNoCluster};
   std::mutex mutex;  // of what follows
   bool timed_out = false;
@@ -51,13 +51,13 @@ struct Launch {
   bool stops(uint64_t cluster) const {
     return fault_cluster.load(std::memory_order_relaxed) <= cluster;
   }
-  // A fault ends this cluster and all later ones with `error`.
+  // Ends, after a fault, this cluster and all later ones with `error`.
   void fail(uint64_t cluster, int error);
-  // Past the instruction limit: everything ends.
+  // Ends everything: the launch is past the instruction limit.
   void time_out();
 };
 
-// One allocation as a worker knows it.
+// A KnownAllocation is one allocation as a worker knows it.
 struct KnownAllocation {
   std::shared_ptr<const Allocation> allocation;
   Region region;
@@ -74,7 +74,7 @@ void reset_calls(Warp& warp);
 void flush_prints(Launch& launch);
 std::string assertion_text(const Warp& warp, const Inst& inst, unsigned lane);
 
-// A block with the memory behind it; used again for the next block.
+// A BlockRun is a block with the memory behind it; it is used again for the next block.
 class BlockRun {
  public:
   BlockRun(Worker* worker, const Launch& launch, Cluster* cluster, uint32_t rank);
@@ -99,13 +99,15 @@ class BlockRun {
   std::vector<Warpgroup> warpgroups_;
 };
 
-// The blocks of a cluster in turn on one host thread; used again for the next cluster.
+// A ClusterRun runs the blocks of a cluster in turn on one host thread; it is used again for the
+// next cluster.
 class ClusterRun {
  public:
   ClusterRun(Worker* worker, const Launch& launch);
   ~ClusterRun();
   void start(uint64_t linear);
-  // Runs up to `budget` warp instructions. False when the cluster is done or the grid stops.
+  // Runs up to `budget` warp instructions. Returns false when the cluster is done or the grid
+  // stops.
   bool advance(uint64_t budget);
 
  private:
@@ -137,21 +139,22 @@ struct HostWorker : Worker {
 void recheck_barriers(Block& block);
 void recheck_cluster_barrier(Cluster& cluster);
 
-// Why a warp can never go on. blocked_text: what its blocked instruction waits for.
+// Reports why a warp can never go on. blocked_text says what its blocked instruction waits for.
 void report_deadlock(Warp& w);
 std::string blocked_text(const Warp& w, const Inst& inst, const Strand& strand);
 std::string cluster_barrier_text(const Cluster& cluster);
-// "lane 3", "lanes 0-15, 20".
+// Returns text such as "lane 3" or "lanes 0-15, 20".
 std::string lanes_text(uint32_t mask);
-// Who waits at the convergent instruction w.pc, and where those stand that it waits for.
+// Says who waits at the convergent instruction w.pc, and where the lanes stand that the instruction
+// waits for.
 std::string divergent_text(const Warp& w);
 
-// By PTX line, those that ran.
+// Returns the counters of the PTX lines that ran, by line.
 std::vector<LineCounters> collect_lines(const Launch& launch,
                                         const std::vector<std::unique_ptr<HostWorker>>& workers);
-// Whether the instruction waits for others.
+// Says whether the instruction waits for others.
 bool waits(const InstInfo& info);
-// Findings in order, counters summed over the workers.
+// Puts findings in order and sums counters over the workers.
 Counters collect(const Launch& launch, const std::vector<std::unique_ptr<HostWorker>>& workers);
 
 }  // namespace sim

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Tables from a value of an instruction's form to the handler that executes it. They are searched
-// while a module is decoded. Like lanes.h, this file lives inside the namespace of an instruction
-// set and uses no standard template.
+// Tables lead from a value of an instruction's form to the handler that executes it. They are
+// searched while a module is decoded. Like lanes.h, this file lives inside the namespace of an
+// instruction set and uses no standard template.
 #pragma once
 
 #include "sim/exec/lanes.h"
@@ -31,7 +31,7 @@ struct ResolverRow {
   Resolver* resolve;
 };
 
-// The same where more of the form than `key` decides.
+// Does the same where more of the form than `key` decides.
 template <class Key, int N>
 Handler resolve_by(Key key, const Form& f, const ResolverRow<Key> (&rows)[N]) {
   for (const ResolverRow<Key>& row : rows) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Host threads that stay between launches: starting one takes longer than a small grid.
+// Host threads stay between launches: starting one takes longer than a small grid.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace sim {
 
-// f(0) on the calling thread, f(1) to f(count - 1) on others, at the same time. What has not begun
-// when f(0) returns is left out, so every f must be able to do all of the work. Returns when all
-// that began have returned. Safe to call from several threads at once.
+// Runs f(0) on the calling thread and f(1) to f(count - 1) on others, at the same time. A call that
+// has not begun when f(0) returns is left out, so every f must be able to do all of the work.
+// Returns when all calls that began have returned. It is safe to call from several threads at once.
 void run_together(uint64_t count, const std::function<void(uint64_t)>& f);
 
 }  // namespace sim

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Module variables in memory.
+// This file handles module variables in memory.
 #include <algorithm>
 #include <cstring>
 

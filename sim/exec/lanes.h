@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Loops over the 32 lanes of a warp. Included by the files that are compiled once per instruction
-// set, inside that set's namespace: everything here has internal linkage or lives there, and no
-// standard template is used, so that no code for a newer machine leaks into a shared symbol.
+// This file holds loops over the 32 lanes of a warp. It is included by the files that are compiled
+// once per instruction set, inside that set's namespace: everything here has internal linkage or
+// lives there, and no standard template is used, so that no code for a newer machine leaks into a
+// shared symbol.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,8 @@
 #define SIM_ISA base
 #endif
 
-// A form that kernels hardly have: the builds for wide registers answer null and the plain one's
-// handler runs (table.cpp). Compiling handlers is most of the simulator's build.
+// This macro is for a form that kernels hardly have: the builds for wide registers answer null and
+// the plain one's handler runs (table.cpp). Compiling handlers is most of the simulator's build.
 #ifdef SIM_WIDE
 #define SIM_RARE(...) (::sim::Handler(nullptr))
 #else
@@ -78,13 +79,13 @@ inline __attribute__((always_inline)) uint32_t pred(const Warp& w, uint16_t p) {
   return (p & kPredNegate) ? ~v : v;
 }
 
-// d[l] = v[l] where exec has bit l.
+// Sets d[l] = v[l] where exec has bit l.
 template <class C>
 __attribute__((noinline)) void blend(C* __restrict d, const C* __restrict v, uint32_t exec) {
   for (int l = 0; l < 32; ++l) d[l] = ((exec >> l) & 1u) ? v[l] : d[l];
 }
 
-// One loop for full and partial warps: each handler is an instance of it, and compiling them is
+// One loop serves full and partial warps: each handler is an instance of it, and compiling them is
 // most of the simulator's build.
 template <class D, class F>
 inline __attribute__((always_inline)) void each(const Warp& w, uint16_t slot, uint32_t exec, F f) {
@@ -144,7 +145,8 @@ namespace sim {
 using Resolver = Handler(const Form& f);
 }  // namespace sim
 
-// Compiled for the plain machine alone: lanes take turns, there is nothing to vectorise.
+// This namespace is compiled for the plain machine alone: lanes take turns, there is nothing to
+// vectorise.
 namespace sim::base {
 Resolver resolve_atomic, resolve_copy, resolve_mbarrier, resolve_bulk, resolve_cluster,
     resolve_stack, resolve_rare;
@@ -152,7 +154,8 @@ Resolver resolve_atomic, resolve_copy, resolve_mbarrier, resolve_bulk, resolve_c
 
 namespace sim::SIM_ISA {
 
-// One per family; null if the family does not know the form, or leaves it to the plain build.
+// Each family has one resolver, which returns null if the family does not know the form, or leaves
+// it to the plain build.
 #define SIM_RESOLVERS                                                                           \
   Resolver resolve_integer, resolve_float, resolve_half, resolve_math, resolve_compare,         \
       resolve_select, resolve_convert, resolve_move, resolve_memory, resolve_warp, resolve_mma, \

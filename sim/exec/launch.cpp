@@ -16,8 +16,8 @@
 namespace sim {
 namespace {
 
-// Where shared memory starts: no better aligned than its variables ask for, so that code which
-// needs more shows. Seed 0 keeps the start of the hardware.
+// Returns where shared memory starts: no better aligned than its variables ask for, so that code
+// which needs more shows. Seed 0 keeps the start of the hardware.
 uint32_t shared_start(const Launch& l) {
   const auto reserved =
       static_cast<uint32_t>(l.profile->major >= 9 ? l.profile->shared_reserved : 0);
@@ -80,7 +80,7 @@ void set_up(Launch* l) {
   if (l->settings->check & kRacecheck) l->races = make_race_grid(*l);
 }
 
-// What makes a launch impossible; 0 if nothing.
+// Reports what makes a launch impossible; returns 0 if nothing does.
 int refuse(const Grid& g, const Profile& profile, std::vector<Finding>* findings) {
   auto say = [&](const std::string& text) {
     Finding f;
@@ -124,7 +124,7 @@ void run_workers(Launch* launch, std::vector<std::unique_ptr<HostWorker>>* worke
                         ? static_cast<uint64_t>(launch->settings->threads)
                         : std::max(1u, std::thread::hardware_concurrency());
   wanted = std::min(wanted, launch->clusters);
-  // What one finds, or computes, must not depend on the number of host threads.
+  // Findings and results must not depend on the number of host threads.
   if (launch->races || launch->function->ordered_across_blocks) wanted = 1;
   workers->resize(wanted);
   run_together(wanted, [&](uint64_t k) {
@@ -134,7 +134,7 @@ void run_workers(Launch* launch, std::vector<std::unique_ptr<HostWorker>>* worke
   std::erase(*workers, nullptr);
 }
 
-// What clusters after a fault did does not count.
+// Findings of clusters after the one with a fault do not count.
 void take_findings(Launch* launch, Outcome* outcome) {
   const uint64_t last = launch->timed_out ? kNoCluster : launch->fault_cluster.load();
   outcome->findings = launch->kept.take(last);

@@ -1,4 +1,4 @@
-// Runs one grid. The only door from sim/driver into the interpreter.
+// This file declares the run of one grid. It is the only door from sim/driver into the interpreter.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 
 namespace sim {
 
-// A device: the numbers behind cuDeviceGetAttribute and the limits of a launch.
+// A Profile describes a device: the numbers behind cuDeviceGetAttribute and the limits of a launch.
 struct Profile {
   std::string arch;  // "sm_90a": PTX with this target, or an older plain one, runs
   std::string gpu;   // "h100": what LATHE_SIM_GPU calls it
@@ -38,18 +38,20 @@ struct Profile {
   double clock_hz = 0;
 };
 
-// Profiles by arch name (sm_80, sm_86, sm_89, sm_90, sm_90a); null if unknown.
+// Returns the profile by its arch name (sm_80, sm_86, sm_89, sm_90, sm_90a); null if unknown.
 const Profile* find_profile(const std::string& arch);
-// By Profile::gpu; null if unknown. All of them, for messages.
+// find_gpu() finds a profile by Profile::gpu; null if unknown. The other function lists all of
+// them, for messages.
 const Profile* find_gpu(const std::string& gpu);
 std::string gpu_names();
 
-// A module loaded into a context: where its variables live.
+// An Image is a module loaded into a context; it says where the module's variables live.
 struct Image {
   std::shared_ptr<const Module> module;
   std::unordered_map<std::string, uint64_t> symbols;
 };
-// Allocates and initialises the module's variables. Null and `log` if memory runs out.
+// Allocates and initialises the module's variables. Returns null and fills `log` if memory runs
+// out.
 std::shared_ptr<const Image> load_image(std::shared_ptr<const Module> module, Memory& memory,
                                         std::string* log);
 void unload_image(const Image& image, Memory& memory);
@@ -74,12 +76,12 @@ struct Settings {
   AsyncPolicy async_policy = AsyncPolicy::lazy;
   TensorSum tensor_sum = TensorSum::exact;
   uint32_t stack_bytes = 1024;  // per thread, for calls and alloca: CU_LIMIT_STACK_SIZE
-  // Takes the text that kernels print, whole calls, in the order of blocks. Empty: the standard
-  // output gets it.
+  // Takes the text that kernels print, whole calls, in the order of blocks. Where this is empty,
+  // the standard output gets the text.
   std::function<void(std::string_view)> print;
   bool profile = false;  // count by PTX line too
   // At most so many blocks of a grid run, spread evenly, and counters are scaled to all of it: the
-  // results of the grid are wrong then. 0: all run. Kernels whose blocks look at what others do
+  // results of the grid are wrong then. With 0 all run. Kernels whose blocks look at what others do
   // run whole.
   uint64_t sample_blocks = 0;
 };
@@ -94,7 +96,7 @@ struct Grid {
   std::vector<uint8_t> params;  // laid out as Kernel::params says
 };
 
-// One thing the checkers found.
+// A Finding is one thing that the checkers found.
 struct Finding {
   std::string check;  // "memcheck", "initcheck", "racecheck", "synccheck" or "asynccheck"
   std::string kind;   // "out_of_bounds", "misaligned", "uninitialized", "barrier", "race", ...
@@ -106,7 +108,7 @@ struct Finding {
   uint32_t bytes = 0;
   int ptx_line = 0;
   std::string source;  // "conv/causal_conv1d.cuh:42", empty without .loc
-  // The other party of a race; other_ptx_line is 0 if there is none.
+  // These fields name the other party of a race; other_ptx_line is 0 if there is none.
   uint32_t other_block[3] = {0, 0, 0};
   uint32_t other_thread[3] = {0, 0, 0};
   int other_ptx_line = 0;
@@ -114,7 +116,7 @@ struct Finding {
   std::string other_access;  // "load", "store", "atomic", ...
 };
 
-// Counts of one line of PTX.
+// Holds the counts of one line of PTX.
 struct LineCounters : LineTally {
   int ptx_line = 0;
   std::string source, text;  // "conv/causal_conv1d.cuh:42" or ""; the line's instructions
@@ -123,13 +125,14 @@ struct LineCounters : LineTally {
   uint64_t barrier_waits = 0;
 };
 
-// Everything counted while a grid ran. Bytes are those the lanes asked for; sectors are the 32-byte
-// pieces of memory a warp's request touched, so sectors * 32 / bytes == 1 is full coalescing.
+// Counters hold everything that was counted while a grid ran. Bytes are those the lanes asked for;
+// sectors are the 32-byte pieces of memory a warp's request touched, so sectors * 32 / bytes == 1
+// is full coalescing.
 struct Counters : AllTraffic {
   uint64_t warp_instructions = 0;
   uint64_t thread_instructions = 0;
   std::map<std::string, uint64_t> by_class;  // warp instructions: "integer", "float", "memory", ...
-  // Distinct 32-byte sectors of global memory the whole grid touched.
+  // These counts are the distinct 32-byte sectors of global memory that the whole grid touched.
   uint64_t unique_load_sectors = 0, unique_store_sectors = 0;
   uint64_t tensor_ops = 0;          // additions and multiplications of matrix instructions
   uint64_t barrier_waits = 0;       // warp instructions that wait: for barriers, mbarriers, groups
@@ -146,11 +149,11 @@ struct Outcome {
   Counters counters;
 };
 
-// Names the values that LATHE_SIM_ISA may have on this machine, if it has another one; "": nothing
-// to refuse.
+// Names the values that LATHE_SIM_ISA may have on this machine, if it has another one; returns ""
+// if there is nothing to refuse.
 std::string isa_refused();
 
-// Blocks until the grid is done. Safe to call from several threads at once.
+// Runs the grid and blocks until it is done. Several threads may call this at once.
 Outcome run_grid(const Grid& grid, const Profile& profile, Memory& memory,
                  const Settings& settings);
 

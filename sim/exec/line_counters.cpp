@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Profiles: what each PTX line did. An instruction is charged with what the worker's tally grew by
-// while it ran, so whatever counts there needs to know nothing of lines.
+// This file handles profiles: what each PTX line did. An instruction is charged with what the
+// worker's tally grew by while it ran, so whatever counts there needs to know nothing of lines.
 #include "sim/exec/grid_state.h"
 
 namespace sim {

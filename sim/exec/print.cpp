@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What kernels say: vprintf as CUDA has it, and the words of a failed assertion.
+// This file prints for kernels: vprintf as CUDA has it, and the words of a failed assertion.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kLongestText = 1 << 16;
 
-// Where a generic address of `bytes` bytes lies in the host's memory; null if it is none.
+// Returns where a generic address of `bytes` bytes lies in the host's memory; null if it is none.
 const uint8_t* host_bytes(const Warp& w, unsigned lane, uint64_t address, uint64_t bytes) {
   const Windows& n = windows();
   const LaunchView& v = view(*w.worker);
@@ -91,7 +91,7 @@ class Printer {
   Printer(Warp& w, const Inst& in, unsigned lane, uint64_t arguments)
       : w_(w), in_(in), lane_(lane), at_(arguments) {}
 
-  // The number of arguments, or -1.
+  // Returns the number of arguments, or -1.
   int run(const std::string& format, std::string* out) {
     for (size_t k = 0; k < format.size() && ok_;) {
       if (format[k] != '%') {

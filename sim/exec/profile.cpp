@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The devices that can be simulated.
+// This file lists the devices that can be simulated.
 #include <array>
 
 #include "sim/exec/launch.h"

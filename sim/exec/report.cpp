@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Findings: what the checkers saw, with the place in PTX and in the source.
+// This file handles findings: what the checkers saw, with the place in PTX and in the source.
 #include "sim/exec/grid_state.h"
 
 namespace sim {
@@ -80,7 +80,7 @@ const char* name(Space s) { return kSpaceNames[static_cast<int>(s)]; }
 // Addresses below this are what null pointers and offsets from them look like.
 constexpr uint64_t kNullPage = 4096;
 
-// The space that a generic address is in, by its window.
+// Returns the space that a generic address is in, by its window.
 const char* space_of(uint64_t address) {
   const Windows& n = windows();
   if (address < n.shared || address >= n.end) return "global";

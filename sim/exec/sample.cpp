@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Which clusters stand for a whole grid. Work often grows along an axis (causal attention), and
-// what looks like one axis is often several folded into it (tiles, then heads), in an order that
-// nobody here knows: steps that divide the inner one would always meet the same tile. So the sample
-// is the lattice of linear numbers, of about two thousand, that is most even on the whole and
-// modulo every divisor of the grid's size at once.
+// This file chooses which clusters stand for a whole grid. Work often grows along an axis (causal
+// attention), and what looks like one axis is often several folded into it (tiles, then heads), in
+// an order that nobody here knows: steps that divide the inner one would always meet the same tile.
+// So the sample is the lattice of linear numbers, of about two thousand, that is most even on the
+// whole and modulo every divisor of the grid's size at once.
 #include <algorithm>
 #include <numeric>
 
@@ -25,7 +25,7 @@ std::vector<uint64_t> inner_sizes(uint64_t all, uint64_t wanted) {
   return sizes;
 }
 
-// How far the numbers modulo `size` are from even steps, summed over squares.
+// Returns how far the numbers modulo `size` are from even steps, summed over squares.
 double unevenness(const std::vector<uint64_t>& numbers, uint64_t size, std::vector<double>* room) {
   room->clear();
   for (const uint64_t number : numbers) {

@@ -1,21 +1,21 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Counts of memory traffic, as host threads tally them and as a launch reports them. Each list of
-// fields stands here once, with the names that the reports use.
+// This file holds counts of memory traffic, as host threads tally them and as a launch reports
+// them. Each list of fields stands here once, with the names that the reports use.
 #pragma once
 
 #include <cstdint>
 
 namespace sim {
 
-// A member of Owner and its name in reports.
+// Pairs a member of Owner with its name in reports.
 template <class Owner, class Value>
 struct Field {
   const char* name;
   Value Owner::*value;
 };
 
-// Requests of one kind. Bytes are those the lanes asked for.
+// Counts requests of one kind. Bytes are those the lanes asked for.
 struct Traffic {
   uint64_t requests = 0;
   uint64_t bytes = 0;
@@ -39,7 +39,7 @@ constexpr Field<AllTraffic, Traffic> kTrafficKinds[] = {
     {"shared_store", &AllTraffic::shared_store},   {"local_load", &AllTraffic::local_load},
     {"local_store", &AllTraffic::local_store},     {"const_load", &AllTraffic::const_load}};
 
-// The same for one instruction or one PTX line, for profiles.
+// Counts the same for one instruction or one PTX line, for profiles.
 struct LineTally {
   uint64_t thread_instructions = 0;
   uint64_t global_requests = 0, global_bytes = 0, global_sectors = 0;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The 128 bytes of a tensor map. They are opaque to programs, so the record is our own: everything
-// cuTensorMapEncodeTiled was told, with a checksum. The numbers of types, swizzles and fills are
-// the driver API's.
+// This file encodes and decodes the 128 bytes of a tensor map. The bytes are opaque to programs, so
+// the record is our own: everything cuTensorMapEncodeTiled was told, with a checksum. The numbers
+// of types, swizzles and fills are the driver API's.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace sim {
 
 constexpr uint32_t kTensorMapBytes = 128;
 
-// What the record says.
+// This struct holds the fields of the record.
 struct TensorMapView {
   unsigned dtype = 0;  // CUtensorMapDataType
   unsigned rank = 0;
@@ -28,16 +28,17 @@ struct TensorMapView {
   uint32_t element_strides[5] = {1, 1, 1, 1, 1};
 };
 
-// Bytes of an element; 0 for a type that is not known here.
+// Returns the bytes of an element; 0 for a type that is not known here.
 uint32_t tensor_element_bytes(unsigned dtype);
-// Why hardware's driver would refuse this map; empty: it would not. element_bytes and strides[0]
-// are ignored.
+// Returns why hardware's driver would refuse this map; an empty text if it would not. element_bytes
+// and strides[0] are ignored.
 std::string tensor_map_fault(const TensorMapView& map);
 // `out` and `map` have kTensorMapBytes bytes.
 void encode_tensor_map(const TensorMapView& map, void* out);
-// False if these bytes are no such record. What it says may still be a fault: see above.
+// Returns false if these bytes are no such record. The fields of a record may still be a fault: see
+// above.
 bool decode_tensor_map(const void* map, TensorMapView* out);
-// The bytes that stand for what is outside; a pattern of eight.
+// Gives the bytes that stand for what is outside; a pattern of eight.
 void fill_pattern(const TensorMapView& map, uint8_t (&out)[8]);
 
 }  // namespace sim

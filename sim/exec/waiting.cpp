@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Sentences of findings about warps that wait for one another, and about accesses that meet a copy.
+// This file writes the sentences of findings about warps that wait for one another, and about
+// accesses that meet a copy.
 #include "sim/exec/async_marks.h"
 #include "sim/exec/grid_state.h"
 

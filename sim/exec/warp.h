@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The state of a running grid: launch, worker (a host thread), block, warp. Plain data without
-// standard containers, because the files that are compiled once per instruction set read it.
+// This file holds the state of a running grid: launch, worker (a host thread), block, warp. It is
+// plain data without standard containers, because the files that are compiled once per instruction
+// set read it.
 #pragma once
 
 #include <cstdint>
@@ -25,21 +26,21 @@ struct RaceBlock;  // check/race_state.h
 struct RaceWarp;
 struct RaceMbarrier;
 
-// Host addresses that stand for spaces other than global in a generic address. Reserved once per
-// process, so that no allocation ever lies there.
+// These host addresses stand for spaces other than global in a generic address. They are reserved
+// once per process, so that no allocation ever lies there.
 struct Windows {
   uint64_t shared = 0, local = 0, param = 0, end = 0;  // one after the other
 };
 constexpr uint64_t kSharedWindow = 256ull << 20;
 constexpr uint64_t kLocalWindow = 256ull << 20;
 constexpr uint64_t kParamWindow = 2ull << 20;
-// Where a kernel's parameters begin in .param; those of a .func lie in the depot, below it.
+// A kernel's parameters begin here in .param; those of a .func lie in the depot, below it.
 constexpr uint64_t kKernelParams = 1ull << 20;
 const Windows& windows();
 
 enum class Parked : uint8_t { no, converge, bar_warp, barrier, blocked };
 
-// Lanes of a warp that are at the same place.
+// A Strand is the lanes of a warp that are at the same place.
 struct Strand {
   uint32_t pc = 0, mask = 0;
   int32_t node = -1;  // where it will meet others; -1: nowhere
@@ -48,7 +49,7 @@ struct Strand {
   uint32_t depth = 0;      // of calls
 };
 
-// A join point with lanes that wait there.
+// A Node is a join point with lanes that wait there.
 struct Node {
   uint32_t pc = 0, arrived = 0;
   int32_t pending = 0;  // strands still on their way
@@ -59,8 +60,8 @@ struct Node {
 
 constexpr int kMaxNodes = 160;
 
-// parked: until somebody wakes it. waiting: all its strands are blocked; each turn tries them
-// again.
+// A `parked` warp stays so until somebody wakes it. All strands of a `waiting` warp are blocked;
+// each turn tries them again.
 enum class WarpState : uint8_t { runnable, parked, waiting, done };
 
 struct Warp {
@@ -124,8 +125,8 @@ struct Block {
   uint64_t executed = 0;  // warp instructions
 };
 
-// Blocks that are launched together and see each other's shared memory. One block is the usual
-// case.
+// A Cluster is the blocks that are launched together and see each other's shared memory. One block
+// is the usual case.
 struct Cluster {
   uint64_t linear = 0;
   uint32_t size = 1;
@@ -138,7 +139,7 @@ struct Cluster {
 };
 constexpr unsigned kRankShift = 24;
 
-// The region that a memory instruction found last time; it is checked again before use.
+// A Region is what a memory instruction found last time; it is checked again before use.
 struct Region {
   uint64_t base = 0, end = 0;  // empty: none
   uint64_t* defined = nullptr;
@@ -152,7 +153,7 @@ struct Tally : AllTraffic {
   uint64_t tensor_ops = 0;
 };
 
-// One host thread's share of a launch.
+// A Worker is one host thread's share of a launch.
 struct Worker {
   Launch* launch = nullptr;
   uint64_t* pc_counts = nullptr;  // executions by instruction
@@ -162,10 +163,10 @@ struct Worker {
   LineTally* lines = nullptr;  // by instruction; null: no profile is wanted
   LineTally before;            // totals that have been given to an instruction already
 };
-// Gives what the tally grew by to the instruction; to none if `pc` is kNoTarget.
+// Adds the tally's growth to the instruction; to none if `pc` is kNoTarget.
 void note_line(Worker& worker, uint32_t pc);
 
-// The part of a launch that handlers need.
+// A LaunchView is the part of a launch that handlers need.
 struct LaunchView {
   const uint8_t* params = nullptr;
   uint32_t param_bytes = 0;
@@ -221,25 +222,25 @@ enum class Fault : uint8_t {
   division_by_zero
 };
 
-// A fault whose sentence the caller writes.
+// Reports a fault whose sentence the caller writes.
 void report_text(Warp& warp, const Inst& inst, Fault fault, unsigned lane, uint64_t address,
                  uint32_t bytes, const char* text);
-// Slow paths; in the base build. `report` decides whether the warp stops.
+// These functions are slow paths in the base build. `report` decides whether the warp stops.
 void report(Warp& warp, const Inst& inst, Fault fault, unsigned lane, uint64_t address,
             uint32_t bytes, Space space, bool store);
-// The region that holds [low, high), or null.
+// Returns the region that holds [low, high), or null.
 Region* find_region(Warp& warp, const Inst& inst, uint64_t low, uint64_t high);
-// The modifiers of an instruction of the running function.
+// Returns the modifiers of an instruction of the running function.
 const Form& form_of(const Warp& warp, const Inst& inst);
-// The target of a brx; false if the index is past the table.
+// Finds the target of a brx; returns false if the index is past the table.
 bool branch_target(const Warp& warp, const Inst& inst, uint32_t index, uint32_t* target);
-// exec/calls.cpp: the lanes `exec` enter a function, or return from one: those that return to the
-// same place as the first, which is *pc.
+// These functions are in exec/calls.cpp. The lanes `exec` enter a function, or return from one:
+// those that return to the same place as the first, which is *pc.
 bool enter_function(Warp& warp, const Inst& inst, uint32_t callee, uint32_t exec,
                     uint32_t return_pc, uint32_t* pc);
 uint32_t leave_function(Warp& warp, uint32_t exec, uint32_t* pc);
 bool callee_at(const Warp& warp, const Inst& inst, uint64_t address, uint32_t* callee);
-// exec/print.cpp: one lane's printf; the number of arguments, or -1 after a fault.
+// Does one lane's printf (exec/print.cpp). Returns the number of arguments, or -1 after a fault.
 int print(Warp& warp, const Inst& inst, unsigned lane, uint64_t format, uint64_t arguments);
 uint64_t next_random(uint64_t& state);
 uint64_t global_timer();
@@ -251,10 +252,10 @@ inline uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// The reason why a warp stopped running.
+// A RunResult is the reason why a warp stopped running.
 enum class RunResult : uint8_t { quantum, parked, done, stopped };
 
-// The code of one host instruction set.
+// An Isa is the code of one host instruction set.
 struct Isa {
   const char* name;
   Handler (*resolve)(const Form& form);
@@ -262,7 +263,7 @@ struct Isa {
 };
 const Isa& isa();  // the best this machine has; LATHE_SIM_ISA picks another
 
-// Arrival of a warp's strand at a block barrier; in the base build.
+// Makes a warp's strand arrive at a block barrier; in the base build.
 void arrive_at_barrier(Warp& warp, const Inst& inst, Strand& strand);
 
 }  // namespace sim

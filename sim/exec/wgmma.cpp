@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Order of wgmma: fences, groups, waits, and what the warps of a warpgroup must agree on.
+// This file handles order of wgmma: fences, groups, waits, and what the warps of a warpgroup must
+// agree on.
 #include "sim/exec/wgmma.h"
 
 #include <algorithm>
@@ -18,7 +19,7 @@ void say(Warp& w, const Inst& i, Fault f, uint32_t exec, const char* text) {
   report_text(w, i, f, lane_of(exec), 0, 0, text);
 }
 
-// All 32 lanes, of a warp in a whole warpgroup.
+// Checks that all 32 lanes, of a warp in a whole warpgroup, take part.
 bool takes_part(Warp& w, const Inst& i, uint32_t exec) {
   if (exec != 0xFFFFFFFFu) {
     report(w, i, Fault::partial_warp, lane_of(exec), 0, 0, Space::generic, false);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Registers and tiles of a wgmma: fences, bounds, undefined bytes, marks.
+// This file handles registers and tiles of a wgmma: fences, bounds, undefined bytes, marks.
 #include "sim/check/race.h"
 #include "sim/exec/async_marks.h"
 #include "sim/exec/descriptor.h"
@@ -83,7 +83,8 @@ bool tile_fits(Warp& w, const WgmmaOp& op) {
   return !found;
 }
 
-// The shape and the place in it; products that agree in these need no fence between them.
+// Returns a key of the shape and the place in it; products that agree in these need no fence
+// between them.
 uint64_t chain_key(const TensorConfig& c, unsigned place) {
   return static_cast<uint64_t>(c.n) << 32 | static_cast<uint64_t>(c.sum) << 16 | (place + 1);
 }

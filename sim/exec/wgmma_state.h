@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What is kept of products in flight: by warp, by warpgroup, by register.
+// This file holds the state of products in flight: by warp, by warpgroup, by register.
 #pragma once
 
 #include <deque>
@@ -11,7 +11,7 @@
 
 namespace sim {
 
-// One register slot that a wgmma names.
+// A WgmmaSlot is one register slot that a wgmma names.
 struct WgmmaSlot {
   uint32_t results = 0, factors = 0;     // products in flight that write it, read it
   uint32_t read_at = 0, written_at = 0;  // by other instructions: fences passed then, plus one
@@ -19,7 +19,7 @@ struct WgmmaSlot {
   uint32_t chained_at = 0;
 };
 
-// A warp's part.
+// A WgmmaState is a warp's part.
 struct WgmmaState {
   std::deque<WgmmaOp> pending;
   std::vector<WgmmaSlot> slots;
@@ -33,7 +33,7 @@ struct WgmmaState {
   void reset();
 };
 
-// What the first warp to come did; the others must do the same.
+// A record holds what the first warp to come did; the other warps must do the same.
 struct WgmmaRecord {
   uint64_t number = 0;  // sequence plus one; 0: none
   const Inst* inst = nullptr;
@@ -47,12 +47,13 @@ struct Warpgroup {
   bool ended = false;
 };
 
-// wgmma_operands.cpp: registers and tiles of shared memory, from the issue to the wait.
-// Descriptors and scale, which are the same in every lane. False: a fault was reported.
+// wgmma_operands.cpp handles registers and tiles of shared memory, from the issue to the wait. This
+// function reads descriptors and scale, which are the same in every lane. It returns false if a
+// fault was reported.
 bool read_operands(Warp& w, WgmmaOp* op);
-// Fences: between other uses of these registers and this one.
+// Checks that there is a fence between other uses of these registers and this one.
 void check_registers(Warp& w, const WgmmaOp& op);
-// Registers and tiles are in use from here; false if a tile is not where one may be.
+// Marks registers and tiles as in use from here; returns false if a tile is not where one may be.
 bool claim_operands(Warp& w, const WgmmaOp& op);
 void release_operands(Warp& w, const WgmmaOp& op);
 

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Process-wide facts: reserved address windows, the choice of instruction set, time.
+// This file handles process-wide facts: reserved address windows, the choice of instruction set,
+// time.
 #include <sys/mman.h>
 
 #include <chrono>
@@ -56,7 +57,7 @@ std::vector<const Isa*> available() {
   return out;
 }
 
-// The one that LATHE_SIM_ISA names; null: it names none of them.
+// Returns the instruction set that LATHE_SIM_ISA names; null if it names none of them.
 const Isa* named() {
   const char* wanted = std::getenv("LATHE_SIM_ISA");
   const std::vector<const Isa*> all = available();

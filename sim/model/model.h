@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A transparent cost model: from a launch's counters to the cycles it would take on a device at
-// best. Every resource is taken to be busy all the time and to overlap with all others, so
+// This cost model computes, from a launch's counters, the cycles that the launch would take on a
+// device at best. Every resource is taken to be busy all the time and to overlap with all others,
+// so
 //
 //   cycles = latency + the largest of (work of a resource / its rate)
 //
@@ -18,9 +19,9 @@
 
 namespace sim::model {
 
-// Rates of an architecture's multiprocessor.
+// Holds the rates of an architecture's multiprocessor.
 struct Rates {
-  // Warp instructions per cycle.
+  // These rates are warp instructions per cycle.
   double issue, integer, floating, half, convert, math, memory, shuffle;
   double shared_wavefronts;  // per cycle
   double sectors;            // of 32 bytes between L2 and a multiprocessor, per cycle
@@ -39,11 +40,11 @@ struct Gpu : Rates {
   double host_bytes;      // per second, to the host, each way
 };
 
-// From two devices that are ready to the first byte at the other one: what a grouped send and
-// receive inside a machine costs beside its bytes.
+// This time passes from two devices that are ready to the first byte at the other one: the time
+// that a grouped send and receive inside a machine costs beside its bytes.
 constexpr double kLinkLatency = 5e-6;
 
-// By Gpu::name; null if unknown.
+// Finds a GPU by Gpu::name; null if unknown.
 const Gpu* find_gpu(const std::string& name);
 
 struct Term {
@@ -58,8 +59,8 @@ struct Prediction {
   std::vector<Term> terms;  // of all resources
 };
 
-// `blocks`: of the grid; work is spread evenly over as many multiprocessors as there are blocks
-// for.
+// `blocks` is the number of blocks of the grid; work is spread evenly over as many multiprocessors
+// as there are blocks for.
 Prediction predict(const Counters& counters, uint64_t blocks, const Gpu& gpu);
 
 }  // namespace sim::model

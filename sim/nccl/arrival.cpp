@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Operations that meet their partners when their stream comes to them. A graph has them: a capture
-// records a host function and a wait for a flag, and at each replay the function lowers the flag
-// and rings, upon which the operations are matched as if they were called then. Calls beside a
-// graph of the same communicator have to ring too, or they would overtake its replays.
+// This file handles operations that meet their partners when their stream comes to them. A graph
+// has them: a capture records a host function and a wait for a flag, and at each replay the
+// function lowers the flag and rings, upon which the operations are matched as if they were called
+// then. Calls beside a graph of the same communicator have to ring too, or they would overtake its
+// replays.
 //
 // Host functions run on a thread of the driver, which must not wait: they touch the inbox alone,
 // whose lock is held for nothing else. A user object of the graph says when nothing can ring again.

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Names and sizes of operations and types.
+// This file gives names and sizes of operations and types.
 #include "sim/nccl/call.h"
 
 namespace sim::nccl {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Operations as ranks ask for them, in numbers and in words.
+// This file holds operations as ranks ask for them, in numbers and in words.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ enum class Kind {
   scatter
 };
 
-// One operation of one rank. `count` is in elements, as the call gave it.
+// A Call is one operation of one rank. `count` is in elements, as the call gave it.
 struct Call {
   Kind kind = Kind::send;
   const void* send = nullptr;
@@ -39,11 +39,11 @@ bool is_reduction(Kind kind);
 bool is_rooted(Kind kind);
 inline bool is_pair(Kind kind) { return kind == Kind::send || kind == Kind::recv; }
 
-// 0 for what is no type.
+// Returns 0 for a value that is no type.
 size_t bytes_of(ncclDataType_t type);
 const char* name_of(ncclDataType_t type);
 
-// "AllReduce #3 (count 8, float32, sum)"
+// Returns text such as "AllReduce #3 (count 8, float32, sum)".
 std::string describe(const Call& call);
 
 }  // namespace sim::nccl

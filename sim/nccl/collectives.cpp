@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The operations, checked and queued, and the small calls around them.
+// This file handles the operations, checked and queued, and the small calls around them.
 #include "sim/nccl/export.h"
 #include "sim/nccl/meet.h"
 #include "sim/nccl/reduce.h"
@@ -8,7 +8,7 @@
 namespace sim::nccl {
 namespace {
 
-// Which buffers this rank's part of a call uses.
+// These functions return whether this rank's part of a call uses the buffer.
 bool uses_send(const Call& call, int rank) {
   if (call.kind == Kind::recv) return false;
   return (call.kind != Kind::broadcast && call.kind != Kind::scatter) || rank == call.root;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Splitting, ending and asking about communicators.
+// These functions split and end communicators and answer questions about them.
 #include <algorithm>
 
 #include "sim/nccl/export.h"
@@ -77,7 +77,7 @@ void drain(State& state, Lock& lock, ncclComm& comm) {
 
 std::string rank_name(const ncclComm& comm) { return "rank " + std::to_string(comm.rank); }
 
-// What the rank was doing when it left.
+// Says what the rank was doing when it left.
 std::string circumstances(const ncclComm& comm) {
   if (!comm.clique->complete) return " before ranks " + missing(*comm.clique) + " had joined";
   return comm.last.empty() ? "" : "; it last called " + comm.last;

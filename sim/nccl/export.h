@@ -20,7 +20,7 @@ ncclResult_t guarded(F body) noexcept {
   return without_exceptions(ncclSystemError, ncclInternalError, body);
 }
 
-// body(State&, Lock&, ncclComm&), of a handle whose ranks may still be meeting
+// Runs body(State&, Lock&, ncclComm&) with a handle whose ranks may still be meeting.
 template <typename F>
 ncclResult_t with_comm(ncclComm* comm, F body) noexcept {
   return guarded([&]() -> ncclResult_t {
@@ -34,7 +34,7 @@ ncclResult_t with_comm(ncclComm* comm, F body) noexcept {
   });
 }
 
-// The same for calls that need all ranks to have met.
+// Does the same for calls that need all ranks to have met.
 template <typename F>
 ncclResult_t with_ready_comm(ncclComm* comm, F body) noexcept {
   return with_comm(comm, [&](State& state, Lock& lock, ncclComm& it) -> ncclResult_t {

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Groups: a thread's operations between ncclGroupStart and ncclGroupEnd are enqueued together.
+// This file handles groups: a thread's operations between ncclGroupStart and ncclGroupEnd are
+// enqueued together.
 #include "sim/driver/per_thread.h"
 #include "sim/nccl/export.h"
 #include "sim/nccl/meet.h"
@@ -18,8 +19,8 @@ struct Group {
 
 Group& group() { return per_thread<Group>(); }
 
-// What a rank puts into one stream in one go: either matched at once, or when the stream comes to
-// it.
+// Holds what a rank puts into one stream in one go. It is matched either at once or when the stream
+// comes to it.
 struct Held {
   LaunchPtr launch;
   Arrival* arrival = nullptr;

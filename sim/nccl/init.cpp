@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Handles and the meeting of ranks under a unique id.
+// This file makes communicator handles and handles the meeting of ranks under a unique id.
 #include <random>
 
 #include "sim/nccl/export.h"
@@ -43,7 +43,7 @@ std::string place(int rank, int size) {
   return "rank " + std::to_string(rank) + " joins as one of " + std::to_string(size) + " ranks";
 }
 
-// Whether this rank may take its seat.
+// Checks whether this rank may take its seat.
 ncclResult_t check_seat(const Clique& clique, int size, int rank) {
   if (clique.size() != size) {
     return fail_call(ncclInvalidArgument,
@@ -55,7 +55,7 @@ ncclResult_t check_seat(const Clique& clique, int size, int rank) {
                    "rank " + std::to_string(rank) + " joins a communicator twice");
 }
 
-// Of a blocking call, which hands out the communicator only when all ranks are there.
+// Waits for a blocking call, which hands out the communicator only when all ranks are there.
 ncclResult_t await_all(State& state, Lock& lock, ncclComm* comm, ncclComm** out) {
   const std::shared_ptr<Clique> clique = comm->clique;
   const auto settled = [&] { return clique->complete || clique->error != ncclSuccess; };

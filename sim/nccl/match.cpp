@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Finding partners: collectives by their number on the communicator, sends and receives in order
-// per pair of ranks. What does not fit together, or does not come, ends the communicator.
+// This file finds partners: collectives by their number on the communicator, sends and receives in
+// order per pair of ranks. A call that does not fit its partners, or whose partner does not come,
+// ends the communicator.
 #include <algorithm>
 
 #include "sim/nccl/state.h"
@@ -65,7 +66,7 @@ void match_pair(State& state, Clique& clique, Part part) {
   start(state, clique, std::move(both));  // the sender first
 }
 
-// The rank the part waits for, for the report; -1 if it lacks none.
+// Returns the rank the part waits for, for the report; -1 if it lacks none.
 int missing_rank(const Clique& clique, const std::vector<Part>& parts) {
   for (int rank = 0; rank < clique.size(); ++rank) {
     const bool here = std::any_of(parts.begin(), parts.end(),
@@ -174,7 +175,7 @@ Clock::time_point check_timeouts(State& state) {
 
 namespace {
 
-// Whether `later` comes after a launch that is still held in the same stream.
+// Returns whether `later` comes after a launch that is still held in the same stream.
 bool comes_after(const Launch& later, const Launch& earlier) {
   if (earlier.passed == nullptr) return false;  // a replay, whose stream is not known
   if (later.stream == CU_STREAM_PER_THREAD && earlier.thread != later.thread) return false;
@@ -182,7 +183,7 @@ bool comes_after(const Launch& later, const Launch& earlier) {
          earlier.comm->context == later.comm->context;
 }
 
-// The matched tasks that must end before `task` can begin.
+// Returns the matched tasks that must end before `task` can begin.
 std::vector<Task*> blockers(State& state, const Task& task) {
   std::vector<Task*> found;
   for (const std::shared_ptr<Task>& other : state.tasks) {

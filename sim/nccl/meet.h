@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Making communicators: ranks meet, inside one process, under a unique id or at a split.
+// These functions make communicators: ranks meet, inside one process, under a unique id or at a
+// split.
 #pragma once
 
 #include <functional>
@@ -9,19 +10,19 @@
 
 namespace sim::nccl {
 
-// What a thread has begun inside a group and waits for at its end.
+// A waiter waits, at the end of a group, for something that the thread has begun inside the group.
 using Waiter = std::function<ncclResult_t(State&, Lock&)>;
 
-// A rank's handle in the calling thread's context, not yet in a clique.
+// Makes a rank's handle in the calling thread's context, not yet in a clique.
 ncclResult_t make_comm(int rank, int size, CUcontext context, ncclComm** out);
 // Gives back what the handle owns; its launches are over.
 void free_comm(State& state, Lock& lock, ncclComm* comm);
 // Joins handles, in order of rank, into one communicator.
 ncclResult_t make_clique(State& state, const std::vector<ncclComm*>& ranks);
-// The ranks that are not there, "1, 4".
+// Returns the ranks that are not there, as in "1, 4".
 std::string missing(const Clique& clique);
 
-// Whether this thread is between ncclGroupStart and ncclGroupEnd.
+// Says whether this thread is between ncclGroupStart and ncclGroupEnd.
 bool in_group();
 // Runs the waiter now, or at the end of the group.
 ncclResult_t wait_or_defer(State& state, Lock& lock, Waiter waiter);

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The progress thread: starts matched tasks whose buffers are ready, ends those whose copies are
-// done, and watches for partners that never come. It runs while there are communicators.
+// This file handles the progress thread, which starts matched tasks whose buffers are ready, ends
+// those whose copies are done, and watches for partners that never come. It runs while there are
+// communicators.
 #include <algorithm>
 #include <thread>
 
@@ -18,7 +19,7 @@ std::string broken(const Part& part, CUresult error) {
   return "rank " + std::to_string(part.rank) + ", " + describe(part.call) + ": " + cuda_name(error);
 }
 
-// True if the event is over; an error counts as over and is kept.
+// Returns true if the event is over; an error counts as over and is kept.
 bool is_over(CUcontext context, CUevent event, CUresult* error) {
   Current current(context);
   const CUresult result = cu().event_query(event);

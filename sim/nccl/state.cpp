@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The library's one instance, errors, and the flags that streams wait for.
+// This file handles the library's one instance, errors, and the flags that streams wait for.
 #include "sim/nccl/state.h"
 
 #include <algorithm>
@@ -74,7 +74,7 @@ Page::~Page() {
   cu().mem_free_host(flags);
 }
 
-// A flag and the value to wait for.
+// Takes a flag and the value to wait for.
 CUresult take_flag(ncclComm* comm, std::pair<uint32_t*, uint32_t>* out) {
   const CUresult result = comm->free_flags.empty() ? add_page(comm) : CUDA_SUCCESS;
   if (result != CUDA_SUCCESS) return result;

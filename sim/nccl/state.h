@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the library keeps. All of it is guarded by State::mutex.
+// This file holds the library's state. State::mutex guards all of it.
 //
-// How an operation runs. A call records an event in the caller's stream ("ready": this rank's
+// An operation runs like this. A call records an event in the caller's stream ("ready": this rank's
 // buffers may be used), then makes the stream wait for a 32-bit flag in pinned memory, and returns.
 // Calls of different ranks are matched on the host at once. The progress thread waits until all
 // ready events of a matched task are over, copies (and reduces) on streams of its own, and then
@@ -35,7 +35,7 @@ struct Arrival;
 struct Clique;
 struct Split;
 
-// What a launch moves, and when, in the simulator's model time (timeline.cpp).
+// Says what a launch moves, and when, in the simulator's model time (timeline.cpp).
 struct Travel {
   std::string name;                 // the operations in words
   uint64_t sent = 0, received = 0;  // bytes, on the links
@@ -44,7 +44,7 @@ struct Travel {
   double begin = -1, end = 0;
 };
 
-// All operations one rank put into one stream in one go.
+// A Launch is all operations that one rank put into one stream in one go.
 struct Launch {
   ncclComm* comm = nullptr;
   CUstream stream = nullptr;
@@ -68,7 +68,8 @@ struct Part {
   Clock::time_point since;
 };
 
-// Pinned flags of one communicator; the last to let go gives them back, without State::mutex.
+// A Page holds pinned flags of one communicator; the last owner to let go gives them back, without
+// State::mutex.
 struct Page {
   CUcontext context = nullptr;
   uint32_t* flags = nullptr;
@@ -78,7 +79,7 @@ struct Page {
   Page& operator=(const Page&) = delete;
 };
 
-// Operations that belong together: those of all ranks, or a send and a receive.
+// A Task is operations that belong together: those of all ranks, or a send and a receive.
 struct Task {
   Clique* clique = nullptr;
   std::vector<Part> parts;
@@ -91,7 +92,7 @@ struct Task {
   std::vector<std::shared_ptr<void>> jobs;  // what host functions read
 };
 
-// What the ranks of one communicator share.
+// The ranks of one communicator share a Clique.
 struct Clique {
   std::vector<ncclComm*> ranks;                       // null: gone
   std::map<uint64_t, std::vector<Part>> collectives;  // by number; those still missing a rank
@@ -106,7 +107,7 @@ struct Clique {
 
 }  // namespace sim::nccl
 
-// One rank's handle.
+// An ncclComm is one rank's handle.
 struct ncclComm {
   std::shared_ptr<sim::nccl::Clique> clique;
   int rank = 0, size = 0;
@@ -145,7 +146,7 @@ constexpr size_t kFlagsPerPage = 1024;
 constexpr size_t kChunk = 256 * 1024;  // bytes reduced at a time
 
 std::chrono::milliseconds timeout();
-// LATHE_SIM_NCCL_TIMEOUT_MS; a value that is not allowed is told in `what`.
+// Reads LATHE_SIM_NCCL_TIMEOUT_MS; `what` receives a value that is not allowed.
 std::chrono::milliseconds read_timeout(std::string* what);
 
 // Keeps `text` as this thread's last error and returns `code`.
@@ -155,11 +156,12 @@ const char* last_error_text();
 // Ends a communicator for all its ranks: streams are released, later calls answer `code`.
 void fail_clique(State& state, Clique& clique, ncclResult_t code, const std::string& text);
 
-// A driver call for this rank failed, as all do once its context is dead: the others must know.
+// Handles a failed driver call of this rank, as all fail once its context is dead: the other ranks
+// must know.
 ncclResult_t cuda_failure(State& state, const ncclComm& comm, CUresult result);
 
-// Whether the handle is a live communicator, whose ranks may still be meeting; CUDA is then known
-// to be there.
+// Says whether the handle is a live communicator, whose ranks may still be meeting; CUDA is then
+// known to be there.
 bool is_live(State& state, ncclComm* comm);
 
 // Enqueues a thread's operations; see group.cpp.
@@ -169,10 +171,10 @@ struct Queued {
   CUstream stream;
 };
 ncclResult_t enqueue(State& state, std::vector<Queued> calls);
-// An operation whose place in its rank's order is known.
+// Begins an operation whose place in its rank's order is known.
 void begin(State& state, ncclComm& comm, const Call& call, const LaunchPtr& launch);
 
-// Matching; see match.cpp. Matched tasks go to State::tasks.
+// Matches operations; see match.cpp. Matched tasks go to State::tasks.
 void match(State& state, Clique& clique, Part part);
 // Fails the communicator if an operation waits for a rank that is gone.
 void check_gone(State& state, Clique& clique);
@@ -185,24 +187,25 @@ void check_deadlock(State& state);
 // Puts a ready task's copies into the lanes; see transfer.cpp.
 CUresult issue(Task& task);
 
-// Model time, where the driver keeps it; see timeline.cpp.
+// These functions keep model time, where the driver has it; see timeline.cpp.
 void note_lane(const ncclComm& comm);
 void note_rank(int rank);
 void note_call(Launch& launch, const Call& call);
 void note_start(Task& task);
 void note_release(const Launch& launch);
 
-// Operations that meet their partners when the stream comes to them; see arrival.cpp. With the
-// communicator's context current, before and instead of hold_stream.
+// These functions handle operations that meet their partners when the stream comes to them; see
+// arrival.cpp. The communicator's context is current; the calls come before and instead of
+// hold_stream.
 CUresult make_arrival(State& state, ncclComm* comm, CUstream stream, bool captured, Arrival** out);
 void add_call(Arrival& arrival, const Call& call);
 CUresult hold_stream(Arrival& arrival);
-// What host functions have said since the last time. Returns whether there was anything.
+// Takes what host functions have said since the last call. Returns whether there was anything.
 bool take_arrivals(State& state);
-// The communicator ends: streams that wait in its arrivals go on, now and at later replays.
+// Lets streams that wait in the arrivals of an ending communicator go on, now and at later replays.
 void end_arrivals(State& state, ncclComm* comm);
 
-// Flags. The first two with the communicator's context current.
+// These functions handle flags. The first two need the communicator's context to be current.
 CUresult make_launch(State& state, ncclComm* comm, CUstream stream, LaunchPtr* out,
                      bool with_event = true);
 CUresult take_flag(ncclComm* comm, std::pair<uint32_t*, uint32_t>* out);

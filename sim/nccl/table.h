@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The driver entry points this library uses, found in whichever libcuda.so.1 the process has.
+// This file lists the driver entry points that this library uses, found in whichever libcuda.so.1
+// the process has.
 #pragma once
 
 #include <cuda.h>
@@ -9,7 +10,7 @@
 
 #include "sim/driver/report/timeline_export.h"
 
-// The header names a later version of it only.
+// The header names only a later version of this function.
 extern "C" CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* status,
                                               cuuint64_t* id, CUgraph* graph,
                                               const CUgraphNode** nodes, size_t* count);
@@ -48,7 +49,7 @@ namespace sim::nccl {
   X(memcpy_peer_async, cuMemcpyPeerAsync)                      \
   X(pointer_get_attribute, cuPointerGetAttribute)
 
-// What the simulator's driver has beside them; null on any other.
+// The simulator's driver has these functions beside them; they are null on any other driver.
 #define SIM_NCCL_TIMELINE(X)              \
   X(message_time, lathe_sim_message_time) \
   X(event_time, lathe_sim_event_time)     \
@@ -66,13 +67,13 @@ struct Table {
 };
 
 // Opens the driver once: LATHE_SIM_DRIVER, or the libcuda.so.1 that is loaded, or the one the
-// loader finds. Null and `what` if there is none.
+// loader finds. Returns null and fills `what` if there is none.
 const Table* driver_table(std::string* what);
 
-// The table once it is known to be there: every communicator has been made with it.
+// Returns the table once it is known to be there: every communicator has been made with it.
 const Table& cu();
 
-// "CUDA_ERROR_ILLEGAL_ADDRESS"
+// Returns text such as "CUDA_ERROR_ILLEGAL_ADDRESS".
 std::string cuda_name(CUresult error);
 
 // Makes a context current for a scope.

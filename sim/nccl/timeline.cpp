@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// When operations would begin and end between real devices, for a driver that keeps model time
-// (sim/driver/report/timeline_export.h); any other is asked nothing.
+// This file computes when operations would begin and end between real devices, for a driver that
+// keeps model time (sim/driver/report/timeline_export.h); any other is asked nothing.
 //
 // All operations of a launch share the rank's link and are over together: an operation begins when
 // every rank it joins is ready, and lasts the latency once and the bytes that the busiest of these

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Sums of a hop, written as a line.
+// This file sums up a hop and writes the sums as a line.
 #include "sim/nccl/traffic.h"
 
 #include <cstdio>

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What each rank asked to be moved, hop by hop, for those who count messages and bytes.
+// This file records what each rank asked to be moved, hop by hop, for those who count messages and
+// bytes.
 #pragma once
 
 #include <vector>

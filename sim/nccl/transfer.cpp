@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The copies behind each operation. Every rank has a lane, a stream of ours in its context, which
-// makes all copies into that rank's buffers. Reductions are staged in pinned memory, a chunk at a
-// time: each lane brings its rank's data, a host function on the first lane reduces in rank order,
-// the lanes take the result.
+// This file handles the copies behind each operation. Every rank has a lane, a stream of ours in
+// its context, which makes all copies into that rank's buffers. Reductions are staged in pinned
+// memory, a chunk at a time: each lane brings its rank's data, a host function on the first lane
+// reduces in rank order, the lanes take the result.
 #include <algorithm>
 
 #include "sim/nccl/reduce.h"
@@ -44,7 +44,7 @@ class Issuer {
                                reinterpret_cast<CUdeviceptr>(from), bytes, comms_[owner]->lane);
   }
 
-  // What lane `after` does from now on comes after what lane `before` has so far.
+  // Makes all that lane `after` does from now on come after the work that lane `before` has so far.
   void order(size_t before, size_t after) {
     if (error_ != CUDA_SUCCESS || before == after) return;
     CUevent event = nullptr;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The text that takes the place of calls: what is appended to a kernel for them.
+// This file makes the text that takes the place of calls and is appended to a kernel.
 #pragma once
 
 #include <string>
@@ -13,7 +13,8 @@ namespace sim {
 
 Operand label_operand(const std::string& name, int scope);
 
-// call (returns), target, (arguments), prototype in any shortened form.
+// CallParts holds the parts of `call (returns), target, (arguments), prototype` in any shortened
+// form.
 struct CallParts {
   const Operand* target = nullptr;
   std::vector<Operand> returns, arguments;
@@ -45,10 +46,11 @@ class CallText {
   }
   int new_scope();
   void add_label(const std::string& name, int scope, int line);
-  // The device's library, which has no text: vprintf and __assertfail. The values of their
+  // Calls the device's library, which has no text: vprintf and __assertfail. The values of their
   // parameters are loaded; the rest is an instruction of its own.
   void external(const Statement& s, const std::string& name, const CallParts& parts);
-  // Registers, variables, scopes and branch tables of a function; returns where its variables went.
+  // Adopts registers, variables, scopes and branch tables of a function; returns where its
+  // variables went.
   std::vector<int> adopt(const FunctionText& function);
 
   FunctionText out_;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Decoded code: the instructions of sim/ptx/inst.h with what belongs to them. Made once per module
-// by sim/ptx/decode.cpp, run by sim/exec.
+// This file holds decoded code: the instructions of sim/ptx/inst.h with what belongs to them.
+// sim/ptx/decode.cpp makes the code once per module and sim/exec runs it.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,8 @@ constexpr const char* kClassNames[] = {"integer", "float",   "half",   "convert"
                                        "compare", "move",    "memory", "atomic",  "warp",
                                        "barrier", "control", "async",  "tensor"};
 
-// What reports and counters need to know about an instruction; out of the way of the run loop.
+// Reports and counters need these facts about an instruction; they are kept out of the way of the
+// run loop.
 struct InstInfo {
   int ptx_line = 0;
   int file = 0, line = 0;
@@ -46,8 +47,8 @@ struct InstInfo {
   uint8_t arguments = 0;  // of a failed assertion
 };
 
-// A value that is the same in every lane and never written: an immediate, or an address known only
-// at launch.
+// A Constant is the same in every lane and never written: an immediate, or an address known only at
+// launch.
 struct Constant {
   enum class Base : uint8_t { none, symbol, shared, dynamic_shared };
   Base base = Base::none;
@@ -57,7 +58,8 @@ struct Constant {
   std::string symbol;
 };
 
-// Calls that stay calls. Offsets are from the frame of the function that names the variable.
+// These structs describe calls that stay calls. Offsets are from the frame of the function that
+// names the variable.
 struct CallPiece {
   uint32_t offset = 0, bytes = 0;
 };
@@ -71,7 +73,7 @@ struct Callee {
   uint32_t pc = 0, frame_bytes = 0;
   std::vector<CallPiece> params, returns;
 };
-// What mov of a function's name gives: no memory is there.
+// Returns the address that mov of a function's name gives: no memory is there.
 constexpr uint64_t function_address(uint64_t index) { return 0xC0DE'0000'0000'0000 + 16 * index; }
 bool same_sizes(const CallSite& site, const Callee& callee);
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The frame: storage, drafts, and instructions whose operands follow a shape.
+// This file handles the frame: storage, drafts, and instructions whose operands follow a shape.
 #include "sim/ptx/decode.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ Type wide_type(Type t) {
   return known ? static_cast<Type>(static_cast<int>(t) + 1) : Type::none;
 }
 
-// The value that set writes for true; 0 for types that make the instruction fail to decode.
+// Returns the value that set writes for true; 0 for types that make the instruction fail to decode.
 int64_t truth(Type t) {
   if (t == Type::u32 || t == Type::s32) return 0xFFFFFFFF;
   if (t == Type::u16 || t == Type::s16) return 0xFFFF;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// From parsed statements to Function::code. decode.cpp holds the frame, decode_*.cpp the families,
-// flow.cpp control flow, liveness and slots.
+// The decoder leads from parsed statements to Function::code. decode.cpp holds the frame,
+// decode_*.cpp the families, flow.cpp control flow, liveness and slots.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@
 
 namespace sim {
 
-// An operand before slots are given out.
+// A Ref is an operand before slots are given out.
 struct Ref {
   enum class Kind : uint8_t { none, reg, constant, raw };  // raw: `value` as it is (predicates)
   Kind kind = Kind::none;
@@ -25,7 +25,7 @@ struct Ref {
   uint8_t half = 0;  // of a .b128 register: 1 for the upper 64 bits
 };
 
-// An instruction before slots are given out.
+// A Draft is an instruction before slots are given out.
 struct Draft {
   Inst inst;
   Ref d, a, b, c, e;          // e goes to Inst::aux

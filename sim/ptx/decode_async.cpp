@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Decoding of asynchronous copies, mbarriers and clusters. All of them keep their operands in
+// This file decodes asynchronous copies, mbarriers and clusters. All of them keep their operands in
 // Function::lists, in the order that each function below names; an address takes two entries, base
 // and offset. Bit k of Inst::imm: the k-th address has 64 bits; bit k + 8: it is generic.
 #include "sim/ptx/decode.h"

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Calls that stay calls, what they pass, and the stack: frames, alloca, printf.
+// This file handles calls that stay calls, what they pass, and the stack: frames, alloca, printf.
 #include <algorithm>
 
 #include "sim/ptx/decode.h"

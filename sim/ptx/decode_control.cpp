@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Decoding of branches, warp-wide instructions, barriers and the rest of control.
+// This file decodes branches, warp-wide instructions, barriers and the rest of control.
 #include "sim/ptx/decode.h"
 
 namespace sim {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Decoding of loads, stores, atomics, cp.async and prefetches.
+// This file decodes loads, stores, atomics, cp.async and prefetches.
 #include "sim/ptx/decode.h"
 
 namespace sim {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Decoding of mov, cvt, cvta, isspacep and special registers.
+// This file decodes mov, cvt, cvta, isspacep and special registers.
 #include <algorithm>
 #include <iterator>
 #include <string_view>
@@ -112,7 +112,7 @@ void Decoder::cvta(const Statement& s) {
   emit(std::move(d), f, cls_);
 }
 
-// True where the address lies in [aux-list low, high), or for .global outside all windows.
+// Gives true where the address lies in [aux-list low, high), or for .global outside all windows.
 void Decoder::isspacep(const Statement& s) {
   count(s, 2, 2);
   const Windows& w = windows();

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Operands: registers, constants, symbols, special registers, and the widths they may have.
+// This file handles operands: registers, constants, symbols, special registers, and the widths they
+// may have.
 #include <algorithm>
 #include <cstring>
 

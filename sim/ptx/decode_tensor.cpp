@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Decoding of matrix instructions. They need every lane: their member mask is all ones.
+// This file decodes matrix instructions. They need every lane: their member mask is all ones.
 #include "sim/ptx/decode.h"
 #include "sim/ptx/tensor.h"
 

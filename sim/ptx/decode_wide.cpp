@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// .b128 values: two 64-bit halves, and every instruction on them one or two on the halves.
+// This file handles .b128 values: two 64-bit halves, and every instruction on them one or two on
+// the halves.
 #include "sim/ptx/decode.h"
 
 namespace sim {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Blocks, join points and the final code.
+// This file handles blocks, join points and the final code.
 #include "sim/ptx/flow.h"
 
 #include <algorithm>
@@ -52,8 +52,8 @@ void Flow::resolve_targets() {
   }
 }
 
-// What the callee may overwrite and the caller reads afterwards. Predicates have slots of their
-// own, so only a function that is entered again loses them.
+// Lists the slots that the callee may overwrite and the caller reads afterwards. Predicates have
+// slots of their own, so only a function that is entered again loses them.
 void Flow::keep_across_call(uint32_t block, CallSite* site) const {
   for (uint32_t r = 0; r < slots_.size(); ++r) {
     if (!(live_out_[block][r / 64] >> (r % 64) & 1)) continue;

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Control flow of a decoded function: branch targets, join points, liveness, register slots.
+// This file computes the control flow of a decoded function: branch targets, join points, liveness,
+// register slots.
 #pragma once
 
 #include <functional>

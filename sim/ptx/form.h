@@ -38,7 +38,7 @@ enum class Type : uint8_t {
   e5m2x2,
   u16x2,
   s16x2,
-  // Factors of matrix instructions, never of registers.
+  // These types belong to factors of matrix instructions, never to registers.
   e4m3,
   e5m2,
   s4,
@@ -71,7 +71,7 @@ enum class Compare : uint8_t {
 };
 enum class Bool : uint8_t { none, and_, or_, xor_ };
 
-// The field that tensormap.replace replaces.
+// A MapField is the field that tensormap.replace replaces.
 enum class MapField : uint8_t {
   none,
   global_address,
@@ -115,7 +115,7 @@ struct Form {
   Space space() const { return spaces[0]; }
 };
 
-// An instruction of one type without modifiers, as the decoder makes them.
+// Returns an instruction of one type without modifiers, as the decoder makes them.
 inline Form plain_form(Op op, Type type) {
   Form f;
   f.op = op;
@@ -124,7 +124,7 @@ inline Form plain_form(Op op, Type type) {
   return f;
 }
 
-// In the order of Type.
+// The entries are in the order of Type.
 constexpr uint8_t kTypeBytes[] = {
     0, 0,               // none, pred
     1, 2, 4, 8, 16,     // b8 to b128

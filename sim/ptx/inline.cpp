@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A kernel and the functions it calls become one text. Most calls are replaced by the body they
-// name: parameters become variables in the thread's depot. Recursive calls, calls through registers
-// and calls past a size limit stay calls; their functions are appended once, each with a frame of
-// its own.
+// A kernel and the functions that it calls become one text. Most calls are replaced by the body
+// they name: parameters become variables in the thread's depot. Recursive calls, calls through
+// registers and calls past a size limit stay calls; their functions are appended once, each with a
+// frame of its own.
 #include <functional>
 
 #include "sim/ptx/call_text.h"

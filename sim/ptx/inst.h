@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Decoded instructions over 32-lane register slots: plain data, without the standard library, as
-// the files that are compiled once per instruction set read it.
+// This file holds decoded instructions over 32-lane register slots. They are plain data, without
+// the standard library, as the files that are compiled once per instruction set read it.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,9 @@ struct Warp;
 struct Inst;
 using Handler = void (*)(Warp& warp, const Inst& inst, uint32_t exec);
 
-// How the run loop treats an instruction. `simple` has no effect on control; `checked` may stop the
-// warp (a fault); `converge` needs the lanes named by a mask together; the rest are the loop's own.
+// A Kind says how the run loop treats an instruction. `simple` has no effect on control; `checked`
+// may stop the warp (a fault); `converge` needs the lanes named by a mask together; the rest are
+// the loop's own.
 enum class Kind : uint8_t {
   simple,
   checked,
@@ -56,7 +57,7 @@ struct Inst {
   uint32_t info = 0;   // index into Function::infos
 };
 
-// The part of a Function that handlers read.
+// A CodeView is the part of a Function that handlers read.
 struct CodeView {
   const Inst* code_data = nullptr;
   const uint16_t* list_data = nullptr;  // operand lists, indexed by Inst::aux

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The PTX lexer.
+// This file implements the PTX lexer.
 #include "sim/ptx/lexer.h"
 
 #include <cstdlib>

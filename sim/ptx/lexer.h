@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Tokens of PTX text.
+// The lexer splits PTX text into tokens.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 namespace sim {
 
 struct Token {
-  // `word`: an identifier, a register or a dotted name such as ".reg" or "ld.global.f32" (dots and
-  // "::" belong to the word). `integer`, `real32`, `real64`: the bits are in `bits`.
+  // A `word` is an identifier, a register or a dotted name such as ".reg" or "ld.global.f32" (dots
+  // and "::" belong to the word). For `integer`, `real32` and `real64` the bits are in `bits`.
   enum class Kind : uint8_t { word, integer, real32, real64, string, punct, end };
   Kind kind = Kind::end;
   std::string_view text;

@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The modifiers of opcodes, which are sets.
+// This file lists the modifiers of opcodes, which are sets.
 #pragma once
 
 #include <cstdint>
 
 namespace sim {
 
-// Modifiers without an order of their own.
+// These modifiers have no order of their own.
 enum Mod : uint64_t {
   kFtz = 1ull << 0,
   kSat = 1ull << 1,
@@ -65,7 +65,7 @@ enum Mod : uint64_t {
   kEntry = 1ull << 54
 };
 
-// Modifiers of the asynchronous family, in Form::detail.
+// Form::detail holds these modifiers of the asynchronous family.
 enum AsyncMod : uint32_t {
   kNoinc = 1u << 0,
   kExpectTx = 1u << 1,
@@ -83,7 +83,7 @@ enum AsyncMod : uint32_t {
   kFenceTensorMap = 1u << 13
 };
 
-// Modifiers of the tensor family, in Form::detail.
+// Form::detail holds these modifiers of the tensor family.
 enum TensorMod : uint32_t {
   kTensorSync = 1u << 0,
   kTensorAligned = 1u << 1,

@@ -82,7 +82,8 @@ class Parser {
     return k;
   }
 
-  // What a compiler would roughly need: the live values and a few for addresses, in units of 8.
+  // Returns what a compiler would roughly need: the live values and a few for addresses, in units
+  // of 8.
   static uint32_t registers(uint32_t bound, uint32_t live) {
     const uint32_t cap = bound ? bound : 255;
     return std::max(1u, std::min(cap, (live + 6 + 7) / 8 * 8));

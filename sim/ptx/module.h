@@ -1,5 +1,5 @@
-// A parsed PTX module: what the driver may ask of it. The decoded instructions behind a kernel are
-// private to sim/exec.
+// This file declares a parsed PTX module and what the driver may ask of it. The decoded
+// instructions behind a kernel are private to sim/exec.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct ParamInfo {
   uint32_t align = 1;
 };
 
-// One .visible .entry.
+// A Kernel is one .visible .entry.
 struct Kernel {
   std::string name;
   std::vector<ParamInfo> params;
@@ -37,14 +37,14 @@ struct Kernel {
   std::shared_ptr<const Function> code;
 };
 
-// A module-level .global or .const variable.
+// A Variable is a module-level .global or .const variable.
 struct Variable {
   std::string name;
   uint64_t bytes = 0;
   uint32_t align = 1;
   bool constant = false;
   std::vector<uint8_t> image;  // initial bytes; empty: zero, as the language says
-  // Pointers inside the image: at `offset`, the address of `symbol` plus `addend`.
+  // A Relocation is a pointer inside the image: at `offset`, the address of `symbol` plus `addend`.
   struct Relocation {
     uint64_t offset;
     std::string symbol;
@@ -65,7 +65,7 @@ class Module {
   const std::vector<Variable>& variables() const { return variables_; }
   const Kernel* find_kernel(std::string_view name) const;
   const std::vector<std::string>& files() const { return files_; }  // .file table, by index
-  // What a variable that points to a function holds.
+  // Returns, by function name, the value that a variable pointing to the function holds.
   const std::unordered_map<std::string, uint64_t>& function_addresses() const {
     return function_addresses_;
   }

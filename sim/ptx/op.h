@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The instructions, by the first words of their opcodes. The decoder relies on the order: families
-// of instructions stand together.
+// This file lists the instructions, by the first words of their opcodes. The decoder relies on the
+// order: families of instructions stand together.
 #pragma once
 
 #include <cstdint>
@@ -96,7 +96,7 @@ enum class Op : uint16_t {
   pmevent,
   fence,
   griddepcontrol,
-  // Asynchronous copies, their barriers, clusters.
+  // These are asynchronous copies, their barriers, clusters.
   mbarrier_init,
   mbarrier_inval,
   mbarrier_expect_tx,
@@ -128,7 +128,7 @@ enum class Op : uint16_t {
   stacksave,
   stackrestore,
   vprintf,
-  // Made by the decoder, never written in PTX.
+  // The decoder makes these; they are never written in PTX.
   special,
   pack,
   unpack,
@@ -136,7 +136,7 @@ enum class Op : uint16_t {
   narrow,
   ld_param,
   join,
-  // Matrix instructions.
+  // These are matrix instructions.
   mma,
   ldmatrix,
   stmatrix,

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The table of instructions.
+// This file holds the table of instructions.
 #include <unordered_map>
 
 #include "sim/ptx/opcodes.h"

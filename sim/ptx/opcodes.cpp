@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The words of an opcode, and how they make a form.
+// This file holds the words of an opcode, and how they make a form.
 #include "sim/ptx/opcodes.h"
 
 #include <unordered_map>

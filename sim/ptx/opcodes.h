@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The table of instructions: names, operand shapes, the modifiers each takes.
+// This file holds the table of instructions: names, operand shapes, the modifiers that each takes.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@
 
 namespace sim {
 
-// One letter per operand, the destination first where there is one:
+// Each operand has one letter, the destination first where there is one:
 //   t  the first type        u  the last type        w  twice as wide as the first type
 //   i  32 bits               l  64 bits              k  an immediate, kept in Inst::imm
 //   p  predicate             q  predicate destination, perhaps p|q
 //   ?  what follows is optional
-// Null: the decoder treats the operands itself.
+// Where this is null, the decoder treats the operands itself.
 struct OpInfo {
   std::string_view name;
   Op op;
@@ -25,7 +25,7 @@ struct OpInfo {
   uint64_t mods;  // the modifiers it may have
 };
 
-// A word of an opcode and its meaning in one table of words.
+// Pairs a word of an opcode with its meaning in one table of words.
 template <class Meaning>
 struct Word {
   std::string_view text;
@@ -43,17 +43,18 @@ bool look_up(const Word<Meaning> (&words)[N], std::string_view text, Meaning* ou
 
 const OpInfo* find_op(std::string_view name);
 
-// One word of an opcode, for the files that parse a family.
+// Reads one word of an opcode, for the files that parse a family.
 bool modifier(std::string_view word, const OpInfo& info, Form* form);
 bool atomic_name(std::string_view word, Atomic* out);
-// Copies, barriers and fences of the asynchronous family.
+// These functions serve copies, barriers and fences of the asynchronous family.
 bool is_async_family(std::string_view opcode);
 bool parse_async_form(std::string_view opcode, Form* form, const OpInfo** info);
 
-// Splits "add.rn.ftz.f32" into a form. False and `error` for anything unknown.
+// Splits "add.rn.ftz.f32" into a form. Returns false and fills `error` for anything unknown.
 bool parse_form(std::string_view opcode, Form* form, const OpInfo** info, std::string* error);
 
-// The same for matrix instructions, whose words and types are their own (opcodes_tensor.cpp).
+// These functions do the same for matrix instructions, whose words and types are their own
+// (opcodes_tensor.cpp).
 bool is_tensor(std::string_view opcode);
 bool parse_tensor(std::string_view opcode, Form* form, const OpInfo** info);
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The words of asynchronous copies, their barriers, clusters and proxy fences.
+// This file holds the words of asynchronous copies, their barriers, clusters and proxy fences.
 #include "sim/ptx/opcodes.h"
 #include "sim/ptx/parser.h"
 

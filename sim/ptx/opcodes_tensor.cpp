@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The words of mma, ldmatrix, stmatrix, movmatrix and wgmma, and which shapes and types exist.
+// This file holds the words of mma, ldmatrix, stmatrix, movmatrix and wgmma, and which shapes and
+// types exist.
 #include "sim/ptx/opcodes.h"
 #include "sim/ptx/tensor.h"
 
@@ -68,7 +69,7 @@ bool tensor_word(std::string_view w, Form* f) {
   return shape(w, f);
 }
 
-// The modifiers that an instruction must have, and those it may have.
+// Checks the modifiers that an instruction must have, and those it may have.
 bool complete(const Form& f) {
   constexpr uint32_t kAlways = kTensorSync | kTensorAligned;
   uint32_t need = kAlways, may = 0;

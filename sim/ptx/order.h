@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What an access means for the order of memory: strong or weak, its scope, what it releases.
+// This file says what an access means for the order of memory: strong or weak, its scope, what it
+// releases.
 #pragma once
 
 #include "sim/ptx/form.h"

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Module-level PTX: directives and function headers.
+// This file handles module-level PTX: directives and function headers.
 #include "sim/ptx/parser.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The state of a parse, shared by parser.cpp (module level) and parser_body.cpp (function bodies).
+// This file holds the state of a parse, which parser.cpp (module level) and parser_body.cpp
+// (function bodies) share.
 #pragma once
 
 #include <algorithm>
@@ -12,13 +13,14 @@
 
 namespace sim {
 
-// Thrown inside sim/ptx and turned into a log text at Module::parse.
+// A PtxError is thrown inside sim/ptx and turned into a log text at Module::parse.
 struct PtxError : std::runtime_error {
   PtxError(int line, const std::string& what)
       : std::runtime_error("line " + std::to_string(line) + ": " + what) {}
 };
 
-// Type, space and so on by their PTX names; `none` if unknown. The leading dot is not part of it.
+// These functions return the type, space and so on by their PTX names; `none` if unknown. The
+// leading dot is not part of it.
 Type type_by_name(std::string_view name);
 
 class TextParser {

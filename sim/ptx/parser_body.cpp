@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Function bodies: scopes, declarations, labels, instructions and their operands.
+// This file handles function bodies: scopes, declarations, labels, instructions and their operands.
 #include "sim/ptx/parser.h"
 #include "sim/ptx/special.h"
 
 namespace sim {
 namespace {
 
-// True also for special registers that the decoder refuses by name.
+// Returns true also for special registers that the decoder refuses by name.
 bool is_special_register(std::string_view name) {
   const std::string_view stem = name.substr(0, name.find('.'));
   if (stem == "%aggr_smem_size" || stem == "%reserved_smem_offset_0") return true;

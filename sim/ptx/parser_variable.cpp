@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Declarations of variables and parameters, with their initialisers.
+// This file handles declarations of variables and parameters, with their initialisers.
 #include "sim/ptx/parser.h"
 
 namespace sim {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Liveness and the renaming of virtual registers to slots. A thread's path through the code decides
-// what is live in its lane, and every write touches only the lanes that execute it; so divergence
-// does not matter here.
+// This file handles liveness and the renaming of virtual registers to slots. A thread's path
+// through the code decides what is live in its lane, and every write touches only the lanes that
+// execute it; so divergence does not matter here.
 #include <algorithm>
 
 #include "sim/ptx/flow.h"

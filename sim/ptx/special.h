@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Numbers and names of the special registers.
+// This file holds numbers and names of the special registers.
 #pragma once
 
 namespace sim {
@@ -55,7 +55,7 @@ enum class Special : int {
   none
 };
 
-// In the order of Special.
+// The names are in the order of Special.
 constexpr const char* kSpecialNames[] = {"%tid.x",
                                          "%tid.y",
                                          "%tid.z",

@@ -49,7 +49,7 @@ struct TensorConfig {
     c.transpose_b = v >> 45 & 1;
     return c;
   }
-  // Operand registers of one warp.
+  // These functions count the operand registers of one warp.
   constexpr unsigned a_registers() const { return words / 4u * (rows / 8u); }
   constexpr unsigned b_registers() const { return words / 4u; }
   constexpr unsigned d_registers() const {
@@ -63,7 +63,7 @@ constexpr unsigned element_bits(Element e) {
   return e == Element::tf32 ? 32 : e == Element::b1 ? 1 : e == Element::f64 ? 64 : 8;
 }
 
-// False if no such instruction exists.
+// Returns false if no such instruction exists.
 bool mma_config(const Form& form, TensorConfig* out);
 bool wgmma_config(const Form& form, TensorConfig* out);
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A PTX text after parsing: names resolved, nothing decoded yet.
+// A Unit is a PTX text after parsing: names are resolved, nothing is decoded yet.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ struct Operand {
   int scope = 0;               // label: where it was named
   std::vector<Operand> parts;  // vector, pair: elements; address: the base
 
-  // A vector's elements; anything else is one element.
+  // Returns the number of a vector's elements; anything else is one element.
   unsigned count() const { return kind == Kind::vector ? static_cast<unsigned>(parts.size()) : 1u; }
   const Operand& element(unsigned i) const { return kind == Kind::vector ? parts[i] : *this; }
 };
@@ -58,7 +58,7 @@ struct Statement {
   int frame = 0;  // after inlining: 0 the kernel's own, k: of callee k - 1
 };
 
-// A .shared, .local, .param, .const or .global declaration.
+// A Declaration is a .shared, .local, .param, .const or .global declaration.
 struct Declaration {
   std::string name;
   Space space = Space::global;
@@ -95,7 +95,7 @@ struct FunctionText {
   uint32_t max_cluster_rank = 0, max_registers = 0, min_blocks = 0;
   bool explicit_cluster = false;
   std::map<std::pair<int, std::string>, std::vector<std::string>> branch_tables;  // by scope, name
-  // After inlining: the functions that stay functions, in the order of their statements.
+  // Callees are the functions that stay functions after inlining, in the order of their statements.
   struct Callee {
     std::string name;
     int scope = 0, first_register = 0;

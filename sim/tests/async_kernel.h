@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A kernel with a buffer, an mbarrier and the usual registers, for the tests of what is
-// asynchronous: run under every policy, or until a seed shows what is missing.
+// This file makes a kernel with a buffer, an mbarrier and the usual registers, for the tests of
+// asynchronous instructions. The kernel runs under every policy, or until a seed shows what is
+// missing.
 #pragma once
 
 #include <algorithm>
@@ -56,7 +57,8 @@ inline Trial run(const std::string& ptx, AsyncPolicy policy, uint64_t seed, uint
   return t;
 }
 
-// Every policy and some seeds give the first `count` words of the input, and no finding.
+// Checks that every policy and some seeds give the first `count` words of the input, and no
+// finding.
 inline void expect_copy(const std::string& ptx, size_t count, uint32_t threads = 32,
                         uint32_t blocks = 1, uint32_t cluster = 1) {
   const auto in = numbers(1024);
@@ -73,7 +75,7 @@ inline void expect_copy(const std::string& ptx, size_t count, uint32_t threads =
   }
 }
 
-// Some seed shows it: what is missing may still go well by luck.
+// Checks that some seed shows the finding: a run may still go well by luck.
 inline void expect_finding(const std::string& ptx, const std::string& kind, const std::string& at,
                            uint32_t threads = 32, uint32_t blocks = 1, uint32_t cluster = 1) {
   int line = 1;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// cp.async: right under every policy and seed, and each missing wait is found.
+// These tests cover cp.async: right under every policy and seed, and each missing wait is found.
 #include "sim/tests/async_kernel.h"
 
 using namespace sim;

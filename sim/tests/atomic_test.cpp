@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// atom and red: every operation from 96 threads at once, in global and in shared memory.
+// These tests cover atom and red: every operation from 96 threads at once, in global and in shared
+// memory.
 #include <algorithm>
 #include <array>
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Masks, fields, dot products of bytes; testp and set.
+// These tests cover masks, fields, dot products of bytes; testp and set.
 #include <algorithm>
 #include <cmath>
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Bulk copies and mbarriers: right under every policy and seed, each missing wait and wrong count
-// found.
+// These tests cover bulk copies and mbarriers: right under every policy and seed, each missing wait
+// and wrong count found.
 #include "sim/tests/async_kernel.h"
 
 using namespace sim;

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Calls that stay calls: recursion, pointers, lanes at different depths, the stack and its end.
+// These tests cover calls that stay calls: recursion, pointers, lanes at different depths, the
+// stack and its end.
 #include "sim/tests/kernel_run.h"
 
 using namespace sim;
@@ -8,7 +9,7 @@ using namespace sim::test;
 
 namespace {
 
-// A kernel over [out] with %t the thread number and %r9 the result it stores.
+// Returns a kernel over [out] with %t the thread number and %r9 the result it stores.
 std::string kernel(const std::string& body, const std::string& before) {
   return unit(before + R"(
 .visible .entry k(.param .u64 out) {

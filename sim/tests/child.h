@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Processes of their own for tests of the simulator's environment, which is read once, and the
-// files that they leave.
+// Tests of the simulator's environment, which is read once, run in processes of their own. This
+// file starts them and reads the files that they leave.
 #pragma once
 
 #include <sys/wait.h>

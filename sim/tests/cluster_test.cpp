@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Clusters: distributed shared memory, multicast, remote arrivals, st.async and red.async,
-// setmaxnreg.
+// These tests cover clusters: distributed shared memory, multicast, remote arrivals, st.async and
+// red.async, setmaxnreg.
 #include "sim/tests/async_kernel.h"
 
 using namespace sim;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Divergence, warp-wide instructions, barriers, calls, schedules.
+// These tests cover divergence, warp-wide instructions, barriers, calls, schedules.
 #include "sim/tests/kernel_run.h"
 
 using namespace sim;
@@ -8,7 +8,7 @@ using namespace sim::test;
 
 namespace {
 
-// A kernel "k" over [out] with %t the thread number and %r9 the result it stores.
+// Returns a kernel "k" over [out] with %t the thread number and %r9 the result it stores.
 std::string kernel(const std::string& body, const std::string& before = "",
                    const std::string& declarations = "") {
   return unit(before + R"(

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// cvt to fp8, tf32 and packed integers, directed rounding of f64, and conversions that are rare.
+// These tests cover cvt to fp8, tf32 and packed integers, directed rounding of f64, and conversions
+// that are rare.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -63,7 +64,7 @@ struct Fp8 {
     return e == 0 ? std::ldexp(f, 1 - bias - fraction)
                   : std::ldexp(f + (1 << fraction), e - bias - fraction);
   }
-  // The nearest of all magnitudes, the even one of two.
+  // Returns the nearest of all magnitudes, the even one of two.
   uint64_t nearest(double x, bool relu) const {
     if (std::isnan(x)) return 0x7F;
     if (relu && std::signbit(x)) return 0;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Floating point, exact instructions bit by bit.
+// These tests cover floating point, exact instructions bit by bit.
 #include <cfenv>
 #include <cmath>
 #include <random>
@@ -27,7 +27,7 @@ std::vector<uint64_t> values(int random) {
 uint64_t canonical(float f) { return std::isnan(f) ? 0x7FFFFFFF : bits(f); }
 float flushed(float f) { return std::fpclassify(f) == FP_SUBNORMAL ? std::copysign(0.0f, f) : f; }
 
-// The nearest of the two floats around an exact long double; directed modes by comparison.
+// Returns the nearest of the two floats around an exact long double; directed modes by comparison.
 float rounded(long double exact, int mode) {
   float near = static_cast<float>(exact);
   if (mode == FE_DOWNWARD && static_cast<long double>(near) > exact)

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What keeps a matrix product in order is taken away piece by piece, and each time the checkers say
-// what is wrong.
+// The tests take away, piece by piece, what keeps a matrix product in order, and each time the
+// checkers say what is wrong.
 #include <set>
 
 #include "sim/tests/gemm/gemm.h"
@@ -82,7 +82,8 @@ const std::vector<MutationRule> kAmpere = {
 };
 
 const std::vector<MutationRule> kHopper = {
-    // Of a full stage: what the copies write is used. Of an empty one: it is written too early.
+    // Without the wait for a full stage, data of copies in flight is used. Without the wait for an
+    // empty stage, the copies write too early.
     {"no wait", "mbarrier.try_wait", "acquire.cluster", always_true, "asynccheck/in_flight"},
     {"no wait", "mbarrier.try_wait.parity.acquire.cluster", "", always_true,
      "synccheck/mbarrier asynccheck/source_overwritten"},

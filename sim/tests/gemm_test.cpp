@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products as kernels write them, for sm_80 and for sm_90a: exact, and without a finding,
-// whenever asynchronous operations happen.
+// These tests cover matrix products as kernels write them, for sm_80 and for sm_90a: exact, and
+// without a finding, whenever asynchronous operations happen.
 #include "sim/tests/gemm/gemm.h"
 
 using namespace sim;

@@ -10,7 +10,7 @@
 
 namespace sim::test {
 
-// Register types by letter: h b16, r b32, d b64, f f32, g f64. Three sources at most.
+// Letters name register types: h b16, r b32, d b64, f f32, g f64. There are three sources at most.
 struct Instruction {
   std::string text;   // "add.s32 %d, %a, %b;" with %d, %a, %b, %c
   std::string types;  // of d, a, b, c: "rrr"
@@ -52,7 +52,7 @@ inline std::string instruction_kernel(const Instruction& i) {
          type(i.types[0]) + " [%rd4], %d;\n  ret;\n}\n";
 }
 
-// The results' bits, zero-extended.
+// Returns the results' bits, zero-extended.
 inline std::vector<uint64_t> evaluate(const Instruction& i, const std::vector<Row>& rows) {
   Device device;
   device.settings.threads = 1;
@@ -78,7 +78,7 @@ inline std::vector<Row> product(const std::vector<uint64_t>& a, const std::vecto
   return rows;
 }
 
-// Every row against a formula.
+// Checks every row against a formula.
 inline void check_rows(const Instruction& i, const std::vector<Row>& rows,
                        const std::function<uint64_t(const Row&)>& expected) {
   const auto result = evaluate(i, rows);

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Integer and logic instructions against formulas written bit by bit or in wider types.
+// These tests cover integer and logic instructions against formulas written bit by bit or in wider
+// types.
 #include "sim/tests/instruction.h"
 
 using namespace sim::test;

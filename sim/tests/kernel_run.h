@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A device of its own for each test: buffers, launches, and a short way from PTX text to results.
+// Each test has a device of its own: buffers, launches, and a short way from PTX text to results.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -18,7 +18,7 @@ class Device {
  public:
   explicit Device(const std::string& arch = "sm_90a") : profile(*find_profile(arch)) {}
 
-  // Undefined memory.
+  // Allocates undefined memory.
   uint64_t buffer(uint64_t bytes) {
     const uint64_t at = memory.allocate(bytes, MemoryKind::device, 1);
     REQUIRE(at != 0);
@@ -79,7 +79,7 @@ class Device {
   uint32_t cluster = 1;
 };
 
-// A module of PTX: what `body` declares, after the lines that every module begins with.
+// Returns a module of PTX: what `body` declares, after the lines that every module begins with.
 inline std::string unit(const std::string& body, const std::string& target = "sm_90a") {
   return ".version 9.0\n.target " + target + "\n.address_size 64\n" + body;
 }
@@ -98,7 +98,7 @@ inline std::string texts(const Outcome& o) {
   return all;
 }
 
-// A kernel "k" over one array, of which each thread stores a word.
+// ThreadWords is the result of a kernel "k" over one array, of which each thread stores a word.
 struct ThreadWords {
   Outcome outcome;
   std::vector<uint32_t> values;
@@ -112,7 +112,7 @@ inline ThreadWords run_values(Device& device, const std::string& ptx, uint32_t b
   r.values = device.download<uint32_t>(out, threads * blocks);
   return r;
 }
-// Every thread's word is expected(thread), and there are no findings.
+// Checks that every thread's word is expected(thread), and that there are no findings.
 template <class F>
 void check_values(const ThreadWords& r, F expected) {
   INFO(texts(r.outcome));

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Approximate instructions within their documented bounds.
+// These tests cover approximate instructions within their documented bounds.
 #include <cmath>
 #include <random>
 

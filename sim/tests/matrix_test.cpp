@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// ldmatrix, stmatrix and movmatrix against the manual's formulas, and what the checkers say.
+// These tests cover ldmatrix, stmatrix and movmatrix against the manual's formulas, and what the
+// checkers say.
 #include "sim/tests/tensor_model.h"
 
 namespace sim::test {
@@ -78,7 +79,7 @@ Result run_matrix(const std::string& opcode, int count, int stride) {
   return {device.download<uint16_t>(out, 256), o};
 }
 
-// The half that register j of lane t holds, low or high: row of matrix j and column.
+// Returns the half that register j of lane t holds, low or high: row of matrix j and column.
 Place place(int t, int high, bool trans) {
   const int g = t / 4, q = t % 4;
   return trans ? Place{2 * q + high, g} : Place{g, 2 * q + high};

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// mma.sync as its definition has it: where each fragment element lies, the product by plain loops,
-// and a kernel that runs one instruction.
+// This file models mma.sync by its definition: where each fragment element lies, the product by
+// plain loops, and a kernel that runs one instruction.
 #pragma once
 
 #include "sim/tests/tensor_model.h"
@@ -92,7 +92,7 @@ Problem random_problem(const Case& c, std::mt19937& rng) {
   return p;
 }
 
-// D as the simulator has it.
+// Returns D as the simulator computes it.
 Matrix execute(const Case& c, const Problem& p, TensorSum mode = TensorSum::exact) {
   const Shape s = find_shape(c.m, c.k, bits_of_type(c.a));
   const int width = bits_of_type(c.a), cell = width == 64 ? 64 : 32;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// mma.sync: every shape and type against the product by its definition, with fragments packed by
-// the formulas of the PTX manual.
+// These tests cover mma.sync: every shape and type against the product by its definition, with
+// fragments packed by the formulas of the PTX manual.
 #include "sim/tests/mma_model.h"
 
 namespace sim::test {

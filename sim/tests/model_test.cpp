@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The cost model against cases worked by hand.
+// These tests cover the cost model against cases worked by hand.
 #include "sim/model/model.h"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// CUDA C++ to PTX by NVRTC, if it can be opened.
+// This file compiles CUDA C++ to PTX by NVRTC, if NVRTC can be opened.
 #pragma once
 
 #include <dlfcn.h>
@@ -36,7 +36,7 @@ class Nvrtc {
     }
   }
 
-  // Empty, and the log in `log`, on failure.
+  // Returns an empty text, and the log in `log`, on failure.
   std::string compile(const std::string& source, const std::string& arch, std::string* log,
                       std::vector<std::string> extra = {}) {
     nvrtcProgram program = nullptr;

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// CUDA C++ through NVRTC and the simulator, against the same computation on the host.
+// These tests cover CUDA C++ through NVRTC and the simulator, against the same computation on the
+// host.
 #include "sim/tests/nvrtc.h"
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// PTX text: what is accepted, what is refused and with which line.
+// These tests cover PTX text: what is accepted, what is refused and with which line.
 #include "sim/ptx/parser.h"
 
 #include "sim/exec/launch.h"

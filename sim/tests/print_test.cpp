@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// printf and assert of device code, and recursion, as NVRTC emits them.
+// These tests cover printf and assert of device code, and recursion, as NVRTC emits them.
 #include <cstdio>
 
 #include "sim/tests/kernel_run.h"

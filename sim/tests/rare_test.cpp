@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Forms that compilers hardly emit: 24-bit products, b128, comparisons with a predicate, vector
-// atomics.
+// These tests cover forms that compilers hardly emit: 24-bit products, b128, comparisons with a
+// predicate, vector atomics.
 #include <cmath>
 
 #include "sim/tests/instruction.h"

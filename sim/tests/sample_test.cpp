@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Samples of grids: distinct, and even along both of two axes that are folded into one number.
+// These tests cover samples of grids: distinct, and even along both of two axes that are folded
+// into one number.
 #include <doctest/doctest.h>
 
 #include <set>

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// cp.async.bulk.tensor in every rank and swizzle against boxes cut out by plain loops.
+// These tests cover cp.async.bulk.tensor in every rank and swizzle against boxes cut out by plain
+// loops.
 #include <random>
 
 #include "sim/exec/tensor_map.h"

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The record of a tensor map: what programs do to its bytes, and maps that a kernel makes from
-// zeros.
+// These tests cover the record of a tensor map: what programs do to its bytes, and maps that a
+// kernel makes from zeros.
 #include "sim/exec/tensor_map.h"
 
 #include "sim/tests/kernel_run.h"

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Matrix instructions as tables of formulas: where each element of a fragment lies, what its bits
-// mean, and the product by the definition.
+// This file models matrix instructions as tables of formulas: where each element of a fragment
+// lies, what its bits mean, and the product by the definition.
 #pragma once
 
 #include <cmath>
@@ -15,7 +15,7 @@ namespace sim::test {
 struct Place {
   int row, col;
 };
-// Lane 4g + q, element i in register order, low bits first.
+// A Layout places, for lane 4g + q, element i in register order, low bits first.
 using Layout = std::function<Place(int g, int q, int i)>;
 
 inline int bits_of_type(const std::string& t) {
@@ -26,7 +26,7 @@ inline int bits_of_type(const std::string& t) {
   return t == "b1" ? 1 : 8;
 }
 
-// sign * fraction * 2^exponent, by the format's definition.
+// Returns sign * fraction * 2^exponent, by the format's definition.
 inline double small_float(uint32_t bits, int exponent_bits, int fraction_bits) {
   const int bias = (1 << (exponent_bits - 1)) - 1;
   const int e = static_cast<int>(bits >> fraction_bits) & ((1 << exponent_bits) - 1);
@@ -36,7 +36,7 @@ inline double small_float(uint32_t bits, int exponent_bits, int fraction_bits) {
   return sign * std::ldexp(f + std::ldexp(1.0, fraction_bits), e - bias - fraction_bits);
 }
 
-// Finite values alone.
+// Decodes finite values alone.
 inline double decode(const std::string& t, uint64_t bits) {
   const auto b = static_cast<uint32_t>(bits);
   if (t == "f16") return small_float(b & 0xFFFF, 5, 10);
@@ -56,8 +56,8 @@ inline double decode(const std::string& t, uint64_t bits) {
   return d;
 }
 
-// A random element; floats within a few binary orders, so that a few dozen products add up exactly
-// in double.
+// Returns a random element; floats lie within a few binary orders, so that a few dozen products add
+// up exactly in double.
 inline uint64_t random_element(const std::string& t, std::mt19937& rng) {
   const uint32_t r = rng();
   auto floating = [&](int exponent_bits, int fraction_bits) {
@@ -96,7 +96,7 @@ struct Matrix {
   }
 };
 
-// Registers of a fragment, [lane][register], 32-bit words (64 for f64).
+// Returns the registers of a fragment, [lane][register], 32-bit words (64 for f64).
 inline std::vector<uint64_t> to_fragment(const Matrix& m, const Layout& layout, int elements) {
   const int bits = bits_of_type(m.type), cell = bits == 64 ? 64 : 32;
   const int registers = elements * bits / cell;
@@ -127,7 +127,8 @@ inline Matrix from_fragment(const std::string& type, int rows, int cols,
   return m;
 }
 
-// The nearest value of a format with `fraction` bits, ties to even; normal range alone.
+// Returns the nearest value of a format with `fraction` bits, ties to even; for the normal range
+// alone.
 inline double nearest(double x, int fraction) {
   if (x == 0) return 0;
   const double step = std::ldexp(1.0, std::ilogb(x) - fraction);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Sectors and bank conflicts of one access against sets of sectors and of words, for patterns that
-// are dense, strided, falling, scattered, repeated, and with lanes left out.
+// These tests cover sectors and bank conflicts of one access against sets of sectors and of words,
+// for patterns that are dense, strided, falling, scattered, repeated, and with lanes left out.
 #include <algorithm>
 #include <random>
 #include <set>

@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// wgmma by its definition: tiles in shared memory element by element, and a kernel around the
-// instructions under test.
+// This file models wgmma by its definition: tiles in shared memory element by element, and a kernel
+// around the instructions under test.
 #pragma once
 
 #include "sim/tests/tensor_model.h"
 
 namespace sim::test {
 
-// How a tile lies: element size, major, swizzle width (0: none), offsets in bytes.
+// A Tile says how a tile lies: element size, major, swizzle width (0: none), offsets in bytes.
 struct Tile {
   bool mn_major = false;
   uint32_t width = 0;
@@ -31,7 +31,7 @@ struct Tile {
   }
 };
 
-// A packed tile of `mn` rows (or columns).
+// Returns a packed tile of `mn` rows (or columns).
 inline Tile tile(bool mn_major, uint32_t width, uint32_t mn, uint32_t start = 0) {
   Tile t{mn_major, width, 0, 0, start};
   if (!width) {
@@ -68,7 +68,7 @@ inline std::string wgmma_opcode(const WgmmaCase& c) {
          std::to_string(c.depth()) + "." + c.sum + "." + c.a + "." + c.b + c.extra;
 }
 
-// The instruction with its operands; other accumulators and descriptors on demand.
+// Returns the instruction with its operands; other accumulators and descriptors on demand.
 inline std::string wgmma_text(const WgmmaCase& c, const std::string& d = "d",
                               const std::string& a = "%da", const std::string& b = "%db") {
   std::string s = wgmma_opcode(c) + " " + braces(d, c.registers()) + ", " +
@@ -162,7 +162,7 @@ inline WgmmaProblem wgmma_problem(const WgmmaCase& c, uint32_t seed) {
   return p;
 }
 
-// Element by element, low bits first where several share a byte.
+// Places a tile element by element, low bits first where several share a byte.
 inline void place_tile(std::vector<uint8_t>* image, uint32_t base, const Tile& t, const Matrix& m,
                        bool rows_are_k) {
   const int bits = bits_of_type(m.type);
@@ -203,7 +203,7 @@ struct WgmmaResult {
   Matrix d;
 };
 
-// `settings` chooses checks and policies; one host thread.
+// `settings` chooses checks and policies; one host thread runs.
 inline WgmmaResult run_wgmma(const WgmmaCase& c, const WgmmaProblem& p, const std::string& body,
                              const Settings& settings = {}, uint32_t flag = 1,
                              uint32_t image_bytes = kImage, uint32_t threads = 128) {
@@ -238,7 +238,8 @@ inline WgmmaResult run_wgmma(const WgmmaCase& c, const WgmmaProblem& p, const st
   return result;
 }
 
-// `times` products on top of C, or without it.
+// Counts the elements of `d` that differ from the product, added to C or, without `accumulate`,
+// alone.
 inline int wrong_elements(const WgmmaCase& c, const WgmmaProblem& p, const Matrix& d,
                           bool accumulate = true) {
   int wrong = 0;

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// wgmma: every shape and type, both majors, every swizzle, against products of plain matrices.
+// These tests cover wgmma: every shape and type, both majors, every swizzle, against products of
+// plain matrices.
 #include "sim/tests/wgmma_model.h"
 
 namespace sim::test {

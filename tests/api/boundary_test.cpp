@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Codes, texts and structs that carry their size.
+// These tests cover codes, texts and structs that carry their size.
 #include "api/boundary.h"
 
 #include <doctest/doctest.h>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Kernels built side by side: each once in the process, whoever asks; the first failure in the
-// order of the list; and a process that is killed while it compiles leaves nothing.
+// These tests cover kernels built side by side: each once in the process, whoever asks; the first
+// failure in the order of the list; and a process that is killed while it compiles leaves nothing.
 #include "api/cache/build_kernels.h"
 
 #include <doctest/doctest.h>
@@ -235,7 +235,7 @@ TEST_CASE("a process killed while it compiles leaves nothing") {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   CHECK_FALSE(somebody_holds_a_lock(folder.path));
-  // What may be there is the note of which compiler the process had opened.
+  // Only the note of which compiler the process had opened may be there.
   size_t files = 0;
   for (const auto& each : std::filesystem::recursive_directory_iterator(folder.path)) {
     files += each.is_regular_file() && each.file_size() > 0 && each.path().filename() != "nvrtc";

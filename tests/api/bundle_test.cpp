@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Tiers and bundles through the C API: what each function gives, and what it refuses by name.
+// These tests cover tiers and bundles through the C API: what each function gives, and what it
+// refuses by name.
 #include <doctest/doctest.h>
 
 #include <cstring>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// lathe.h as C++, the oldest that is in use.
+// This program reads lathe.h as C++, the oldest that is in use.
 #include <cstdio>
 #include <cstring>
 

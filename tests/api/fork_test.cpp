@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A program of its own: a process that has used the simulator forks. Its child is told so in every
-// call that needs the device, can end what it has inherited, and never hangs.
+// This test is a program of its own: a process that has used the simulator forks. Its child is told
+// so in every call that needs the device, can end what it has inherited, and never hangs.
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -65,7 +65,7 @@ struct Parent {
 
 bool refused(lathe_status status) { return status == LATHE_CUDA && contains(error(), "fork()"); }
 
-// The number of the first step that went otherwise; 0: none.
+// Returns the number of the first step that went otherwise; 0: none.
 int in_the_child(Parent* parent) {
   alarm(60);  // a child that hangs dies of it
   void* memory = nullptr;

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// lathe_problem_infer, lathe_problem_open and lathe_problem_tensor_info: the outputs that follow
-// from inputs and options, and values that are refused before a device sees them.
+// These tests cover lathe_problem_infer, lathe_problem_open and lathe_problem_tensor_info: the
+// outputs that follow from inputs and options, and values that are refused before a device sees
+// them.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -40,7 +41,7 @@ struct Inferred {
     shapes[name] = shape;
     return *this;
   }
-  // A tensor of integers whose values are at hand.
+  // Declares a tensor of integers whose values are at hand.
   Inferred& integers(const char* name, const Shape& shape, std::vector<int32_t> numbers) {
     tensor(name, LATHE_I32, shape);
     words[name] = std::move(numbers);

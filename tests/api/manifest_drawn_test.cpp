@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Lines of problems that are drawn from the table of operators: each comes back as it was, and a
-// damaged one is refused or is another problem.
+// These tests cover lines of problems that are drawn from the table of operators: each comes back
+// as it was, and a damaged one is refused or is another problem.
 #include <algorithm>
 #include <charconv>
 #include <cmath>

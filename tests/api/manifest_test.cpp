@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Problems as lines of text: what a line says, what comes back from it, what is refused.
+// These tests cover problems as lines of text: what a line says, what comes back from it, what is
+// refused.
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -183,7 +184,7 @@ TEST_CASE("a text that is no UTF-8 is refused, and is named") {
   CHECK_MESSAGE(contains(error(), "UTF-8"), error());
 }
 
-// The specs of a problem's kernels, without compiling any.
+// Returns the specs of a problem's kernels, without compiling any.
 std::vector<std::string> kernels_of(const test::Context& context, const lathe_problem* problem) {
   lathe_warming* warming = nullptr;
   REQUIRE(lathe_warming_create(&warming) == LATHE_OK);

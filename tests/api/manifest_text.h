@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Lines of a manifest: a problem's own, and the problem of one.
+// These functions make the lines of a manifest for a problem, and the problem of a line.
 #pragma once
 
 #include <doctest/doctest.h>

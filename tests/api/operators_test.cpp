@@ -67,7 +67,7 @@ TEST_CASE("shapes, dtypes and needs name what exists") {
         const int of = find_tensor(op, tensor.dtypes + 1);
         REQUIRE(of >= 0);
         CHECK(op.tensors[of].dtypes[0] != '=');
-        // What follows an optional tensor needs it.
+        // A tensor that follows an optional tensor needs that tensor.
         CHECK((!op.tensors[of].is_optional || listed(tensor.needed, ',', op.tensors[of].name)));
       }
       for (std::string_view needed : split(tensor.needed, ',')) {
@@ -150,13 +150,13 @@ TEST_CASE("activations and pools are strided, all else is contiguous") {
       // So are rotary columns and lists.
       const bool sparse =
           shape.ends_with(",H,R") || shape.ends_with(",HK,R") || shape.ends_with(",HK,topk");
-      // What one call leaves for another.
+      // One call leaves these tensors for another.
       const bool saved = std::string_view(tensor.name).starts_with("saved_");
       const bool rows = (shape != "B,Sq|Tq" && shape.starts_with("B,S")) || shape == "B,T,D" ||
                         shape == "B,D" || shape.starts_with("B,T,H") || shape.starts_with("P,") ||
                         pool || sparse ||
                         (shape.starts_with("T") && (shape.ends_with("D") || shape.ends_with("DV")));
-      // Whatever is moved.
+      // Shard operators move such tensors.
       const bool moved = std::string_view(op.name).ends_with("shard") && shape != "S";
       CHECK(tensor.is_strided == ((rows && !saved) || moved));
     }

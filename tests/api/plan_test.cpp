@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Plans without a device: kernels, texts, workspace, estimates, and what compiles anew.
+// These tests cover plans without a device: kernels, texts, workspace, estimates, and what compiles
+// anew.
 #include <doctest/doctest.h>
 
 #include <cstring>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Bad problems, by table: each refusal names the tensor or option, what was found and what is
-// allowed.
+// These tests cover bad problems, by table: each refusal names the tensor or option, what was found
+// and what is allowed.
 #include "ops/problem.h"
 
 #include <doctest/doctest.h>

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// causal_conv1d on ranks of which one does not do as the others: told before the first hop where
-// they prepare, within the group's timeout where they do not, and the process goes on.
+// These tests cover causal_conv1d on ranks of which one does not do as the others: told before the
+// first hop where they prepare, within the group's timeout where they do not, and the process goes
+// on.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -16,7 +17,8 @@ using namespace apitest;
 
 namespace {
 
-// Of ranks that are waited for in vain; where all goes well a busy machine must not reach it.
+// kShort is the timeout where ranks are waited for in vain, kLong where all goes well: a busy
+// machine must not reach kLong.
 constexpr int kShort = 2000, kLong = 60000;
 using Id = std::array<char, LATHE_UNIQUE_ID_BYTES>;
 
@@ -32,7 +34,7 @@ ConvCase fine() {
   return conv;
 }
 
-// The tokens of a shard.
+// Makes a case's call for the tokens of a shard.
 Call part_of(const ConvCase& conv, const lathe_shard* shard) {
   int64_t begin = 0, end = 0;
   API(lathe_shard_range(shard, &begin, &end));
@@ -78,7 +80,7 @@ struct Rank {
   std::unique_ptr<PlannedCall> run;
 };
 
-// What each rank's `body` says; throws what one of them threw.
+// Returns what each rank's `body` says; throws what one of them threw.
 std::vector<std::string> on_ranks(int timeout_ms, const std::vector<ConvCase>& cases,
                                   const std::function<std::string(Rank&, int)>& body) {
   const Id id = make_id();

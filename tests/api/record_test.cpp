@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Recording: which lines are in the file, from how many threads and processes, and what a file that
-// cannot be written costs. And the line in NOT_CACHED: warmed, it makes the same plan.
+// These tests cover recording: which lines are in the file, from how many threads and processes,
+// and what a file that cannot be written costs. And the line in NOT_CACHED: warmed, it makes the
+// same plan.
 #include "api/cache/record.h"
 
 #include <doctest/doctest.h>
@@ -81,7 +82,7 @@ TEST_CASE("the line in NOT_CACHED, warmed, makes the plan") {
     CHECK(plan_status(context, conv(16).problem.get()) == expected);
     return error();
   };
-  // Of one that is alike, so that there is something to differ from.
+  // A similar problem is cached, so that there is something to differ from.
   const auto context = test::make_context(LATHE_DEVICE_NONE, folder.path);
   REQUIRE(lathe_warm(context.get(), conv(16, 3).problem.get(), nullptr, nullptr) == LATHE_OK);
   const std::string text = ask(LATHE_NOT_CACHED);
@@ -144,7 +145,7 @@ TEST_CASE("threads and processes record into one file, in whole lines") {
   }
 }
 
-// How many lines there are, each of which is a problem's.
+// Returns how many lines there are, each of which is a problem's.
 size_t sound_lines(const std::string& path) {
   const std::vector<std::string> lines = lines_of(path);
   for (const std::string& line : lines) {

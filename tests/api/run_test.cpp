@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The C API on the simulator: one small problem of each kind against plain loops, and two ranks
-// against one. What the kernels must hold to over all options is tested elsewhere.
+// These tests run the C API on the simulator: one small problem of each kind against plain loops,
+// and two ranks against one. Other tests cover the kernels over all options.
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The tables of `dispatch_query` and `dispatch_kv` by moving tokens: every record is walked, and
-// buffers must hold what was meant.
+// These tests cover the tables of `dispatch_query` and `dispatch_kv` by moving tokens: every record
+// is walked, and buffers must hold what was meant.
 #include <doctest/doctest.h>
 
 #include <map>

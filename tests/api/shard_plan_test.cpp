@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// lathe_shard_plan: the words around the pure functions, which tests/collective is about.
+// These tests cover lathe_shard_plan: the words around the pure functions, which tests/collective
+// is about.
 #include <doctest/doctest.h>
 
 #include <string>

@@ -13,7 +13,7 @@ using namespace apitest;
 
 namespace {
 
-// What one rank declares and how it cuts; tests change rank 1's.
+// A Wish says what one rank declares and how it cuts; tests change rank 1's.
 struct Wish {
   lathe_dtype dtype = LATHE_F32;
   const char* activation = "none";

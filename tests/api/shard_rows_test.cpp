@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// shard and unshard through the C API: every layout and type, rows with gaps, in place; the ranks'
-// shards of every balance put together again.
+// These tests cover shard and unshard through the C API: every layout and type, rows with gaps, in
+// place; the ranks' shards of every balance put together again.
 #include <doctest/doctest.h>
 
 #include <functional>
@@ -61,7 +61,7 @@ struct Mover {
   Plan plan;
 };
 
-// What `tokens` of an axis hold of a dense tensor, walked in the order of the result.
+// Returns the values of a dense tensor at `tokens` of an axis, walked in the order of the result.
 Values taken(const Values& from, const std::vector<int64_t>& shape, int axis,
              const std::vector<int64_t>& tokens) {
   const auto product = [](auto begin, auto end) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Bad tensors of a call, by table: what every run checks on the host.
+// These tests cover bad tensors of a call, by table: what every run checks on the host.
 #include "ops/tensors.h"
 
 #include <doctest/doctest.h>

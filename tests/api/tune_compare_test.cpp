@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What counts as the same outputs, and what as writing where nothing is to be written.
+// These tests check what counts as the same outputs, and what as writing where nothing is to be
+// written.
 #include "api/tune/tune_compare.h"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The race between candidates without a device: who can win, and what ranks agree on.
+// These tests cover the race between candidates without a device: who can win, and what ranks agree
+// on.
 #include "api/tune/tune_race.h"
 
 #include <algorithm>
@@ -97,7 +98,7 @@ TEST_CASE("race: nothing that failed wins, however fast") {
     CHECK(result.outcomes[i].kind == Outcome::Kind::out);
     CHECK(result.outcomes[i].us == 0);
   }
-  // What failed is left alone from there on.
+  // A candidate that failed does not run again.
   CHECK(runner.log.find("v1") == std::string::npos);
   CHECK(runner.log.find("t2") == std::string::npos);
   CHECK(runner.runs[3] == 2);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The race between candidates on several ranks, which are threads: they choose alike, and talk as
-// often as each other.
+// These tests cover the race between candidates on several ranks, which are threads: they choose
+// alike, and talk as often as each other.
 #include <algorithm>
 #include <cmath>
 #include <condition_variable>

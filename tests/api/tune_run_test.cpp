@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// lathe_tune on the simulator, by its model's time: what is tried, kept, stored and used by later
-// plans.
+// These tests cover lathe_tune on the simulator, by its model's time: what is tried, kept, stored
+// and used by later plans.
 #include <cstring>
 #include <set>
 

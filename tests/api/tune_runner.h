@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A race's runner that follows a script, without a device.
+// This runner of a race follows a script, without a device.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -19,7 +19,7 @@ inline constexpr double kOut = std::numeric_limits<double>::infinity();
 
 inline Status failed(const std::string& why) { return Status(Code::compile_failed, why); }
 
-// What one candidate does.
+// A Script says what one candidate does.
 struct Script {
   double us = 10;
   std::string build, verify;         // why it fails; empty: it does not

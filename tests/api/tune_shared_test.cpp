@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Tuned choices that others made: by the name of a GPU, out of bundles, over ranks.
+// These tests cover tuned choices that others made: by the name of a GPU, out of bundles, over
+// ranks.
 #include <thread>
 
 #include "tests/harness/tune_call.h"
@@ -168,7 +169,7 @@ TEST_CASE(
       specs += info.spec + std::string("\n");
     }
     CHECK(contains(specs, " tokens=64 "));
-    // Of another GPU there is no choice to share.
+    // Another GPU has no choice to share.
     CHECK(contains(specs, " tokens=32 ") == (std::string(gpu) == "h100"));
     uint64_t compiled = 0, hits = 0;
     API(lathe_warm(context.get(), parsed, &compiled, &hits));

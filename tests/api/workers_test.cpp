@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// How many threads compile, and when there is more than one.
+// These tests check how many threads compile, and when there is more than one.
 #include "api/cache/workers.h"
 
 #include <doctest/doctest.h>
@@ -37,7 +37,7 @@ TEST_CASE("cores, memory and control groups bound the workers") {
 
   CHECK(workers_allowed({16, kPlenty, {{"max\n", "77\n", ""}}}) == 16);
   CHECK(workers_allowed({16, kPlenty, {{"2000000000\n", "500000000\n", ""}}}) == 6);
-  // Of what is used, pages of files can go.
+  // Pages of files are part of the memory in use and can be freed.
   CHECK(workers_allowed(
             {16, kPlenty, {{"2000000000", "500000000", "anon 1\ninactive_file 500000000\n"}}}) ==
         8);

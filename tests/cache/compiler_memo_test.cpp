@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A start that knows the compiler without opening it, and everything that must make it open it. The
-// compilers are fakes that differ in their build ids; what opens one is a process of its own, as a
-// compile process that waits would answer from then on.
+// These tests cover a start that knows the compiler without opening it, and everything that must
+// make it open it. The compilers are fakes that differ in their build ids; what opens one is a
+// process of its own, as a compile process that waits would answer from then on.
 #include "cache/compiler_memo.h"
 
 #include <doctest/doctest.h>
@@ -30,8 +30,8 @@ KernelSpec conv_spec(int width) {
   return *conv_kernels(problem, *facts_of_arch("sm_90a"), false)->forward;
 }
 
-// What a process that wants one kernel saw: its origin, whether the compiler is open now, and which
-// compiler made the kernel.
+// A Start holds what a process that wants one kernel saw: its origin, whether the compiler is open
+// now, and which compiler made the kernel.
 struct Start {
   std::string origin, opened, identity;
   bool operator==(const Start&) const = default;
@@ -61,7 +61,7 @@ Start read_start(const std::string& report) {
   return start;
 }
 
-// A new process with the cache, and LATHE_NVRTC as it is.
+// Starts a new process with the cache, and LATHE_NVRTC as it is.
 Start start(const TemporaryDirectory& place, int width = 4) {
   const std::string report = place / "report";
   wait_for(in_child([&] {
@@ -75,7 +75,7 @@ void install(const std::string& which, const std::string& path) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
   std::filesystem::copy_file(kFakes + "/" + which, path + ".new");
   std::filesystem::rename(path + ".new", path);
-  // What has just changed is not noted.
+  // The memo does not note a file that has just changed.
   std::this_thread::sleep_for(std::chrono::milliseconds(80));
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Many processes that start at once and want kernels from one cache, through the C API and with the
-// real compiler. For the test that counts compiles and for the bench that times them.
+// This file starts many processes at once that want kernels from one cache, through the C API and
+// with the real compiler. The test that counts compiles and the bench that times them use it.
 #pragma once
 
 #include <sys/resource.h>
@@ -19,7 +19,7 @@
 
 namespace crowd {
 
-// Problems "number" 0 to 83 of a family, each of one kernel and no two of the same.
+// A family has problems "number" 0 to 83, each of one kernel and no two of the same.
 inline constexpr int kProblems = 84;
 inline lathe_status make_problem(const char* op, int number, lathe_problem** out) {
   const lathe_dtype dtypes[] = {LATHE_BF16, LATHE_F16, LATHE_F32};
@@ -55,7 +55,7 @@ struct Outcome {
   double cpu_seconds = 0;  // of all processes together
 };
 
-// What process `index` of `processes` does: warms its problems in its own order.
+// Runs one process, which warms its problems in the order of `numbers`.
 inline Outcome one_process(const std::string& cache, const Maker& make,
                            const std::vector<int>& numbers) {
   Outcome out;
@@ -92,7 +92,7 @@ inline double children_cpu_seconds() {
 }
 
 // Forks while this process has opened neither library nor thread, lets all go at once and adds up.
-// `numbers(index)`: what process `index` wants, in its order.
+// `numbers(index)` gives what process `index` wants, in its order.
 inline Outcome run(int processes, const std::string& cache, const Maker& make,
                    const std::function<std::vector<int>(int index)>& numbers) {
   int gate[2], results[2];

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Choosing and opening the driver library, and what a device says of itself.
+// These tests cover choosing and opening the driver library, and what a device says of itself.
 #include "cache/driver.h"
 
 #include <doctest/doctest.h>

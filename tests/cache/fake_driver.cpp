@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A driver library in which every call answers success, save cuInit, whose answer is the number in
-// LATHE_FAKE_CUINIT, and the entry point named by LATHE_FAKE_MISSING, which is not there.
+// This is a driver library in which every call answers success, save cuInit, whose answer is the
+// number in LATHE_FAKE_CUINIT, and the entry point named by LATHE_FAKE_MISSING, which is not there.
 #include <cstdlib>
 #include <cstring>
 

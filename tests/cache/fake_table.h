@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A driver table over nothing, which notes what it is asked: for tests of the code above it.
+// This driver table has no device behind it and notes its calls, for tests of the code above the
+// table.
 #pragma once
 
 #include <elf.h>
@@ -25,7 +26,7 @@ struct FakeDevice {
   int major = 9, minor = 0;
 };
 
-// The one that the table of fake_table() works on.
+// Returns the device that the table of fake_table() works on.
 inline FakeDevice& fake() {
   static FakeDevice device;
   return device;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A file table that goes wrong on purpose: at the n-th call, once or from there on, with an errno,
+// This file table goes wrong on purpose: at the n-th call, once or from there on, with an errno,
 // with single bytes, or by killing the process.
 #pragma once
 
@@ -23,7 +23,7 @@ struct Fault {
 
 class FaultyFileSystem {
  public:
-  // One at a time in a process: the table holds plain functions.
+  // A process has one at a time: the table holds plain functions.
   explicit FaultyFileSystem(const Fault& fault) {
     state() = fault;
     calls() = 0;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Loading and launching over a table that notes what it is asked.
+// These tests cover loading and launching over a table that notes what it is asked.
 #include "cache/kernel.h"
 
 #include <doctest/doctest.h>

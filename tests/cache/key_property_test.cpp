@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Generated: over specs of every template that makes a kernel, each single ingredient changed gives
-// another key, no two of all these agree, and what is no ingredient changes nothing. The table of
-// embedded files is read from the tree here, so that each of its bytes can change.
+// These tests are generated: over specs of every template that makes a kernel, each single
+// ingredient changed gives another key, no two of all these agree, and what is no ingredient
+// changes nothing. The table of embedded files is read from the tree here, so that each of its
+// bytes can change.
 #include <doctest/doctest.h>
 
 #include <algorithm>

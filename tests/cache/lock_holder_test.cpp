@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of those who wait for a lock when its holder is killed, stopped, or done but slow to
-// let go; and of those who wait for a compile slot. Compiling is a stand-in that counts itself in a
-// file.
+// These tests check processes that wait for a lock whose holder is killed, stopped, or done but
+// slow to let go, and processes that wait for a compile slot. Compiling is a stand-in that counts
+// itself in a file.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 
@@ -19,7 +19,7 @@ using namespace lathe::test;
 
 namespace {
 
-// A child that takes the lock, does `first`, says so and goes no further.
+// Starts a child that takes the lock, does `first`, says so and goes no further.
 pid_t holder(const std::string& root, const Entry& entry, const Signal& ready,
              const std::function<void(Store&)>& first) {
   return in_child([&] {
@@ -156,7 +156,7 @@ TEST_CASE("the lock file removed or replaced costs a compile more and no error")
 
 namespace {
 
-// All compile slots of this machine but `free` of them, each with a key of its own.
+// Takes all compile slots of this machine but `free` of them, each with a key of its own.
 std::vector<Store::Lock> take_slots(Store& store, long free = 0) {
   std::vector<Store::Lock> taken;
   for (long i = free; i < sysconf(_SC_NPROCESSORS_ONLN); ++i) {
@@ -252,7 +252,7 @@ TEST_CASE("where locks do not work nobody waits for a compile slot") {
   const TemporaryDirectory place;
   FaultyFileSystem faulty{Fault()};
   FileSystem table = faulty.table();
-  // Of keys they do here: the slots lie behind the byte of eviction.
+  // Locks of keys work here, and locks of slots fail: the slots lie behind the byte of eviction.
   table.lock = [](int fd, int command, struct flock* what) {
     if (what->l_start <= int64_t{1} << 62) return real_fs().lock(fd, command, what);
     errno = ENOLCK;

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// One lock per key between stores and processes; and the protocol that it makes cheap: look, lock,
-// look again, compile, publish. Compiling is a stand-in here that counts itself in a file.
+// These tests cover one lock per key between stores and processes; and the protocol that it makes
+// cheap: look, lock, look again, compile, publish. Compiling is a stand-in here that counts itself
+// in a file.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What an entry says of its kernel: a sorted map in the form of its text.
+// These tests check what an entry says of its kernel: a sorted map in the form of its text.
 #include "cache/metadata.h"
 
 #include <doctest/doctest.h>

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Random mixes of use, faults, damage, clocks and other processes' doings on one directory. After
-// each step: the right kernel or a clean answer, no leaked descriptor; after each round the next
-// run is healthy and no temporary file is there that a later trim would not sweep.
+// These tests cover random mixes of use, faults, damage, clocks and other processes' doings on one
+// directory. After each step: the right kernel or a clean answer, no leaked descriptor; after each
+// round the next run is healthy and no temporary file is there that a later trim would not sweep.
 //
 // LATHE_TEST_SEED repeats a run, LATHE_TEST_STEPS makes it longer.
 #include <random>
@@ -42,7 +42,7 @@ class Mix {
   const std::vector<Entry>& entries() const { return entries_; }
   bool wrong() const { return wrong_; }
 
-  // What was done, for the message if it went wrong.
+  // Takes a step and returns what was done, for the message if it went wrong.
   std::string step() {
     switch (below(16)) {
       case 0:

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Files that take their place whole or not at all, and what they never replace.
+// These tests cover files that take their place whole or not at all, and what they never replace.
 #include "cache/store/new_file.h"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Small kernels for the registry's tests, and whether anything can compile them here.
+// This file holds small kernels for the registry's tests, and says whether anything can compile
+// them here.
 #pragma once
 
 #include <doctest/doctest.h>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// From a spec to an entry and a loaded kernel, with the real compiler. Skipped, with the reason,
-// where there is none.
+// These tests lead from a spec to an entry and a loaded kernel, with the real compiler. They are
+// skipped, with the reason, where there is none.
 #include "cache/registry.h"
 
 #include <doctest/doctest.h>

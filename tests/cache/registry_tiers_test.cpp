@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Kernels out of read-only tiers, with and without permission to compile. Skipped, with the
-// reason, where there is no compiler to fill them.
+// These tests cover kernels out of read-only tiers, with and without permission to compile. They
+// are skipped, with the reason, where there is no compiler to fill them.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 

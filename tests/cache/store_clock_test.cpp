@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Clocks that are wrong, change, or are another machine's; and file systems of other machines,
-// which lose track of files. Order of use is kept as far as it can be told, nothing is deleted in
-// heaps, and no time is compared with the local clock.
+// These tests cover clocks that are wrong, change, or are another machine's; and file systems of
+// other machines, which lose track of files. Order of use is kept as far as it can be told, nothing
+// is deleted in heaps, and no time is compared with the local clock.
 #include "codegen/base/text.h"
 #include "tests/cache/sweeps.h"
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Files on disk that are not what was published: each is a miss (or, for what is not damage, a
-// hit), never another kernel, and the next publish heals it.
+// These tests cover files on disk that are not what was published: each is a miss (or, for what is
+// not damage, a hit), never another kernel, and the next publish heals it.
 #include "codegen/base/text.h"
 #include "tests/cache/sweeps.h"
 
@@ -24,7 +24,8 @@ struct Victim {
     store = Store::open(place.path(), quick_fs());
     store->put(entry);
   }
-  // Whether it is a miss that leaves no file, after which a publish is a hit.
+  // Returns whether the store answers with a miss that leaves no file, after which a publish is a
+  // hit.
   bool heals(const std::string& bytes) {
     write_file(path, bytes);
     if (store->get(entry.key) || files::exists(path)) return false;

@@ -19,7 +19,8 @@ void prepare(const std::string& root, const Entry& entry, Start start) {
   if (start == Start::corrupt) write_file(path_of(root, entry.key), "LATHE\r\n\x1a no entry");
 }
 
-// What the miss path does with a store; whether every answer was the right entry or none.
+// Does with a store what the miss path does. Returns whether every answer was the right entry or
+// none.
 bool use(const std::string& root, const Entry& entry, const FileSystem& fs) {
   const auto store = Store::open(root, fs);
   bool right = true;

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Each call of looking at the whole cache and of cleaning it goes wrong once, from there on, by a
-// signal, by single bytes and by the process's end. What one entry's way meets is in store_test.
+// signal, by single bytes and by the process's end. The faults that one entry meets are in
+// store_entry_faults_test.
 #include "tests/cache/sweeps.h"
 
 using namespace lathe;
@@ -14,7 +15,8 @@ constexpr int kErrors[] = {EIO,    ENOSPC, EDQUOT, EACCES, EROFS, EMFILE,
                            ENOMEM, ESTALE, EBUSY,  ENOLCK, ENOENT};
 constexpr int kEntries = 3;
 
-// A cache with work for every step of a trim: old entries, a fresh one, an abandoned temporary.
+// Makes a cache with work for every step of a trim: old entries, a fresh one, an abandoned
+// temporary.
 std::vector<Entry> messy_cache(const std::string& root) {
   std::vector<Entry> entries = fill(root, kEntries, 600);
   const std::string shard = root + "/v1/" + entries[0].key.digest.hex().substr(0, 2);
@@ -65,7 +67,7 @@ int sweep(Fault fault, int stride) {
 }  // namespace
 
 TEST_CASE("a call that fails in counting, verifying or cleaning harms no entry") {
-  // To the code most errnos are alike: two go through every call, the others through every third,
+  // Most errnos are alike to the code: two go through every call, the others through every third,
   // beginning with another one each.
   for (const int error : kErrors) {
     CAPTURE(error);

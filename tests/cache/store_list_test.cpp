@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Counting, verifying, the compilers seen, and the nearest entry of a miss.
+// These tests cover counting, verifying, the compilers seen, and the nearest entry of a miss.
 #include <doctest/doctest.h>
 
 #include "cache/store/store.h"

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What can happen to the directory itself, before and while it is in use. The kernel at hand stays
+// These tests damage the directory itself, before and while it is in use. The kernel at hand stays
 // good; at worst it is compiled once more; and a later process finds a healthy cache.
 #include <sched.h>
 #include <sys/mount.h>

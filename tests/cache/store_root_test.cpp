@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Which directory becomes the cache, and which is refused.
+// These tests check which directory becomes the cache, and which is refused.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The store's invariant: the right kernel or a miss; never a wrong hit, crash, hang or leaked
-// descriptor; and the next run is healthy.
+// These tests cover the store's invariant: the right kernel or a miss; never a wrong hit, crash,
+// hang or leaked descriptor; and the next run is healthy.
 #include "cache/store/store.h"
 
 #include <thread>

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The size cap: what goes, in which order, what stays whatever the cap, and what is swept.
+// These tests cover the size cap: what goes, in which order, what stays whatever the cap, and what
+// is swept.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Several versions of the library in one root: another format of entries (v2 and its files),
-// another text of keys. None reads the other's, all of them count towards the cap, and any trims
-// any.
+// These tests cover several versions of the library in one root: another format of entries (v2 and
+// its files), another text of keys. None reads the other's, all of them count towards the cap, and
+// any trims any.
 #include "codegen/base/text.h"
 #include "tests/cache/sweeps.h"
 
@@ -12,7 +12,8 @@ namespace files = std::filesystem;
 
 namespace {
 
-// An entry as version `version` may store it: the same layout of names, bytes that we cannot read.
+// Makes an entry as version `version` may store it: the same layout of names, bytes that we cannot
+// read.
 std::string foreign(const std::string& root, const std::string& version, int number,
                     int64_t seconds_ago) {
   const std::string hex = digest(text(version, number)).hex();

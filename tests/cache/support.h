@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the cache's tests share: a directory of their own, sample entries, captured warnings.
+// The cache's tests share this file: a directory of their own, sample entries, captured warnings.
 #pragma once
 
 #include <fcntl.h>
@@ -27,8 +27,9 @@
 
 namespace lathe::test {
 
-// Removed at the end of the scope. The user's own cache is never touched. In memory where that is
-// possible: tests make thousands of files, and a busy disk would decide how long they take.
+// The directory is removed at the end of the scope. The user's own cache is never touched. The
+// directory is in memory where that is possible: tests make thousands of files, and a busy disk
+// would decide how long they take.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
@@ -49,7 +50,7 @@ class TemporaryDirectory {
   std::string path_;
 };
 
-// A pipe on which a child says that it got somewhere.
+// A Signal is a pipe on which a child says that it got somewhere.
 struct Signal {
   int ends[2] = {-1, -1};
   Signal() {
@@ -68,7 +69,7 @@ struct Signal {
   }
 };
 
-// A variable set (or, with no value, unset) for the life of the scope.
+// Sets a variable (or, with no value, unsets it) for the life of the scope.
 class Environment {
  public:
   Environment(const char* name, std::optional<std::string> value) : name_(name) {
@@ -184,7 +185,7 @@ inline void note_compile(const std::string& path) {
   close(fd);
 }
 
-// The miss path around a compile that takes 20 ms. Returns 0 if the right bytes came out.
+// Runs the miss path around a compile that takes 20 ms. Returns 0 if the right bytes came out.
 inline int find_or_compile(Store& store, const Entry& entry, const std::string& compiles) {
   if (const auto found = store.get(entry.key)) return same(*found, entry) ? 0 : 1;
   const Store::Lock lock = store.lock(entry.key);

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the fault tests share: a populated cache, files made old, the look at a cache afterwards.
+// The fault tests share this file: a populated cache, files made old, the look at a cache
+// afterwards.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -12,8 +13,8 @@
 
 namespace lathe::test {
 
-// The real calls without the syncs, which are most of the time and prove nothing without a power
-// cut.
+// Returns the real calls without the syncs, which are most of the time and prove nothing without a
+// power cut.
 inline const FileSystem& quick_fs() {
   static const FileSystem table = [] {
     FileSystem quick = real_fs();
@@ -23,7 +24,7 @@ inline const FileSystem& quick_fs() {
   return table;
 }
 
-// As a user that comes back after `seconds`: mtime is what eviction goes by.
+// Ages a file as if a user came back after `seconds`: eviction goes by mtime.
 inline void age(const std::string& path, int64_t seconds) {
   struct timespec now = {};
   clock_gettime(CLOCK_REALTIME, &now);
@@ -31,7 +32,7 @@ inline void age(const std::string& path, int64_t seconds) {
   REQUIRE(utimensat(AT_FDCWD, path.c_str(), times, AT_SYMLINK_NOFOLLOW) == 0);
 }
 
-// Entries "0" to "n - 1", the first used longest ago, two hours apart.
+// Stores entries "0" to "n - 1", the first used longest ago, two hours apart.
 inline std::vector<Entry> fill(const std::string& root, int n, size_t bytes = 1000) {
   const auto store = Store::open(root, quick_fs());
   std::vector<Entry> entries;
@@ -47,8 +48,8 @@ inline bool there(const std::string& root, const Entry& entry) {
   return std::filesystem::exists(path_of(root, entry.key));
 }
 
-// A process that comes later finds each entry as it was or not at all, takes it again, and sees
-// nothing wrong.
+// Checks that a process that comes later finds each entry as it was or not at all, takes it again,
+// and sees nothing wrong.
 inline void check_next_run(const std::string& root, const std::vector<Entry>& entries) {
   Log log;
   const auto store = Store::open(root, quick_fs());
@@ -68,7 +69,8 @@ inline void check_next_run(const std::string& root, const std::vector<Entry>& en
   CHECK(log.warnings().empty());
 }
 
-// The store finds the entry as it was or not at all, takes it again, and sees nothing wrong.
+// Checks that the store finds the entry as it was or not at all, takes it again, and sees nothing
+// wrong.
 inline void check_healthy(const std::string& root, const Entry& entry) {
   Log log;
   const auto store = Store::open(root, quick_fs());

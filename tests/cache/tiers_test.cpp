@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The order of the tiers, what is refused as a read-only one, and that nothing in one is changed.
+// These tests cover the order of the tiers, what is refused as a read-only one, and that nothing in
+// one is changed.
 #include "cache/tiers.h"
 
 #include <doctest/doctest.h>
@@ -18,7 +19,7 @@ namespace files = std::filesystem;
 
 namespace {
 
-// An entry of the same key that tells where it came from.
+// Returns an entry of the same key that tells where it came from.
 Entry from(const std::string& tier, const std::string& name = "a") {
   Entry entry = sample_entry(name);
   entry.metadata.set("created", tier);

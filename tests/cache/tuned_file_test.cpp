@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The file of tuned choices: saved, merged and read by many, distrusted, damaged, and under faults.
+// These tests cover the file of tuned choices: saved, merged and read by many, distrusted, damaged,
+// and under faults.
 #include "cache/tuned_file.h"
 
 #include <doctest/doctest.h>
@@ -25,7 +26,8 @@ TunedFile::Change adding(const std::vector<TunedRecord>& records) {
   return [records](std::vector<TunedRecord> there) { return with_fresh(there, records); };
 }
 
-// What a context would choose by this store; REQUIREs that it is one of the candidates.
+// Returns the candidate that a context would choose by this store; REQUIREs that it is one of the
+// candidates.
 size_t chosen(Store& store) {
   TunedChoices choices(kDevice);
   choices.add_source("user", TunedFile(store, "h100").read().records);
@@ -177,7 +179,7 @@ TEST_CASE("tuned: the n-th call of a save fails, and the next one is healthy") {
         const auto store = Store::open(place.path());
         const auto there = TunedFile(*store, "h100").read();
         CHECK(there.problem.empty());
-        // What was there is there, unless the fault kept it from being read for the merge.
+        // The old record is still there, unless the fault kept it from being read for the merge.
         CHECK(there.records.size() >= 1);
         if (saved) CHECK(there.records.size() == 2);
         CHECK(TunedFile(*store, "h100").update(adding({sample("c")})).ok());
@@ -228,7 +230,7 @@ TEST_CASE("tuned: killed at every call of a save, it is the old database or the 
       CHECK(there.records.size() == 2);
       break;
     }
-    // What a killed process left is swept once it is old.
+    // A file that a killed process left is swept once it is old.
     struct timespec hours[2] = {{0, UTIME_OMIT}, {time(nullptr) - 7200, 0}};
     for (const auto& item : files::directory_iterator(place.path() + "/v1/tuned")) {
       if (item.path().filename().string().starts_with(".tmp.")) {

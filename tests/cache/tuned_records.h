@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of tuned choices share: a record, its device and its tuning key.
+// The tests of tuned choices share this file: a record, its device and its tuning key.
 #pragma once
 
 #include <string>

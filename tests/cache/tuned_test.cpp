@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The database of tuned choices: its grammar, and which record holds.
+// These tests cover the database of tuned choices: its grammar, and which record holds.
 #include "cache/tuned.h"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Elements as doubles and back: every 16-bit pattern, and the roundings between them.
+// These tests cover elements as doubles and back: every 16-bit pattern, and the roundings between
+// them.
 #include <doctest/doctest.h>
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// safetensors: what is written is read back, and no lie in a file is believed.
+// These tests cover safetensors: what is written is read back, and no lie in a file is believed.
 #include "api/cli/inputs/safetensors.h"
 
 #include <doctest/doctest.h>
@@ -46,7 +46,7 @@ void write(const fs::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-// The message of the refusal; fails the test if there is none.
+// Returns the message of the refusal; fails the test if there is none.
 std::string refusal(const fs::path& path) {
   try {
     read_safetensors(path);

@@ -176,7 +176,7 @@ TEST_CASE("choice: each kernel of each family has a tuning_key of its own") {
       CHECK(each.candidates.size() > 1);
       const std::set<std::string> candidates(each.candidates.begin(), each.candidates.end());
       CHECK(candidates.size() == each.candidates.size());
-      // What the tile decides is no part of the class.
+      // Values that the tile decides are no part of the class.
       for (const char* word : {" n=", " stages=", " threads=", " smem=", " tokens=", " warps="}) {
         CHECK_MESSAGE((' ' + each.problem_class).find(word) == std::string::npos,
                       each.problem_class);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The table of devices.
+// These tests cover the table of devices.
 #include "codegen/device_facts.h"
 
 #include <doctest/doctest.h>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The digest's form, and that no set of instructions gives another one: caches move between
-// machines.
+// These tests cover the digest's form, and that no set of instructions gives another one: caches
+// move between machines.
 #include "codegen/base/digest.h"
 
 #include <doctest/doctest.h>
@@ -24,7 +24,7 @@ std::string noise(size_t bytes) {
 }  // namespace
 
 TEST_CASE("the digest is canonical XXH3-128") {
-  // What `xxhsum -H2` prints.
+  // `xxhsum -H2` prints these values.
   CHECK(digest("").hex() == "99aa06d3014798d86001c324468d497f");
   CHECK(digest("lathe").hex() == "7a13ec99e8ae3441b2e647a0bd0e048a");
   CHECK(digest(std::string(100'000, 'x')).hex() == "0fe996a84987456bd8b99a30e426ac41");

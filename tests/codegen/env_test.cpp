@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The environment table and its reader.
+// These tests cover the environment table and its reader.
 #include "codegen/base/env.h"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The sink for warnings.
+// These tests cover the sink for warnings.
 #include "codegen/base/log.h"
 
 #include <doctest/doctest.h>

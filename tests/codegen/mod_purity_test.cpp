@@ -14,7 +14,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != text.npos;
 }
 
-// A probe with these lines, a table of the compiler's and one of the mod.
+// Returns a probe with these lines, a table of the compiler's and one of the mod.
 std::string ptx(const std::string& lines) {
   return "// st.global here\n.version 9.0\n.target sm_80\n.address_size 64\n"
          ".global .align 4 .b8 __cudart_i2opi_f[24] = {65, 144, 67};\n"

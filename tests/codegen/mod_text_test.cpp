@@ -9,7 +9,8 @@ using namespace lathe;
 
 namespace {
 
-// The tokens, a blank between two; "|" before the first of a line, "!" before those of directives.
+// Returns the tokens, a blank between two; "|" before the first of a line, "!" before those of
+// directives.
 std::string words(std::string_view text) {
   std::string out;
   const ModTokens read = read_mod(text);

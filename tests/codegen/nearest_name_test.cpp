@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Tests of codegen/base/nearest_name.h.
+// These tests cover codegen/base/nearest_name.h.
 #include "codegen/base/nearest_name.h"
 
 #include <doctest/doctest.h>

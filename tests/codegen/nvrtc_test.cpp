@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The compiler library: identity, options, failures; and the reader of its log.
+// These tests cover the compiler library: identity, options, failures; and the reader of its log.
 #include "codegen/nvrtc.h"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What is predicted of a call, by hand; and what attention takes from memory behind a cache.
+// These tests compute the prediction of a call by hand, and what attention takes from memory behind
+// a cache.
 #include "codegen/prediction.h"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Text from outside: what a terminal would obey is escaped, letters of any language are not.
+// These tests cover text from outside: what a terminal would obey is escaped, letters of any
+// language are not.
 #include "codegen/base/printable.h"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Units that did not compile: where they are kept, and how many.
+// These tests cover units that did not compile: where they are kept, and how many.
 #include "codegen/saved_unit.h"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A score_mod of any text, and the problem that it belongs to.
+// This file makes a score_mod of any text, and the problem that it belongs to.
 #pragma once
 
 #include <string>

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The published test vectors: FIPS 180-4's examples for SHA-256, RFC 4231 for HMAC.
+// These tests check the published test vectors: FIPS 180-4's examples for SHA-256, RFC 4231 for
+// HMAC.
 #include "codegen/base/sha256.h"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The emitted unit, whole.
+// These tests compare the whole emitted unit.
 #include "codegen/source.h"
 
 #include <doctest/doctest.h>

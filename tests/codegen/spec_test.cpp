@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The canonical text of specs: it is the cache key's, so any change here makes every cache cold.
+// These tests cover the canonical text of specs: it is the cache key's, so any change here makes
+// every cache cold.
 #include "codegen/spec.h"
 
 #include <doctest/doctest.h>

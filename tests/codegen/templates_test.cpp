@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The embedded device text, and the scan of what a unit reaches.
+// These tests cover the embedded device text, and the scan of what a unit reaches.
 #include "codegen/templates.h"
 
 #include <doctest/doctest.h>
@@ -74,7 +74,7 @@ TEST_CASE("what was found when a file was embedded is what its text says") {
     for (std::sregex_iterator it(source.begin(), source.end(), include), end; it != end; ++it)
       if ((*it)[1].str().substr(0, 7) != "caller/") names.insert((*it)[1]);
   }
-  // What is reached over others, until nothing is added.
+  // This loop adds the files that are reached over others, until nothing is added.
   for (bool grew = true; grew;) {
     grew = false;
     for (auto& [name, names] : reached) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What ranks tell each other before they run, and groups that come out of groups.
+// These tests check what ranks tell each other before they run, and groups that come out of groups.
 #include "collective/agreement.h"
 
 #include <doctest/doctest.h>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// For tests of attention's rounds: random layouts and masks, which keys a row sees by going through
-// all of them, and what the ranges of a round meet of that.
+// This file serves tests of attention's rounds: random layouts and masks, which keys a row sees by
+// going through all of them, and which of these the ranges of a round meet.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -24,7 +24,8 @@ struct Draw {
   VisibleRange visible;
 };
 
-// Documents, many of them empty, of a ragged axis; half of the time keys on an axis of their own.
+// Draws documents, many of them empty, of a ragged axis; half of the time keys are on an axis of
+// their own.
 inline Draw random_draw(std::mt19937& random) {
   const auto any = [&](int64_t below) {
     return static_cast<int64_t>(random() % static_cast<uint64_t>(below));
@@ -69,13 +70,13 @@ inline int sequence_of(const std::vector<int64_t>& cu_seqlens, int64_t token) {
   return n;
 }
 
-// Whether row `q` of the whole axis sees key `k`.
+// Returns whether row `q` of the whole axis sees key `k`.
 inline bool is_visible(const Draw& draw, int64_t q, int64_t k) {
   const auto& cu_q = draw.layout.cu_seqlens;
   const auto& cu_k = draw.layout.cu_seqlens_k;
   const int n = sequence_of(cu_q, q);
   if (n != sequence_of(cu_k, k)) return false;
-  // Seen from the ends of the sequence, where the last row is at the last key.
+  // The distance counts from the ends of the sequence, where the last row is at the last key.
   const int64_t ahead = (cu_q[n + 1] - q) - (cu_k[n + 1] - k);
   if (draw.visible.right >= 0 && ahead > draw.visible.right) return false;
   return draw.visible.left < 0 || -ahead <= draw.visible.left;
@@ -88,7 +89,7 @@ inline bool keeps(const AttentionRange& range, const VisibleRange& visible, int6
          (visible.left < 0 || away >= -visible.left);
 }
 
-// How often each (row, key) of the whole axes was met.
+// Counts how often each (row, key) of the whole axes was met.
 using Met = std::map<std::pair<int64_t, int64_t>, int>;
 
 // Meets the ranges of a round; the keys that each token of the round's buffer stands for.
@@ -150,7 +151,7 @@ inline std::vector<AttentionRounds> all_ranks(const Draw& draw, Rotation rotatio
   return out;
 }
 
-// A message is sent by one side as the other expects it.
+// Requires that one side sends a message as the other expects it.
 inline void require_matched(const KeyMessage& send, int from, const KeyMessage& receive) {
   REQUIRE(receive.peer == from);
   REQUIRE(receive.owner == send.owner);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Rounds against brute force: every row meets the keys it sees, once; what is sent is received; the
-// gradients of keys come home whole.
+// These tests cover rounds against brute force: every row meets the keys it sees, once; what is
+// sent is received; the gradients of keys come home whole.
 #include "collective/plans/attention_rounds.h"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Balances of a sequence axis: every token once, and as much to do for every rank.
+// These tests cover balances of a sequence axis: every token once, and as much to do for every
+// rank.
 #include "collective/plans/balance.h"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Random cuts of a token axis, many of them empty, and how they print.
+// This file draws random cuts of a token axis, many of them empty, and prints them.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,8 @@
 
 namespace cases {
 
-// 0 <= ... <= length in `parts` intervals; half of the cuts repeat another one or an end.
+// Returns offsets 0 <= ... <= length of `parts` intervals; half of the cuts repeat another one or
+// an end.
 inline std::vector<int64_t> random_offsets(std::mt19937& random, int64_t length, int parts) {
   std::vector<int64_t> out = {0, length};
   while (out.size() < static_cast<size_t>(parts) + 1) {
@@ -26,7 +27,7 @@ inline std::vector<int64_t> random_offsets(std::mt19937& random, int64_t length,
   return out;
 }
 
-// The tokens of a rank's buffer.
+// Returns the tokens of a rank's buffer.
 inline std::vector<int64_t> tokens_of(const std::vector<lathe::Interval>& intervals) {
   std::vector<int64_t> out;
   for (const lathe::Interval& each : intervals) {

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The plan against brute force, and whole exchanges of all ranks with kernels played on the CPU.
-// Rows are identified, not computed: a halo is right if it holds the rows that it should.
+// These tests cover the plan against brute force, and whole exchanges of all ranks with kernels
+// played on the CPU. Rows are identified, not computed: a halo is right if it holds the rows that
+// it should.
 #include "collective/plans/conv_halo.h"
 
 #include <doctest/doctest.h>
@@ -48,7 +49,7 @@ void check_quiet(const HaloWorld& world) {
 
 bool has_peers(const HaloPlan& plan) { return !plan.sources.empty() || !plan.destinations.empty(); }
 
-// What is true of a rank behind an exchange; `lazy` if messages moved only when
+// A CheckRank checks one rank behind an exchange; `lazy` is true if messages moved only when
 // nothing else could.
 using CheckRank = void (*)(const HaloWorld& world, const fakes::Outcome& outcome, int rank,
                            bool lazy);

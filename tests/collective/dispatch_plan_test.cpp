@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A dispatch executed on the host, token by token: every query meets exactly its keys once,
-// results go home, gradients are summed by the order of ranks. Against the definition of a mask.
+// These tests cover a dispatch executed on the host, token by token: every query meets exactly its
+// keys once, results go home, gradients are summed by the order of ranks. Against the definition of
+// a mask.
 #include "collective/plans/dispatch_plan.h"
 
 #include <doctest/doctest.h>
@@ -18,7 +19,7 @@ namespace {
 constexpr int64_t kNothing = -1;
 using Buffers = std::vector<std::vector<int64_t>>;  // [rank][row]
 
-// What the messages of all ranks do to the buffers, with the pairing that NCCL has: between two
+// Applies the messages of all ranks to the buffers, with the pairing that NCCL has: between two
 // ranks the i-th send meets the i-th receive.
 Buffers carry(const RowCopies& copies, const Buffers& from, const std::vector<int64_t>& rows,
               bool packs) {

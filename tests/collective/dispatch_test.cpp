@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the tokens that destinations receive, and of the planner that chooses destinations.
+// These tests cover the tokens that destinations receive, and the planner that chooses
+// destinations.
 #include "collective/plans/dispatch.h"
 
 #include <climits>

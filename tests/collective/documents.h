@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Documents cut anywhere, their pieces on any rank in any order, to be computed anywhere.
+// Documents are cut anywhere; their pieces are on any rank in any order, to be computed anywhere.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -39,7 +39,7 @@ inline Drawn draw(std::mt19937& random) {
 using Token = std::pair<int64_t, int64_t>;  // document, position
 inline const Token kNone = {-1, -1};
 
-// Rank buffers at home.
+// Returns the rank buffers at home.
 inline std::vector<std::vector<Token>> home(const DocumentShards& shards) {
   std::vector<std::vector<Token>> out(shards.size());
   for (size_t rank = 0; rank < shards.size(); ++rank) {
@@ -52,7 +52,7 @@ inline std::vector<std::vector<Token>> home(const DocumentShards& shards) {
   return out;
 }
 
-// Every slot is written exactly once.
+// Writes a slot; every slot is written exactly once.
 inline void put(std::vector<Token>& buffer, int64_t at, const Token& token) {
   REQUIRE(at >= 0);
   REQUIRE(at < static_cast<int64_t>(buffer.size()));

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The tables, and the replay of what was written down.
+// This file holds the tables, and the replay of what was written down.
 #include "tests/collective/fakes.h"
 
 #include <cstring>
@@ -49,7 +49,7 @@ CUresult wait_event(CUstream stream, CUevent event, unsigned) {
   return CUDA_SUCCESS;
 }
 
-// A call that may keep the communicator busy for a while.
+// Begins a call that may keep the communicator busy for a while.
 ncclResult_t begin_busy(Rank* rank) {
   rank->busy = rank->behaviour.busy_polls;
   return rank->busy > 0 || rank->behaviour.never_ready ? ncclInProgress : ncclSuccess;
@@ -111,7 +111,7 @@ CUresult host_wait(Args...) {
   return CUDA_SUCCESS;
 }
 
-// What ranks compare: nobody else runs, so the answer is the same from all of them.
+// Gathers what ranks compare: nobody else runs, so the answer is the same from all of them.
 ncclResult_t gather(const void*, void*, size_t, ncclDataType_t, ncclComm_t comm, CUstream) {
   rank_of(comm)->agreeing = true;
   return begin_busy(rank_of(comm));

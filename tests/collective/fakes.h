@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A driver table and an NCCL table that write down what they are told, and a replay of it.
+// This file has a driver table and an NCCL table that write down their calls, and a replay of these
+// calls.
 //
 // Nothing in an exchange may wait on the host, so one thread can run the host code of all ranks one
 // after another. The replay then executes the streams of all ranks, a random enabled action at a
@@ -37,12 +38,12 @@ struct Op {
   std::vector<Message> messages;  // of a hop
 };
 
-// Whether one is a wait for the other, a record.
+// Returns whether one is a wait for the other, a record.
 inline bool waits_for(const Op& one, const Op& other) {
   return one.kind == Op::wait && other.kind == Op::record && one.record_id == other.record_id;
 }
 
-// How the fake communicator behaves when it is made or used.
+// A Behaviour says how the fake communicator behaves when it is made or used.
 struct Behaviour {
   int busy_polls = 0;        // ncclInProgress that often, from each call that may take time
   bool never_ready = false;  // ncclInProgress for ever
@@ -64,21 +65,21 @@ struct Rank {
   std::vector<std::string> violations;
 };
 
-// The rank whose host code runs now. NCCL's handles are Rank pointers.
+// `current` is the rank whose host code runs now. NCCL's handles are Rank pointers.
 inline Rank* current = nullptr;
 // While set nothing is written down, which would allocate: for counts of the library's allocations.
 inline bool silent = false;
-// Streams and events that exist, over all ranks.
+// These count the streams and events that exist, over all ranks.
 inline int streams_alive = 0, events_alive = 0;
 
 std::shared_ptr<const lathe::Driver> driver();
 std::shared_ptr<const lathe::Nccl> nccl();
 std::shared_ptr<const lathe::Device> device();
 
-// Work of the current rank on a stream.
+// Enqueues work of the current rank on a stream.
 void enqueue(CUstream stream, const std::string& name, std::function<void()> effect);
 
-// What happened, in order.
+// Events say what happened, in order.
 struct Event {
   enum Kind { step, transfer } kind;
   int rank;          // transfer: the receiver
@@ -88,7 +89,7 @@ struct Outcome {
   bool finished = false;  // false: nothing can go on, and something is left
   std::vector<Event> events;
 };
-// `lazy_messages`: messages move only when nothing else can.
+// With `lazy_messages`, messages move only when nothing else can.
 Outcome replay(std::vector<Rank>& ranks, std::mt19937& random, bool lazy_messages);
 
 }  // namespace fakes

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that do not do what the others wait for: each rank of a ring gets an error in time, its
-// stream goes on, and the process can make another group.
+// These tests cover ranks that do not do what the others wait for: each rank of a ring gets an
+// error in time, its stream goes on, and the process can make another group.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -39,7 +39,7 @@ struct Outcome {
   bool arrived = false;         // what was sent
 };
 
-// What rank `rank` does and sees; `fault` is what it does wrong.
+// A OneRank holds what one rank does and sees; `fault` is what the rank does wrong.
 class OneRank {
  public:
   OneRank(std::shared_ptr<const Device> device, std::shared_ptr<Group> group)
@@ -114,7 +114,7 @@ Groups make_groups(const std::shared_ptr<const Device>& device, const Case& what
   return make_groups(device, what.world, expects_errors(what.fault) ? kTimeoutMs : 60000);
 }
 
-// All ranks on threads that end before the groups do, but for a rank that gives up its own.
+// Runs all ranks on threads that end before the groups do, but for a rank that gives up its own.
 std::vector<Outcome> play(const std::shared_ptr<const Device>& device, const Case& what,
                           Groups groups) {
   std::vector<Outcome> out(groups.size());

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Life of a group against a communicator that is slow, stuck or broken.
+// These tests cover the life of a group against a communicator that is slow, stuck or broken.
 #include "collective/group.h"
 
 #include <doctest/doctest.h>
@@ -143,7 +143,7 @@ TEST_CASE("a call whose peers never connect is a timeout and ends the communicat
   CHECK(status.code() == Code::timeout);
   CHECK(says(status, "the hop of rank 0 of 2 waited 30 ms"));
   CHECK(rank.aborted);
-  // What ended it stays the answer.
+  // The error that ended the group stays the answer.
   CHECK((*group)->usable().text() == status.text());
   CHECK((*group)->async_error().code() == Code::timeout);
 }

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that move names of rows, and what must come of them.
+// This file holds kernels that move names of rows, and computes their expected results.
 #include "tests/collective/halo_world.h"
 
 #include <doctest/doctest.h>
@@ -12,7 +12,7 @@
 using namespace lathe;
 
 namespace {
-// The caller's stream, of every rank.
+// Returns the caller's stream, of every rank.
 CUstream stream_of_caller() { return nullptr; }
 }  // namespace
 
@@ -92,7 +92,7 @@ HaloBuffers HaloWorld::gradients_of(int rank) {
   return {b.dhalo.data(), b.gradients.data(), sizeof(Row) * (width - 1)};
 }
 
-// What the caller may do on his stream once a run is enqueued: use the buffers for something else.
+// The caller may use the buffers for something else on his stream once a run is enqueued, as here.
 void HaloWorld::finish(int rank) {
   fakes::enqueue(stream_of_caller(), "spoil", [this, rank] { spoil(rank); });
 }

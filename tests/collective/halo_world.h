@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// All ranks of one cut, with the kernels that templates/params/conv.h describes played on the CPU.
-// A row is one integer that says what it is; a gradient row says which rank and row it came from.
+// A HaloWorld has all ranks of one cut, with the kernels that templates/params/conv.h describes
+// played on the CPU. A row is one integer that says what it is; a gradient row says which rank and
+// row it came from.
 #pragma once
 
 #include <map>
@@ -29,14 +30,15 @@ class HaloWorld {
   int size() const { return cut.world(); }
   std::string words() const;
 
-  // The host code of all ranks, one after another.
+  // These functions run the host code of all ranks, one after another.
   void forward();
   void backward();
   void forward_then_backward();  // one exchange of rows for both
 
-  // What the boundary must find: empty if the part is empty or begins with a sequence.
+  // Returns the rows that the boundary must find: none if the rank's shard is empty or begins with
+  // a sequence.
   std::vector<Row> expected_halo(int rank) const;
-  // What is added to (rank, row it belongs to), in this order.
+  // Sums maps (rank, row it belongs to) to the rows that are added, in this order.
   using Sums = std::map<std::pair<int, Row>, std::vector<Row>>;
   Sums expected_sums() const;
 
@@ -53,7 +55,7 @@ class HaloWorld {
   struct Buffers {
     std::vector<Row> tail, rows, halo, dhalo, gradients;
   };
-  // What a step carries as its user data.
+  // A step carries a Play as its user data.
   struct Play {
     HaloWorld* world;
     int rank;

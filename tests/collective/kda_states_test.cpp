@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Which states ranks exchange: against a plain definition token by token, and with numbers for
-// states, which must come out as those of one rank.
+// These tests check which states ranks exchange: against a plain definition token by token, and
+// with numbers for states, which must come out as those of one rank.
 #include "collective/plans/kda_states.h"
 
 #include <doctest/doctest.h>

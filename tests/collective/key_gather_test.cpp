@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Gathered keys against brute force over random documents: every row finds the keys that it may
-// see, where its run says, and nothing else is sent; gradients find their way home.
+// These tests cover gathered keys against brute force over random documents: every row finds the
+// keys that it may see, where its run says, and nothing else is sent; gradients find their way
+// home.
 #include "collective/plans/key_gather.h"
 
 #include <doctest/doctest.h>
@@ -63,7 +64,7 @@ std::set<int64_t> visible(const Layout& layout, int rank, bool causal) {
   return out;
 }
 
-// The gathered keys as tokens, by carrying the pieces out; each is written once.
+// Returns the gathered keys as tokens, by carrying the pieces out; each is written once.
 Tokens carry_out(const Layout& layout, const KeyGather& plan) {
   Tokens gathered(static_cast<size_t>(plan.keys), -1);
   for (int owner = 0; owner < layout.world(); ++owner) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Environments as launchers leave them, and damaged ones.
+// These tests cover environments as launchers leave them, and damaged ones.
 #include "collective/launch.h"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Layouts of both axes, and the hops that ranks post.
+// These tests cover layouts of both axes, and the hops that ranks post.
 #include "collective/plans/layout.h"
 
 #include <doctest/doctest.h>
@@ -10,7 +10,7 @@
 namespace lathe {
 namespace {
 
-// How often each position is held, over all ranks.
+// Returns how often each position is held, over all ranks.
 std::vector<int> coverage(const ShardLayout& layout, int64_t length) {
   std::vector<int> count(length, 0);
   for (const auto& intervals : layout) {

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Things in place of the files of a meeting: none is followed, waited for, or believed.
+// These tests cover things in place of the files of a meeting: none is followed, waited for, or
+// believed.
 #include "collective/rendezvous/meeting_folder.h"
 
 #include "tests/collective/planted.h"

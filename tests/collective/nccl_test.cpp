@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Libraries that are not there or are not NCCL, and how its errors read.
+// These tests cover libraries that are not there or are not NCCL, and how its errors read.
 #include "collective/nccl.h"
 
 #include <doctest/doctest.h>

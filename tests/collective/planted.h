@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Things that somebody may put in place of a file of a rendezvous.
+// Somebody may put these things in place of a file of a rendezvous.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -17,7 +17,7 @@
 
 namespace rendezvous {
 
-// A file that a link may lead to and that nobody may touch.
+// A Victim is a file that a link may lead to and that nobody may touch.
 struct Victim {
   explicit Victim(const Folder& folder) : path((folder.path() / "victim").string()) {
     std::ofstream(path) << "precious";
@@ -32,7 +32,7 @@ struct Victim {
 
 struct Planted {
   const char* kind;
-  // False where this user or file system cannot make it.
+  // Returns false where this user or file system cannot make it.
   bool (*plant)(const std::string& path, const std::string& victim);
   const char* refused;  // the words for it
   bool replaced;        // by a write

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as threads that meet on the loopback interface or in a folder.
+// Ranks are threads that meet on the loopback interface or in a folder.
 #pragma once
 
 #include <arpa/inet.h>
@@ -49,7 +49,7 @@ inline sockaddr_in ipv4(const char* host, int port) {
   return out;
 }
 
-// Binds `fd` to a port of `host`; returns which (0: any that is free).
+// Binds `fd` to a port of `host`; returns the port (0 asks for any that is free).
 inline int bind_to(int fd, const char* host, int port = 0) {
   sockaddr_in at = ipv4(host, port);
   socklen_t size = sizeof at;
@@ -58,7 +58,7 @@ inline int bind_to(int fd, const char* host, int port = 0) {
   return ntohs(at.sin_port);
 }
 
-// A port that was free a moment ago.
+// Returns a port that was free a moment ago.
 inline int free_port() {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   const int port = bind_to(fd, "127.0.0.1");
@@ -83,7 +83,7 @@ struct Met {
   lathe::UniqueId id{};
 };
 
-// All of them, each some milliseconds after the one before; rank 0 has some_id(seed).
+// Starts all launches, each some milliseconds after the one before; rank 0 has some_id(seed).
 inline std::vector<Met> meet(const std::vector<lathe::Launch>& launches, int timeout_ms,
                              int seed = 1, int apart_ms = 0) {
   std::vector<Met> out(launches.size());
@@ -106,7 +106,7 @@ inline void check_met(const std::vector<Met>& all, int seed = 1) {
   }
 }
 
-// A folder that is removed with all that is in it.
+// A Folder is removed with all that is in it.
 class Folder {
  public:
   Folder() {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as threads and as processes that meet in a folder, at different times, among what earlier
-// runs and other people have left there.
+// These tests cover ranks as threads and as processes that meet in a folder, at different times,
+// among what earlier runs and other people have left there.
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -61,8 +61,8 @@ Answer answer_of(const Launch& launch, const std::vector<Nonce>& nonces) {
   return out;
 }
 
-// A rank in a process of its own, which exits with 0 if it has got the id of `seed`. It first fails
-// `attempts` times, and then writes a byte to `told`.
+// Starts a rank in a process of its own, which exits with 0 if it has got the id of `seed`. It
+// first fails `attempts` times, and then writes a byte to `told`.
 pid_t process(const Launch& launch, int attempts, int told, int seed) {
   const pid_t pid = fork();
   if (pid != 0) return pid;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Rank 0 among connections that say nothing, that stop in the middle, that do not know the secret,
-// and where descriptors are short.
+// These tests cover rank 0 among connections that say nothing, that stop in the middle, that do not
+// know the secret, and where descriptors are short.
 #include <dlfcn.h>
 
 #include <atomic>
@@ -28,7 +28,7 @@ std::future<Status> rank0(const Launch& launch, int timeout_ms = 20000) {
                     [=] { return serve_unique_id(launch, some_id(), timeout_ms); });
 }
 
-// A connection, as soon as somebody listens.
+// Opens a connection, as soon as somebody listens.
 Socket connection(int port, const char* host = "127.0.0.1") {
   const auto to = addresses_without_lookup(host, port);
   std::string why;

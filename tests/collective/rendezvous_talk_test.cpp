@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The conversation without a network: who proves what to whom, byte for byte.
+// These tests cover the conversation without a network: who proves what to whom, byte for byte.
 #include "collective/rendezvous/rendezvous_talk.h"
 
 #include "tests/collective/rendezvous_cases.h"

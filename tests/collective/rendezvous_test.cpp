@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as threads that meet on the loopback interface.
+// These tests cover ranks as threads that meet on the loopback interface.
 #include "collective/rendezvous/rendezvous.h"
 
 #include "tests/collective/fakes.h"

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The streams of all ranks, executed one random enabled action at a time.
+// The replay executes the streams of all ranks, one random enabled action at a time.
 #include <algorithm>
 
 #include "tests/collective/fakes.h"

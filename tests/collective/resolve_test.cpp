@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Names, numbers and a name server that does not answer.
+// These tests cover names, numbers and a name server that does not answer.
 #include "collective/resolve.h"
 
 #include <dlfcn.h>

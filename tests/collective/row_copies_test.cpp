@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The messages that a list of row copies becomes.
+// These tests cover the messages that a list of row copies becomes.
 #include "collective/plans/row_copies.h"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Against brute force that looks at one token at a time.
+// These tests compare shards with brute force that looks at one token at a time.
 #include "collective/plans/shard.h"
 
 #include <doctest/doctest.h>
@@ -13,7 +13,7 @@ using namespace lathe;
 
 namespace {
 
-// Which interval of the offsets holds the token; empty intervals hold none.
+// Returns which interval of the offsets holds the token; empty intervals hold none.
 int holder(const std::vector<int64_t>& offsets, int64_t token) {
   for (size_t i = 0; i + 1 < offsets.size(); ++i) {
     if (offsets[i] <= token && token < offsets[i + 1]) return static_cast<int>(i);

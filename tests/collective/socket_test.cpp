@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Addresses that swallow packets beside one that answers.
+// These tests cover addresses that swallow packets beside one that answers.
 #include "collective/rendezvous/socket.h"
 
 #include "tests/collective/rendezvous_cases.h"

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// For tests whose ranks are threads over the simulator's libraries.
+// This file serves tests whose ranks are threads over the simulator's libraries.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -17,7 +17,7 @@ namespace threads {
 
 using Rows = std::vector<int64_t>;
 
-// The simulator's device, or nothing and a line that says why.
+// Returns the simulator's device, or nothing and prints a line that says why.
 inline std::shared_ptr<const lathe::Device> simulator() {
   const auto driver = lathe::open_driver(lathe::DeviceChoice::sim);
   lathe::Status why =
@@ -31,7 +31,7 @@ inline std::shared_ptr<const lathe::Device> simulator() {
   return nullptr;
 }
 
-// Device memory of int64 values, with the context current.
+// A Memory is device memory of int64 values, used with the context current.
 class Memory {
  public:
   Memory(const lathe::Device& device, size_t count) : driver_(device.driver()), count_(count) {
@@ -63,7 +63,7 @@ class Memory {
   size_t count_;
 };
 
-// `body(rank)` on a thread for each; returns when all have.
+// Runs `body(rank)` on a thread for each rank; returns when all have.
 inline void run_ranks(int world, const std::function<void(int)>& body) {
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world; ++rank) threads.emplace_back(body, rank);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Groups whose ranks are threads, through the simulator's libraries as they were built. Steps are
-// copies, so that no compiler is needed; rows are identified as in halo_world.h.
+// These tests cover groups whose ranks are threads, through the simulator's libraries as they were
+// built. Steps are copies, so that no compiler is needed; rows are identified as in halo_world.h.
 #include "tests/collective/threads.h"
 
 #include <doctest/doctest.h>
@@ -41,7 +41,7 @@ struct RankResult {
   std::vector<float> sums;
 };
 
-// The whole life of one rank: join, forward, backward, all-reduce, leave.
+// Runs the whole life of one rank: join, forward, backward, all-reduce, leave.
 RankResult live(const std::shared_ptr<const Device>& device, const UniqueId& id,
                 const Partition& cut, int rank, int width) {
   RankResult out;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Visible pairs against brute force.
+// These tests cover visible pairs against brute force.
 #include "collective/plans/visible_range.h"
 
 #include <doctest/doctest.h>

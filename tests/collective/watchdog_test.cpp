@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The watchdog beside fork(): its thread stays with the parent, its locks must not.
+// These tests cover the watchdog beside fork(): its thread stays with the parent, its locks must
+// not.
 #include "collective/watchdog.h"
 
 #include <doctest/doctest.h>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A compiler library for tests. It compiles everything to the same few bytes, unless the unit asks
-// for mischief by a line "fake: WORD". Built several times, with other versions and build ids.
+// This compiler library is for tests. It compiles everything to the same few bytes, unless the unit
+// asks for mischief by a line "fake: WORD". Built several times, with other versions and build ids.
 #include <dirent.h>
 #include <pthread.h>
 #include <signal.h>

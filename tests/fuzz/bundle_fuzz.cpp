@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Bundles. Whatever the bytes: a head is refused with a reason, or encodes to the very same bytes;
-// a file is refused, or gives entries under their own keys. Each input is looked at as it is, with
-// the checksum that its head should have, and as the parts of a good bundle.
+// This target fuzzes bundles. Whatever the bytes: a head is refused with a reason, or encodes to
+// the very same bytes; a file is refused, or gives entries under their own keys. Each input is
+// looked at as it is, with the checksum that its head should have, and as the parts of a good
+// bundle.
 
 #include <algorithm>
 #include <cstring>

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Entries of the cache. Whatever the bytes: decoding refuses with a reason, or gives an entry that
-// encodes to the very same bytes. Each input is looked at as it is; with the checksums that it
-// should have, since no mutation finds those; and as the parts of an entry.
+// This target fuzzes entries of the cache. Whatever the bytes: decoding refuses with a reason, or
+// gives an entry that encodes to the very same bytes. Each input is looked at as it is; with the
+// checksums that it should have, since no mutation finds those; and as the parts of an entry.
 #include <algorithm>
 #include <cstring>
 

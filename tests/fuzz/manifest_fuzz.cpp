@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Lines of a manifest. Whatever the bytes: reading refuses with a sentence, or gives a problem
-// whose line is ASCII without a newline and reads as a problem of the same line. Each input is
-// looked at as a line, and as the inside of one of some operator.
+// This target fuzzes lines of a manifest. Whatever the bytes: reading refuses with a sentence, or
+// gives a problem whose line is ASCII without a newline and reads as a problem of the same line.
+// Each input is looked at as a line, and as the inside of one of some operator.
 #include <algorithm>
 
 #include "api/cache/manifest.h"

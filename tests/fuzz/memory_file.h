@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A regular file of ours that lives in memory, for code that takes a path.
+// This regular file of ours lives in memory, for code that takes a path.
 #pragma once
 
 #include <sys/mman.h>

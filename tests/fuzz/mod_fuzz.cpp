@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Texts of score_mod and mask_mod. Whatever the text: refused with a reason, or a second reading of
-// it, which is written another way, finds no directive that could open a file and no word that a
-// mod may not have. The PTX of a probe is read besides: what is no PTX ends with a verdict.
+// This target fuzzes texts of score_mod and mask_mod. Whatever the text, it is refused with a
+// reason, or a second reading of it, which is written another way, finds no directive that could
+// open a file and no word that a mod may not have. The PTX of a probe is read besides: what is no
+// PTX ends with a verdict.
 #include <algorithm>
 #include <cctype>
 #include <set>

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Cases of lathe_shard_plan. Whatever the text: it is refused with a sentence, or every case has an
-// answer, the same one each time, and every refusal of a case has a sentence. The first byte picks
-// the kind; the rest is a case, or a whole input. Answers have room for few numbers only.
+// This target fuzzes cases of lathe_shard_plan. Whatever the text: it is refused with a sentence,
+// or every case has an answer, the same one each time, and every refusal of a case has a sentence.
+// The first byte picks the kind; the rest is a case, or a whole input. Answers have room for few
+// numbers only.
 #include <nlohmann/json.hpp>
 
 #include "api/shard_cases.h"

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What fuzz targets share: a property that does not hold ends the process as a crash does, and
-// bytes that a target takes from its input.
+// Fuzz targets share this file. A property that does not hold ends the process as a crash does. The
+// functions take bytes from a target's input.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ inline std::string_view take(std::string_view& from, size_t bytes) {
   return out;
 }
 
-// A number of the input's next `bytes` bytes; 0 where they are missing.
+// Returns a number of the input's next `bytes` bytes; 0 where they are missing.
 inline uint64_t take_number(std::string_view& from, size_t bytes) {
   uint64_t out = 0;
   for (const char byte : take(from, bytes)) out = out << 8 | static_cast<uint8_t>(byte);

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Messages and files of a rendezvous. Whatever the bytes: a decoder refuses them, or what it gives
-// encodes to the same bytes; rank 0 gives its id to nobody who does not prove the secret; a rank
-// believes nobody who does not. Each input is taken as it is, and also with the proof that its
-// bytes should have, since no mutation finds one.
+// This target fuzzes messages and files of a rendezvous. Whatever the bytes: a decoder refuses
+// them, or what it gives encodes to the same bytes; rank 0 gives its id to nobody who does not
+// prove the secret; a rank believes nobody who does not. Each input is taken as it is, and also
+// with the proof that its bytes should have, since no mutation finds one.
 #include "collective/rendezvous/rendezvous_talk.h"
 #include "tests/fuzz/property.h"
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// safetensors files. Whatever the bytes: reading refuses with a sentence, or gives tensors whose
-// shapes and bytes agree, whose header read alone says the same, and which written and read again
-// are the same tensors.
+// This target fuzzes safetensors files. Whatever the bytes: reading refuses with a sentence, or
+// gives tensors whose shapes and bytes agree, whose header read alone says the same, and which
+// written and read again are the same tensors.
 
 #include <cstring>
 #include <sstream>

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Databases of tuned choices. Whatever the text: refused with a reason, or records that are written
-// and read as they are, merge to the same in any order, and choose among what is offered.
+// This target fuzzes databases of tuned choices. Whatever the text, it is refused with a reason, or
+// gives records that are written and read as they are, merge to the same in any order, and choose
+// among what is offered.
 #include "cache/tuned.h"
 #include "cache/tuned_choices.h"
 #include "tests/fuzz/property.h"

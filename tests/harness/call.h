@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// One call of any operator through lathe.h: tensors, options and mods by name; what came out, and
-// what it took. Every family's case becomes one of these.
+// A Call is one call of any operator through lathe.h, with tensors, options and mods by name. An
+// Answer is what came out, and what the call took. Every family's case becomes one of these.
 #pragma once
 
 #include <map>
@@ -25,7 +25,8 @@ struct CallTensor {
   Values values;         // empty: an output
   bool changed = false;  // in and out
   Placement placement = {};
-  // In elements, of rows that lie too far apart for memory to be there between them.
+  // These strides, in elements, are for rows that lie too far apart for memory to be there between
+  // them.
   std::vector<int64_t> strides = {};
   const DLTensor* at = nullptr;  // another call's tensor in its place, of as many elements
 };
@@ -40,7 +41,7 @@ struct Call {
   std::map<std::string, std::string> tiles;
   int alignment = 0;           // of lathe_problem_alignment; 0: the default
   std::set<std::string> open;  // dims that are not declared, beside those that vary anyway
-  // All extents are declared; otherwise those that vary from call to call are not.
+  // If true, all extents are declared; otherwise those that vary from call to call are not.
   bool fixed = false;
 
   void put(const std::string& name, lathe_dtype dtype, std::vector<int64_t> shape, Values values,
@@ -89,7 +90,7 @@ struct Answer {
   std::string spec(const std::string& kernel) const;
 };
 
-// The group and the rank's shard that a call runs with; none on one device.
+// A Seat is the group and the rank's shard that a call runs with; both are null on one device.
 struct Seat {
   lathe_group* group = nullptr;
   lathe_shard* shard = nullptr;
@@ -98,19 +99,19 @@ struct Seat {
   bool prepared = true;    // by lathe_shard_prepare
 };
 
-// A call with its plan and its tensors on the device, for any number of runs.
+// A PlannedCall is a call with its plan and its tensors on the device, for any number of runs.
 class PlannedCall {
  public:
   PlannedCall(lathe_context* context, const Call& call, const Seat& seat = {});
   // Fills outputs with poison, gives tensors that a run changes their values again and, behind a
   // run, fills the workspace with poison, too.
   void reset();
-  // Other values for an input, until the next.
+  // Uploads other values for an input, until the next upload.
   void upload(const std::string& name, const Values& values);
   void enqueue();
   void synchronize();
   void run() { reset(), enqueue(), synchronize(); }
-  // Another tensor in the place of the call's own, which the caller fills and reads.
+  // Puts another tensor in the place of the call's own, which the caller fills and reads.
   void replace(const std::string& name, const DLTensor* tensor);
   // Returns everything that a run writes. Throws if it wrote outside the tensors.
   Outputs outputs() const;
@@ -120,7 +121,7 @@ class PlannedCall {
   uint64_t compiled() const { return compiled_; }
   lathe_plan* plan() const { return plan_.get(); }
   void* stream() const { return seat_.stream ? seat_.stream : stream_.get(); }
-  // The tensor on the device.
+  // Returns the tensor on the device.
   const DLTensor* dl(const std::string& name) const;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A caller of the C API who keeps tensors by name and runs operators on some of them.
+// A Caller of the C API keeps tensors by name and runs operators on some of them.
 #pragma once
 
 #include "tests/harness/check.h"
@@ -22,7 +22,7 @@ class Caller {
   }
   const Values& get(const std::string& name) const { return tensors_.at(name).values; }
 
-  // `names`: the operator's tensor -> ours. What the run writes is kept.
+  // `names` maps the operator's tensors to ours. The tensors keep what the run writes.
   Answer run(const std::string& op, const std::map<std::string, std::string>& names,
              const std::map<std::string, std::string>& options) {
     Call call;

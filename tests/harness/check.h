@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// doctest CHECKs of answers: the simulator's findings and counters, and outputs near others.
+// These functions make doctest CHECKs of answers: the simulator's findings and counters, and
+// outputs near others.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -11,11 +12,11 @@
 
 namespace apitest {
 
-// The simulator's checkers found nothing, and nothing was thrown.
+// Checks that the simulator's checkers found nothing, and that nothing was thrown.
 void check_findings(const Answer& answer);
-// Nor did a launch have a bank conflict.
+// Also checks that no launch had a bank conflict.
 void check_clean(const Answer& answer);
-// All kernels keep everything in registers.
+// Checks that all kernels keep everything in registers.
 void check_no_spills(const Answer& answer);
 
 // Runs a call once and checks that it was clean.
@@ -24,14 +25,14 @@ Answer run(lathe_context* context, const Call& call);
 Answer run(const Call& call);
 lathe_context* shared_context();
 
-// Outputs are equal bit for bit but for the sign of zero; no value is NaN.
+// Checks that outputs are equal bit for bit but for the sign of zero; no value is NaN.
 void check_same(const Outputs& found, const Outputs& expected);
-// Values are within `tolerance`, and `relative` times the expected value, of each other; infinities
-// are equal.
+// Checks that values are within `tolerance`, and `relative` times the expected value, of each
+// other; infinities are equal.
 void check_near(const Values& found, const Values& expected, double tolerance, double relative = 0,
                 const std::string& name = "");
-// The root mean square of the differences is below `bound` times that of the expected values, or
-// every difference is at most `atol` (tests/compare.h).
+// Checks that the root mean square of the differences is below `bound` times that of the expected
+// values, or every difference is at most `atol` (tests/compare.h).
 void check_rms(const std::string& name, const Values& found, const Values& expected, double bound,
                double atol = 0);
 // Returns whether all bits are equal, NaN's included.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Combinations of an operator's options, made from a fixed seed: groups of cases that share
-// kernels, and the runs of a process's share of them.
+// This file makes combinations of an operator's options from a fixed seed: groups of cases that
+// share kernels, and the runs of a process's share of them.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -19,7 +19,7 @@ namespace apitest {
 template <class Case>
 using Groups = std::vector<std::vector<Case>>;
 
-// Draws of a maker of cases.
+// A maker of cases takes its random values from Draws.
 class Draws {
  public:
   explicit Draws(uint32_t seed) : random_(seed) {}
@@ -34,7 +34,7 @@ class Draws {
   std::mt19937 random_;
 };
 
-// The cases one(0), one(1) and so on.
+// Returns the cases one(0), one(1) and so on.
 template <class One>
 auto cases_of(size_t count, const One& one) {
   std::vector<decltype(one(count))> cases;
@@ -42,7 +42,7 @@ auto cases_of(size_t count, const One& one) {
   return cases;
 }
 
-// A group of each choice of values; together the choices hold every pair of values.
+// Makes a group of each choice of values; together the choices hold every pair of values.
 template <class Maker>
 auto groups_of(Maker maker, const std::vector<int>& values, uint32_t seed, int draws = 200) {
   std::vector<decltype(maker.group(Choice()))> groups;

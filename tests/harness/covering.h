@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Choices of options that together hold every pair of values of two of them.
+// This file makes choices of options that together hold every pair of values of two options.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace apitest {
 
-// One value, counted from 0, of each option.
+// A Choice has one value, counted from 0, of each option.
 using Choice = std::vector<int>;
 
-// `values`: how many each option has. Each choice is the best of `draws`; the same seed gives the
-// same choices.
+// `values` says how many values each option has. Each choice is the best of `draws`; the same seed
+// gives the same choices.
 std::vector<Choice> covering_choices(const std::vector<int>& values, uint32_t seed,
                                      int draws = 200);
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A tensor whose rows lie billions of elements apart: only the rows themselves are ever touched. On
-// the simulator its addresses are mapped but not backed, on a GPU they are allocated.
+// The rows of a FarTensor lie billions of elements apart: only the rows themselves are ever
+// touched. On the simulator its addresses are mapped but not backed, on a GPU they are allocated.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,7 @@ class FarTensor {
 
  private:
   void map();
-  // The address of the row that element number `flat` begins.
+  // Returns the address of the row that element number `flat` begins.
   char* row_at(size_t flat) const;
 
   lathe_context* context_;

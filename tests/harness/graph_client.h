@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// CUDA graphs for tests of the C API, with the driver that a context has opened.
+// This file makes CUDA graphs for tests of the C API, with the driver that a context has opened.
 #pragma once
 
 #include <cuda.h>
@@ -14,8 +14,8 @@
 
 namespace apitest {
 
-// A graph of the launches that `work` puts into `stream`. One thread makes, launches and destroys
-// it.
+// Holds a graph of the launches that `work` puts into `stream`. One thread makes, launches and
+// destroys it.
 class CapturedGraph {
  public:
   CapturedGraph(lathe_context* context, void* stream, const std::function<void()>& work)
@@ -44,7 +44,8 @@ class CapturedGraph {
   CapturedGraph& operator=(const CapturedGraph&) = delete;
 
   void launch() const { call<decltype(&cuGraphLaunch)>("cuGraphLaunch", exec_, stream_); }
-  // Memory that is free once the context's work is over and what was freed is given back.
+  // Returns the memory that is free once the context's work is over and what was freed is given
+  // back.
   size_t free_bytes() const {
     call<decltype(&cuCtxSynchronize)>("cuCtxSynchronize");
     size_t free = 0, total = 0;

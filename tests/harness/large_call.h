@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A prepared call of any operator through lathe.h, large enough to be timed or counted: tensors by
-// name, each drawn from a table that repeats, and what they hold.
+// A LargeCall is a prepared call of any operator through lathe.h, large enough to be timed or
+// counted: tensors by name, each drawn from a table that repeats, and what they hold.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@ class LargeTensors {
   using Names = std::vector<std::string>;
   using Counts = std::vector<std::pair<const char*, int64_t>>;
 
-  // `shapes_only`: without memory, for a plan that is only asked for its estimate.
+  // With `shapes_only` the tensors have no memory, for a plan that is only asked for its estimate.
   explicit LargeTensors(lathe_context* context, bool shapes_only = false)
       : context_(context), shapes_only_(shapes_only) {}
 
@@ -29,7 +29,7 @@ class LargeTensors {
   void draw(const std::string& name, uint64_t seed,
             const std::function<double(double)>& change = {});
   void upload(const std::string& name, std::vector<unsigned char> bytes);
-  // An input of integers.
+  // Uploads an input of integers.
   template <typename Integer>
   void upload(const std::string& name, const std::vector<Integer>& values) {
     const auto* bytes = reinterpret_cast<const unsigned char*>(values.data());
@@ -48,7 +48,7 @@ class LargeTensors {
   // Returns `count` elements from `first` on, as uploaded or read back.
   std::vector<double> values(const std::string& name, int64_t first, int64_t count) const;
 
-  // A problem with the options, and with the tensors of these names in all their extents.
+  // Makes a problem with the options, and with the tensors of these names in all their extents.
   Problem problem(const char* op, const Counts& options, const Names& names) const;
   lathe_context* context() const { return context_; }
   bool shapes_only() const { return shapes_only_; }
@@ -68,7 +68,7 @@ class LargeTensors {
   std::map<std::string, Slot> slots_;
 };
 
-// A plan for some of the tensors, and its workspace.
+// Holds a plan for some of the tensors, and its workspace.
 class LargeCall {
  public:
   LargeCall() = default;

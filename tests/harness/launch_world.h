@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// For tests of what runs launch: a context on a driver table that only writes down, plans in it and
-// tensors at made-up addresses, and a count of the program's allocations.
+// This file serves tests of what runs launch: a context on a driver table that only writes down,
+// plans in it and tensors at made-up addresses, and a count of the program's allocations.
 #pragma once
 
 #include <array>
@@ -46,7 +46,7 @@ struct Recorder {
 };
 inline Recorder recorder;
 
-// A context on the recording driver, a plan in it and tensors at made-up addresses.
+// A World has a context on the recording driver, a plan in it and tensors at made-up addresses.
 struct World {
   test::Folder folder;
   lathe_context context;
@@ -62,9 +62,9 @@ struct World {
   // rank's shard of a cut at `bounds`.
   test::Shard make_rank(const test::Builder& builder, fakes::Rank* fake, int rank,
                         const std::vector<int64_t>& bounds);
-  // Every declared tensor with the extents of the dims.
+  // Fills every declared tensor with the extents of the dims.
   void fill(int64_t batch, int64_t tokens, int64_t sequences, int64_t channels, int64_t width);
-  // "B Tq H", {3, 100, 8}: all dims of the tensors and their extents.
+  // Takes all dims of the tensors and their extents: "B Tq H", {3, 100, 8}.
   void fill(const char* dims, const std::vector<int64_t>& extents);
   // Asks for the workspace, checks that it is needed, and runs with it. Adds nothing to
   // allocations(), and begins `recorder` anew.
@@ -76,29 +76,29 @@ struct World {
   std::vector<Launch> launches_of(const std::string& name) const;
 };
 
-// Each pointer of a launch's parameters is the address of its tensor.
+// Checks that each pointer of a launch's parameters is the address of its tensor.
 void check_addresses(const std::vector<std::pair<const void*, int>>& places);
 
 inline char* const kWorkspace = reinterpret_cast<char*>(uintptr_t{0x40000000});
 inline constexpr CUdeviceptr kTables = 0x90000000;  // what a shard's preparation allocates
 inline const auto kStream = reinterpret_cast<CUstream>(uintptr_t{0x77});
 
-// A run without its workspace, with a byte less or out of alignment is refused and launches
-// nothing. `shard` null: on one device.
+// Checks that a run without its workspace, with a byte less or out of alignment is refused and
+// launches nothing. A null `shard` stands for one device.
 void check_workspace_needed(const lathe_plan* plan, const lathe_shard* shard,
                             const std::vector<const DLTensor*>& slots, size_t workspace);
 
-// The run of a rank once more, with fakes that write nothing down: it adds nothing to
+// Checks the run of a rank once more, with fakes that write nothing down: the run adds nothing to
 // allocations().
 void check_run_again(const lathe_plan* plan, const lathe_shard* shard,
                      const std::vector<const DLTensor*>& slots, size_t workspace);
 
-// A run of a rank with its workspace, of so many bytes, and once more with fakes that write nothing
+// Runs a rank with its workspace, of so many bytes, and once more with fakes that write nothing
 // down. Returns what the plan tells of its launches.
 uint64_t run_rank(const World& world, const fakes::Rank& fake, const lathe_shard* shard,
                   size_t* workspace);
 
-// Forward and backward with states, D = 64 and W = 4.
+// Builds a forward and backward with states, D = 64 and W = 4.
 test::Builder both_ways();
 
 }  // namespace launches

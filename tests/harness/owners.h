@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Owners of the C API's objects.
+// This file holds owners of the C API's objects.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Problems that tests declare by table, what is refused about them, and calls that are never
-// launched.
+// Tests declare problems by table with this file, check what is refused about them, and make calls
+// that are never launched.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -19,7 +19,7 @@ namespace test {
 using Tensors = std::vector<Declaration>;
 using Options = std::vector<std::pair<const char*, const char*>>;
 
-// Tensors declared otherwise, or more of them.
+// Returns `tensors` with `others` declared otherwise or added.
 inline Tensors with(Tensors tensors, const Tensors& others) {
   for (const auto& other : others) {
     const auto found = std::find_if(tensors.begin(), tensors.end(),
@@ -37,7 +37,7 @@ inline Tensors without(Tensors tensors, const std::string& name) {
   return tensors;
 }
 
-// A problem that is declared, and what was refused about it.
+// Returns a problem that is declared, and what was refused about it.
 inline Builder declared(const char* op, const Tensors& tensors, const Options& options) {
   Builder builder(op);
   builder.tensors(tensors);
@@ -45,21 +45,22 @@ inline Builder declared(const char* op, const Tensors& tensors, const Options& o
   return builder;
 }
 
-// All of `parts` are in the refusal.
+// Checks that all of `parts` are in the refusal.
 inline void check_refused(const lathe::Status& status, const std::vector<const char*>& parts,
                           lathe::Code code = lathe::Code::invalid_argument) {
   CHECK(status.code() == code);
   for (const char* part : parts) CHECK_MESSAGE(contains(status.text(), part), status.text());
 }
 
-// A problem that is refused, and what its refusal says.
+// A Bad is a problem that is refused, and what its refusal says.
 struct Bad {
   Tensors tensors;
   Options options;
   std::vector<const char*> text;
 };
 
-// What an operator makes of a problem, as lathe_plan_create does it up to the choice of kernels.
+// Makes an operator's request from a problem, as lathe_plan_create does up to the choice of
+// kernels.
 template <class Request>
 struct Requests {
   const char* op;
@@ -96,7 +97,7 @@ struct Requests {
   }
 };
 
-// All of the flags of a request are set, or none is.
+// Checks that all of the flags of a request are set, or that none is.
 inline void check_flags(bool expected, const std::vector<bool>& flags) {
   for (size_t i = 0; i < flags.size(); ++i) {
     CAPTURE(i);
@@ -104,7 +105,7 @@ inline void check_flags(bool expected, const std::vector<bool>& flags) {
   }
 }
 
-// The tensors of a call.
+// A DeclaredCall has the tensors of a call.
 struct DeclaredCall {
   Builder builder;
   lathe::Extents declared;
@@ -129,7 +130,7 @@ struct DeclaredCall {
   }
 };
 
-// A call with its executor; nothing of it is ever launched.
+// An ExecutorCall is a call with its executor, and is never launched.
 struct ExecutorCall : DeclaredCall {
   std::unique_ptr<lathe::Executor> work;
 

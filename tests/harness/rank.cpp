@@ -20,7 +20,7 @@ int64_t tokens_of(const Intervals& intervals) {
   return sum;
 }
 
-// The offsets of packed sequences.
+// Returns the offsets of packed sequences.
 std::vector<int64_t> offsets_in(const Call& call, const std::vector<const char*>& names) {
   for (const char* name : names) {
     const auto found = call.tensors.find(name);

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that are threads with a context each, and what each of them has of the tokens of a call.
+// Ranks are threads with a context each. This file says what each of them has of the tokens of a
+// call.
 #pragma once
 
 #include <functional>
@@ -18,26 +19,27 @@ struct Ranks {
   int64_t block_size = 3;       // of LATHE_BALANCE_PTRR
   int runs = 1;                 // of the same plan and shard, one after another: all alike
   bool graph = false;           // captured once, then launched
-  // For a dim that is cut with the tokens, such as chunks of them: how many entries each rank has.
+  // For a dim that is cut with the tokens, such as chunks of them, this says how many entries each
+  // rank has.
   std::map<std::string, std::vector<int64_t>> counts = {};
   std::string text() const;
 };
 
-// The intervals of tokens that a rank holds, begin and end.
+// Intervals are those of tokens that a rank holds, begin and end.
 using Intervals = std::vector<std::pair<int64_t, int64_t>>;
 
-// The first dimension of a tensor that is one of these dims; -1: none.
+// Returns the first dimension of a tensor that is one of these dims; -1 if none is.
 int dimension_of(const Call& call, const std::string& name, const std::vector<std::string>& dims);
-// The dims that count tokens of queries; operators with one axis call it T.
+// These dims count tokens of queries; operators with one axis call it T.
 extern const std::vector<std::string> kQueryDims;
-// Tokens of the whole axis, -1 where no tensor has it.
+// Returns the tokens of the whole axis, -1 where no tensor has that axis.
 int64_t length_of(const Call& call, const std::vector<std::string>& dims);
 // Calls `copy(whole, local, count)` with offsets of neighbouring elements.
 using CopyPiece = std::function<void(int64_t whole, int64_t local, int64_t count)>;
 void each_piece(const std::vector<int64_t>& shape, int axis, const Intervals& intervals,
                 const CopyPiece& copy);
 
-// One rank of a group, with a context of its own and its part of the tokens of a call.
+// A Rank is one rank of a group, with a context of its own and its shard of the tokens of a call.
 class Rank {
  public:
   Rank(const Call& call, const Ranks& ranks, int number, const char* id);
@@ -48,7 +50,8 @@ class Rank {
   // Returns this rank's part of a call with the same tokens, and of values of one of its tensors.
   Call part(const Call& whole) const;
   Values part(const Call& whole, const std::string& name, const Values& values) const;
-  // By the axis of a tensor, the entries that this rank has. `dimension` -1: it has no such axis.
+  // An Axis says, by the axis of a tensor, which entries this rank has. A `dimension` of -1 means
+  // that the tensor has no such axis.
   struct Axis {
     int dimension = -1;
     Intervals held;

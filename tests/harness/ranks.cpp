@@ -68,7 +68,7 @@ Values owned(const Call& call, const std::vector<PlannedRank>& ranks, const std:
   return all;
 }
 
-// The whole of an output that every rank has a share of.
+// Returns the whole of an output that every rank has a share of.
 Values whole_of(const Call& call, bool summed, const std::vector<PlannedRank>& ranks,
                 const std::string& name) {
   const std::vector<int64_t>& shape = call.tensors.at(name).shape;

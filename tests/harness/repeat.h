@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Runs under other schedules of the simulator: the order of warps and blocks, of what is
-// asynchronous, of the tensor cores' sums. A process has one schedule, so each is a child.
+// This file runs work under other schedules of the simulator: the order of warps and blocks, of
+// what is asynchronous, of the tensor cores' sums. A process has one schedule, so each is a child.
 #pragma once
 
 #include <functional>
@@ -29,7 +29,7 @@ std::vector<Answer> in_child(const Schedule& schedule,
                              const std::function<void(const Give&)>& work);
 
 // Runs pieces of work in three children, number i in that of schedule i % 3, and hands each answer
-// to `check` here. `sums`: the tensor cores' sums differ between the children too.
+// to `check` here. With `sums` the tensor cores' sums differ between the children too.
 void under_schedules(size_t count, const std::function<Answer(size_t)>& work,
                      const std::function<void(size_t, const Answer&)>& check, const char* arch = "",
                      bool sums = false);

@@ -21,7 +21,8 @@ std::string variable(const char* name, const std::string& fallback) {
   return value != nullptr && *value != '\0' ? value : fallback;
 }
 
-// A file the simulator writes lines to: the variable's, else one of this process that goes with it.
+// Returns a file the simulator writes lines to: the variable's, else one of this process that goes
+// with it.
 std::string output_path(const char* name, const char* what) {
   const auto fallback =
       std::filesystem::temp_directory_path() /
@@ -54,7 +55,7 @@ const Outputs& outputs() {
   return paths;
 }
 
-// The lines after `seen`, which moves on.
+// Returns the lines after `seen`, which moves on.
 std::vector<std::string> new_lines(const std::string& path, std::streamoff* seen) {
   std::vector<std::string> lines;
   std::ifstream file(path, std::ios::binary);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The C API for tests: owners for its objects, failures as exceptions, device tensors whose gaps
-// and surroundings are watched, and what the simulator reported.
+// This file wraps the C API for tests: owners for its objects, failures as exceptions, device
+// tensors whose gaps and surroundings are watched, and what the simulator reported.
 //
 // LATHE_TEST_DEVICE=sim (default) or cuda picks where the cases run; LATHE_TEST_ARCH what for.
 #pragma once
@@ -20,10 +20,11 @@ void check(lathe_status status, const char* call);
 #define API(call) ::apitest::check(call, #call)
 
 bool on_simulator();
-// A context on the test's device, with a cache that the tests share.
+// Makes a context on the test's device, with a cache that the tests share.
 Context make_context();
 
-// The simulator's lines since the last call: its findings as text, its launches as JSON.
+// A Report has the simulator's lines since the last call: its findings as text, its launches as
+// JSON.
 struct Report {
   std::vector<std::string> findings;
   std::vector<std::string> launches;
@@ -33,7 +34,7 @@ Report take_report();
 std::vector<std::string> counted_launches(const std::function<void()>& work);
 void check_no_findings();  // throws with them: benches have no doctest
 
-// Device memory of the helpers in lathe.h.
+// A Memory is device memory of the helpers in lathe.h.
 class Memory {
  public:
   Memory(lathe_context* context, size_t bytes);
@@ -49,7 +50,7 @@ class Memory {
   size_t bytes_;
 };
 
-// A contiguous tensor of a context's device; `shape` must outlive it.
+// Describes a contiguous tensor of a context's device; `shape` must outlive the tensor.
 DLTensor describe(void* data, lathe_dtype dtype, const std::vector<int64_t>& shape);
 
 class Stream {
@@ -65,7 +66,7 @@ class Stream {
   void* stream_ = nullptr;
 };
 
-// How a tensor lies in its buffer, in elements.
+// A Placement says how a tensor lies in its buffer, in elements.
 struct Placement {
   int64_t token_gap = 0;        // between rows of the second dimension from the right
   int64_t batch_gap = 0;        // between entries of the third
@@ -77,10 +78,10 @@ struct Placement {
 // Everything in the buffer that is no element holds poison and must still do so afterwards.
 class Tensor {
  public:
-  // `stream`: where its copies run, in order with the work on it.
+  // The tensor's copies run in `stream`, in order with the work there.
   Tensor(lathe_context* context, lathe_dtype dtype, std::vector<int64_t> shape,
          const Placement& placement = {}, void* stream = nullptr);
-  // Row-major values; an output is left as poison.
+  // Uploads row-major values; an output is left as poison.
   void upload(const std::vector<double>& values);
   void poison();
   // Throws if a byte outside the elements has changed.

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of api/ share: problems and DLPack tensors in one line each.
+// The tests of api/ share this file: problems and DLPack tensors in one line each.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ using apitest::Plan;
 using apitest::Problem;
 using apitest::Shard;
 
-// A folder that goes when the test ends.
+// A Folder is removed when the test ends.
 struct Folder {
   std::string path;
   Folder() {
@@ -48,7 +48,8 @@ struct Declaration {
   std::vector<int64_t> shape;
 };
 
-// What a caller does to declare a problem; stops at the first failure, which `status` keeps.
+// A Builder declares a problem as a caller does. It stops at the first failure, which `status`
+// keeps.
 struct Builder {
   Problem problem;
   lathe_status status;
@@ -75,7 +76,7 @@ struct Builder {
   }
 };
 
-// A DLTensor that owns its shape and strides.
+// An Array is a DLTensor that owns its shape and strides.
 struct Array {
   std::vector<int64_t> shape, strides;
   DLTensor view = {};
@@ -91,7 +92,7 @@ struct Array {
     view.device.device_type = kDLCUDA;
     view.data = data;
   }
-  // The addresses are those of now: the object may have moved since.
+  // The addresses are set anew: the object may have moved since.
   const DLTensor* get() {
     view.ndim = static_cast<int>(shape.size());
     view.shape = shape.data();
@@ -102,7 +103,8 @@ struct Array {
 
 inline std::string error() { return lathe_last_error(); }
 
-// The tensors of a call in the order of the plan's slots. Throws if the plan has no slot of a name.
+// Returns the tensors of a call in the order of the plan's slots. Throws if the plan has no slot of
+// a name.
 inline std::vector<const DLTensor*> slots_of(const lathe_plan* plan,
                                              std::map<std::string, Array>& arrays) {
   std::vector<const DLTensor*> slots(lathe_plan_slot_count(plan));
@@ -120,7 +122,7 @@ inline bool contains(const std::string& text, const std::string& part) {
 
 using Values = std::vector<float>;
 
-// Numbers of few bits, others for each seed.
+// Returns numbers of few bits, others for each seed.
 inline Values pattern(size_t count, int seed) {
   Values values(count);
   for (size_t i = 0; i < count; ++i) {

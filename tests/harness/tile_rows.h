@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Tables of kernel configurations as text, a line each: dtypes, numbers, a tile's constants, flags.
+// This file reads tables of kernel configurations as text, a line each: dtypes, numbers, a tile's
+// constants, flags.
 #pragma once
 
 #include <sstream>
@@ -12,7 +13,7 @@
 
 namespace apitest {
 
-// A line: "bf16 128 64 m=64 n=64 stages=1 warps=4 | packed sinks".
+// A TableRow is one line: "bf16 128 64 m=64 n=64 stages=1 warps=4 | packed sinks".
 struct TableRow {
   std::vector<lathe_dtype> dtypes;
   std::vector<int> numbers;
@@ -51,7 +52,7 @@ inline std::vector<TableRow> table_rows(const std::string& text) {
   return rows;
 }
 
-// A configuration of a kernel of attention.
+// A TileRow is a configuration of a kernel of attention.
 struct TileRow {
   lathe_dtype dtype;
   int64_t width, value_width;  // that the kernel is made for: heads may be narrower

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Tiles that a test names, in place of the rules' and of what was tuned: for programs that link the
-// library's own parts, as lathe.h has no function for it.
+// This file holds tiles that a test names, in place of the rules' and of what was tuned, for
+// programs that link the library's own parts, as lathe.h has no function for it.
 #include <algorithm>
 
 #include "ops/problem.h"

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of lathe_tune share: a cache of kernels with a database of its own, a convolution
-// on the simulator, and reading a report.
+// The tests of lathe_tune share this file: a cache of kernels with a database of its own, a
+// convolution on the simulator, and reading a report.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -26,9 +26,10 @@ using test::error;
 using test::pattern;
 using test::Values;
 
-// The simulator reads it when it is opened, which is once in a process.
+// The simulator reads this variable when it is opened, which is once in a process.
 inline const bool kTimeline = setenv("LATHE_SIM_TIMELINE", "/dev/null", 1) == 0;
-// Memory that is never freed, and all else that it finds, is a failure of the program.
+// Memory that is never freed, like every other finding of the simulator, is a failure of the
+// program.
 inline const bool kFindings =
     setenv("LATHE_SIM_CHECK", "all", 1) == 0 && setenv("LATHE_SIM_ERROR_EXITCODE", "9", 1) == 0;
 
@@ -68,7 +69,7 @@ inline std::string record(const std::string& problem_class, const std::string& c
          " | gpu=h100 arch=sm_90a sms=132 shape=a(x:1) us=1.000 default_us=2.000 by=events\n";
 }
 
-// A convolution's tensors on the device, and its problem.
+// A Conv has a convolution's tensors on the device, and its problem.
 struct Conv {
   static constexpr int64_t kTokens = 40, kChannels = 32;
   lathe_context* context;
@@ -133,7 +134,7 @@ struct Conv {
   }
 };
 
-// "tokens=64 warps=4" as the words of a spec.
+// Returns whether a spec has the words of a choice such as "tokens=64 warps=4".
 inline bool is_made_of(const std::string& spec, const std::string& choice) {
   const size_t warps = choice.rfind("warps=");
   const std::string threads =

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A compiler library for tests, named by LATHE_NVRTC: the real one, of which each compile is done
-// once and kept in the folder LATHE_TEST_NVRTC_MEMO. The compiler gives the same bytes for the same
-// text and options, so a test cannot tell, save by the clock. What fails is never kept.
+// This compiler library is for tests, which name it in LATHE_NVRTC. It runs each compile of the
+// real compiler once and keeps the result in the folder LATHE_TEST_NVRTC_MEMO. The compiler gives
+// the same bytes for the same text and options, so a test cannot tell, save by the clock. A failure
+// is never kept.
 #include <dlfcn.h>
 #include <sys/stat.h>
 

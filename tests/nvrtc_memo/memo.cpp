@@ -34,7 +34,7 @@ std::string_view skip_blanks(std::string_view text) {
   return text.substr(at);
 }
 
-// The names of the #include lines of `text`; false if one of them is no plain name.
+// Collects the names of the #include lines of `text`; false if one of them is no plain name.
 bool included(std::string_view text, std::vector<std::string>* names) {
   if (text.find("__has_include") != text.npos || text.find("#embed") != text.npos) return false;
   for (size_t begin = 0; begin < text.size();) {

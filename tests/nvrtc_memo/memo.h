@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a compile gave, kept in a folder under everything that it was made of.
+// The memo keeps what a compile gave, in a folder, under everything that the compile was made of.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace memo {
 
-// Text handed to the compiler: the unit, then what its #include lines may name.
+// A Source is text handed to the compiler: the unit, then what its #include lines may name.
 struct Source {
   std::string name, text;
   std::vector<std::pair<std::string, std::string>> headers;  // name and text
@@ -20,15 +20,15 @@ struct Outputs {
   std::string log, ptx, cubin;  // as the compiler gives them, text with its terminating zero
 };
 
-// Stands for all that the outputs depend on; empty where that cannot be said (an #include of a
-// macro or of what is not given). Of the headers only those that are reached enter, #if not being
-// looked at: a template that is changed leaves the kernels of the others known.
+// Returns a key for all that the outputs depend on; empty where that cannot be said (an #include of
+// a macro or of a header that is not given). Only headers that are reached enter the key, #if not
+// being looked at: a changed template leaves the kernels of the others known.
 std::string key_of(const std::string& compiler, const Source& source,
                    const std::vector<std::string>& options);
 
-// Nothing if there is no such file or it is not whole.
+// Returns nothing if there is no such file or it is not whole.
 std::optional<Outputs> load(const std::string& folder, const std::string& key);
-// By temporary file and rename. Failing is no error: the next one compiles again.
+// Writes a temporary file and renames it. A failure is no error: the next process compiles again.
 void save(const std::string& folder, const std::string& key, const Outputs& outputs);
 
 }  // namespace memo

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// How implementations of a step compete, on three that are made up.
+// These tests check how implementations of a step compete, on three that are made up.
 #include "ops/implementation.h"
 
 #include <doctest/doctest.h>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The reference itself: its backward against central differences of its forward, cases worked by
-// hand, and the plain computation against it.
+// These tests cover the reference itself: its backward against central differences of its forward,
+// cases worked by hand, and the plain computation against it.
 #include "reference/attention.h"
 
 #include <doctest/doctest.h>
@@ -71,7 +71,7 @@ std::vector<Options> all_options() {
   return all;
 }
 
-// What the gradients are gradients of.
+// Returns the value whose gradients the tests take.
 double loss(const ref::Attention& a) {
   const auto forward = ref::attention_forward(a);
   double sum = ref_test::inner(forward.out, a.dout);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The reference itself: its backward against central differences of its forward, its update against
-// its forward, and a case worked by hand.
+// These tests cover the reference itself: its backward against central differences of its forward,
+// its update against its forward, and a case worked by hand.
 #include "reference/conv.h"
 
 #include <doctest/doctest.h>
@@ -38,7 +38,7 @@ ref::Conv draw_conv(std::mt19937_64& random, int64_t width, bool silu, bool opti
   return conv;
 }
 
-// What the gradients are gradients of.
+// Returns the value whose gradients the tests take.
 double loss(const ref::Conv& conv) {
   const auto out = ref::conv_forward(conv);
   return ref_test::inner(out.y, conv.dy) + ref_test::inner(out.final_state, conv.dfinal_state);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of a reference against differences of its forward.
+// This file checks gradients of a reference against differences of its forward.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -13,13 +13,13 @@
 
 namespace ref_test {
 
-// The sum of a[i] * b[i] over all of `b`, of which there may be none.
+// Returns the sum of a[i] * b[i] over all of `b`, of which there may be none.
 inline double inner(const std::vector<double>& a, const std::vector<double>& b) {
   return std::inner_product(b.begin(), b.end(), a.begin(), 0.0);
 }
 
-// Every value of `gradient` is that of loss(problem) by a value of the input, to a share of
-// `bound`.
+// Checks that every value of `gradient` is that of loss(problem) by a value of the input, to a
+// share of `bound`.
 template <class Problem, class Loss>
 void check_gradient(const std::string& name, Problem problem, std::vector<double> Problem::*input,
                     const std::vector<double>& gradient, const Loss& loss, double bound = 1e-7) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The reference itself: its gradients against central differences of its forward, cases worked by
-// hand, and the rules of the pool.
+// These tests cover the reference itself: its gradients against central differences of its forward,
+// cases worked by hand, and the rules of the pool.
 #include "reference/kda.h"
 
 #include <doctest/doctest.h>
@@ -48,7 +48,7 @@ ref::Kda draw(uint64_t seed, int option) {
   return a;
 }
 
-// What the gradients are gradients of.
+// Returns the value whose gradients the tests take.
 double loss(const ref::Kda& a) {
   const auto forward = ref::kda_forward(a);
   return ref_test::inner(forward.o, a.d_o) + ref_test::inner(forward.final_state, a.dht);

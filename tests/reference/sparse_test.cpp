@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The reference of sparse attention: its backward against central differences of its forward, both
-// against dense attention over gathered keys, and cases worked by hand.
+// These tests cover the reference of sparse attention: its backward against central differences of
+// its forward, both against dense attention over gathered keys, and cases worked by hand.
 #include <doctest/doctest.h>
 
 #include <climits>

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Function attributes. PTX has no register count, so the interpreter's estimate stands for it.
+// This file handles function attributes. PTX has no register count, so the interpreter's estimate
+// stands for it.
 #include "sim/driver/code/function.h"
 
 #include <algorithm>

@@ -21,11 +21,11 @@ CUresult with_function(CUfunction handle, F body) {
   });
 }
 
-// The function of a library's kernel in this context, loading the library there if need be.
+// Finds the function of a library's kernel in this context, loading the library there if need be.
 CUresult function_of_kernel(Driver& driver, Context& context, LibraryKernel& kernel,
                             std::shared_ptr<Function>* out);
 
-// A launch of a graph's kernel node: the same checks as of any.
+// Prepares the launch of a graph's kernel node, with the same checks as any launch.
 CUresult kernel_action(Driver& driver, Context& context, const CUDA_KERNEL_NODE_PARAMS& given,
                        Action* out);
 
@@ -35,7 +35,7 @@ CUresult set_attribute(Function& function, const Profile& profile, CUfunction_at
                        int value);
 CUresult param_info(const Kernel& kernel, size_t index, size_t* offset, size_t* bytes);
 
-// The most threads a block of this kernel may have on the device.
+// Returns the most threads a block of this kernel may have on the device.
 int max_threads(const Kernel& kernel, const Profile& profile);
 // Returns the number of blocks that fit on one multiprocessor.
 int blocks_per_multiprocessor(const Kernel& kernel, const Profile& profile, int threads,

@@ -36,7 +36,8 @@ struct FatWrapper {
   const void* data;
 };
 
-// The PTX for the newest architecture in the fat binary; empty if there is none, or only `packed`.
+// Returns the PTX for the newest architecture in the fat binary; empty if there is none, or only
+// `packed`.
 std::string_view ptx_inside(const char* fat, bool* packed) {
   FatHeader header;
   std::memcpy(&header, fat, sizeof header);
@@ -59,8 +60,8 @@ std::string_view ptx_inside(const char* fat, bool* packed) {
   return best;
 }
 
-// True if code for `target` runs on the device: plain targets up to its own, "a" and "f" ones only
-// on the very same.
+// Returns true if code for `target` runs on the device: plain targets up to its own, "a" and "f"
+// ones only on the very same.
 bool runs_on(const std::string& target, const Profile& profile) {
   if (target == profile.arch) return true;
   if (target.rfind("sm_", 0) != 0) return false;

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Kernel launches: every check the hardware's driver makes, then the grid as work in a stream.
+// This file handles kernel launches: every check the hardware's driver makes, then the grid as work
+// in a stream.
 #include <cstring>
 
 #include "sim/driver/code/function.h"

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Libraries: code that belongs to no context, and its kernels.
+// This file handles libraries: code that belongs to no context, and its kernels.
 #include "sim/driver/code/function.h"
 #include "sim/driver/code/image.h"
 #include "sim/driver/code/members.h"

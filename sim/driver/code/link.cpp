@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The linker: PTX texts become one. Its result is PTX, which loads like any image.
+// This file handles the linker: PTX texts become one. Its result is PTX, which loads like any
+// image.
 #include <cstdio>
 #include <cstring>
 

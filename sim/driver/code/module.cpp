@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Modules: code that belongs to one context.
+// This file handles modules: code that belongs to one context.
 #include "sim/driver/code/image.h"
 #include "sim/driver/code/members.h"
 #include "sim/driver/context.h"

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Occupancy: how many blocks or clusters fit, and sizes that fit best.
+// This file handles occupancy: how many blocks or clusters fit, and sizes that fit best.
 #include <algorithm>
 
 #include "sim/driver/code/function.h"

@@ -15,8 +15,8 @@ namespace {
 constexpr uint64_t kFewBlocks = 2;
 constexpr uint64_t kSmall = 64 * 1024;  // bytes: tables, not tensors
 
-// The rest of a small allocation, as it is now; nothing of a larger one. What lies where a process
-// has its memory is a pointer too, into the host's.
+// Returns the rest of a small allocation, as it is now; nothing of a larger one. A value in the
+// range where a process has its memory counts as a pointer too, into the host's memory.
 std::string content_at(Driver& driver, uint64_t address, bool* pointer) {
   const Lock lock(driver.mutex);
   const Block* block = driver.find_block(address);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Tensor maps: the calls that make and change them.
+// This file handles tensor maps: the calls that make and change them.
 #include "sim/exec/tensor_map.h"
 
 #include <cstring>
@@ -28,7 +28,7 @@ CUresult check_place(const char* call, const CUtensorMap* map, const Context& co
   return CUDA_SUCCESS;
 }
 
-// What the header allows and the simulator does not model.
+// Returns true for maps that the header allows and the simulator does not model.
 bool is_unmodelled(const TensorMapView& map) {
   const bool packed = map.dtype >= CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B &&
                       map.dtype <= CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B;

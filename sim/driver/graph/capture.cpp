@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// cuStreamBeginCapture and its kin.
+// This file handles cuStreamBeginCapture and its kin.
 #include "sim/driver/graph/capture.h"
 
 #include <algorithm>
@@ -61,7 +61,7 @@ CUresult check_no_capture(Context& context) {
 
 namespace {
 
-// True if every joined stream's last node is among the ancestors of the origin's frontier.
+// Returns true if every joined stream's last node is among the ancestors of the origin's frontier.
 bool is_joined(const Capture& capture, const Stream& origin) {
   const std::vector<Node>& nodes = capture.graph->nodes;
   std::vector<bool> reached(nodes.size(), false);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Stream capture: instead of running, work becomes nodes of a graph.
+// In a stream capture, work becomes nodes of a graph instead of running.
 #pragma once
 
 #include <thread>
@@ -43,7 +43,7 @@ struct Capture {
   std::shared_ptr<Graph> graph = std::make_shared<Graph>();
 };
 
-// Adds a node after the stream's frontier. 901 if the capture was spoilt before.
+// Adds a node after the stream's frontier. Returns 901 if the capture was spoilt before.
 CUresult capture_node(Stream& stream, Action action, std::function<bool()> ready);
 // Runs a graph with its branches side by side, in streams of their own that end with them: a node
 // that waits for a value must hold up nothing but what comes after it. `order` respects the
@@ -52,12 +52,13 @@ CUresult launch_branches(Driver& driver, const GraphExec& exec, const std::vecto
                          Stream& stream);
 // Spoils the capture and returns `error`.
 CUresult invalidate(Capture& capture, CUresult error);
-// 906 if work in this stream would be ordered, through the legacy stream, against a capture.
+// Returns 906 if work in this stream would be ordered, through the legacy stream, against a
+// capture.
 CUresult check_implicit_capture(Context& context, Stream& stream);
-// 900 if a call that must not happen during a capture is made while one is open (by this thread,
-// or by any in the global mode); spoils that capture.
+// Returns 900 if a call that must not happen during a capture is made while one is open (by this
+// thread, or by any in the global mode), and spoils that capture.
 CUresult check_unsafe_in_capture(Driver& driver);
-// 900 if any stream of the context captures: calls that wait for the whole context.
+// Returns 900 if any stream of the context captures; for calls that wait for the whole context.
 CUresult check_no_capture(Context& context);
 
 }  // namespace sim::driver

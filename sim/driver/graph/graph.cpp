@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Graphs: made by capture, instantiated, launched as work in a stream.
+// This file handles graphs: made by capture, instantiated, launched as work in a stream.
 #include <algorithm>
 
 #include "sim/driver/entry.h"

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A graph whose nodes may wait for values: branches are streams.
+// This file handles a graph whose nodes may wait for values: branches are streams.
 #include <algorithm>
 
 #include "sim/driver/graph/capture.h"

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Graphs made by hand: nodes of kernels, copies, fills and host functions, and their dependencies.
+// This file handles graphs made by hand: nodes of kernels, copies, fills and host functions, and
+// their dependencies.
 #include <algorithm>
 
 #include "sim/driver/code/function.h"
@@ -36,7 +37,7 @@ size_t index_of(const Graph& graph, CUgraphNode node) {
   return kNone;
 }
 
-// True if `node` comes, by way of others, after `before`.
+// Returns true if `node` comes, by way of others, after `before`.
 bool comes_after(const Graph& graph, size_t node, size_t before) {
   std::vector<bool> seen(graph.nodes.size(), false);
   std::vector<size_t> pending = {node};

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Instantiation with a structure of parameters, and uploads: a graph has nothing to upload here.
+// This file handles the instantiation of graphs with a structure of parameters, and uploads: a
+// graph has nothing to upload here.
 #include "sim/driver/entry.h"
 #include "sim/driver/graph/capture.h"
 #include "sim/driver/work.h"

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// User objects: what a caller wants to live as long as the graphs that use it.
+// This file handles user objects: what a caller wants to live as long as the graphs that use it.
 #include <algorithm>
 
 #include "sim/driver/entry.h"

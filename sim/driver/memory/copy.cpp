@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// cuMemcpy* and cuMemset*: the many names of copy() and fill(). The twins with a per-thread default
-// stream are here too.
+// This file handles cuMemcpy* and cuMemset*: the many names of copy() and fill(). The twins with a
+// per-thread default stream are here too.
 #include "sim/driver/memory/transfer.h"
 #include "sim/driver/memory/twins.h"
 

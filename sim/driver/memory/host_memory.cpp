@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Pinned and registered host memory: the same address on every device.
+// This file handles pinned and registered host memory: the same address on every device.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -33,7 +33,8 @@ CUresult adopt(Driver& driver, Context& context, Block block) {
   return CUDA_SUCCESS;
 }
 
-// Whether the process has memory at all of these addresses. mincore fails where there is none.
+// Returns whether the process has memory at all of these addresses. mincore fails where there is
+// none.
 bool is_mapped(uint64_t address, uint64_t bytes) {
   constexpr uint64_t kPages = 4096;  // asked about at once
   const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));

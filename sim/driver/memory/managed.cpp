@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Hints about managed memory, which lies where host and devices see it: they are checked and have
-// no effect. And what may be set about an address.
+// This file handles hints about managed memory, which lies where host and devices see it: they are
+// checked and have no effect. The file also handles what may be set about an address.
 #include "sim/driver/entry.h"
 #include "sim/driver/work.h"
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Device memory: plain, pitched, managed, stream ordered.
+// This file handles device memory: plain, pitched, managed, stream ordered.
 #include "sim/driver/memory/memory.h"
 
 #include "sim/driver/context.h"
@@ -12,8 +12,8 @@ namespace sim::driver {
 namespace {
 
 // Gives memory up once: at the latest when it goes itself, as where a queue is dropped before the
-// action that holds it has run. What stayed known would be in the way of whoever gets the address
-// next.
+// action that holds it has run. A block that stayed known would be in the way of whoever gets the
+// address next.
 struct Release {
   std::vector<Memory*> memories;
   uint64_t base = 0;
@@ -54,8 +54,8 @@ CUresult allocate(Driver& driver, Lock& lock, Context& context, size_t bytes, Me
   if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   Device& device = *context.device;
   const uint64_t seed = driver.options.seed * 0x9E3779B97F4A7C15u + ++device.allocations;
-  // Of a grid of which few blocks run nobody wants results: large operands then take no more of the
-  // host's memory than those blocks touch, which a pattern and shadow bits would.
+  // Nobody wants the results of a grid of which few blocks run: large operands then take no more of
+  // the host's memory than those blocks touch, which a pattern and shadow bits would.
   const bool counts_only = driver.options.sample_blocks > 0 && kind == MemoryKind::device;
   const MemoryKind filled = counts_only ? MemoryKind::managed : kind;
   uint64_t base = device.memory->allocate(bytes, filled, seed);

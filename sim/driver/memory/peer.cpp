@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Peer access: which devices' kernels may use the memory of which others. Without it such an
-// access is out of bounds; copies between devices always work.
+// This file handles peer access: which devices' kernels may use the memory of which others. Without
+// it such an access is out of bounds; copies between devices always work.
 #include <algorithm>
 
 #include "sim/driver/context.h"
@@ -10,7 +10,7 @@
 namespace sim::driver {
 namespace {
 
-// Whether a context of one device still has access to one of the other.
+// Returns whether a context of one device still has access to one of the other.
 bool any_access(const Device& from, const Device& to) {
   for (const Context* context : from.contexts) {
     for (const Context* peer : context->peers) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What is known about an address.
+// This file answers queries about an address.
 #include "sim/driver/entry.h"
 
 using namespace sim::driver;

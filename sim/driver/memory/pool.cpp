@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Memory pools. Memory goes back to the device when it is freed, whatever the threshold says.
+// This file handles memory pools. Memory goes back to the device when it is freed, whatever the
+// threshold says.
 #include <algorithm>
 
 #include "sim/driver/entry.h"
@@ -126,7 +127,7 @@ SIM_API cuMemPoolTrimTo(CUmemoryPool handle, size_t) {
 
 namespace {
 
-// The device a pool's access is about; null if there is none such.
+// Returns the device a pool's access is about; null if there is none such.
 Device* device_at(Driver& driver, const CUmemLocation& location) {
   const bool known = location.type == CU_MEM_LOCATION_TYPE_DEVICE && location.id >= 0 &&
                      location.id < static_cast<int>(driver.devices.size());

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Stream memory operations: values that a stream writes or waits for.
+// This file handles stream memory operations: values that a stream writes or waits for.
 #include "sim/driver/entry.h"
 #include "sim/driver/graph/capture.h"
 #include "sim/driver/work.h"

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// How copies and fills are checked, staged and executed.
+// This file says how copies and fills are checked, staged and executed.
 #include "sim/driver/memory/transfer.h"
 
 #include <cstring>

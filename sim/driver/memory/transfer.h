@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Copies and fills, checked and put into a stream.
+// These functions check copies and fills and put them into a stream.
 #pragma once
 
 #include "sim/driver/state.h"
@@ -9,8 +9,8 @@ namespace sim::driver {
 
 enum class Place { any, host, device };  // what the caller says an address is
 
-// `layers` of `rows` pieces of `width` bytes; pieces are `pitch` bytes apart on either side, layers
-// `layer` bytes.
+// A Copy has `layers` of `rows` pieces of `width` bytes; pieces are `pitch` bytes apart on either
+// side, layers `layer` bytes.
 struct Copy {
   uint64_t to = 0, from = 0;
   Place to_place = Place::any, from_place = Place::any;
@@ -22,7 +22,7 @@ struct Copy {
 // Enqueues the copy. Pageable sources are read now; copies into pageable memory, and with
 // `synchronous` all that touch the host, are over on return.
 CUresult copy(CUstream stream, const Copy& what, bool synchronous);
-// The checks alone, and the work, for a graph.
+// Makes the checks alone and returns the work, for a graph.
 CUresult copy_action(Driver& driver, const Copy& what, Action* out);
 
 struct Fill {
@@ -35,7 +35,7 @@ struct Fill {
 CUresult fill(CUstream stream, const Fill& what, bool synchronous);
 CUresult fill_action(Driver& driver, const Fill& what, Action* out);
 
-// What a caller's structure says; CUDA_ERROR_INVALID_VALUE for arrays, which are not modelled.
+// Reads a caller's structure. Returns CUDA_ERROR_INVALID_VALUE for arrays, which are not modelled.
 CUresult read_copy(const CUDA_MEMCPY3D& given, Copy* out);
 
 }  // namespace sim::driver

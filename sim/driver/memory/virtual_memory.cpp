@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Virtual memory management: addresses, memory and access are had apart. Memory is an anonymous
-// file, so that it may be mapped at several places. It has no shadow: all of it counts as written.
+// This file handles virtual memory management: addresses, memory and access are had apart. Memory
+// is an anonymous file, so that it may be mapped at several places. It has no shadow: all of it
+// counts as written.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -19,7 +20,7 @@ namespace {
 
 constexpr size_t kGranularity = 2 << 20;
 
-// What cuMemCreate makes; goes with its last handle and its last mapping.
+// cuMemCreate makes one. It is freed with its last handle and its last mapping.
 struct Physical : Object {
   Device* device = nullptr;
   size_t bytes = 0;
@@ -55,7 +56,7 @@ bool fill_with_nan(int file, size_t bytes) {
   return true;
 }
 
-// The mappings of [address, address + bytes), which they must fill; empty if they do not.
+// Returns the mappings of [address, address + bytes), which they must fill; empty if they do not.
 std::vector<uint64_t> mappings_of(Driver& driver, uint64_t address, size_t bytes) {
   std::vector<uint64_t> found;
   uint64_t next = address;

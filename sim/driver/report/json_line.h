@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// One JSON object of a report, built member by member.
+// A JsonLine is one JSON object of a report, built member by member.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class JsonLine {
   void add(const char* name, const uint32_t (&value)[3]);
   void add_address(const char* name, uint64_t value);  // as "0x7f00"
   void add(const char* name, const JsonLine& object);
-  // Several members, in pairs of name and value.
+  // Adds several members, in pairs of name and value.
   template <typename Value, typename... Rest>
   requires(sizeof...(Rest) > 0) void add(const char* name, const Value& value,
                                          const Rest&... rest) {

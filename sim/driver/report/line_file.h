@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A file that a variable of the environment names and that takes lines. Each line is one write, so
-// that several threads and processes may share it. A file that cannot be opened or written is told
-// on stderr, once, and nothing more is written.
+// A variable of the environment names the file, which takes lines. Each line is one write, so that
+// several threads and processes may share it. A file that cannot be opened or written is told on
+// stderr, once, and nothing more is written.
 #pragma once
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@ namespace sim {
 class LineFile {
  public:
   explicit LineFile(const char* variable) : variable_(variable) {}
-  // "-": stderr; "": nowhere. The file is made with the first line.
+  // "-" stands for stderr and "" for nowhere. The file is made with the first line.
   void set(const std::string& where) {
     const std::lock_guard lock(mutex_);
     if (where == where_) return;
@@ -49,7 +49,7 @@ class LineFile {
       done += static_cast<size_t>(count);
     }
   }
-  // Until the next line, so that the file may be moved away.
+  // Closes the file until the next line, so that the file may be moved away.
   void close() {
     const std::lock_guard lock(mutex_);
     if (file_ > STDERR_FILENO) ::close(file_);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the simulator tells: findings as JSON lines to LATHE_SIM_REPORT and as a line for people on
+// The simulator reports findings as JSON lines to LATHE_SIM_REPORT and as a line for people on
 // stderr, launches with their counters as JSON lines to LATHE_SIM_COUNTERS.
 #pragma once
 
@@ -14,16 +14,16 @@ namespace sim::driver {
 // Files are made when there is something to write: a clean run leaves none.
 void open_reports(const Options& options);
 
-// The launch's findings and counters; `gpu` is Profile::gpu.
+// Writes the launch's findings and counters; `gpu` is Profile::gpu.
 void report_launch(const Grid& grid, const Outcome& outcome, const std::string& gpu);
-// A member of the timeline.
+// Writes a member of the timeline.
 class JsonLine;
 void report_timeline(const JsonLine& line);
 void report_leak(uint64_t address, uint64_t bytes, int device);
-// One sentence on stderr, such as why a call was refused.
+// Writes one sentence on stderr, such as why a call was refused.
 void report_note(const std::string& text);
 
-// The members of a launch's line.
+// Adds the members of a launch's line.
 void add_launch(JsonLine& line, const Grid& grid, const Outcome& outcome, const std::string& gpu);
 
 }  // namespace sim::driver

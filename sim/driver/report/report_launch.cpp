@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A launch's line in the counters file: all counters flat, and by PTX line where they were kept.
+// This file writes a launch's line in the counters file: all counters flat, and by PTX line where
+// they were kept.
 #include "sim/driver/report/json_line.h"
 #include "sim/driver/report/report.h"
 #include "sim/model/model.h"

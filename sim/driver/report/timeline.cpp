@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Clocks of streams, and the lines of LATHE_SIM_TIMELINE.
+// This file handles clocks of streams, and the lines of LATHE_SIM_TIMELINE.
 #include "sim/driver/report/timeline.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ double time_of(const Driver& driver, const Completion& completion) {
   return completion.age == driver.timeline_age ? completion.model : 0;
 }
 
-// A member of the timeline: who, where, what, when.
+// Returns a member of the timeline: who, where, what, when.
 JsonLine line_of(const Stream& stream, uint64_t handle, const char* kind, const std::string& name,
                  double begin, double end) {
   JsonLine line;
@@ -36,7 +36,7 @@ void write_wait(const Stream& stream, uint64_t handle, const char* what, double 
   }
 }
 
-// The messages behind a value: first whoever is late, then the bytes. Returns the end.
+// Writes the messages behind a value: first whoever is late, then the bytes. Returns the end.
 double write_arrival(const Stream& stream, uint64_t handle, const Arrival& arrival, double begin) {
   if (arrival.name.empty()) {
     write_wait(stream, handle, "value", begin, arrival.end);
@@ -59,8 +59,8 @@ void write_deed(const Stream& stream, uint64_t handle, const Deed& deed, double 
   report_timeline(line);
 }
 
-// The driver with its lock, if there is a timeline to keep; null before cuInit and in a forked
-// child, where the lock may be held by a thread that is not here.
+// Returns the driver with its lock, if there is a timeline to keep; null before cuInit and in a
+// forked child, where the lock may be held by a thread that is not here.
 Driver* live(Lock* lock) {
   if (forked()) return nullptr;
   Driver& driver = Driver::get();

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Model time: when work would begin and end on the devices that sim/model describes.
+// Model time says when work would begin and end on the devices that sim/model describes.
 //
 // Every stream has a clock. A piece of work begins when its stream's clock, the work that it waits
 // for and the host thread that enqueued it allow, and lasts what the model says: a launch by its
@@ -18,7 +18,7 @@
 
 namespace sim::driver {
 
-// What a piece of work says of itself while it runs, on the thread that runs it.
+// A piece of work describes itself in a Deed while it runs, on the thread that runs it.
 struct Deed {
   const char* kind = nullptr;  // null: nothing worth a line
   std::string name;
@@ -28,22 +28,23 @@ struct Deed {
   uint64_t sampled = 0;  // of a launch: the blocks that ran, if not all did
 };
 
-// Whether the environment asked for a timeline. Without one all of the following do nothing.
+// Says whether the environment asked for a timeline. Without one all of the following do nothing.
 bool keeps_timeline(const Driver& driver);
 
-// Without the lock, by the work itself.
+// The work itself calls this, without the lock.
 void tell(Deed deed);
-// Bytes from one place to another: within a device they are read and written.
+// Bytes take one of these paths from one place to another. Within a device they are read and
+// written.
 enum class Path { fill, device, link, host };
 void tell_copy(const char* name, uint64_t bytes, Path path);
 
-// At the submission: the host's clock, and the rank.
+// Notes the host's clock and the rank, at the submission.
 void stamp(Stream& stream, Operation& operation);
-// The work is about to run: when that is.
+// Returns when the work, which is about to run, begins.
 double begin_of(const Driver& driver, const Stream& stream, const Operation& operation);
-// The work is over: moves the stream's clock and the completion's time, and writes lines.
+// Moves the stream's clock and the completion's time once the work is over, and writes lines.
 void advance(Driver& driver, Stream& stream, Operation& operation, const Deed& deed);
-// The calling thread has seen that this is over.
+// Notes that the calling thread has seen that this work is over.
 void host_saw(const Completion& completion);
 
 }  // namespace sim::driver

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Copies, and the barriers they complete on, happen at moments of their own while the warps of a
-// cluster run. A copy reads its source and writes its destination somewhere between its issue
-// and the wait that covers it; where, is up to Settings::async_policy and the seed. Part of the
-// base build; one object per cluster, used by one host thread.
+// cluster run. A copy reads its source and writes its destination somewhere between its issue and
+// the wait that covers it; where, is up to Settings::async_policy and the seed. This file is part
+// of the base build. Each cluster has one Async object, which one host thread uses.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace sim {
 
 struct Launch;
 
-// One mbarrier: phase, counts, bytes that are still to come.
+// An Mbarrier has a phase, counts, and the number of bytes that are still to come.
 struct Mbarrier {
   uint64_t phase = 0;     // completed phases
   uint64_t observed = 0;  // phases whose end some wait has seen
@@ -31,7 +31,7 @@ struct Mbarrier {
 };
 constexpr int64_t kMostArrivals = (1 << 20) - 1;  // also of bytes
 
-// A run of bytes that stays together.
+// A Piece is a run of bytes that stays together.
 struct Piece {
   uint64_t from = 0;  // global address, or an offset in shared memory
   uint64_t to = 0;    // likewise
@@ -41,8 +41,8 @@ struct Piece {
   bool done = false;  // written
 };
 
-// For findings.
-// "no bytes outstanding", "16 bytes outstanding", "16 bytes more than expected".
+// Returns text for findings: "no bytes outstanding", "16 bytes outstanding", "16 bytes more than
+// expected".
 std::string outstanding(int64_t tx);
 
 enum class Path : uint8_t { global_to_shared, shared_to_global, shared_to_shared };
@@ -78,31 +78,32 @@ class Async {
   Async(Cluster* cluster, const Launch& launch);
   void start();
 
-  // Mbarriers. `offset` is within the block's shared memory. False: a finding was reported.
+  // These functions handle mbarriers. `offset` is within the block's shared memory. They return
+  // false or null if a finding was reported.
   Mbarrier* find(Block& block, uint32_t offset);
   bool init(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset, uint32_t count);
   bool inval(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset);
   bool expect(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset, int64_t bytes);
-  // `state`: what the instruction returns.
+  // `state` receives what the instruction returns.
   bool arrive(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset, uint32_t count,
               bool drop, bool may_complete, uint64_t* state);
   bool add_pending(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset);
 
-  // Copies.
+  // These functions handle copies.
   void issue(std::unique_ptr<Copy> copy);
   void commit(Warp& w, uint32_t exec, bool bulk);
-  // All but the `newest` groups of each lane complete; `everything`: uncommitted ones too.
+  // Completes all but the `newest` groups of each lane; with `everything`, uncommitted ones too.
   bool wait_copies(Warp& w, uint32_t exec, const uint32_t* newest, bool everything);
   bool wait_bulk(Warp& w, uint32_t exec, const uint32_t* newest, bool read_only);
-  // One that is writing, or may still read, some of these bytes of the block, and for which of its
-  // lanes; null if none.
+  // Returns a copy that is writing, or may still read, some of these bytes of the block, and for
+  // which of its lanes; null if there is none.
   const Copy* find_copy(const Block& block, uint32_t offset, uint32_t bytes, bool writes,
                         unsigned* lane) const;
   uint32_t group_of(const Warp& w, unsigned lane, bool bulk) const;
 
-  // Called by the scheduler: `executed` instructions of the cluster so far.
+  // The scheduler calls this; the cluster has executed `executed` instructions so far.
   void tick(uint64_t executed);
-  // Nothing can run: something lands. False if nothing is under way.
+  // Lands something because nothing can run. Returns false if nothing is under way.
   bool land_one();
   // All warps of a block have ended; `last` is one of them.
   bool block_ends(Block& block, Warp& last);
@@ -114,7 +115,7 @@ class Async {
   };
 
   void look_at_marks(const Copy& c) const;
-  // May anything still read these bytes?
+  // Says whether anything may still read these bytes.
   bool is_source(const Block& block, uint32_t offset, uint32_t bytes) const;
   bool fetch(Copy& c);
   bool land(Copy& c, uint32_t lanes);
@@ -136,7 +137,8 @@ class Async {
   std::vector<std::map<uint32_t, Mbarrier>> mbarriers_;  // by rank
   std::vector<Groups> groups_;                           // by warp of the cluster
   std::vector<std::unique_ptr<Copy>> copies_;            // in order of issue
-  // Done, but nobody has waited for more than their sources: what they wrote is not yet visible.
+  // These copies are done, but nobody has waited for more than their sources: the bytes that they
+  // wrote are not yet visible.
   std::vector<std::unique_ptr<Copy>> unseen_;
   uint64_t now_ = 0, next_ = ~0ull;
 };

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Clusters as instructions see them: barrier.cluster, mapa, getctarank; and setmaxnreg.
+// This file handles clusters as instructions see them: barrier.cluster, mapa, getctarank; and
+// setmaxnreg.
 #include <string>
 
 #include "sim/check/race.h"
@@ -100,7 +101,8 @@ void getctarank(Warp& w, const Inst& i, uint32_t exec) {
   }
 }
 
-// A warp's share of the block's registers. What .dec gives back, .inc may wait for.
+// Changes a warp's share of the block's registers. An .inc may wait for registers that a .dec gives
+// back.
 void setmaxnreg(Warp& w, const Inst& i, uint32_t exec) {
   const Operands o(w, i);
   const Launch& launch = *w.worker->launch;

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A copy that starts may read and write from then on: what uses the same bytes of shared memory.
+// A copy that starts may read and write from then on. This file finds what uses the same bytes of
+// shared memory.
 #include <algorithm>
 
 #include "sim/exec/async/async.h"

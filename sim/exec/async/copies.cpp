@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Copies from issue to landing: when they read and write. Who waits for them: schedule.cpp.
+// This file handles copies from issue to landing: when they read and write. schedule.cpp decides
+// who waits for them.
 #include <algorithm>
 #include <cstring>
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// cp.async: copies of 4, 8 or 16 bytes by lane, in groups by lane.
+// This file handles cp.async: copies of 4, 8 or 16 bytes by lane, in groups by lane.
 #include <algorithm>
 
 #include "sim/exec/async/memory.h"

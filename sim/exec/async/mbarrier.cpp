@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Mbarriers: phase, pending arrivals, bytes outstanding; and every misuse that the rules name. The
-// state lives beside shared memory; the eight bytes hold an image that no program may touch.
+// This file handles mbarriers: phase, pending arrivals, bytes outstanding; and every misuse that
+// the rules name. The state lives beside shared memory; the eight bytes hold an image that no
+// program may touch.
 #include <cstring>
 #include <string>
 
@@ -12,7 +13,7 @@
 namespace sim {
 namespace {
 
-// What an arrival returns: the phase it belongs to, and the arrivals that were pending.
+// Returns an arrival's result: the phase it belongs to, and the arrivals that were pending.
 uint64_t token(const Mbarrier& m) { return m.phase << 20 | m.pending; }
 
 std::string at(uint32_t offset) { return "mbarrier at " + hex(offset); }

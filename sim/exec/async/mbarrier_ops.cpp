@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The mbarrier instructions, lane by lane.
+// This file handles the mbarrier instructions, lane by lane.
 #include <string>
 
 #include "sim/check/race.h"

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Global memory as asynchronous copies touch it: ranges checked once at the issue, then read and
-// written with their shadow bits. One byte per byte says whether it is defined.
+// Asynchronous copies touch global memory with these functions: ranges are checked once at the
+// issue, then read and written with their shadow bits. One byte per byte says whether it is
+// defined.
 #pragma once
 
 #include <cstring>
@@ -25,7 +26,7 @@ inline void read_defined(const uint64_t* bits, uint64_t from, uint32_t bytes, ui
     bytes -= n;
   }
 }
-// Up to 64 bytes, each 0 or 1, to bits.
+// Packs up to 64 bytes, each 0 or 1, to bits.
 inline uint64_t pack_flags(const uint8_t* flags, uint32_t count) {
   uint64_t bits = 0;
   uint32_t k = 0;
@@ -53,12 +54,12 @@ inline void write_defined(uint64_t* bits, uint64_t to, uint32_t bytes, const uin
   }
 }
 
-// The memory behind [address, address + bytes), or null after a finding. `store`: it must be
-// writable. Counts sectors.
+// Returns the memory behind [address, address + bytes), or null after a finding. With `store` the
+// memory must be writable. Counts sectors.
 Region* check_global(Warp& w, const Inst& i, unsigned lane, uint64_t address, uint32_t bytes,
                      bool store);
 
-// After check_global.
+// Must be called after check_global.
 inline void read_global(Warp& w, const Inst& i, uint64_t address, uint32_t bytes, uint8_t* out,
                         uint8_t* defined) {
   std::memcpy(out, reinterpret_cast<const uint8_t*>(address), bytes);

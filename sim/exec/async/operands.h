@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Operands of the asynchronous family, as sim/ptx/decode_async.cpp lays them out, and the places in
-// shared memory that they name. Base build only.
+// This file reads operands of the asynchronous family, as sim/ptx/decode_async.cpp lays them out,
+// and the places in shared memory that they name. It is for the base build only.
 #pragma once
 
 #include "sim/exec/async/async.h"
@@ -21,14 +21,14 @@ class Operands {
   bool has(unsigned k) const { return list_[k] != kNoSlot; }
   uint32_t u32(unsigned k, unsigned lane) const { return cells<uint32_t>(w_, list_[k])[lane]; }
   uint64_t u64(unsigned k, unsigned lane) const { return cells<uint64_t>(w_, list_[k])[lane]; }
-  // The `n`-th address, whose entries begin at k.
+  // Returns the `n`-th address, whose entries begin at k.
   uint64_t address(unsigned k, unsigned n, unsigned lane) const {
     const uint64_t offset = u64(k + 1, lane);
     if (i_.imm >> n & 1) return u64(k, lane) + offset;
     return static_cast<uint32_t>(u32(k, lane) + static_cast<uint32_t>(offset));
   }
   bool generic(unsigned n) const { return i_.imm >> (n + 8) & 1; }
-  // In shared memory: of this block, or with `remote` of any block of the cluster.
+  // Returns a place in shared memory: of this block, or with `remote` of any block of the cluster.
   Place shared(unsigned k, unsigned n, unsigned lane, uint32_t bytes, uint32_t align,
                bool remote) const;
 
@@ -38,7 +38,7 @@ class Operands {
   const uint16_t* list_;
 };
 
-// The part of shared(): from an address to a place.
+// This part of shared() goes from an address to a place.
 Place find_place(Warp& w, const Inst& i, unsigned lane, uint64_t address, bool generic,
                  uint32_t bytes, uint32_t align, bool remote);
 

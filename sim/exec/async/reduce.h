@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Element-wise reductions into memory, as cp.reduce.async and red.async make them.
+// These functions make element-wise reductions into memory, for cp.reduce.async and red.async.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace sim {
 
-// to[k] = to[k] op from[k] for elements of `type`; each element atomically. `flush`: subnormal
-// results of f32 become zero.
+// Sets to[k] = to[k] op from[k] for elements of `type`; each element atomically. With `flush`,
+// subnormal results of f32 become zero.
 void reduce(uint8_t* to, const uint8_t* from, uint32_t bytes, Type type, Atomic op, bool flush);
-// Whether the pair exists.
+// Says whether the pair exists.
 bool can_reduce(Type type, Atomic op);
 
 }  // namespace sim

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What makes copies land: a wait for their group, their time, or that nobody can run without them.
-// And what is left over when a block ends.
+// Copies land when somebody waits for their group, when their time has come, or when nobody can run
+// without them. This file also handles the copies that are left over when a block ends.
 #include <algorithm>
 #include <string>
 
@@ -99,7 +99,7 @@ void Async::tick(uint64_t executed) {
 }
 
 bool Async::land_one() {
-  // What completes a barrier may wake somebody; the rest is waited for by its own warp.
+  // A copy that completes a barrier may wake somebody; a copy's own warp waits for the others.
   std::vector<Copy*> able;
   for (auto& c : copies_) {
     if (!c->landed && (c->barrier_block || c->arrives)) able.push_back(c.get());

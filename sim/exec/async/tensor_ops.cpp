@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Copies through a tensor map: from a box of coordinates to pieces of global and shared memory.
+// This file handles copies through a tensor map: from a box of coordinates to pieces of global and
+// shared memory.
 //
 //   element (b_0 .. b_n-1) of the box, b_0 fastest, in steps of the element strides:
 //   global: base + sum of (c_j + b_j) * stride_j, if every c_j + b_j lies in its dimension
@@ -36,7 +37,7 @@ Type element_type(unsigned dtype) {
   return dtype < sizeof(kTypes) / sizeof(kTypes[0]) ? kTypes[dtype] : Type::none;
 }
 
-// The map that the bytes at `address` hold.
+// Loads the map that the bytes at `address` hold.
 bool load_map(Warp& w, const Inst& i, unsigned lane, uint64_t address, TensorMapView* map) {
   const void* at = find_map(w, i, lane, address);
   if (!at) return false;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the race check hears of copies. At the issue: what they read must have been written before,
-// and what they write must not be in use. When somebody has waited: the access happened then, for
-// the lane that waited (groups) or for all who acquire the mbarrier.
+// This file reports copies to the race check. At the issue, the bytes that a copy reads must have
+// been written before, and the bytes that it writes must not be in use. When somebody has waited,
+// the access happened then, for the lane that waited (groups) or for all who acquire the mbarrier.
 //
 // cp.async reads and writes like its thread. Bulk copies go through the asynchronous proxy.
 #include <algorithm>

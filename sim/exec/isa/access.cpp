@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// From registers to addresses, and the spaces that need little: depots, parameters, generic.
+// This file leads from registers to addresses, and handles the spaces that need little: depots,
+// parameters, generic.
 #include "sim/exec/isa/access_parts.h"
 
 namespace sim::SIM_ISA {
 namespace {
 
-// A thread's depot, and kernel parameters by address.
+// Serves a thread's depot, and kernel parameters by address.
 bool local(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Use use) {
   const LaunchView& launch = view(*w.worker);
   const uint64_t depot = launch.depot_bytes;

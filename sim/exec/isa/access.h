@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The part that all memory instructions share: from addresses in registers to checked host
-// pointers, with the counters and the shadow bits kept.
+// All memory instructions share this file. It leads from addresses in registers to checked host
+// pointers, and keeps the counters and the shadow bits.
 #pragma once
 
 #include "sim/exec/lanes.h"
@@ -17,10 +17,10 @@ struct Access {
   bool shared = false;  // the memory belongs to this block alone
 };
 
-// `size` bytes per lane, a power of two up to 32. False: a fault was reported and nothing may be
-// touched. Lanes outside `exec` get no check and no pointer.
+// Each lane accesses `size` bytes, a power of two up to 32. On false, a fault was reported and
+// nothing may be touched. Lanes outside `exec` get no check and no pointer.
 bool prepare(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Space space, Use use);
-// The same for addresses that are already in a.address.
+// Does the same for addresses that are already in a.address.
 bool prepare_addresses(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Space space,
                        Use use);
 

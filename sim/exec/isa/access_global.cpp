@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Global and constant memory: regions, shadow bits, sectors.
+// This file handles global and constant memory: regions, shadow bits, sectors.
 #include "sim/exec/isa/access_parts.h"
 
 namespace sim::SIM_ISA {
@@ -45,7 +45,7 @@ uint32_t count_rising(const Access& a, uint32_t exec, const Region* r, uint64_t*
   return falls ? 0 : count;
 }
 
-// The distance between neighbours if it is the same for all 32 lanes and at most a sector.
+// Returns the distance between neighbours if it is the same for all 32 lanes and at most a sector.
 inline uint64_t short_stride(const Access& a, uint32_t exec) {
   const uint64_t start = a.address[0], stride = a.address[1] - start;
   if (exec != kFull || stride > 32) return 0;

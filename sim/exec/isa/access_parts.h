@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the files of access share: shadow bits, the span of a warp's addresses, alignment.
+// This file holds what the files of access share: shadow bits, the span of a warp's addresses,
+// alignment.
 #pragma once
 
 #include "sim/check/race.h"
@@ -8,7 +9,8 @@
 
 namespace sim::SIM_ISA {
 
-// By space; arguments and result of prepare_addresses().
+// These functions serve one space each; they have the arguments and the result of
+// prepare_addresses().
 bool prepare_global(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Space space,
                     Use use);
 bool prepare_cluster(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Use use);
@@ -28,7 +30,7 @@ inline bool fault(Warp& w, const Inst& i, Fault f, int lane, const Access& a, ui
   return false;
 }
 
-// Shadow bits, one per byte.
+// Shadow bits stand for one byte each.
 inline bool range_defined(const uint64_t* bits, uint64_t from, uint64_t count) {
   while (count) {
     const uint64_t at = from & 63, n = 64 - at < count ? 64 - at : count;
@@ -39,8 +41,8 @@ inline bool range_defined(const uint64_t* bits, uint64_t from, uint64_t count) {
   }
   return true;
 }
-// Which lanes of `exec` read bytes that nobody wrote. Aligned accesses of at most 32 bytes, so that
-// each lies in one word; `base` is a multiple of 64.
+// Returns which lanes of `exec` read bytes that nobody wrote. Accesses are aligned and have at most
+// 32 bytes, so that each lies in one word; `base` is a multiple of 64.
 inline uint32_t lanes_undefined(const uint64_t* bits, const uint64_t* address, uint64_t base,
                                 uint32_t exec, uint32_t size) {
   const uint64_t mask = (1ull << size) - 1;
@@ -52,7 +54,7 @@ inline uint32_t lanes_undefined(const uint64_t* bits, const uint64_t* address, u
   }
   return missing & exec;
 }
-// Only for memory that one host thread owns.
+// Serves only memory that one host thread owns.
 inline void define_private(uint64_t* bits, uint64_t from, uint64_t count) {
   while (count) {
     const uint64_t at = from & 63, n = 64 - at < count ? 64 - at : count;
@@ -62,7 +64,8 @@ inline void define_private(uint64_t* bits, uint64_t from, uint64_t count) {
   }
 }
 
-// Of lanes, each within one word. What is set already is the common case.
+// Marks the bytes of the lanes `exec` as defined; each lane's bytes lie within one word. Mostly the
+// bits are set already.
 inline void define_lanes(uint64_t* bits, const uint64_t* address, uint64_t base, uint32_t exec,
                          uint32_t size, bool shared_by_threads) {
   const uint64_t ones = (1ull << size) - 1;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Shared memory, addressed by 32-bit offsets: bank conflicts, shadow bits.
+// This file handles shared memory, addressed by 32-bit offsets: bank conflicts, shadow bits.
 #include "sim/exec/async_marks.h"
 #include "sim/exec/isa/access_parts.h"
 
@@ -128,7 +128,7 @@ bool prepare_shared(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t s
   return prepare_offsets(a, w, i, exec, size, use, block);
 }
 
-// The shared memory of any block of the cluster, lane by lane.
+// Serves the shared memory of any block of the cluster, lane by lane.
 bool prepare_cluster(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Use use) {
   const Cluster& cluster = *w.block->cluster;
   for (uint32_t left = exec; left;) {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Shifts, bit fields, and logic on values and predicates.
+// This file handles shifts, bit fields, and logic on values and predicates.
 #include "sim/exec/isa/integer.h"
 
 namespace sim::SIM_ISA {

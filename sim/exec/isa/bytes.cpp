@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Instructions on the bytes of a word, and on masks: dot products, prmt, bmsk, szext, vabsdiff4.
+// This file handles instructions on the bytes of a word, and on masks: dot products, prmt, bmsk,
+// szext, vabsdiff4.
 #include "sim/exec/isa/integer.h"
 
 namespace sim::SIM_ISA {

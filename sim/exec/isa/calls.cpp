@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Strands that enter functions and return. A function has one return, where its lanes have met;
-// only lanes that another call brought together part there.
+// This file handles strands that enter functions and return. A function has one return, where its
+// lanes have met; only lanes that another call brought together part there.
 #include "sim/exec/isa/strands.h"
 
 namespace sim::SIM_ISA {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// setp and set.
+// This file handles setp and set.
 #include "sim/exec/isa/real.h"
 
 namespace sim::SIM_ISA {

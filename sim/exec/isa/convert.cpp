@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// cvt: which file knows a pair of types.
+// This file handles cvt: which file knows a pair of types.
 #include "sim/exec/isa/convert.h"
 
 namespace sim::SIM_ISA {

@@ -6,7 +6,8 @@
 
 #include "sim/exec/isa/real.h"
 
-// Conversions too rare to be worth a copy per instruction set; see LATHE_SIM_ONCE_SOURCES.
+// These conversions are too rare to be worth a copy per instruction set; see
+// LATHE_SIM_ONCE_SOURCES.
 namespace sim::base {
 Handler resolve_convert_rare(const Form& f);
 Handler resolve_convert_fp8(const Form& f);
@@ -14,7 +15,8 @@ Handler resolve_convert_fp8(const Form& f);
 
 namespace sim::SIM_ISA {
 
-// By the type of the result; null for what they do not know.
+// These functions resolve by the type of the result; they return null for forms that they do not
+// know.
 Handler resolve_convert_integer(const Form& f);
 Handler resolve_convert_float(const Form& f);
 Handler resolve_convert_half(const Form& f);
@@ -76,7 +78,7 @@ SIM_INLINE double to_whole(double x) {
   if (R == Round::rpi) return __builtin_ceil(x);
   return __builtin_nearbyint(x);
 }
-// Clamped to D. An S of under 64 bits has its limits in 64; beyond what S can hold a limit is never
+// Clamps to D. An S of under 64 bits has its limits in 64; beyond what S can hold a limit is never
 // met.
 template <class D, class S>
 D clamped_to(S v) {
@@ -107,7 +109,7 @@ void int_int(Warp& w, const Inst& i, uint32_t exec) {
                        [cut](S a) { return static_cast<uint32_t>(static_cast<D>(a)) & cut; });
   }
 }
-// A whole number clamped to D; NaN gives 0, or 2^63 where 64 bits are involved.
+// Returns a whole number clamped to D; NaN gives 0, or 2^63 where 64 bits are involved.
 template <class D>
 SIM_INLINE D clamp_to(double x, bool wide) {
   constexpr bool kSign = D(-1) < D(0);
@@ -132,7 +134,7 @@ void float_int(Warp& w, const Inst& i, uint32_t exec) {
   }
 }
 
-// The same in three steps, each of which serves many forms: to double, to whole numbers, to D.
+// Does the same in three steps, each of which serves many forms: to double, to whole numbers, to D.
 template <class S>
 __attribute__((noinline)) void to_doubles(const Warp& w, const Inst& i, double* out) {
   const auto* a = cells<typename S::cell>(w, i.a);

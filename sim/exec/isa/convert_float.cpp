@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// cvt to f32 and f64.
+// This file handles cvt to f32 and f64.
 #include "sim/exec/isa/convert.h"
 
 namespace sim::SIM_ISA {

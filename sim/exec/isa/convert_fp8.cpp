@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// cvt to and from the formats of matrix units: tf32, fp8 pairs; and cvt.pack.
+// This file handles cvt to and from the formats of matrix units: tf32, fp8 pairs; and cvt.pack.
 #include "sim/exec/isa/convert.h"
 
 namespace sim::SIM_ISA {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// cvt from f32 to f16 and bf16, alone and in pairs.
+// This file handles cvt from f32 to f16 and bf16, alone and in pairs.
 #include "sim/exec/isa/convert_half.h"
 
 namespace sim::SIM_ISA {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the files of cvt to 16-bit floats share: one rounding in each mode.
+// The files of cvt to 16-bit floats share these functions: one rounding in each mode.
 #pragma once
 
 #include "sim/exec/isa/convert.h"
@@ -22,7 +22,7 @@ SIM_INLINE uint32_t to_f16(float x) {
   if (R == Round::rn) return near;
   if ((near & 0x7FFFu) > 0x7C00u) return near;
   const float back = from_f16(near);
-  // One step towards the wanted side where rounding to nearest went to the other.
+  // The result moves one step towards the wanted side where rounding to nearest went to the other.
   const float ax = x < 0 ? -x : x, ab = back < 0 ? -back : back;
   const bool negative = bits_of(x) >> 31;
   const bool up = R == Round::rz ? false : R == Round::rp ? !negative : negative;
@@ -54,7 +54,7 @@ void to_half_one(Warp& w, const Inst& i, uint32_t exec) {
       });
 }
 
-// In two steps, each of which serves many forms.
+// Converts in two steps, each of which serves many forms.
 template <class H, Round R>
 __attribute__((noinline)) void half_from_doubles(Warp& w, const Inst& i, uint32_t exec,
                                                  const double* x) {

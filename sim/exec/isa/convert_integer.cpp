@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// cvt to integers. Saturating and 8- and 16-bit results from floats are in convert_rare.cpp.
+// This file handles cvt to integers. Saturating and 8- and 16-bit results from floats are in
+// convert_rare.cpp.
 #include "sim/exec/isa/convert.h"
 
 namespace sim::SIM_ISA {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Conversions that kernels hardly use: saturating ones between integers, floats to 8 and 16 bits,
-// and to 16-bit floats from anything but f32.
+// This file handles conversions that kernels hardly use: saturating ones between integers, floats
+// to 8 and 16 bits, and to 16-bit floats from anything but f32.
 #include "sim/exec/isa/convert_half.h"
 
 namespace sim::SIM_ISA {

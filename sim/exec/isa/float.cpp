@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// f32 and f64 arithmetic, bit exact in every rounding mode.
+// This file handles f32 and f64 arithmetic, bit exact in every rounding mode.
 #include "sim/exec/isa/real.h"
 
 namespace sim::SIM_ISA {

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// f16, bf16 and their packed pairs. Computed exactly in double, rounded once.
+// This file handles f16, bf16 and their packed pairs. Results are computed exactly in double and
+// rounded once.
 #include "sim/exec/isa/real.h"
 
 namespace sim::SIM_ISA {

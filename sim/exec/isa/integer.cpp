@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Integer arithmetic.
+// This file handles integer arithmetic.
 #include "sim/exec/isa/integer.h"
 
 namespace sim::SIM_ISA {

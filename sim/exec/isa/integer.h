@@ -8,9 +8,9 @@
 
 namespace sim::SIM_ISA {
 
-// Shifts, bits, predicate logic; null for other instructions.
+// Serves shifts, bits and predicate logic; returns null for other instructions.
 Handler resolve_bits(const Form& f);
-// Bytes and masks.
+// Serves bytes and masks.
 Handler resolve_bytes(const Form& f);
 
 namespace {
@@ -30,13 +30,13 @@ constexpr int kBits = sizeof(T) * 8;
 #define SIM_TERNARY(NAME, EXPR) \
   SIM_OP(NAME, ternary<T, T, T, T>(w, i, exec, [](T a, T b, T c) { return static_cast<T>(EXPR); }))
 
-// Bit patterns: the unsigned type of the size.
+// Bit patterns use the unsigned type of the size.
 #define SIM_BITS(F)           \
   (bytes == 2   ? F<uint16_t> \
    : bytes == 4 ? F<uint32_t> \
    : bytes == 8 ? F<uint64_t> \
                 : Handler(nullptr))
-// Types of both signs by width; ELSE is what other widths get.
+// These macros choose types of both signs by width; ELSE is what other widths get.
 #define SIM_16(F, ELSE) (t == Type::u16 ? F<uint16_t> : t == Type::s16 ? F<int16_t> : ELSE)
 #define SIM_32(F, ELSE) (t == Type::u32 ? F<uint32_t> : t == Type::s32 ? F<int32_t> : ELSE)
 #define SIM_64(F, ELSE) (t == Type::u64 ? F<uint64_t> : t == Type::s64 ? F<int64_t> : ELSE)

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The approximate instructions: polynomials in double whose error is below 1e-11, rounded once to
-// f32, so the result is the correctly rounded one but for about one case in 10^4, one ulp off.
+// This file handles the approximate instructions: polynomials in double whose error is below 1e-11,
+// rounded once to f32, so the result is the correctly rounded one but for about one case in 10^4,
+// one ulp off.
 #include <cmath>
 
 #include "sim/exec/isa/real.h"

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// ldmatrix, stmatrix, movmatrix: 8x8 matrices of 16-bit elements between rows of shared memory and
-// fragments. Register lane 4g + q holds columns 2q and 2q + 1 of row g.
+// This file handles ldmatrix, stmatrix, movmatrix: 8x8 matrices of 16-bit elements between rows of
+// shared memory and fragments. Register lane 4g + q holds columns 2q and 2q + 1 of row g.
 #include "sim/exec/isa/access.h"
 #include "sim/exec/isa/mma_tile.h"
 

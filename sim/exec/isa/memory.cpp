@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Loads and stores of every state space: addresses, checks, counters, the copy itself.
+// This file handles loads and stores of every state space: addresses, checks, counters, the copy
+// itself.
 #include "sim/exec/isa/access.h"
 
 namespace sim::SIM_ISA {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// mma.sync of everything but f64: fragments to tables, the product, accumulators.
+// This file handles mma.sync of everything but f64: fragments to tables, the product, accumulators.
 #include "sim/exec/isa/mma_tile.h"
 
 namespace sim::SIM_ISA {

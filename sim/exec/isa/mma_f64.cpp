@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// mma.sync of f64: fused steps in order of k, as the instruction is defined.
+// This file handles mma.sync of f64: fused steps in order of k, as the instruction is defined.
 #include "sim/exec/isa/mma_tile.h"
 #include "sim/exec/isa/real.h"
 

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Two ways of adding that hardware may have, to find programs which count on one of them.
+// This file handles two ways of adding that hardware may have, to find programs which count on one
+// of them.
 #include "sim/exec/isa/mma_tile.h"
 #include "sim/exec/isa/real.h"
 

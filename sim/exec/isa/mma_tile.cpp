@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Elements to doubles, the 16 x 8 product, accumulators.
+// This file converts elements to doubles and computes the 16 x 8 product, accumulators.
 #include "sim/exec/isa/mma_tile.h"
 
 #include "sim/exec/isa/real.h"

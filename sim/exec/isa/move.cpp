@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// mov, packing, widening, special registers, kernel parameters.
+// This file handles mov, packing, widening, special registers, kernel parameters.
 #include "sim/exec/handlers.h"
 #include "sim/ptx/special.h"
 

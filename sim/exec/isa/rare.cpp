@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Forms that compilers hardly emit, lane by lane. Compiled once.
+// This file handles forms that compilers hardly emit, lane by lane. They are compiled once.
 #include "sim/exec/isa/real.h"
 
 namespace sim::SIM_ISA {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Helpers for floating point: flushing, canonical NaNs, rounding modes, 16-bit formats. Included
-// inside a build for one instruction set; internal linkage.
+// This file holds helpers for floating point: flushing, canonical NaNs, rounding modes, 16-bit
+// formats. A build for one instruction set includes it; it has internal linkage.
 #pragma once
 
 #include <xmmintrin.h>
@@ -46,7 +46,7 @@ struct Rounding {
   unsigned old = 0;
 };
 
-// A handler made for rounding to nearest, in another mode.
+// Runs a handler made for rounding to nearest in another mode.
 template <Handler Nearest, Round Mode>
 void in_mode(Warp& w, const Inst& i, uint32_t exec) {
   Rounding<Mode> mode;
@@ -60,7 +60,7 @@ Handler by_mode(Round r) {
                           : Nearest;
 }
 
-// A handler whose result is then clamped to [0, 1]. Flushing commutes with that.
+// Runs a handler and then clamps its result to [0, 1]. Flushing commutes with that.
 template <Handler Plain, class F>
 void then_saturated(Warp& w, const Inst& i, uint32_t exec) {
   Plain(w, i, exec);
@@ -77,7 +77,8 @@ SIM_INLINE uint32_t to_bf16_rn(float x) {
 SIM_INLINE float from_bf16(uint32_t h) { return float_of(h << 16); }
 
 SIM_INLINE float from_f16(uint32_t h) {
-  // Exponent and fraction moved into place and scaled by 2^112; infinities and NaN by hand.
+  // Exponent and fraction are moved into place and scaled by 2^112; infinities and NaN are made by
+  // hand.
   const uint32_t magnitude = (h & 0x7FFFu) << 13;
   const float scaled = float_of(magnitude) * float_of(0x77800000u);
   const uint32_t bits = magnitude >= 0x0F800000u ? magnitude | 0x7F800000u : bits_of(scaled);
@@ -94,8 +95,8 @@ SIM_INLINE uint32_t to_f16_rn(float x) {
   return r;
 }
 
-// A double to float keeping the information that it was inexact in the last bit (round to odd), so
-// that a second rounding to 16 bits is the right one.
+// Converts a double to float and keeps the information that it was inexact in the last bit (round
+// to odd), so that a second rounding to 16 bits is the right one.
 SIM_INLINE float to_odd(double x) {
   const float f = static_cast<float>(x);
   const double back = f;
@@ -105,7 +106,7 @@ SIM_INLINE float to_odd(double x) {
   b |= ab != ax && x == x ? 1u : 0u;
   return float_of(b);
 }
-// a + b as a double, rounded to odd.
+// Returns a + b as a double, rounded to odd.
 SIM_INLINE double sum_to_odd(double a, double b) {
   const double s = a + b;
   const double t = s - a;
@@ -113,7 +114,7 @@ SIM_INLINE double sum_to_odd(double a, double b) {
   uint64_t bits = bits_of(s);
   const bool finite = (bits & 0x7FF0000000000000ull) != 0x7FF0000000000000ull;
   const bool inexact = finite && e != 0;
-  // Towards zero if the error points there, then an odd last bit.
+  // The result moves towards zero if the error points there, then gets an odd last bit.
   const bool back = inexact && ((e < 0) != (s < 0));
   bits -= back ? 1u : 0u;
   bits |= inexact ? 1u : 0u;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The run loop of one warp, and the instructions that move lanes.
+// This file handles the run loop of one warp, and the instructions that move lanes.
 #include "sim/check/race.h"
 #include "sim/exec/isa/strands.h"
 
@@ -107,7 +107,7 @@ Step control(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc) {
   return Step::next;
 }
 
-// The next strand that can run, or -1 after trying everything that may free one.
+// Returns the next strand that can run, or -1 after trying everything that may free one.
 int next_strand(Warp& w) {
   for (int round = 0; round < 2; ++round) {
     for (int k = 1; k <= w.strand_count; ++k) {

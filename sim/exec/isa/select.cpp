@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// selp, slct, testp, isspacep.
+// This file handles selp, slct, testp, isspacep.
 #include "sim/exec/isa/real.h"
 
 namespace sim::SIM_ISA {

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A thread's stack: addresses in the running frame, alloca, and printing. Compiled once.
+// This file handles a thread's stack: addresses in the running frame, alloca, and printing. The
+// file is compiled once.
 #include "sim/exec/handlers.h"
 
 namespace sim::SIM_ISA {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Splitting, joining and parking strands.
+// These functions split, join and park strands.
 #include "sim/exec/isa/strands.h"
 
 #include "sim/check/race.h"

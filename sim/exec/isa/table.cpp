@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The door into the code of one instruction set.
+// This file is the door into the code of one instruction set.
 #include "sim/exec/lanes.h"
 
 namespace sim::SIM_ISA {

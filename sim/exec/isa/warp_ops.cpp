@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Instructions that look across the lanes of a warp. The run loop calls them with all the lanes
-// their mask names.
+// This file handles instructions that look across the lanes of a warp. The run loop calls them with
+// all the lanes their mask names.
 #include "sim/exec/handlers.h"
 
 namespace sim::SIM_ISA {

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// wgmma: one warp's 16 rows of the product, eight columns at a time, out of shared memory.
+// This file handles wgmma: one warp's 16 rows of the product, eight columns at a time, out of
+// shared memory.
 #include "sim/exec/wgmma.h"
 
 #include "sim/exec/descriptor.h"

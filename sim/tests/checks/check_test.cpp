@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the checkers report, and where.
+// These tests check what the checkers report, and where.
 #include "sim/tests/kernel_run.h"
 
 using namespace sim;

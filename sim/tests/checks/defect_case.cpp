@@ -51,7 +51,7 @@ void read_directive(const std::string& line, DefectCase* c) {
   c->count = std::stoi(value.substr(comma + 6));
 }
 
-// The names between the parentheses of `.entry k( ... )`.
+// Returns the names between the parentheses of `.entry k( ... )`.
 std::vector<std::string> parameter_names(const std::string& text) {
   std::vector<std::string> names;
   const size_t begin = text.find(".entry k(");

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// One file of the corpus of defective kernels: what its header says, its two texts, and the result
-// it promises. sim/tests/defects/README.md describes the format.
+// A DefectCase is one file of the corpus of defective kernels: what its header says, its two texts,
+// and the result that it promises. sim/tests/defects/README.md describes the format.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct DefectCase {
 // Reads a file; throws std::runtime_error where its header is wrong.
 DefectCase read_defect(const std::string& path, const std::string& check);
 
-// The value of a C expression over the integers, the variable i and the array in.
+// Returns the value of a C expression over the integers, the variable i and the array in.
 int64_t evaluate(const std::string& expression, int64_t i, const std::vector<uint32_t>& in);
 
 }  // namespace sim::test

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The corpus of defective kernels: each defect is found, by the right check, with its kind and
-// line, whatever the seed; its repaired twin is clean under every seed and policy, and right.
+// These tests cover the corpus of defective kernels: each defect is found, by the right check, with
+// its kind and line, whatever the seed; its repaired twin is clean under every seed and policy, and
+// right.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -120,7 +121,7 @@ std::string describe(const Outcome& o) {
   return all;
 }
 
-// Of a race's other party.
+// Returns the PTX line of a race's other party; 0 if there is none.
 template <class F>
 int other_line(const F& f) {
   if constexpr (requires { f.other_ptx_line; }) {
@@ -157,7 +158,7 @@ bool found(const DefectCase& c, const Outcome& o) {
   return lines >= (c.any_line ? 1 : std::max<size_t>(1, c.lines.size()));
 }
 
-// What the launch of a defective kernel reports but its file does not announce.
+// Returns what the launch of a defective kernel reports but its file does not announce.
 std::string surprise(const DefectCase& c, const Outcome& o) {
   if (o.error != c.error) return "error " + std::to_string(o.error);
   for (const Finding& f : o.findings) {

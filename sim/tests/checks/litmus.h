@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A litmus test: a kernel in a right form and in broken ones, run under many seeds. Lines end with
-// tags ("// A"), which findings are compared with.
+// A litmus test is a kernel in a right form and in broken ones, run under many seeds. Lines end
+// with tags ("// A"), which findings are compared with.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace sim::test {
 
-// %t thread, %w warp, %l lane, %c block; %rd1 and %rd2: zeroed words a and b; %r8: shared s, of
-// which %r9 is the thread's word. Statements stand one a line.
+// The kernel's registers are: %t thread, %w warp, %l lane, %c block; %rd1 and %rd2: zeroed words a
+// and b; %r8: shared s, of which %r9 is the thread's word. Each statement has a line of its own.
 inline std::string litmus_kernel(const std::string& body) {
   return R"(.version 9.0
 .target sm_90a
@@ -28,7 +28,7 @@ inline std::string litmus_kernel(const std::string& body) {
          "\nEND:\n  ret;\n}\n";
 }
 
-// The line with this tag; 0 if none.
+// Returns the line with this tag; 0 if none.
 inline int tagged(const std::string& text, const std::string& tag) {
   const size_t at = text.find("// " + tag + "\n");
   if (at == std::string::npos) return 0;
@@ -76,7 +76,7 @@ inline void check_right(const Litmus& test) {
   }
 }
 
-// Every finding is one of the pairs, and the first is found.
+// Checks that every finding is one of the pairs, and that the first is found.
 inline void check_broken(const Litmus& test, const Edit& edit) {
   std::string body = test.body;
   const size_t at = body.find(edit.from);

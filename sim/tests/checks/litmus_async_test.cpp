@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Litmus tests of what runs beside the warps: mbarriers, copies, clusters, the asynchronous proxy.
+// These litmus tests cover what runs beside the warps: mbarriers, copies, clusters, the
+// asynchronous proxy.
 #include "sim/tests/checks/litmus.h"
 
 using namespace sim;

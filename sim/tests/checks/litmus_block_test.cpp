@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Litmus tests within a block: barriers, named barriers, lanes of one warp, pieces of a word.
+// These litmus tests stay within a block: barriers, named barriers, lanes of one warp, pieces of a
+// word.
 #include "sim/tests/checks/litmus.h"
 
 using namespace sim;

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Litmus tests of order through global memory: between blocks, by releases, acquires and fences.
+// These litmus tests cover order through global memory: between blocks, by releases, acquires and
+// fences.
 #include "sim/tests/checks/litmus.h"
 
 using namespace sim;

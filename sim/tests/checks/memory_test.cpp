@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The allocations of a device, and which of their bytes are defined.
+// These tests cover the allocations of a device, and which of their bytes are defined.
 #include "sim/check/memory.h"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The race checker's entry points for asynchronous copies, tried on a block made by hand.
+// These tests cover the race checker's entry points for asynchronous copies, tried on a block made
+// by hand.
 #include "sim/check/race.h"
 #include "sim/check/race_state.h"
 #include "sim/exec/grid_state.h"

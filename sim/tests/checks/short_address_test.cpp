@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// 32-bit addresses of local memory and of parameters, as LLVM makes them with short pointers.
+// These tests cover 32-bit addresses of local memory and of parameters, as LLVM makes them with
+// short pointers.
 #include "sim/tests/kernel_run.h"
 
 using namespace sim;

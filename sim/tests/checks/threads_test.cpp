@@ -103,7 +103,8 @@ Run run(const std::string& body, int threads, int share, uint64_t seed, uint32_t
   return r;
 }
 
-// What one thread finds, which all others must find too.
+// Returns what a run on one host thread finds. Runs on any other number of threads must find the
+// same.
 Outcome same(const std::string& body, int share = 1, uint32_t check = kThreaded,
              const std::vector<uint64_t>& seeds = {0, 7}) {
   Outcome first;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Instructions that change no value, and the last few that no other topic holds.
+// These tests cover instructions that change no value, and the last few that no other topic holds.
 #include <cstdlib>
 
 #include "sim/tests/instruction.h"

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The driver under test as any client has it: dlopen and a table of entry points.
+// This file opens the driver under test as any client does: dlopen and a table of entry points.
 #pragma once
 
 #include <cuda.h>
@@ -141,7 +141,7 @@ struct Cuda {
 #undef SIM_TEST_MEMBER
 };
 
-// Opened once; the environment is read at the first cuInit.
+// Opens the driver once; the environment is read at the first cuInit.
 inline const Cuda& cuda() {
   static const Cuda table = [] {
     Cuda made;
@@ -159,7 +159,7 @@ inline const Cuda& cuda() {
   return table;
 }
 
-// The primary context of a device, current on this thread for a scope.
+// Keeps the primary context of a device current on this thread for a scope.
 class Primary {
  public:
   explicit Primary(CUdevice device = 0) : device_(device) {
@@ -201,7 +201,7 @@ std::vector<T> download(CUdeviceptr address, size_t count) {
   return values;
 }
 
-// What a host function appends to.
+// A host function appends a value to the list.
 struct Trace {
   std::vector<int>* list;
   int value;

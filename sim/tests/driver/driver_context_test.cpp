@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Initialisation, devices, contexts and entry points.
+// These tests cover initialisation, devices, contexts and entry points.
 #include <cstring>
 #include <thread>
 

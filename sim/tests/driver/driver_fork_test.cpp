@@ -42,7 +42,7 @@ Parent& parent() {
   return *made;
 }
 
-// The number of the first of these calls that was answered in another way; 0: none.
+// Returns the number of the first of these calls that was answered in another way; 0: none.
 int refused_by_driver(const Parent& p) {
   alarm(kDeadline);
   CUdeviceptr memory = 0;

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Graphs made by hand, copies of boxes, stream memory operations, attributes of streams.
+// These tests cover graphs made by hand, copies of boxes, stream memory operations, attributes of
+// streams.
 #include <algorithm>
 #include <cstring>
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Stream capture and graphs.
+// These tests cover stream capture and graphs.
 #include "sim/tests/driver/driver_client.h"
 
 using namespace sim::tests;

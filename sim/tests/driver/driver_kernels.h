@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// PTX that the driver's tests load: what nvcc makes of three small kernels.
+// The driver's tests load this PTX: what nvcc makes of three small kernels.
 //
 //   extern "C" __global__ void add(const float* a, const float* b, float* c, int n) {
 //     int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Launches: results, every refused configuration, faults that stick until a reset, the report.
+// These tests cover launches: results, every refused configuration, faults that stick until a
+// reset, the report.
 #include <cstdio>
 #include <fstream>
 #include <sstream>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The linker, and calls that the driver does not have.
+// These tests cover the linker, and calls that the driver does not have.
 #include <cstring>
 
 #include "sim/tests/driver/driver_client.h"

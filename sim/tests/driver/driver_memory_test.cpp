@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Allocation, copies, fills and what is known about addresses.
+// These tests cover allocation, copies, fills and what is known about addresses.
 #include <cstring>
 #include <thread>
 

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Modules and libraries: what loads, what does not and why, functions and variables.
+// These tests cover modules and libraries: what loads, what does not and why, functions and
+// variables.
 #include <cstring>
 
 #include "sim/tests/driver/driver_client.h"

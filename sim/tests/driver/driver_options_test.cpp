@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The variables of the simulator, in processes of their own: they are read once.
+// These tests cover the variables of the simulator, in processes of their own: they are read once.
 #include "sim/tests/child.h"
 #include "sim/tests/driver/driver_client.h"
 #include "sim/tests/driver/driver_kernels.h"

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of one device on the memory of another: by peer access, by a pool's, and by neither.
+// These tests cover kernels of one device on the memory of another: by peer access, by a pool's,
+// and by neither.
 #include "sim/tests/driver/driver_client.h"
 #include "sim/tests/driver/driver_kernels.h"
 

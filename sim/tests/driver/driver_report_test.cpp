@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The reports of the simulator, from processes of their own: variables are read once.
+// These tests cover the reports of the simulator, from processes of their own: variables are read
+// once.
 #include "sim/tests/child.h"
 #include "sim/tests/driver/driver_client.h"
 #include "sim/tests/driver/driver_kernels.h"

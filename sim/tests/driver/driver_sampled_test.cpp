@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Grids of which some blocks run: how many a budget of instructions allows, what a launch's line
-// tells of its code and of the device's rates, and what large operands cost the host.
+// These tests cover grids of which some blocks run: how many a budget of instructions allows, what
+// a launch's line tells of its code and of the device's rates, and what large operands cost the
+// host.
 #include <sys/resource.h>
 
 #include "sim/tests/child.h"

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Order within and between streams, events, host functions, waits for values.
+// These tests cover order within and between streams, events, host functions, waits for values.
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -27,7 +27,7 @@ void append(CUstream stream, Trace* trace) {
   CHECK(cuda().launch_host_func(stream, Trace::append, trace) == CUDA_SUCCESS);
 }
 
-// True if work in `later` ever runs before work that was put into `earlier` first.
+// Returns true if work in `later` ever runs before work that was put into `earlier` first.
 bool overtakes(CUstream later, CUstream earlier) {
   bool overtaken = false;
   for (int attempt = 0; attempt < 200 && !overtaken; ++attempt) {

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// cuTensorMapEncodeTiled: every rule refuses what breaks it and lets its edge pass.
+// These tests cover cuTensorMapEncodeTiled: every rule refuses what breaks it and lets its edge
+// pass.
 #include <cstring>
 #include <functional>
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The timeline in model time against times worked by hand, and sampled grids. On the H100 of the
-// model a fill of 3.35 MB takes 1 us of DRAM and 2.5 us of launch, a copy of it within the device
-// 2 us and 2.5 us; messages take 5 us and 1 us for each 450 kB.
+// These tests cover the timeline in model time against times worked by hand, and sampled grids. On
+// the H100 of the model a fill of 3.35 MB takes 1 us of DRAM and 2.5 us of launch, a copy of it
+// within the device 2 us and 2.5 us; messages take 5 us and 1 us for each 450 kB.
 #include <cmath>
 
 #include "sim/driver/report/timeline_export.h"
@@ -55,7 +55,7 @@ std::vector<Line> read_timeline(const std::string& path) {
   return lines;
 }
 
-// Of a kind; the i-th in the order of rank, then begin.
+// Returns the line of `kind` with this index, in the order of rank, then begin.
 Line of_kind(const std::vector<Line>& lines, const std::string& kind, size_t index) {
   size_t seen = 0;
   for (const Line& line : lines) {

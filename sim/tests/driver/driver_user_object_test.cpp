@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// User objects of graphs, and forked streams that are destroyed before their capture ends.
+// These tests cover user objects of graphs, and forked streams that are destroyed before their
+// capture ends.
 #include "sim/tests/driver/driver_client.h"
 
 using namespace sim::tests;

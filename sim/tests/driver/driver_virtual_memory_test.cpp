@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Virtual memory management: addresses, memory and access apart.
+// These tests cover virtual memory management: addresses, memory and access apart.
 #include "sim/tests/driver/driver_client.h"
 #include "sim/tests/driver/driver_kernels.h"
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The NCCL library under test, and ranks as threads.
+// This file opens the NCCL library under test and runs ranks as threads.
 #pragma once
 
 #include <atomic>
@@ -70,7 +70,7 @@ inline const Nccl& nccl() {
   return table;
 }
 
-// One rank as a body of a test sees it.
+// A Rank is one rank as a body of a test sees it.
 struct Rank {
   int index = 0, size = 0;
   ncclComm_t comm = nullptr;

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Every collective, for 1, 2, 3, 4 and 7 ranks and four types, against plain loops on the host. The
-// values are small whole numbers, so every type holds sums and products exactly.
+// These tests cover every collective, for 1, 2, 3, 4 and 7 ranks and four types, against plain
+// loops on the host. The values are small whole numbers, so every type holds sums and products
+// exactly.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -53,7 +54,7 @@ constexpr ncclDataType_t kType<_Float16> = ncclFloat16;
 template <>
 constexpr ncclDataType_t kType<Bf16> = ncclBfloat16;
 
-// What rank `rank` puts at `at`.
+// Returns the value that rank `rank` puts at `at`.
 double value_of(int rank, size_t at) { return static_cast<double>((rank * 3 + at * 7) % 5) - 2; }
 
 template <typename T>

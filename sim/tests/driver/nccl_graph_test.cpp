@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Operations in graphs: captured once, replayed with other contents, beside calls, beside ranks
-// that capture nothing, and when partners or communicators are gone.
+// These tests cover operations in graphs: captured once, replayed with other contents, beside
+// calls, beside ranks that capture nothing, and when partners or communicators are gone.
 #include <chrono>
 
 #include "sim/tests/driver/nccl_client.h"

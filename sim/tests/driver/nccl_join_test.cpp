@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that join a communicator late, never, without blocking, or while another one aborts. The
-// time a partner may take is short here.
+// These tests cover ranks that join a communicator late, never, without blocking, or while another
+// one aborts. The time a partner may take is short here.
 #include <thread>
 
 #include "sim/tests/driver/nccl_client.h"

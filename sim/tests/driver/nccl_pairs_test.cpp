@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Sends and receives, groups, splits, and order with respect to streams.
+// These tests cover sends and receives, groups, splits, and order with respect to streams.
 #include <unistd.h>
 
 #include <chrono>

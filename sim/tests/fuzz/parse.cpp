@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The fuzz target: any bytes as PTX. libFuzzer's entry; main.cpp is a driver for compilers without
-// it.
+// The fuzz target reads any bytes as PTX. This file has libFuzzer's entry; main.cpp is a driver for
+// compilers without it.
 #include <cstddef>
 #include <cstdint>
 #include <string>

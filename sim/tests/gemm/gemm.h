@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The matrix products of hopper_gemm.cuh and ampere_gemm.cuh: compiled, run, compared. Factors are
-// small integers, so that every sum is exact and the direct product has the same bits.
+// This file compiles, runs and compares the matrix products of hopper_gemm.cuh and ampere_gemm.cuh.
+// Factors are small integers, so that every sum is exact and the direct product has the same bits.
 #pragma once
 
 #include <fstream>
@@ -14,7 +14,7 @@
 
 namespace sim::test {
 
-// PTX of a file in this folder; empty without NVRTC.
+// Returns the PTX of a file in this folder; empty without NVRTC.
 inline std::string compile_gemm(const std::string& file, const std::string& arch) {
   static Nvrtc nvrtc;
   if (!nvrtc.available()) {
@@ -46,7 +46,7 @@ inline Matrix random_matrix(uint32_t rows, uint32_t columns, uint32_t seed, int 
   return m;
 }
 
-// Exact for integers of up to eight bits.
+// Converts exactly for integers of up to eight bits.
 inline uint16_t bfloat16_of(int value) {
   const auto f = static_cast<float>(value);
   uint32_t bits;
@@ -88,7 +88,7 @@ struct TensorMapBytes {
   uint8_t bytes[kTensorMapBytes];
 };
 
-// Rows of bfloat16 in boxes of 64 columns, swizzled by 128 bytes.
+// Maps rows of bfloat16 in boxes of 64 columns, swizzled by 128 bytes.
 inline TensorMapBytes map_of(uint64_t base, uint32_t rows, uint32_t columns, uint32_t box_rows) {
   TensorMapView view;
   view.dtype = 9;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Edits of PTX text that take one wait, fence, commit, arrival or expectation away. The places are
+// These edits of PTX text take one wait, fence, commit, arrival or expectation away. The places are
 // found by opcode, so that none is forgotten.
 #pragma once
 
@@ -19,7 +19,7 @@ struct Mutation {
   std::string says;    // and what its text contains
 };
 
-// What is done with a line that has `opcode`.
+// A rule says what is done with a line that has `opcode`.
 struct MutationRule {
   const char* name;
   const char* opcode;  // text the line contains
@@ -29,7 +29,7 @@ struct MutationRule {
   const char* says = "";
 };
 
-// The first operand, a register, is set to true: the wait never waits.
+// Sets the first operand, a register, to true: the wait never waits.
 inline std::string always_true(const std::string& line) {
   const size_t end = line.find(','), begin = line.find_last_of(" \t", end) + 1;
   return "setp.eq.u32 " + line.substr(begin, end - begin) + ", 0, 0;";
@@ -44,7 +44,7 @@ inline std::function<std::string(const std::string&)> replace(std::string from, 
   };
 }
 
-// The last operand becomes `value`.
+// Makes the last operand `value`.
 inline std::function<std::string(const std::string&)> last_operand(std::string value) {
   return [value](const std::string& line) {
     return line.substr(0, line.find_last_of(", \t", line.find(';')) + 1) + value + ";";
@@ -76,7 +76,7 @@ inline std::string joined(const std::vector<std::string>& lines) {
   return text;
 }
 
-// Every rule at every line it fits.
+// Returns every rule at every line that it fits.
 inline std::vector<Mutation> mutations(const std::string& ptx,
                                        const std::vector<MutationRule>& rules) {
   const std::vector<std::string> lines = lines_of(ptx);
@@ -94,7 +94,8 @@ inline std::vector<Mutation> mutations(const std::string& ptx,
   return all;
 }
 
-// Each line with `first` goes together with the next one that has `second`; `kinds` in order.
+// Removes each line with `first` together with the next one that has `second`; `kinds` are in
+// order.
 inline std::vector<Mutation> without_pairs(const std::string& ptx, const std::string& first,
                                            const std::string& second,
                                            const std::vector<std::string>& kinds) {

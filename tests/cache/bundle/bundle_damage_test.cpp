@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Bundles that are damaged, forged, exchanged or cut while they are open: the right kernel, a miss
-// or a clean refusal; never another kernel or a crash.
+// These tests cover bundles that are damaged, forged, exchanged or cut while they are open: the
+// right kernel, a miss or a clean refusal; never another kernel or a crash.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
@@ -26,7 +26,7 @@ struct Outcome {
   std::string problem;
 };
 
-// What a fresh process makes of these bytes.
+// Returns what a fresh process makes of these bytes.
 Outcome outcome(const std::string& path, const std::string& bytes) {
   write_file(path, bytes);
   const auto tier = open_bundle_tier(path);
@@ -57,7 +57,7 @@ uint64_t get(const std::string& bytes, size_t at) {
   return value;
 }
 
-// Where the index begins, and where it ends.
+// These functions return where the index begins, and where it ends.
 size_t index_at(const std::string& bytes) { return 64 + get(bytes, 24); }
 size_t head_of(const std::string& bytes) { return index_at(bytes) + 32 * get(bytes, 16); }
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// File calls that fail, and processes that are killed in them, while bundles and read-only
-// directories are read, packed, merged and unpacked: the right kernel or a miss; the old file or
-// the new one, never half of it.
+// These tests cover file calls that fail, and processes that are killed in them, while bundles and
+// read-only directories are read, packed, merged and unpacked: the right kernel or a miss; the old
+// file or the new one, never half of it.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -171,7 +171,7 @@ TEST_CASE("file calls that fail while packing and merging leave the old file or 
   const int merging = at_every_call([&](const FileSystem& fs, bool harmless) {
     write_file(path, old);
     const auto report = merge_bundles(path, {place / "half", place / "rest"}, fs);
-    // What cannot be read is left out and told.
+    // An entry that cannot be read is left out and reported.
     if (report.ok() && report->bad > 0) return;
     check(report.ok(), harmless);
   });

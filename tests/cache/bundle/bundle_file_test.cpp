@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The file of a bundle: which ones are opened, whose place it takes, and what killed packers leave.
+// These tests cover the file of a bundle: which ones are opened, whose place it takes, and what
+// killed packers leave.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 

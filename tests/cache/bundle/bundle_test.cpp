@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Bundles that are well: what is packed is found, and the same entries are the same bytes.
+// These tests cover bundles that are well: what is packed is found, and the same entries are the
+// same bytes.
 #include "cache/bundle/bundle.h"
 
 #include <doctest/doctest.h>
@@ -101,7 +102,7 @@ TEST_CASE("the information names architectures, compilers and tuned choices, eac
   using List = std::vector<std::string>;
   CHECK((*bundle)->information().archs == List{"sm_90a"});
   CHECK((*bundle)->information().compilers == List{"nvrtc 12.4 x", "nvrtc 13.0 abc"});
-  // Of two for the same the faster; another shape is another question.
+  // Two records with the same key give the faster one; another shape has a key of its own.
   const List tuned = {tuned_line("a100", "m=4", 9), tuned_line("h100", "m=2", 1),
                       tuned_line("h100", "m=8", 5, "y"), "of a later grammar | whatever"};
   CHECK((*bundle)->information().tuned == tuned);

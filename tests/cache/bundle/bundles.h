@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of bundles share: a source of entries in memory, packing it, a bundle of three.
+// The tests of bundles share this file: a source of entries in memory, packing it, a bundle of
+// three.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -34,7 +35,7 @@ class Entries : public EntrySource {
   std::vector<Entry> entries_;
 };
 
-// A tuned choice as bundles have it: "h100 | k | c=1 | m=2 | gpu=h100 ...".
+// Returns a tuned choice as bundles have it: "h100 | k | c=1 | m=2 | gpu=h100 ...".
 inline std::string tuned_line(const std::string& gpu, const std::string& choice, double us,
                               const std::string& shape = "x") {
   TunedRecord record;
@@ -61,7 +62,7 @@ inline BundleReport pack_all(const std::string& path, const std::vector<std::vec
   return *report;
 }
 
-// Three entries, and a bundle "b" of them.
+// These functions give three entries, and a bundle "b" of them.
 inline const std::vector<Entry>& entries() {
   static const std::vector<Entry> all = {sample_entry("a", 20), sample_entry("b", 20),
                                          sample_entry("c", 30)};
@@ -73,7 +74,7 @@ inline std::string good_bundle(const TemporaryDirectory& place) {
   return read_file(place / "b");
 }
 
-// How many of the entries a tier has; -1 if one of them is not what was packed.
+// Returns how many of the entries a tier has; -1 if one of them is not what was packed.
 inline int right(ReadOnlyTier& tier) {
   int found = 0;
   for (const Entry& entry : entries()) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The compile process, seen from the program that has it: the compilers are fakes that hang, grow,
-// crash and leave as the unit says.
+// These tests cover the compile process, seen from the program that has it: the compilers are fakes
+// that hang, grow, crash and leave as the unit says.
 #include "codegen/process/compile_process.h"
 
 #include <dlfcn.h>
@@ -29,7 +29,7 @@ std::shared_ptr<const Compiler> open_fake(const std::string& name = "fake_a.so")
   return *opened;
 }
 
-// The PTX, or why there is none.
+// Returns the PTX, or why there is none.
 std::string compile(const Compiler& compiler, const std::string& unit,
                     const std::vector<Mod>& mods = {}) {
   const auto compiled = compiler.compile(unit, "sm_80", mods);

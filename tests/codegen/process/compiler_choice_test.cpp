@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Which of several compilers is taken, by the code that the driver loads.
+// These tests check which of several compilers is taken, by the code that the driver loads.
 #include <doctest/doctest.h>
 
 #include "codegen/compiler_library.h"

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The launches of the backward of flash attention on the host: grids, heads apart or together,
-// slices, workspace and cost.
+// These tests cover the launches of the backward of flash attention on the host: grids, heads apart
+// or together, slices, workspace and cost.
 #include <algorithm>
 
 #include "tests/ops/attention/kernel_problems.h"
@@ -36,7 +36,7 @@ TEST_CASE("attention backward: grids without gaps between heads and sequences") 
   CHECK(launch.main_blocks == 24 * 2 * 2);
   CHECK(launch.dk_blocks == 0);
   CHECK(launch.dv_blocks == 0);
-  // What nobody asked for is not computed.
+  // Gradients that nobody asked for are not computed.
   launch = attention_backward_launch(problem, kernels, facts("sm_80"), shape, {false, true});
   CHECK(launch.accumulators == 0);
   CHECK(launch.finish_blocks() == 0);

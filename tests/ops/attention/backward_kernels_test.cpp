@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The backward of flash attention on the host: which tiles, constants, grids, workspace and cost.
+// These tests cover the backward of flash attention on the host: which tiles, constants, grids,
+// workspace and cost.
 #include <algorithm>
 
 #include "tests/ops/attention/kernel_problems.h"

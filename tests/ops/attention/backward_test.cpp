@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The backward of flash_attention through lathe.h: parts of it, calls with nothing in them, two
-// plans for one, and what must not change a bit.
+// These tests cover the backward of flash_attention through lathe.h: parts of it, calls with
+// nothing in them, two plans for one, and what must not change a bit.
 #include <algorithm>
 #include <cstring>
 

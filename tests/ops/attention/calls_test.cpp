@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Calls of flash_attention that end before a launch: refusals, nothing to do, and the workspace.
+// These tests cover calls of flash_attention that end before a launch: refusals, nothing to do, and
+// the workspace.
 #include "ops/attention/run.h"
 #include "tests/harness/problems.h"
 #include "tests/ops/attention/problems.h"

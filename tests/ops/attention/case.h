@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// One case of flash_attention, described in a line: its inputs, the call through lathe.h, and the
-// comparison with float64 by the rule of FlashAttention's tests.
+// This file holds one case of flash_attention, described in a line: its inputs, the call through
+// lathe.h, and the comparison with float64 by the rule of FlashAttention's tests.
 #pragma once
 
 #include "reference/attention.h"
@@ -47,23 +47,23 @@ struct AttentionCase {
   std::string text() const;
 };
 
-// Seeded; every value is one of its dtype. Without padding or poison.
+// Makes seeded inputs; every value is one of its dtype. They have no padding or poison.
 ref::Attention make_inputs(const AttentionCase& attention);
 
-// The call: of a forward with what it gives, of the whole step, or of a backward that reads
+// Says what a call computes: a forward with its outputs, the whole step, or a backward that reads
 // `saved`.
 enum class AttentionPart { forward, both, backward };
 Call attention_call(const AttentionCase& attention, const ref::Attention& inputs,
                     AttentionPart part, const Outputs& saved = {});
-// The call or, of a saved forward, the two calls of a case: outputs with their padding rows.
+// Runs the call or, with a saved forward, the two calls of a case. Outputs have their padding rows.
 Answer run_attention(lathe_context* context, const AttentionCase& attention,
                      const ref::Attention& inputs);
-// The same over ranks, of whole tensors without padding.
+// Does the same over ranks, with whole tensors without padding.
 RanksAnswer run_attention_ranks(const AttentionCase& attention, const ref::Attention& inputs,
                                 const Ranks& ranks);
 
-// doctest CHECKs: outputs against float64, max|a-r| at most twice that of a plain computation of
-// the same precision; padding rows; all-ones values.
+// Makes doctest CHECKs: outputs against float64, max|a-r| at most twice that of a plain computation
+// of the same precision; padding rows; all-ones values.
 void check_attention(const AttentionCase& attention, const ref::Attention& inputs,
                      const Outputs& actual);
 void check_attention(const AttentionCase& attention, const ref::Attention& inputs,
@@ -72,7 +72,7 @@ void check_attention(const AttentionCase& attention, const ref::Attention& input
 Answer checked(const AttentionCase& attention, const ref::Attention& inputs);
 Answer checked(const AttentionCase& attention);
 
-// The canonical texts of an answer's kernels, each once.
+// Returns the canonical texts of an answer's kernels, each once.
 std::vector<std::string> kernels_of(const Answer& answer);
 
 }  // namespace apitest

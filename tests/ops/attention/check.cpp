@@ -161,8 +161,8 @@ void check_unseen(const AttentionCase& c, const ref::Attention& in,
   CHECK((not_zero == 0 || c.poisoned >= 0));
 }
 
-// The exact gradients that follow from out as it is: its errors, which have been checked, are
-// in delta by definition.
+// Returns the exact gradients that follow from out as it is: its errors, which have been checked,
+// are in delta by definition.
 ref::AttentionBackward gradients_of_out(const AttentionCase& c, const ref::Attention& in,
                                         ref::AttentionForward forward, const Outputs& actual) {
   const auto out = actual.find("out");

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of flash_attention do, counted by the simulator at S 1024, causal, bf16, widths
-// 64 and 128, and what the compiler made of them: nothing is multiplied but tiles that hold a pair
-// which counts, memory is read once, shared memory without conflicts, registers without spills.
+// The simulator counts what the kernels of flash_attention do at S 1024, causal, bf16, widths 64
+// and 128. The tests also check what the compiler made of them: nothing is multiplied but tiles
+// that hold a pair which counts, memory is read once, shared memory without conflicts, registers
+// without spills.
 #include <doctest/doctest.h>
 
 #include <iostream>
@@ -25,7 +26,7 @@ lathe_kernel_info kernel_of(const lathe_plan* plan, size_t index) {
   return info;
 }
 
-// The constant `name` of a kernel's spec.
+// Returns the constant `name` of a kernel's spec.
 int64_t constant(const lathe_kernel_info& kernel, const std::string& name) {
   const std::string spec = kernel.spec, key = " " + name + "=";
   const size_t at = spec.find(key);
@@ -78,7 +79,7 @@ AttentionSize causal(int64_t width, int64_t kv_heads, bool backward) {
   return size;
 }
 
-// The kernel of the plan whose tiles have two sides.
+// Returns the kernel of the plan whose tiles have two sides.
 lathe_kernel_info tiled_kernel(const lathe_plan* plan) {
   for (size_t i = 0; i < lathe_plan_kernel_count(plan); ++i) {
     const auto kernel = kernel_of(plan, i);
@@ -120,7 +121,7 @@ TEST_CASE("counters: a causal forward multiplies what counts and reads memory on
       CHECK(counted.tensor_ops <= 1.10 * useful);
       CHECK(counted.memory_bytes >= least);
       CHECK(counted.memory_bytes <= 1.2 * least);
-      // What the second cache is asked for: q once, k and v once for each tile that sees them.
+      // The second cache is asked for q once, and for k and v once for each tile that sees them.
       const auto key_bytes = static_cast<double>(2 * 2 * kTokens * kv_heads * width);
       const double tile_bytes = useful / static_cast<double>(2 * 2 * constant(kernel, "m")) * 2 * 2;
       CHECK(counted.asked_bytes <= least - key_bytes + tile_bytes);
@@ -154,7 +155,7 @@ TEST_CASE("counters: a causal backward multiplies what counts and reads memory o
   }
 }
 
-// A forward, or a backward by itself, with open lengths.
+// Plans a forward, or a backward by itself, with open lengths.
 Plan plan_for(lathe_context* context, int64_t width, bool backward) {
   lathe_problem* raw = nullptr;
   API(lathe_problem_create(&raw, "flash_attention"));

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// One case of flash_attention_decode, described in a line: caches in shuffled pages, where whatever
-// no sequence owns holds NaN, the call through lathe.h, and the comparison with attention over the
-// same keys in one piece, in float64.
+// This file holds one case of flash_attention_decode, described in a line: caches in shuffled
+// pages, where whatever no sequence owns holds NaN, the call through lathe.h, and the comparison
+// with attention over the same keys in one piece, in float64.
 #pragma once
 
 #include "reference/attention.h"
@@ -44,8 +44,8 @@ DecodeInputs make_decode(const DecodeCase& decode);
 Call decode_call(const DecodeCase& decode, const DecodeInputs& inputs);
 Answer run_decode(const DecodeCase& decode, const DecodeInputs& inputs);
 
-// doctest CHECKs: out and lse; the caches, which hold what the append brought and otherwise what
-// they held; and what the simulator found.
+// Makes doctest CHECKs: out and lse; the caches, which hold what the append brought and otherwise
+// what they held; and what the simulator found.
 void check_decode(const DecodeCase& decode, const DecodeInputs& inputs, const Answer& answer);
 void check_decode_results(const DecodeCase& decode, const DecodeInputs& inputs,
                           const Answer& answer);  // out and lse alone

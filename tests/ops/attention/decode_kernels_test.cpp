@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// flash_attention_decode on the host: specs, the choice of kernels, splits and sizes.
+// These tests cover flash_attention_decode on the host: specs, the choice of kernels, splits and
+// sizes.
 #include "ops/attention/decode_kernels.h"
 
 #include <doctest/doctest.h>

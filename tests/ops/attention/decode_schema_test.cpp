@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// flash_attention_decode without a device: refusals, what a problem becomes, and calls that end
-// before a launch.
+// These tests cover flash_attention_decode without a device: refusals, what a problem becomes, and
+// calls that end before a launch.
 #include "ops/attention/run.h"
 #include "tests/harness/problems.h"
 

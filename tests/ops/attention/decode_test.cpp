@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// flash_attention_decode: every page size and number of splits, groups, widths, options and tiles;
-// lengths and pages that nobody can check; pages far apart.
+// These tests cover flash_attention_decode: every page size and number of splits, groups, widths,
+// options and tiles; lengths and pages that nobody can check; pages far apart.
 #include <random>
 
 #include "tests/harness/check.h"

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// flash_attention of float32, forward and backward: no error above twice that of a program that
-// computes in float32 throughout, nothing rounded to less.
+// These tests cover flash_attention of float32, forward and backward: no error above twice that of
+// a program that computes in float32 throughout, nothing rounded to less.
 #include "tests/harness/check.h"
 #include "tests/ops/attention/case.h"
 

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The launches of flash attention on the host: grids, workspaces, and cost under every mask.
+// These tests cover the launches of flash attention on the host: grids, workspaces, and cost under
+// every mask.
 #include <algorithm>
 
 #include "tests/ops/attention/kernel_problems.h"

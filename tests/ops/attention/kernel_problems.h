@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Problems of flash attention by their widths, and the kernels that they get.
+// This file makes problems of flash attention by their widths, and the kernels that they get.
 #pragma once
 
 #include <doctest/doctest.h>

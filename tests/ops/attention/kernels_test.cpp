@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The flash attention family on the host: which tiles, which constants, which grids, what cost.
+// These tests cover the flash attention family on the host: which tiles, which constants, which
+// grids, what cost.
 #include <algorithm>
 
 #include "tests/ops/attention/kernel_problems.h"

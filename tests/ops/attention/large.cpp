@@ -30,7 +30,7 @@ double AttentionSize::flops() const {
   double pairs = 0;
   for (int64_t part = 0; part < parts(); ++part) {
     const auto rows = static_cast<double>(queries(part)), all = static_cast<double>(keys(part));
-    // Of a window, what a row in the middle sees.
+    // Under a window, every row counts as one in the middle.
     const bool narrow = window_left >= 0 && static_cast<double>(window_left) < all;
     pairs += narrow ? rows * static_cast<double>(window_left + 1)
                     : rows * all * (causal && page == 0 ? 0.5 : 1);

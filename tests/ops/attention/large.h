@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// One prepared call of flash_attention or flash_attention_decode through lathe.h, large enough to
-// be timed or counted, and checked against float64 in sampled rows.
+// This file holds one prepared call of flash_attention or flash_attention_decode through lathe.h,
+// large enough to be timed or counted, and checked against float64 in sampled rows.
 #pragma once
 
 #include "tests/harness/large_call.h"
@@ -27,10 +27,10 @@ struct AttentionSize {
   int64_t parts() const { return sequences > 0 ? sequences : batch; }
   int64_t queries(int64_t part) const { return length(seq_q, part); }
   int64_t keys(int64_t part) const { return length(seq_k, part); }
-  // 2 (D + DV) for each head and pair of a row and a key, half of the pairs if causal and not
-  // decoding; a backward is 2.5 forwards: what published figures count.
+  // Counts 2 (D + DV) for each head and pair of a row and a key, half of the pairs if causal and
+  // not decoding; a backward is 2.5 forwards. Published figures count so.
   double flops() const;
-  // Every input read once, every output written once.
+  // Counts every input read once and every output written once.
   double minimum_bytes() const;
 
  private:
@@ -58,9 +58,9 @@ class LargeAttention {
   void offsets(const char* name, int64_t tokens);
   void add_tokens();  // what flash_attention reads and writes
   void add_pages();   // what flash_attention_decode does
-  // A plan of these tensors, and those that every call has.
+  // Makes a plan of these tensors, and those that every call has.
   LargeCall prepare(LargeTensors::Names names, bool saved_forward) const;
-  // Token `row` of a sequence, and a head of it.
+  // A Row is token `row` of a sequence, and a head of it.
   struct Row {
     int64_t part = 0, head = 0, row = 0;
   };

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What flash_attention_decode launches, over a driver table that only writes down: which kernels,
-// with which parameters, and that a run allocates nothing.
+// These tests check what flash_attention_decode launches, over a driver table that only writes
+// down: which kernels, with which parameters, and that a run allocates nothing.
 #include <doctest/doctest.h>
 
 #include "ops/attention/schema.h"

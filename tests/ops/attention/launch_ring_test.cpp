@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the steps of a ring launch, over a driver table that only writes down: which kernels, with
-// which parameters and workspace, and that a run allocates nothing.
+// These tests check what the steps of a ring launch, over a driver table that only writes down:
+// which kernels, with which parameters and workspace, and that a run allocates nothing.
 #include <doctest/doctest.h>
 
 #include "ops/attention/step_schema.h"
@@ -57,7 +57,7 @@ void fill(World* world, int64_t rows, int64_t keys, int64_t ranges) {
   world->fill("Tq Tk NP H HK D DV", {rows, keys, ranges, 8, 2, 64, 128});
 }
 
-// The kernels that a run launches, and its workspace.
+// Returns the kernels that a run launches, and its workspace.
 std::vector<std::string> run(World* world, size_t* workspace = nullptr) {
   REQUIRE_MESSAGE(world->run(workspace) == LATHE_OK, error());
   return world->kernels_launched();

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// lse_merge against the definition in double: rows that are empty on either side or both, sinks,
-// every type and width, strides, and any order of many blocks.
+// These tests cover lse_merge against the definition in double: rows that are empty on either side
+// or both, sinks, every type and width, strides, and any order of many blocks.
 #include <algorithm>
 #include <random>
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// flash_attention over combinations of its options: the error is at most twice that of a plain
-// computation of the same precision, forward and backward, under every checker.
+// These tests cover flash_attention over combinations of its options: the error is at most twice
+// that of a plain computation of the same precision, forward and backward, under every checker.
 //
 // LATHE_TEST_SHARD=3/8 runs groups 3, 11, 19 ...; without it the first of eight.
 #include "tests/ops/attention/options.h"

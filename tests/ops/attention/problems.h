@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Problems of flash_attention that tests declare, as they are or with a change.
+// Tests declare these problems of flash_attention, as they are or with a change.
 #pragma once
 
 #include "tests/harness/problems.h"

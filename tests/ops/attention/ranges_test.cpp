@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Block ranges against masks of single pairs, and the heuristics against worked values.
+// These tests cover block ranges against masks of single pairs, and the heuristics against worked
+// values.
 #include "ops/attention/ranges.h"
 
 #include <doctest/doctest.h>
@@ -20,7 +21,7 @@ bool kept(const AttentionMask& mask, int64_t i, int64_t j) {
          (mask.window_right < 0 || beyond <= mask.window_right);
 }
 
-// Of the pairs of rows [i0, i1) with keys [j0, j1).
+// Counts the kept pairs of rows [i0, i1) with keys [j0, j1).
 int64_t count(const AttentionMask& mask, int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
   int64_t sum = 0;
   for (int64_t i = i0; i < i1; ++i) {
@@ -58,7 +59,7 @@ AttentionMask draw(std::mt19937& random) {
   return mask;
 }
 
-// False instead of a CHECK per pair, of which there would be millions.
+// Returns false instead of a CHECK per pair, of which there would be millions.
 bool key_blocks_agree(const AttentionMask& mask, const BlockRange& rows, int64_t block) {
   const KeyBlocks found = attention_key_blocks(mask, rows.begin, rows.end, block);
   bool ok = found.all.begin <= found.full.begin && found.full.begin <= found.full.end &&

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// flash_attention where tensors lie in ways of their own: in one buffer, with rows that are
-// nobody's, with options at the ends of their ranges, without any sequence.
+// These tests cover flash_attention where tensors lie in ways of their own: in one buffer, with
+// rows that are nobody's, with options at the ends of their ranges, without any sequence.
 #include "tests/harness/check.h"
 #include "tests/ops/attention/case.h"
 

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// flash_attention without a device: every refusal by table, and what a problem becomes.
+// These tests cover flash_attention without a device: every refusal by table, and what a problem
+// becomes.
 #include <fstream>
 
 #include "ops/attention/run.h"

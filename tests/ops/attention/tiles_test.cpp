@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// flash_attention with tiles that are not the default, on sm_80 and under several schedules: random
-// shapes for each of a set of configurations that covers every width, tile, type and flag.
+// These tests cover flash_attention with tiles that are not the default, on sm_80 and under several
+// schedules: random shapes for each of a set of configurations that covers every width, tile, type
+// and flag.
 #include <random>
 
 #include "tests/harness/check.h"

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// One case of causal_conv1d, described in a line of a table: its inputs, its calls, and the
-// comparison with the double reference.
+// This file holds one case of causal_conv1d, described in a line of a table: its inputs, its calls,
+// and the comparison with the double reference.
 #pragma once
 
 #include <string>
@@ -29,28 +29,30 @@ struct ConvCase {
   std::string text() const;
 };
 
-// Seeded by `seed`; every value is one of its dtype.
+// Makes inputs from `seed`; every value is one of its dtype.
 ref::Conv make_inputs(const ConvCase& conv, uint64_t seed = 1);
-// The reference's values, under the names of the outputs.
+// Returns the reference's values, under the names of the outputs.
 Outputs reference(const ConvCase& conv, const ref::Conv& inputs);
 
 Call conv_call(const ConvCase& conv, const ref::Conv& inputs);
-// One step of causal_conv1d_update: x and residual are [B, D] of one token, the state is the
-// initial one.
+// Makes the call of one step of causal_conv1d_update: x and residual are [B, D] of one token, the
+// state is the initial one.
 Call conv_update_call(const ConvCase& conv, const ref::Conv& inputs);
 
-// A run without findings. Channels that fill no vector may have bank conflicts.
+// Runs a call and requires that there are no findings. Channels that fill no vector may have bank
+// conflicts.
 Answer run_conv_call(const Call& call);
-// Such runs on one rank and on parts.size() ranks, part r of parts[r] tokens.
+// These functions run so on one rank and on parts.size() ranks, of which rank r has parts[r]
+// tokens.
 Outputs run_conv(const ConvCase& conv, const ref::Conv& inputs);
 Outputs run_conv_ranks(const ConvCase& conv, const ref::Conv& inputs,
                        const std::vector<int64_t>& parts, unsigned flags);
 
-// Outputs against the reference by the rules of causal_conv1d.md, section 8. `roundings`: how many
-// are allowed in 16-bit gradients.
+// Checks outputs against the reference by the rules of causal_conv1d.md, section 8. `roundings` is
+// the number of roundings allowed in 16-bit gradients.
 void check_conv(const ConvCase& conv, const Outputs& actual, const Outputs& expected,
                 int roundings = 1);
-// Equal bit for bit (any NaN equals any NaN).
+// Checks that outputs are equal bit for bit (any NaN equals any NaN).
 void check_equal(const Outputs& actual, const Outputs& expected,
                  const std::vector<std::string>& names);
 

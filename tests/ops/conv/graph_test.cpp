@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A plan over ranks in a CUDA graph: captured once on every rank, replayed with other inputs,
-// beside ranks that call it, and without anything left behind.
+// These tests cover a plan over ranks in a CUDA graph: captured once on every rank, replayed with
+// other inputs, beside ranks that call it, and without anything left behind.
 #include <doctest/doctest.h>
 
 #include <barrier>
@@ -53,7 +53,7 @@ class RankRun {
   PlannedCall call_;
 };
 
-// The same weights and states with the x of each round, on one rank.
+// Runs the same weights and states with the x of each round, on one rank.
 std::vector<Outputs> on_one_rank() {
   PlannedCall call(shared_context(), RankRun::whole());
   std::vector<Outputs> out;

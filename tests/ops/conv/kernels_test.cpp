@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The causal_conv1d family on the host: which kernels, which constants, which grids, what cost.
+// These tests cover the causal_conv1d family on the host: which kernels, which constants, which
+// grids, what cost.
 #include "ops/conv/kernels.h"
 
 #include <doctest/doctest.h>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Views whose rows lie more than 2^32 elements apart: an offset in 32 bits would wrap and find
-// other bytes.
+// These tests cover views whose rows lie more than 2^32 elements apart: an offset in 32 bits would
+// wrap and find other bytes.
 #include "tests/ops/conv/case.h"
 
 using namespace apitest;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// causal_conv1d_update: against float64, and bit for bit against the forward on the same tokens, by
-// each implementation that supports the case.
+// These tests cover causal_conv1d_update: against float64, and bit for bit against the forward on
+// the same tokens, by each implementation that supports the case.
 #include "ops/conv/kernels.h"
 #include "ops/resolve.h"
 #include "tests/numbers.h"
@@ -11,7 +11,7 @@ using namespace apitest;
 
 namespace {
 
-// The first tile of every implementation that supports the case, as the tuner names it.
+// Returns the first tile of every implementation that supports the case, as the tuner names it.
 std::vector<std::string> tiles_of(const ConvCase& conv) {
   lathe::ConvProblem problem;
   problem.update = true;

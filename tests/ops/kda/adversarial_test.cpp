@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// kda where numbers are at their worst: keys that are all one, steps of 1 and 2, gates that keep
-// everything or nothing, rows of zeros, gates as strong and as long as they come. Against the
-// recurrence in double, forward and backward, under every check.
+// These tests cover kda where numbers are at their worst: keys that are all one, steps of 1 and 2,
+// gates that keep everything or nothing, rows of zeros, gates as strong and as long as they come.
+// Against the recurrence in double, forward and backward, under every check.
 #include <doctest/doctest.h>
 
 #include <algorithm>

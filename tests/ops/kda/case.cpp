@@ -26,7 +26,7 @@ class Fill {
   int64_t below(int64_t count) {
     return static_cast<int64_t>(random_() % static_cast<uint64_t>(count));
   }
-  // A decay of any size: none, weak, strong, and one after which nothing is left.
+  // Returns a decay of any size: none, weak, strong, and one after which nothing is left.
   double gate() {
     const int64_t kind = below(8);
     return kind == 0 ? 0 : kind == 1 ? -1000 : -std::exp(2 * normal_(random_) - 2);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// One case of the KDA operators, described in a line of a table: its inputs, its calls, and the
-// comparison with the token recurrence in double.
+// This file holds one case of the KDA operators, described in a line of a table: its inputs, its
+// calls, and the comparison with the token recurrence in double.
 #pragma once
 
 #include <string>
@@ -29,7 +29,7 @@ struct KdaCase {
   double lower_bound = -4.5;
   unsigned char poison = 0xff;  // of what lies between elements
   int64_t padding = 0;          // rows behind the last packed sequence: NaN
-  // The tile of the walks, or of kda_recurrent, has so many warps; 0: the one that is chosen.
+  // The tile of the walks, or of kda_recurrent, has so many warps; 0 takes the tile that is chosen.
   int warps = 0;
   // Slots of a pool may lie outside of it, and accepted columns outside of the sequence's.
   bool wild_slots = false;
@@ -72,46 +72,49 @@ struct KdaInputs {
 constexpr ref::Array ref::Kda::*kPerToken[] = {&ref::Kda::q, &ref::Kda::k,    &ref::Kda::v,
                                                &ref::Kda::g, &ref::Kda::beta, &ref::Kda::d_o};
 KdaInputs make_kda_inputs(const KdaCase& kda, uint64_t seed = 1);
-// Tokens [from, to) of inputs of one sequence.
+// Returns tokens [from, to) of inputs of one sequence.
 KdaInputs kda_slice(const KdaInputs& inputs, int64_t from, int64_t to);
 
-// The call of kda: forward, or forward and backward in one. And that of the backward by itself,
-// which reads what a forward left in saved_values and saved_states, if the case says so.
+// These functions make the call of kda: forward, or forward and backward in one; and the call of
+// the backward by itself, which reads what a forward left in saved_values and saved_states, if the
+// case says so.
 Call kda_call(const KdaCase& kda, const KdaInputs& inputs);
 Call kda_backward_call(const KdaCase& kda, const KdaInputs& inputs, const Outputs& saved);
 Call kda_recurrent_call(const KdaCase& kda, const KdaInputs& inputs);
-// The tensors and options that the two operators share; states lie `state_gap` elements apart.
+// Makes a call with the tensors and options that the two operators share; states lie `state_gap`
+// elements apart.
 Call kda_base_call(const char* op, const KdaCase& kda, const KdaInputs& inputs, int64_t state_gap);
 Placement kda_placement(const KdaCase& kda, int64_t gap);
-// [slots, HV, K, V] or [slots, HV, V, K].
+// Returns [slots, HV, K, V] or [slots, HV, V, K].
 std::vector<int64_t> kda_state_shape(const KdaCase& kda, int64_t slots);
-// Chunks of a batch row, or of the packed sequences, that begin before token `until`.
+// Returns the number of chunks of a batch row, or of the packed sequences, that begin before token
+// `until`.
 int64_t kda_chunks_before(const KdaCase& kda, int64_t until);
-// Slots of saved_states for `tokens` of each batch row.
+// Returns the number of slots of saved_states for `tokens` of each batch row.
 int64_t kda_slots_of(const KdaCase& kda, int64_t tokens);
 
-// A run without findings.
+// Runs a call and requires that there are no findings.
 Outputs run_kda_call(const KdaCase& kda, const Call& call);
-// Such runs: kda in one call or in two, kda_recurrent, and kda over parts.size() ranks, part r
-// of parts[r] tokens of each row, put together.
+// These functions run so: kda in one call or in two, kda_recurrent, and kda over parts.size()
+// ranks, of which rank r has parts[r] tokens of each row, put together.
 Outputs run_kda(const KdaCase& kda, const KdaInputs& inputs);
 Outputs run_kda_recurrent(const KdaCase& kda, const KdaInputs& inputs);
 Outputs run_kda_ranks(const KdaCase& kda, const KdaInputs& inputs,
                       const std::vector<int64_t>& parts, unsigned flags = 0, bool graph = false);
 
-// The recurrence's, under the names of the outputs.
+// Returns the recurrence's values, under the names of the outputs.
 Outputs kda_reference(const KdaCase& kda, const KdaInputs& inputs);
 Outputs kda_recurrent_reference(const KdaCase& kda, const KdaInputs& inputs);
-// Every value that the reference has is within the bounds for chunked kernels, and rows behind the
-// last sequence are 0. The bounds of 16-bit inputs, where roundings add up, are `slack` times as
-// wide.
+// Checks that every value that the reference has is within the bounds for chunked kernels, and rows
+// behind the last sequence are 0. The bounds of 16-bit inputs, where roundings add up, are `slack`
+// times as wide.
 void check_kda(const KdaCase& kda, const KdaInputs& inputs, const Outputs& actual,
                double slack = 1);
-// The same for kda_recurrent; slots of a pool that it does not write keep their bits.
+// Checks the same for kda_recurrent; slots of a pool that it does not write keep their bits.
 void check_kda_recurrent(const KdaCase& kda, const KdaInputs& inputs, const Outputs& actual);
-// Both by themselves.
+// Runs the case and checks its outputs.
 Outputs check_kda(const KdaCase& kda, const KdaInputs& inputs);
-// The bound of an output's error, relative to its size.
+// Returns the bound of an output's error, relative to its size.
 double kda_bound(const KdaCase& kda, const std::string& output);
 lathe_dtype kda_dtype(const KdaCase& kda, const std::string& output);
 

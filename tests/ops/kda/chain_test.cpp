@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// How long the walks of chunked KDA are said to take, against what `lathe_bench kda --instructions`
-// counted, and as the shape grows.
+// These tests check how long the walks of chunked KDA are said to take, against what `lathe_bench
+// kda --instructions` counted, and as the shape grows.
 #include "ops/kda/chain.h"
 
 #include <doctest/doctest.h>

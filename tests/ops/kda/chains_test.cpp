@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// kda_merge and kda_compose on their own, on the simulator, against double: chains longer than any
-// call makes, trees of any radix, with maps that no inputs are needed for.
+// These tests cover kda_merge and kda_compose on their own, on the simulator, against double:
+// chains longer than any call makes, trees of any radix, with maps that no inputs are needed for.
 #include <doctest/doctest.h>
 
 #include <optional>

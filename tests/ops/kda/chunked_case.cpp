@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The chunked operator of a case: its call, or its two calls, on one rank or several, and the
-// comparison with the recurrence in double and its gradients.
+// This file holds the chunked operator of a case: its call, or its two calls, on one rank or
+// several, and the comparison with the recurrence in double and its gradients.
 #include <algorithm>
 #include <cmath>
 #include <numeric>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Chunked KDA: specs, tiles, grids, workspaces and costs.
+// These tests cover chunked KDA: specs, tiles, grids, workspaces and costs.
 #include "ops/kda/chunked_kernels.h"
 
 #include <doctest/doctest.h>

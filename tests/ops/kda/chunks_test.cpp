@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// kda against the recurrence in double and its gradients where sequences, chunks and segments end:
-// together, apart, one token before and one behind each other.
+// These tests cover kda against the recurrence in double and its gradients where sequences, chunks
+// and segments end: together, apart, one token before and one behind each other.
 #include <doctest/doctest.h>
 
 #include "tests/ops/kda/setups.h"

@@ -27,8 +27,8 @@ KdaCase large(int64_t tokens) {
 
 double rows(const KdaCase& kda) { return static_cast<double>(kda.rows() * kda.value_heads()); }
 
-// The bytes of a row of one head where each tensor is touched once: q, k, v, o, g and beta of 2
-// bytes an element.
+// Returns the bytes of a row of one head where each tensor is touched once: q, k, v, o, g and beta
+// of 2 bytes an element.
 double forward_floor(const KdaCase& kda) { return rows(kda) * (5 * kWidth + 1) * 2; }
 // q, k, v, g, beta and do are read; dq, dk, dv, dg and dbeta written.
 double backward_floor(const KdaCase& kda) { return rows(kda) * (9 * kWidth + 2) * 2; }
@@ -79,8 +79,8 @@ void print(const char* what, const KdaCase& kda, const Counted& counted, double 
 
 // In blocks of 16 tokens, which need no exponent above 0 and no state between them: three products
 // of the state with 16 rows, and of two 16 x 16 squares, taken whole, one with K to make it and one
-// with V to use it each. To make a square takes more than one product where its pairs are
-// multiplied level by level, no exponent being above 0.
+// with V to use it each. Making a square takes more than one product where its pairs are multiplied
+// level by level, no exponent being above 0.
 double forward_ops(const KdaCase& kda) {
   return rows(kda) * 2 * (3 * kWidth * kWidth + 2 * 16 * (kWidth + kWidth));
 }

@@ -27,7 +27,7 @@ KdaCase sample() {
           .sigmoid = true};
 }
 
-// The values of tokens [from, to) of an array of `rows` of them.
+// Returns the values of tokens [from, to) of an array of `rows` of them.
 Array rows_of(const Array& values, int64_t rows, int64_t from, int64_t to) {
   const auto row = static_cast<int64_t>(values.size()) / rows;
   return {values.begin() + from * row, values.begin() + to * row};

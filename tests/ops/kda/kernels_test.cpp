@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The KDA family's specs, tiles, grids and costs.
+// These tests cover the KDA family's specs, tiles, grids and costs.
 #include "ops/kda/kernels.h"
 
 #include <doctest/doctest.h>

@@ -40,7 +40,7 @@ void fill(World* world, int64_t tokens, int64_t chunks = 0) {
   world->fill("B T N H HV K V HV*K NT", {3, tokens, 3, 2, 4, 64, 32, 256, chunks});
 }
 
-// The kernels of a run, in order.
+// Returns the kernels of a run, in order.
 std::vector<std::string> run(World* world) {
   REQUIRE_MESSAGE(world->run() == LATHE_OK, error());
   return world->kernels_launched();

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A whole layer over ranks: causal_conv1d on what becomes q, k and v, then kda on what it wrote,
-// forward and backward, under one group and one shard. No tensor is copied between the operators.
+// These tests cover a whole layer over ranks: causal_conv1d on what becomes q, k and v, then kda on
+// what it wrote, forward and backward, under one group and one shard. No tensor is copied between
+// the operators.
 #include <doctest/doctest.h>
 
 #include <functional>
@@ -22,7 +23,7 @@ constexpr int64_t kTokens = 150, kSequences = 4;
 
 int64_t width_of(const std::string& name) { return name == "v" ? kValues : kKeys; }
 
-// The convolution of q, k or v, forward or back.
+// Makes the call of the convolution of q, k or v, forward or back.
 Call conv(const std::string& name, bool back) {
   const int64_t channels = kHeads * width_of(name);
   Call call;
@@ -68,7 +69,7 @@ Call kda() {
   return call;
 }
 
-// The layer of one rank, all of it in one stream; `part` is what the rank has of a call.
+// Runs the layer of one rank, all of it in one stream; `part` is what the rank has of a call.
 Outputs run_layer(lathe_context* context, Seat seat, const std::function<Call(const Call&)>& part) {
   const Stream stream(context);
   seat.stream = stream.get();

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// kda against the recurrence in double and its gradients, under every checker: configurations that
-// cover every width, type, option and tile of the kernels, each with several shapes, held against
-// the bounds that the kernels keep.
+// These tests cover kda against the recurrence in double and its gradients, under every checker:
+// configurations that cover every width, type, option and tile of the kernels, each with several
+// shapes, held against the bounds that the kernels keep.
 #include <doctest/doctest.h>
 
 #include <random>

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// kda where counts are large: rows more than 2^31 elements apart, more sequences than a grid's
-// second dimension could hold, and offsets that change from call to call without a new plan.
+// These tests cover kda where counts are large: rows more than 2^31 elements apart, more sequences
+// than a grid's second dimension could hold, and offsets that change from call to call without a
+// new plan.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// kda over combinations of its options, forward and backward, against the recurrence in double and
-// its gradients, under every checker.
+// These tests cover kda over combinations of its options, forward and backward, against the
+// recurrence in double and its gradients, under every checker.
 //
 // LATHE_TEST_SHARD=3/15 runs groups 3 and 18; without it the first of fifteen.
 #include "tests/ops/kda/options.h"

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Problems of the KDA operators that tests declare, as they are or with a change, and calls of them
-// that are never launched.
+// Tests declare these problems of the KDA operators, as they are or with a change, and make calls
+// of them that are never launched.
 #pragma once
 
 #include "ops/kda/request.h"
@@ -14,7 +14,7 @@ inline const Tensors kKda = {
     {"v", LATHE_BF16, {-1, -1, 4, 32}}, {"g", LATHE_F32, {-1, -1, 4, 64}},
     {"beta", LATHE_F16, {-1, -1, 4}},   {"o", LATHE_BF16, {-1, -1, 4, 32}}};
 
-// Inputs with everything made in the kernel, for launches.
+// These inputs have everything made in the kernel, for launches.
 inline const Tensors kKdaGated = {
     {"q", LATHE_BF16, {-1, -1, 2, 64}}, {"k", LATHE_BF16, {-1, -1, 2, 64}},
     {"v", LATHE_BF16, {-1, -1, 4, 32}}, {"g", LATHE_F32, {-1, -1, 4, 64}},
@@ -22,7 +22,7 @@ inline const Tensors kKdaGated = {
     {"dt_bias", LATHE_F32, {256}},      {"initial_state", LATHE_F32, {-1, 4, 64, 32}},
 };
 
-// Tensors that both operators refuse.
+// Returns tensors that both operators refuse.
 inline std::vector<Bad> bad_tensors() {
   const auto all = [](int64_t keys) {
     return Tensors{{"q", LATHE_BF16, {-1, -1, 2, keys}},
@@ -72,7 +72,7 @@ inline std::vector<Bad> bad_tensors() {
   };
 }
 
-// Options that both operators refuse.
+// Returns options that both operators refuse.
 inline std::vector<Bad> bad_options() {
   const Tensors gated = with(kKda, {{"A_log", LATHE_F32, {4}}});
   const Tensors biased = with(kKda, {{"dt_bias", LATHE_F32, {256}}});
@@ -108,7 +108,7 @@ inline std::vector<Bad> bad_options() {
   };
 }
 
-// A call that is never launched.
+// A KdaFixture is a call that is never launched.
 struct KdaFixture : ExecutorCall {
   using ExecutorCall::ExecutorCall;
   void fill(int64_t batch, int64_t tokens, int64_t value_heads = 4) {
@@ -119,8 +119,8 @@ struct KdaFixture : ExecutorCall {
   }
 };
 
-// Calls without rows end before a launch, and those that fit no plan of either operator are
-// refused.
+// Checks that calls without rows end before a launch, and those that fit no plan of either operator
+// are refused.
 template <class Fixture>
 void check_calls(Fixture&& fixture) {
   fixture.fill(0, 5);

@@ -21,7 +21,7 @@ std::string text(const Parts& parts) {
   return out;
 }
 
-// The fused form, packed, two value heads for each key head.
+// Returns a case of the fused form, packed, two value heads for each key head.
 KdaCase fused(std::vector<int64_t> cu_seqlens) {
   KdaCase kda;
   kda.group = 2;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The token-by-token operator of a case: its call, and the comparison with the recurrence in
-// double.
+// This file holds the token-by-token operator of a case: its call, and the comparison with the
+// recurrence in double.
 #include <algorithm>
 
 #include "tests/ops/kda/case.h"

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// kda_recurrent against the recurrence in double, under every checker: configurations that cover
-// every class of widths, type, option, kind of states and tile, each with several shapes.
+// These tests cover kda_recurrent against the recurrence in double, under every checker:
+// configurations that cover every class of widths, type, option, kind of states and tile, each with
+// several shapes.
 #include <doctest/doctest.h>
 
 #include <array>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// kda_recurrent through lathe.h on the simulator, under every check: a table of options against the
-// token recurrence in double, and the properties that must hold bit for bit.
+// These tests cover kda_recurrent through lathe.h on the simulator, under every check: a table of
+// options against the token recurrence in double, and the properties that must hold bit for bit.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// kda_recurrent without a device: every refusal by table, what a problem becomes, and calls that
-// end before a launch.
+// These tests cover kda_recurrent without a device: every refusal by table, what a problem becomes,
+// and calls that end before a launch.
 #include <doctest/doctest.h>
 
 #include "templates/params/kda.h"

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Cases of kda whose calls must agree with one another.
+// This file makes cases of kda whose calls must agree with one another.
 #pragma once
 
 #include "tests/ops/kda/case.h"

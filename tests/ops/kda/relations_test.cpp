@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Calls of kda that must agree with one another: with kda_recurrent,
-// in pieces or at once, packed or in rows, states by key or by value first, transforms in the
-// kernel or before it, and what a backward recomputes with what a forward has saved.
+// These tests cover calls of kda that must agree with one another: with kda_recurrent, in pieces or
+// at once, packed or in rows, states by key or by value first, transforms in the kernel or before
+// it, and what a backward recomputes with what a forward has saved.
 #include "tests/ops/kda/relations.h"
 
 #include <doctest/doctest.h>
@@ -28,7 +28,7 @@ TEST_CASE("kda: chunked is token by token") {
   }
 }
 
-// The forward of tokens [from, to) of a case without batch.
+// Runs the forward of tokens [from, to) of a case without batch.
 Outputs run_part(KdaCase kda, const KdaInputs& inputs, int64_t from, int64_t to) {
   kda.backward = false;
   kda.tokens = to - from;
@@ -88,7 +88,8 @@ TEST_CASE("kda: states by value first are the same states") {
   }
 }
 
-// The gate and the step that a kernel makes, made before and rounded to float32.
+// Returns inputs with the gate and the step that a kernel makes, made before and rounded to
+// float32.
 KdaInputs transformed(const KdaInputs& inputs) {
   const ref::Kda& a = inputs.kda;
   KdaInputs made = inputs;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// kda over ten schedules and on several host threads: the order of warps, of blocks and of what is
-// asynchronous differs, no bit of a result does.
+// These tests cover kda over ten schedules and on several host threads: the order of warps, of
+// blocks and of what is asynchronous differs, no bit of a result does.
 #include "tests/harness/repeat.h"
 
 #include "tests/ops/kda/case.h"

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// kda without a device: every refusal by table, what a problem becomes, workspaces, and calls that
-// end before a launch.
+// These tests cover kda without a device: every refusal by table, what a problem becomes,
+// workspaces, and calls that end before a launch.
 #include "templates/params/kda.h"
 #include "tests/ops/kda/problems.h"
 

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Segments of chunked KDA: the choice against worked values, specs, grids and costs.
+// These tests cover segments of chunked KDA: the choice against worked values, specs, grids and
+// costs.
 #include "ops/kda/segments.h"
 
 #include <doctest/doctest.h>
@@ -11,7 +12,7 @@ using namespace lathe;
 
 namespace {
 
-// The constants of a walk of eight warps.
+// Returns the constants of a walk of eight warps.
 KernelSpec walk() {
   KernelSpec spec;
   spec.kernel = "kda_backward_scan", spec.source = "kda/kda_backward_scan.cuh";

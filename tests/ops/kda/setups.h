@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Configurations of the kernels of kda: the types, the width that K is padded to, the tile and all
-// options, of which a case is made by a shape.
+// This file reads configurations of the kernels of kda: the types, the width that K is padded to,
+// the tile and all options. A shape makes a case of a configuration.
 #pragma once
 
 #include <string>
@@ -21,11 +21,12 @@ struct KdaSetup {
   bool has(const std::string& flag) const {
     return (" " + flags + " ").find(" " + flag + " ") != std::string::npos;
   }
-  // Widths are multiples of it. Rows of odd multiples of 4 elements move in pieces of 8 bytes.
+  // Returns the number that widths are multiples of. Rows of odd multiples of 4 elements move in
+  // pieces of 8 bytes.
   int step() const { return has("narrow") || element == LATHE_F32 ? 4 : 8; }
 };
 
-// "bf16 f32 f32 64 4 | final" in each line.
+// Reads lines such as "bf16 f32 f32 64 4 | final".
 inline std::vector<KdaSetup> setups(const std::string& text) {
   std::vector<KdaSetup> all;
   for (const TableRow& row : table_rows(text)) {

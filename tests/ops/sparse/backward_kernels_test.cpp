@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The backward of sparse attention on the host: which tiles, constants, chunks, workspace and cost.
+// These tests cover the backward of sparse attention on the host: which tiles, constants, chunks,
+// workspace and cost.
 #include "ops/sparse/backward_kernels.h"
 
 #include <doctest/doctest.h>

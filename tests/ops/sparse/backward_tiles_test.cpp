@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The backward of sparse_flash_attention with tiles that are not the default: random rows and
-// lists, what must hold whatever the numbers are, and what the kernels read, multiply and add.
+// These tests cover the backward of sparse_flash_attention with tiles that are not the default:
+// random rows and lists, what must hold whatever the numbers are, and what the kernels read,
+// multiply and add.
 #include "tests/ops/sparse/tiles.h"
 
 using namespace apitest;

@@ -102,10 +102,10 @@ void put_gradients(const SparseCase& c, const ref::SparseAttention& a, Call* cal
   if (s.sinks && c.wants("dsinks")) call->want("dsinks", LATHE_F32, {a.heads});
 }
 
-// FlashAttention's rule, and the direction, which sees a wrong block that the largest error
-// forgives. Of the reference's forward, a row of one key and a sink has a delta near dp.
-// A gradient that is all but cancelled has none of its own: then what follows from out as it is,
-// whose errors have been checked, is off too.
+// Checks FlashAttention's rule, and the direction, which sees a wrong block that the largest error
+// forgives. In the reference's forward, a row of one key and a sink has a delta near dp. A gradient
+// that is all but cancelled has no direction of its own: then the gradient that follows from out as
+// it is, whose errors have been checked, is off too.
 void check_near(const SparseCase& c, const std::string& name, const std::vector<double>& actual,
                 const std::vector<double>& exact, const std::vector<double>& plain,
                 const std::vector<double>& from_out) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// One case of sparse_flash_attention, described in a line: the call through lathe.h, and the
-// comparison with float64.
+// This file holds one case of sparse_flash_attention, described in a line: the call through
+// lathe.h, and the comparison with float64.
 #pragma once
 
 #include "tests/harness/call.h"
@@ -33,17 +33,17 @@ struct SparseCase {
 
 ref::SparseAttention make_sparse(const SparseCase& sparse);
 
-// The call: of a forward with what it gives, of the whole step, or of a backward that reads
+// Says what a call computes: a forward with its outputs, the whole step, or a backward that reads
 // `saved`.
 enum class SparsePart { forward, both, backward };
 Call sparse_call(const SparseCase& sparse, const ref::SparseAttention& inputs, SparsePart part,
                  const Outputs& saved = {});
-// The call or, of a saved forward, the two calls of a case.
+// Runs the call or, with a saved forward, the two calls of a case.
 Answer run_sparse(lathe_context* context, const SparseCase& sparse,
                   const ref::SparseAttention& inputs);
 
-// doctest CHECKs: outputs against float64, max|a-r| at most twice that of a plain computation of
-// the same precision; no finding of the simulator.
+// Makes doctest CHECKs: outputs against float64, max|a-r| at most twice that of a plain computation
+// of the same precision; no finding of the simulator.
 void check_sparse(const SparseCase& sparse, const ref::SparseAttention& inputs,
                   const Answer& answer);
 // Runs and checks it in the context that all tests of a program share.

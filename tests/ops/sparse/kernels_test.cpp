@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The sparse attention family's specs, tiles, grids, splits and costs.
+// These tests cover the sparse attention family's specs, tiles, grids, splits and costs.
 #include "ops/sparse/kernels.h"
 
 #include <doctest/doctest.h>

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What sparse_flash_attention launches and sends on one rank of several, over driver and NCCL
-// tables that only count: gathered keys and tables for the caller's, room for everything, and that
-// a run allocates nothing. And what is refused.
+// These tests check what sparse_flash_attention launches and sends on one rank of several, over
+// driver and NCCL tables that only count: gathered keys and tables for the caller's, room for
+// everything, and that a run allocates nothing. They also check what is refused.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -195,7 +195,7 @@ TEST_CASE("sparse ranks: gathered keys and tables for the caller's, and nothing 
   CHECK(join.keys == plan.own_keys);
   CHECK(join.gathered == plan.keys);
   CHECK(join.received == plan.returned.back());
-  // What arrives stays inside the workspace and out of the sums that are sent.
+  // Received data stays inside the workspace and out of the sums that are sent.
   const char* const sums = static_cast<const char*>(main.dk);
   const size_t sums_bytes = static_cast<size_t>(plan.keys) * 2 * 80 * 4;
   for (size_t i = 0; i < sent.receives; ++i) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What sparse_flash_attention launches, over a driver table that only writes down: parameters,
-// grids, workspace, and that a run allocates nothing.
+// These tests check what sparse_flash_attention launches, over a driver table that only writes
+// down: parameters, grids, workspace, and that a run allocates nothing.
 #include <doctest/doctest.h>
 
 #include "ops/sparse/schema.h"

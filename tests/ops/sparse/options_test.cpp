@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// sparse_flash_attention over combinations of its options: the error is at most twice that of a
-// plain computation of the same precision, under every checker.
+// These tests cover sparse_flash_attention over combinations of its options: the error is at most
+// twice that of a plain computation of the same precision, under every checker.
 //
 // LATHE_TEST_SHARD=3/16 runs groups 3, 19, 35 ...; without it the first of sixteen.
 #include "tests/ops/sparse/options.h"

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Cases of sparse_flash_attention for tests over ranks, and how their results compare with those of
-// one rank: rows bit for bit, for what a list names is the same in the same order; gradients of
-// keys and sinks to the order of float32 sums.
+// This file makes cases of sparse_flash_attention for tests over ranks and compares their results
+// with those of one rank: rows bit for bit, for what a list names is the same in the same order;
+// gradients of keys and sinks to the order of float32 sums.
 #pragma once
 
 #include "tests/harness/check.h"
@@ -32,7 +32,7 @@ inline Ranks ranks_of(int world, lathe_balance balance) {
   return {.world = world, .balance = balance, .flags = LATHE_REDUCE_PARAMETER_GRADS};
 }
 
-// Sums of the same terms in another order, rounded to bf16 where they were.
+// Checks sums of the same terms in another order, rounded to bf16 where they were.
 inline void check_sums(const std::string& name, const Values& found, const Values& expected) {
   double largest = 0;
   for (const double value : expected) largest = std::max(largest, std::abs(value));

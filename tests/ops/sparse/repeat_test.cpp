@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// sparse_flash_attention over ten schedules: the order of warps, of blocks' additions and of what
-// is asynchronous differs, results must not.
+// These tests cover sparse_flash_attention over ten schedules: the order of warps, of blocks'
+// additions and of what is asynchronous differs, results must not.
 #include "tests/harness/repeat.h"
 
 #include "tests/harness/check.h"

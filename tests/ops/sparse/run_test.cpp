@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// sparse_flash_attention through lathe.h: dense attention as a list of all keys, the positions of
-// rows that a rank has of a whole, parts of lists, caches in pages, and what compiles nothing.
+// These tests cover sparse_flash_attention through lathe.h: dense attention as a list of all keys,
+// the positions of rows that a rank has of a whole, parts of lists, caches in pages, and what
+// compiles nothing.
 #include <numeric>
 
 #include "reference/attention_plain.h"
@@ -154,7 +155,7 @@ TEST_CASE("sparse attention: a cache in pages by absolute entries, in 1 to 8 par
     }
     page += (lengths[row] + 15) / 16;
   }
-  // What no sequence has in the cache is NaN.
+  // Rows of the cache that belong to no sequence are NaN.
   std::mt19937 random(3);
   std::normal_distribution<double> normal;
   for (auto& [x, width] : {std::pair(&a.k, 512), std::pair(&a.k_rope, 64)}) {

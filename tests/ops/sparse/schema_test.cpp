@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// sparse_flash_attention without a device: every refusal by table, what a problem becomes, and
-// calls that end before a launch.
+// These tests cover sparse_flash_attention without a device: every refusal by table, what a problem
+// becomes, and calls that end before a launch.
 #include "ops/sparse/run.h"
 #include "tests/harness/problems.h"
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Keys sharded over ranks: each has the entries that fall into its part, in float32 and without
-// sinks, and lse_merge joins them by rank. And rows of packed sequences that ranks have, with their
-// positions, where a sequence begins in one rank and ends in another.
+// These tests cover keys sharded over ranks: each has the entries that fall into its part, in
+// float32 and without sinks, and lse_merge joins them by rank. And rows of packed sequences that
+// ranks have, with their positions, where a sequence begins in one rank and ends in another.
 #include "tests/harness/check.h"
 #include "tests/sparse_inputs.h"
 

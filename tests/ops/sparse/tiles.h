@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Configurations of the kernels of sparse_flash_attention with tiles that are not the default, and
-// their runs on sm_80 under several schedules.
+// This file lists configurations of the kernels of sparse_flash_attention with tiles that are not
+// the default, and runs them on sm_80 under several schedules.
 #pragma once
 
 #include <random>
@@ -38,7 +38,7 @@ inline SparseCase forward_of(const Row& row) {
   c.tile = row.tile, c.splits = 1;
   return c;
 }
-// Reads the reference's forward, so that no kernel of the forward is compiled.
+// The case reads the reference's forward, so that no kernel of the forward is compiled.
 inline SparseCase backward_of(const Row& row) {
   SparseCase c = case_of(row);
   c.main_tile = row.tile, c.backward = c.given_forward = true;
@@ -65,7 +65,7 @@ inline void draw_shape(const Row& row, std::mt19937& random, SparseCase* c) {
   s.lists = static_cast<Lists>(one_of({0, 0, 0, 0, 1, 2, 3, 4}));
 }
 
-// `turns` cases of each row, made by `of`.
+// Returns `turns` cases of each row, made by `of`.
 inline std::vector<SparseCase> random_cases(const std::vector<Row>& rows, int turns,
                                             SparseCase (*of)(const Row& row)) {
   std::mt19937 random(1);
@@ -96,7 +96,7 @@ inline void check_all(const std::vector<SparseCase>& cases) {
       "sm_80");
 }
 
-// Runs of the tests below on sm_80; each gives one answer.
+// Runs the tests below on sm_80; each run gives one answer.
 inline std::vector<Answer> on_sm80(const std::function<void(const Give&)>& work) {
   const auto answers = in_child(schedule_number(0, "sm_80"), work);
   for (const Answer& answer : answers) check_clean(answer);

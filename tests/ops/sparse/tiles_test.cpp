@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// sparse_flash_attention with tiles that are not the default, on sm_80 and under several schedules:
-// random rows and lists for each of a set of configurations that covers every width, tile, type and
-// flag; what must hold whatever the numbers are; and what the kernels read and multiply.
+// These tests cover sparse_flash_attention with tiles that are not the default, on sm_80 and under
+// several schedules: random rows and lists for each of a set of configurations that covers every
+// width, tile, type and flag; what must hold whatever the numbers are; and what the kernels read
+// and multiply.
 #include "tests/ops/sparse/tiles.h"
 
 using namespace apitest;

@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What ranks of sparse_flash_attention send each other: the keys that rows may see, found here by
-// looking at each row, in one group, and their gradients in another.
+// These tests check what ranks of sparse_flash_attention send each other: the keys that rows may
+// see, found here by looking at each row, in one group, and their gradients in another.
 #include "tests/ops/sparse/ranks_case.h"
 
 namespace {
 
 using namespace apitest;
 
-// What a rank's rows may see, by looking at each of them: keys of the whole axis.
+// Returns, by looking at each row, which keys of the whole axis a rank's rows may see.
 std::vector<bool> visible(const SparseCase& c, const Intervals& rows) {
   const ref::SparseAttention a = make_sparse(c);
   const auto& cu = a.begin_q;
@@ -29,7 +29,7 @@ std::vector<bool> visible(const SparseCase& c, const Intervals& rows) {
   return seen;
 }
 
-// Of each rank: tokens of keys that come from others and go to them.
+// Holds, for each rank, the number of key tokens that come from other ranks and that go to them.
 struct Traffic {
   std::vector<int64_t> received, sent;
 };

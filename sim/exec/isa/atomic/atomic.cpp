@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// atom and red. Lanes that hit one address take turns in an order the seed picks.
+// This file handles atom and red. Lanes that hit one address take turns in an order the seed picks.
 #include "sim/exec/isa/access.h"
 #include "sim/exec/isa/atomic/operations.h"
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Operations of atom and red: each makes the new value of an element from the old one and the
+// Each operation of atom and red makes the new value of an element from the old one and the
 // operand. Elements are bits, so floats are converted here.
 #pragma once
 
@@ -52,7 +52,7 @@ uint32_t add_half(uint32_t a, uint32_t b) {
   return H::round(to_odd(sum_to_odd(H::load(a), H::load(b)))) & 0xFFFFu;
 }
 
-// As integers in the order of the numbers, -0 below +0.
+// Maps halves to integers in the order of the numbers, -0 below +0.
 inline int32_t half_order(uint32_t h) {
   return h & 0x8000u ? -1 - static_cast<int32_t>(h & 0x7FFFu) : static_cast<int32_t>(h);
 }

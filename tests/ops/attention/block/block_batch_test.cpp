@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// flash_attention_block, its gradients and delta through the C API: a call for the rows of a batch
-// is as many packed ones, bit by bit.
+// These tests cover flash_attention_block, its gradients and delta through the C API: a call for
+// the rows of a batch is as many packed ones, bit by bit.
 #include "tests/ops/attention/block/block_step.h"
 
 using namespace apitest;

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Random steps of ring attention through lathe.h, flash_attention_block and its gradients: blocks
-// of rows and keys, who sees whom among them, mods, and what a step goes on from.
+// This file makes random steps of ring attention through lathe.h, flash_attention_block and its
+// gradients: blocks of rows and keys, which rows see which keys, mods, and what a step goes on
+// from.
 #pragma once
 
 #include <memory>
@@ -33,7 +34,7 @@ struct BlockStep {
   Place place(int64_t i, int64_t j, int64_t b) const;
 };
 
-// The blocks of a batch, of one shape, and what all of them share.
+// BlockInputs holds the blocks of a batch, of one shape, and what all of them share.
 struct BlockInputs {
   std::vector<ref::AttentionBlock> blocks;
   std::shared_ptr<BlockStep> step = std::make_shared<BlockStep>();
@@ -41,10 +42,10 @@ struct BlockInputs {
   Values dout, whole, e;  // of a backward: the whole's lse and E
   Values dq, dk, dv;      // sums that it adds to
 };
-// Seeded. Rows and keys of no range are NaN, which must reach nothing; so is out of rows without a
-// partial result.
+// Makes seeded inputs. Rows and keys of no range are NaN, which must reach nothing; so is out of
+// rows without a partial result.
 BlockInputs make_block(const TileRow& row, uint32_t seed, int64_t batch = 1);
-// Rows and keys as they are given, in place of random ones.
+// Makes inputs from given rows and keys, in place of random ones.
 BlockInputs make_block(const TileRow& row, uint32_t seed, const ref::AttentionBlock& shape,
                        const BlockStep* step, int64_t batch = 1);
 
@@ -54,7 +55,8 @@ Call block_call(const TileRow& row, const BlockInputs& in, bool first, int64_t s
 Call block_gradients_call(const TileRow& row, const BlockInputs& in, const std::string& first,
                           int64_t sm_margin = 0);
 
-// doctest CHECKs against plain loops in double. Rows that see no key are not written, to the bit.
+// Makes doctest CHECKs against plain loops in double. Rows that see no key are not written, to the
+// bit.
 void check_block(const TileRow& row, const BlockInputs& in, bool first, const Answer& answer);
 void check_block_gradients(const TileRow& row, const BlockInputs& in, const std::string& first,
                            const Answer& answer);

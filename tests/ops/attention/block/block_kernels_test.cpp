@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The block step on the host: specs, grids, workspace.
+// These tests cover the block step on the host: specs, grids, workspace.
 #include "ops/attention/block_kernels.h"
 
 #include <doctest/doctest.h>

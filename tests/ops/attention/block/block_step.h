@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The tensors of a step of ring attention, of all rows of a batch or of one.
+// This file holds the tensors of a step of ring attention, of all rows of a batch or of one.
 #pragma once
 
 #include <map>
@@ -27,10 +27,10 @@ inline Values rounded(lathe_dtype dtype, Values values) {
   return values;
 }
 
-// Two ranges, which leave some rows and keys out.
+// These ranges leave some rows and keys out.
 inline const Values kRanges = {0, 70, 5, 100, 20, 30, 0, 80, 140, 0, 160, 10, 200, 100};
 
-// The tensors of a step, of all rows of the batch or, packed, of one.
+// A Step has the tensors of a step, of all rows of the batch or, packed, of one.
 class Step {
  public:
   explicit Step(lathe_dtype dtype) {
@@ -55,7 +55,7 @@ class Step {
     caller.put("k_pos", LATHE_I32, {kKeys}, keys);
     bring(-1);
   }
-  // Row `row` of the batch, packed; -1: all of them.
+  // Brings row `row` of the batch, packed; with -1 all rows.
   void bring(int64_t row) {
     for (const auto& [name, of] : values_) {
       std::vector<int64_t> shape = {of.tokens, of.heads, kWidth};

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// flash_attention_block and its gradients through the C API: what options give is held against
-// calls without them and against flash_attention, bit by bit.
+// These tests cover flash_attention_block and its gradients through the C API: what options give is
+// held against calls without them and against flash_attention, bit by bit.
 #include <array>
 
 #include "tests/ops/attention/block/block_step.h"

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Steps of ring attention, forward and backward, on sm_80 and under several schedules: random
-// ranges and positions on a set of configurations that covers widths, tiles, types and flags.
+// These tests cover steps of ring attention, forward and backward, on sm_80 and under several
+// schedules: random ranges and positions on a set of configurations that covers widths, tiles,
+// types and flags.
 #include "tests/harness/check.h"
 #include "tests/harness/repeat.h"
 #include "tests/ops/attention/block/block_case.h"

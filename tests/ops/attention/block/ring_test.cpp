@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Rings as a caller of the C API writes them: flash_attention_block step by step, lse_merge for the
-// sinks and the rounding, flash_attention_delta once, flash_attention_block_bwd step by step, by
-// attention ranges and by positions. Against whole attention in double, with every buffer's
-// surroundings watched.
+// These tests cover rings as a caller of the C API writes them: flash_attention_block step by step,
+// lse_merge for the sinks and the rounding, flash_attention_delta once, flash_attention_block_bwd
+// step by step, by attention ranges and by positions. Against whole attention in double, with every
+// buffer's surroundings watched.
 #include <algorithm>
 #include <random>
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Rings of ranks: which tokens each rank holds, and the attention ranges of one rank's rows over
-// another's keys.
+// This file describes rings of ranks: which tokens each rank holds, and the attention ranges of one
+// rank's rows over another's keys.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ struct Ring {
   }
 };
 
-// More documents than lanes: attention ranges are searched 32 at a time.
+// Returns more documents than lanes: attention ranges are searched 32 at a time.
 inline std::vector<int64_t> many_documents() {
   std::vector<int64_t> begin = {0};
   for (int64_t i = 0; i < 45; ++i) begin.push_back(begin.back() + 2 + i * 7 % 6);
@@ -50,14 +50,15 @@ inline const std::vector<Ring> kRings = {
     {Balance::per_document, 2, many_documents(), -1, 0},
 };
 
-// Tokens [begin, end) of the whole axis, all of one document.
+// An Interval is tokens [begin, end) of the whole axis, all of one document.
 struct Interval {
   int64_t begin, end, document;
   int64_t size() const { return end - begin; }
 };
 using Intervals = std::vector<Interval>;
 
-// The intervals of a rank in the order in which it holds them, cut where documents end.
+// Returns the intervals of a rank in the order in which the rank holds them, cut where documents
+// end.
 inline Intervals intervals_of(const Ring& ring, int64_t rank) {
   Intervals out;
   const auto count = static_cast<int64_t>(ring.documents.size()) - 1;

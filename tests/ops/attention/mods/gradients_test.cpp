@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Gradients through score_mod and mask_mod: what options say as well equals them bit for bit,
-// everything else equals plain loops in double.
+// These tests cover gradients through score_mod and mask_mod: what options say as well equals them
+// bit for bit, everything else equals plain loops in double.
 #include "tests/ops/attention/mods/mods_case.h"
 
 using namespace apitest;

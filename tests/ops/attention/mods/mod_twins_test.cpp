@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Texts that are made to be taken for another one, or to change one: every plan computes what its
-// own texts say.
+// These tests cover texts that are made to be taken for another one, or to change one: every plan
+// computes what its own texts say.
 #include "reference/attention.h"
 #include "tests/harness/check.h"
 #include "tests/twin_texts.h"

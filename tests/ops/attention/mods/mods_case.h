@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Dense calls of flash_attention with mods, and the same by plain loops in double.
+// This file makes dense calls of flash_attention with mods, and computes the same by plain loops in
+// double.
 #pragma once
 
 #include "reference/attention.h"

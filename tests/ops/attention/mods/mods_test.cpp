@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// score_mod and mask_mod through the C API: what options say as well equals them bit for bit with
-// as many products, everything else equals plain loops in double; and what a mod may not be.
+// These tests cover score_mod and mask_mod through the C API: what options say as well equals them
+// bit for bit with as many products, everything else equals plain loops in double; and what a mod
+// may not be.
 #include "tests/numbers.h"
 #include "tests/ops/attention/mods/mods_case.h"
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Small calls of flash_attention for tests over ranks.
+// This file makes small calls of flash_attention for tests over ranks.
 #pragma once
 
 #include "tests/harness/check.h"
@@ -8,7 +8,7 @@
 
 namespace apitest {
 
-// Sizes of a call: one sequence, a batch of them, or packed ones.
+// A CallShape holds the sizes of a call: one sequence, a batch of them, or packed ones.
 struct CallShape {
   int64_t heads = 4, kv_heads = 4, batch = 1, queries = 40, keys = 40;
   std::vector<int64_t> cu_q, cu_k;  // packed; batch is not used then

@@ -14,7 +14,8 @@ Ranks ranks_of(int world, lathe_balance balance) {
       .world = world, .balance = balance, .flags = LATHE_DISPATCH | LATHE_REDUCE_PARAMETER_GRADS};
 }
 
-// Of all values together: a sum of rounded products has no better bound for each alone.
+// Checks the rms of all values together: a sum of rounded products has no better bound for each
+// alone.
 void check_rms(const std::string& name, const Values& found, const Values& expected, double bound) {
   CAPTURE(name);
   REQUIRE(found.size() == expected.size());

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a run of flash_attention on one rank of several launches and posts, over driver and NCCL
-// tables that only write down: the order of hops and launches, no allocation, room for all.
+// These tests check what a run of flash_attention on one rank of several launches and posts, over
+// driver and NCCL tables that only write down: the order of hops and launches, no allocation, room
+// for all.
 #include <doctest/doctest.h>
 
 #include "ops/attention/schema.h"
@@ -75,7 +76,7 @@ struct RankRun {
     CHECK(estimate.launches == recorder.count);
     CHECK(estimate.exchanges == static_cast<uint64_t>(fake.groups));
   }
-  // What is received lies in the workspace.
+  // Received data lies in the workspace.
   void check_room() const {
     for (const auto& [stream, ops] : fake.streams) {
       for (const fakes::Op& op : ops) {
@@ -106,7 +107,7 @@ TEST_CASE("attention over ranks: groups of a ring and of gathered keys") {
 
 TEST_CASE("attention over ranks: each hop waits for the step whose buffer it takes") {
   const RankRun run(0, false, 1);
-  // Of the exchange stream: a wait for the caller's stream right before every hop.
+  // The exchange stream has a wait for the caller's stream right before every hop.
   for (const auto& [stream, ops] : run.fake.streams) {
     for (size_t i = 0; i < ops.size(); ++i) {
       if (ops[i].kind != fakes::Op::hop) continue;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What attention over ranks sends, as the simulator's NCCL counts it, against the formulas of the
-// methods; and that an estimate says the same before the run.
+// These tests compare what attention over ranks sends, as the simulator's NCCL counts it, with the
+// formulas of the methods, and check that an estimate says the same before the run.
 #include "tests/harness/check.h"
 #include "tests/ops/attention/case.h"
 
@@ -14,7 +14,7 @@ struct Traffic {
   bool operator==(const Traffic&) const = default;
 };
 
-// Of each rank: groups with messages, and bytes sent in them.
+// Returns, for each rank, its groups with messages and the bytes sent in them.
 std::map<int, Traffic> messages_of(const RanksAnswer& answer) {
   std::map<int, Traffic> out;
   for (const HopCount& hop : answer.hops) {
