@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "api/lathe.h"
 #include "codegen/base/status.h"
 #include "collective/world.h"
 #include "ops/problem.h"
