@@ -83,7 +83,7 @@ struct PositionWalk {
     return static_cast<long long>(k.most) - q.least <= high &&
            static_cast<long long>(k.least) - q.most >= low;
   }
-  // What the mask of a mod leaves of two ranges: kOwnRows: the tile's are those of rows.
+  // Asks the mask of a mod what it keeps of two ranges. With kOwnRows the tile's range is of rows.
   __device__ __forceinline__ int kept(const PositionRange& tile, const PositionRange& other) const {
     const PositionRange& q = kOwnRows ? tile : other;
     const PositionRange& k = kOwnRows ? other : tile;

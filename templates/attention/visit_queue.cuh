@@ -31,7 +31,7 @@ struct Visit {
   VisitKind kind;
 };
 
-// What mods add to row and column for positions, and what they are told of the batch.
+// Mods add `query` and `key` to row and column for positions, and are told `batch` of the batch.
 struct VisitOrigin {
   int query, key, batch;
 };

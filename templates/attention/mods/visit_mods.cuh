@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What mods need of a visit: where its rows and keys are among all positions, and, if there is
-// a mask_tile, whether the visit is worth making. Rows and keys of a block step are parts of
-// sequences, so that a place in the tensors says nothing to a mod.
+// These functions tell mods where the rows and keys of a visit are among all positions, and ask
+// mask_tile, if there is one, whether the visit is worth making. Rows and keys of a block step are
+// parts of sequences, so that a place in the tensors says nothing to a mod.
 #pragma once
 #include "attention/mask_class.cuh"
 #include "attention/visit_queue.cuh"
