@@ -1,0 +1,150 @@
+# SPDX-FileCopyrightText: 2026 The lathe authors
+# SPDX-License-Identifier: Apache-2.0
+"""Context, Problem, Plan, Group and Shard: the objects of the C API."""
+from __future__ import annotations
+
+import json
+import os
+import threading
+from typing import Any, Mapping, Sequence
+
+from lathe import _core
+from lathe._errors import InvalidArgument, LatheError, Status
+
+GROUP_FLAGS = {"reduce_parameter_grads": 1, "allgather": 2, "dispatch": 4, "exchange_heads": 8,
+               "narrow_gradients": 16}
+BALANCES = ("none", "head_tail", "per_document", "ptrr")
+
+
+class DeviceText(str):
+    """Device text for an option that takes a file, such as score_mod: the text itself, no name."""
+
+
+class Context(_core.Context):
+    """A device and a cache.
+
+    device: "cuda", "sim" (the simulator), "none" (compile only) or "default": what LATHE_DEVICE
+    says, else cuda. arch: what to compile for, such as "sm_90a"; the device's own by default.
+    cache_dir: where kernels are kept; "off": nowhere. Any thread may use it.
+    """
+
+    def __repr__(self) -> str:
+        info = self.info()
+        return f'lathe.Context("{info["device"]}", {info["ordinal"]}, arch="{info["arch"]}")'
+
+    @property
+    def device(self) -> str:
+        """The kind of device: "cuda", "sim" or "none"."""
+        return str(self.info()["device"])
+
+    @property
+    def compiled(self) -> int:
+        """Kernels that this context compiled."""
+        return int(self.info()["compiled"])
+
+    @property
+    def hits(self) -> int:
+        """Kernels that this context found on disk or in memory."""
+        return int(self.info()["hits"])
+
+
+class Problem(_core.Problem):
+    """What is asked of an operator: tensors, options and the group they are split over.
+
+    tensors: {"q": ("bf16", (-1, -1, 8, 128)), ...}; -1 varies from run to run. flags: names of
+    GROUP_FLAGS. Options are keywords: Problem("kda", tensors, state_v_first=True).
+    """
+
+    def __init__(self, op: str, tensors: Mapping[str, tuple[str, Sequence[int]]] | None = None, *,
+                 alignment: int | None = None, group: Group | None = None,
+                 flags: Sequence[str] = (), **options: Any) -> None:
+        super().__init__(op)
+        for option, value in options.items():
+            self.set(option, value)
+        for name, (dtype, shape) in (tensors or {}).items():
+            self.tensor(name, dtype, shape)
+        if alignment is not None:
+            self.alignment(alignment)
+        if group is not None:
+            self.group(group, flag_bits(flags))
+
+    def set(self, option: str, value: Any) -> None:
+        """Sets an option. None leaves its default; a DeviceText is text of the device."""
+        if value is None:
+            return
+        if isinstance(value, DeviceText):
+            value = value.encode()
+        elif isinstance(value, os.PathLike):
+            value = os.fspath(value)
+        super().set(option, value)
+
+    @property
+    def op(self) -> str:
+        """The operator's name."""
+        return str(json.loads(self.text())["op"])
+
+    def __repr__(self) -> str:
+        return f"lathe.Problem.parse({self.text()!r})"
+
+
+class Plan(_core.Plan):
+    """The kernels of a problem, compiled or loaded. plan(*tensors) enqueues a run."""
+
+    def __repr__(self) -> str:
+        return f"<lathe.Plan: {', '.join(each['name'] for each in self.kernels())}>"
+
+
+class Group(_core.Group):
+    """Ranks that share a sequence; every rank makes it. See Context.unique_id."""
+
+    def __repr__(self) -> str:
+        return f"<lathe.Group: rank {self.rank} of {self.world}>"
+
+
+class Shard(_core.Shard):
+    """Who holds which tokens of a sequence axis that is split over ranks.
+
+    length: of the whole axis. balance: "none", "head_tail", "per_document" or "ptrr".
+    cu_seqlens, cu_seqlens_k: offsets of packed sequences, on the host.
+    """
+
+    def __init__(self, world: int, rank: int, length: int, *, key_length: int = -1,
+                 balance: str = "none", cu_seqlens: Sequence[int] | None = None,
+                 cu_seqlens_k: Sequence[int] | None = None, block_size: int = 0,
+                 bounds: Sequence[int] | None = None) -> None:
+        if balance not in BALANCES:
+            raise InvalidArgument(f'balance is "{balance}"; allowed are {", ".join(BALANCES)}')
+        super().__init__(world, rank, length, key_length=key_length,
+                         balance=BALANCES.index(balance), cu_seqlens=cu_seqlens,
+                         cu_seqlens_k=cu_seqlens_k, block_size=block_size, bounds=bounds)
+
+
+def flag_bits(flags: Sequence[str]) -> int:
+    """Returns the number that the C API takes for names of GROUP_FLAGS."""
+    bits = 0
+    for flag in flags:
+        if flag not in GROUP_FLAGS:
+            raise InvalidArgument(f'a flag is "{flag}"; allowed are {", ".join(GROUP_FLAGS)}')
+        bits |= GROUP_FLAGS[flag]
+    return bits
+
+
+_contexts: dict[tuple[str, int], Context] = {}
+_contexts_lock = threading.Lock()
+_contexts_process = os.getpid()
+
+
+def context(device: str | None = None, ordinal: int = 0) -> Context:
+    """Returns the process's context of a device; it is made at the first call and kept.
+
+    device None: LATHE_DEVICE if it is set, else cuda. The simulator is never chosen in silence.
+    """
+    chosen = device or os.environ.get("LATHE_DEVICE") or "cuda"
+    chosen = "default" if chosen == "auto" else chosen
+    with _contexts_lock:
+        if os.getpid() != _contexts_process and _contexts:
+            raise LatheError("a child of fork cannot use the device that its parent used; start it "
+                             'with multiprocessing\'s "spawn"', Status.CUDA)
+        if (chosen, ordinal) not in _contexts:
+            _contexts[chosen, ordinal] = Context(chosen, ordinal)
+        return _contexts[chosen, ordinal]

@@ -1,0 +1,161 @@
+# SPDX-FileCopyrightText: 2026 The lathe authors
+# SPDX-License-Identifier: Apache-2.0
+"""run(): any operator on arrays of NumPy, CuPy or torch, by the names of the operator table."""
+from __future__ import annotations
+
+import sys
+from typing import Any, Callable, Mapping, Sequence
+
+from lathe import _core
+from lathe._errors import InvalidArgument, NoDevice
+from lathe._objects import Context, Group, Plan, Problem, Shard, context as shared_context
+from lathe._operators import Operator, nearest, operator
+
+# How a dtype of lathe is called by the libraries that arrays come from. NumPy has no bfloat16: its
+# bits are held by unsigned 16-bit numbers.
+_WORDS = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "i32": "int32", "i64": "int64"}
+_DTYPES = {**{word: name for name, word in _WORDS.items()}, "uint16": "bf16"}
+
+
+class Results(dict[str, Any]):
+    """The outputs by name; results.o is results["o"]."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"there is no result {name}; there are {', '.join(self)}") from None
+
+
+def dtype_name(name: str, array: Any) -> str:
+    """Returns lathe's name of an array's dtype: "bf16"."""
+    word = str(array.dtype).rpartition(".")[2]
+    if word not in _DTYPES:
+        raise InvalidArgument(f"{name} has dtype {word}; allowed are {', '.join(_DTYPES)}")
+    return _DTYPES[word]
+
+
+def _is_numpy(array: Any) -> bool:
+    return type(array).__module__.partition(".")[0] == "numpy"
+
+
+def allocator(array: Any) -> Callable[[tuple[int, ...], str], Any]:
+    """Returns empty(shape, dtype) that makes arrays of the library and on the device of `array`."""
+    library = type(array).__module__.partition(".")[0]
+    if library == "torch":
+        torch = sys.modules["torch"]
+        return lambda shape, dtype: torch.empty(shape, dtype=getattr(torch, _WORDS[dtype]),
+                                                device=array.device)
+    module = sys.modules.get(library)
+    if module is None or not hasattr(module, "empty"):
+        raise InvalidArgument(f"there is no function empty for arrays of type {type(array)}; give "
+                              "the outputs too")
+    return lambda shape, dtype: module.empty(shape, "uint16" if dtype == "bf16" and library == "numpy"
+                                             else _WORDS[dtype])
+
+
+def _host_values(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns those whose values the host can read; from them exact extents follow."""
+    found = {}
+    for name, array in tensors.items():
+        on_host = _is_numpy(array) or str(getattr(array, "device", "")) == "cpu"
+        if on_host and "int" in str(array.dtype):
+            found[name] = array
+    return found
+
+
+def _split(op: Operator, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Splits keywords into tensors and options. None is the same as not given."""
+    tensors: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in op.tensors and name not in op.options:
+            names = (*op.tensors, *op.options)
+            raise InvalidArgument(f"{op.name} has no tensor or option {name}; allowed are "
+                                  + ", ".join(names) + nearest(name, names))
+        if value is not None:
+            (tensors if name in op.tensors else options)[name] = value
+    return tensors, options
+
+
+def make_problem(op: str, tensors: Mapping[str, Any], options: Mapping[str, Any], *,
+                 group: Group | None = None, flags: Sequence[str] = (),
+                 alignment: int | None = None) -> tuple[Problem, dict[str, tuple[int, ...]]]:
+    """Returns the problem of a call, open in what may vary, and the shapes of its tensors."""
+    problem = Problem(op, alignment=alignment, group=group, flags=flags, **options)
+    for name, array in tensors.items():
+        problem.tensor(name, dtype_name(name, array), tuple(array.shape))
+    problem.infer(_host_values(tensors))
+    shapes = {each["name"]: each["shape"] for each in problem.tensors() if each["declared"]}
+    problem.open()
+    return problem, shapes
+
+
+def run(op: str, *, context: Context | None = None, stream: Any = None, shard: Shard | None = None,
+        group: Group | None = None, flags: Sequence[str] = (), **given: Any) -> Results:
+    """Runs an operator once and returns its outputs by name, as arrays like the inputs.
+
+    Tensors and options are keywords with the names of the operator table (lathe.operators()):
+
+        o = lathe.run("kda", q=q, k=k, v=v, g=g, beta=beta, scale=0.1).o
+
+    An output that is given is written in place and alone is computed; in-out tensors are changed in
+    place and returned too. With NumPy arrays the simulator computes (LATHE_DEVICE=sim), as they lie
+    in host memory. The plan is looked up in the cache of kernels at each call: who calls often makes
+    a Plan.
+    """
+    table = operator(op)
+    tensors, options = _split(table, given)
+    if not tensors:
+        raise InvalidArgument(f"{op} was given no tensor; it takes {', '.join(table.tensors)}")
+    problem, shapes = make_problem(op, tensors, options, group=group, flags=flags)
+    first = next(iter(tensors.values()))
+    where = context or shared_context()
+    if where.device == "cuda" and _is_numpy(first):
+        raise NoDevice("arrays of NumPy lie in host memory, which a GPU does not compute on; set "
+                       'LATHE_DEVICE=sim, or give context=lathe.Context("sim"), for the simulator')
+    plan = Plan(where, problem)
+    empty = allocator(first)
+    results = Results()
+    arrays: list[Any] = []
+    described = {each["name"]: each for each in problem.tensors()}
+    for name in plan.slots:
+        array = tensors.get(name)
+        if array is None:
+            array = empty(shapes[name], described[name]["dtype"])
+        if described[name]["written"]:
+            results[name] = array
+        arrays.append(array)
+    for each in described.values():
+        if each["alias_of"]:
+            results[each["name"]] = tensors[each["alias_of"]]
+    plan(*arrays, stream=stream, shard=shard)
+    return results
+
+
+def warm(manifest: str | Sequence[str], arch: str | Sequence[str] | None = None, *,
+         cache_dir: str | None = None) -> list[dict[str, Any]]:
+    """Compiles what the lines of a manifest need, or finds it cached; needs no device.
+
+    manifest: a file's name, or lines. arch: such as "sm_90a", or several; None: the device's.
+    Returns {"op", "arch", "compiled", "hits"} for each line and architecture.
+    """
+    if isinstance(manifest, str):
+        with open(manifest, encoding="utf-8") as file:
+            manifest = file.readlines()
+    names = [arch] if isinstance(arch, str) else list(arch or [])
+    contexts = [Context("none", arch=name, cache_dir=cache_dir) for name in names]
+    contexts = contexts or [shared_context()]
+    rows = []
+    for line in manifest:
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        problem = Problem.parse(line.strip())
+        for each in contexts:
+            compiled, hits = each.warm(problem)
+            rows.append({"op": problem.op, "arch": each.info()["arch"], "compiled": compiled,
+                         "hits": hits})
+    return rows
+
+
+__all__ = ["Results", "run", "warm", "make_problem", "allocator", "dtype_name", "_core"]
