@@ -5,11 +5,11 @@
 
 #include "core.h"
 
-PyTypeObject *ContextType;
+PyTypeObject* ContextType;
 
-static const char *const kKinds[] = {"default", "cuda", "sim", "none"};
+static const char* const kKinds[] = {"default", "cuda", "sim", "none"};
 
-static int kind_of(const char *word, lathe_device_kind *out) {
+static int kind_of(const char* word, lathe_device_kind* out) {
   for (int kind = LATHE_DEVICE_DEFAULT; kind <= LATHE_DEVICE_NONE; ++kind) {
     if (strcmp(word, kKinds[kind]) != 0) continue;
     *out = (lathe_device_kind)kind;
@@ -19,17 +19,17 @@ static int kind_of(const char *word, lathe_device_kind *out) {
   return -1;
 }
 
-static int context_init(ContextObject *self, PyObject *arguments, PyObject *keywords) {
-  static char *names[] = {"device", "ordinal", "arch", "cache_dir", NULL};
+static int context_init(ContextObject* self, PyObject* arguments, PyObject* keywords) {
+  static char* names[] = {"device", "ordinal", "arch", "cache_dir", NULL};
   lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
-  const char *device = "default";
-  PyObject *folder = NULL;
+  const char* device = "default";
+  PyObject* folder = NULL;
   if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|sizO&:Context", names, &device,
                                    &options.ordinal, &options.arch, PyUnicode_FSConverter,
                                    &folder)) {
     return -1;
   }
-  lathe_context *made = NULL;
+  lathe_context* made = NULL;
   int failed = self->handle != NULL || kind_of(device, &options.device) != 0;
   if (!failed) {
     options.cache_dir = folder ? PyBytes_AsString(folder) : NULL;
@@ -52,12 +52,12 @@ static int context_init(ContextObject *self, PyObject *arguments, PyObject *keyw
   return 0;
 }
 
-static void context_dealloc(ContextObject *self) {
+static void context_dealloc(ContextObject* self) {
   lathe_context_destroy(self->handle);
-  free_object((PyObject *)self);
+  free_object((PyObject*)self);
 }
 
-static PyObject *context_info(ContextObject *self, PyObject *unused) {
+static PyObject* context_info(ContextObject* self, PyObject* unused) {
   (void)unused;
   lathe_context_info info = {.size = sizeof info};
   if (!is_made(self->handle, "Context") ||
@@ -67,14 +67,14 @@ static PyObject *context_info(ContextObject *self, PyObject *unused) {
   return Py_BuildValue("{s:s,s:i,s:s,s:s,s:s,s:i,s:s,s:s,s:s,s:K,s:K}", "device",
                        kKinds[info.device], "ordinal", info.ordinal, "device_name",
                        info.device_name, "arch", info.arch, "driver_path", info.driver_path,
-                       "driver_version", info.driver_version, "compiler", info.compiler, "cache_dir",
-                       info.cache_dir, "cache_problem", info.cache_problem, "compiled",
+                       "driver_version", info.driver_version, "compiler", info.compiler,
+                       "cache_dir", info.cache_dir, "cache_problem", info.cache_problem, "compiled",
                        (unsigned long long)info.compiled, "hits", (unsigned long long)info.hits);
 }
 
-static PyObject *context_synchronize(ContextObject *self, PyObject *arguments) {
-  PyObject *stream = NULL;
-  void *handle = NULL;
+static PyObject* context_synchronize(ContextObject* self, PyObject* arguments) {
+  PyObject* stream = NULL;
+  void* handle = NULL;
   if (!PyArg_ParseTuple(arguments, "|O:synchronize", &stream) ||
       !is_made(self->handle, "Context") || find_stream(stream, NULL, NULL, 0, &handle) != 0) {
     return NULL;
@@ -87,7 +87,7 @@ static PyObject *context_synchronize(ContextObject *self, PyObject *arguments) {
   Py_RETURN_NONE;
 }
 
-static PyObject *context_unique_id(ContextObject *self, PyObject *unused) {
+static PyObject* context_unique_id(ContextObject* self, PyObject* unused) {
   (void)unused;
   char id[LATHE_UNIQUE_ID_BYTES];
   if (!is_made(self->handle, "Context") || !succeeded(lathe_unique_id(self->handle, id))) {
@@ -96,7 +96,7 @@ static PyObject *context_unique_id(ContextObject *self, PyObject *unused) {
   return PyBytes_FromStringAndSize(id, sizeof id);
 }
 
-static PyObject *context_warm(ContextObject *self, PyObject *problem) {
+static PyObject* context_warm(ContextObject* self, PyObject* problem) {
   if (!is_made(self->handle, "Context")) return NULL;
   if (!PyObject_TypeCheck(problem, ProblemType)) {
     PyErr_SetString(PyExc_TypeError, "warm takes a Problem");
@@ -105,7 +105,7 @@ static PyObject *context_warm(ContextObject *self, PyObject *problem) {
   uint64_t compiled = 0, hits = 0;
   lathe_status status;
   Py_BEGIN_ALLOW_THREADS
-  status = lathe_warm(self->handle, ((ProblemObject *)problem)->handle, &compiled, &hits);
+  status = lathe_warm(self->handle, ((ProblemObject*)problem)->handle, &compiled, &hits);
   Py_END_ALLOW_THREADS
   if (!succeeded(status)) return NULL;
   return Py_BuildValue("(KK)", (unsigned long long)compiled, (unsigned long long)hits);
@@ -123,9 +123,10 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot slots[] = {
-    {Py_tp_doc, "Context(device='default', ordinal=0, arch=None, cache_dir=None)\n\n"
-                "A device and a cache. device is cuda, sim, none (compile only) or default, which\n"
-                "is LATHE_DEVICE if that is set, else cuda."},
+    {Py_tp_doc,
+     "Context(device='default', ordinal=0, arch=None, cache_dir=None)\n\n"
+     "A device and a cache. device is cuda, sim, none (compile only) or default, which\n"
+     "is LATHE_DEVICE if that is set, else cuda."},
     {Py_tp_init, context_init},
     {Py_tp_new, PyType_GenericNew},
     {Py_tp_dealloc, context_dealloc},
@@ -135,4 +136,4 @@ static PyType_Slot slots[] = {
 static PyType_Spec spec = {"lathe._core.Context", sizeof(ContextObject), 0,
                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
 
-int add_context_type(PyObject *module) { return add_type(module, &spec, &ContextType); }
+int add_context_type(PyObject* module) { return add_type(module, &spec, &ContextType); }

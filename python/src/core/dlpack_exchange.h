@@ -20,8 +20,8 @@ typedef struct {
 
 typedef struct VersionedTensor {
   ExchangeVersion version;
-  void *manager;
-  void (*deleter)(struct VersionedTensor *self);
+  void* manager;
+  void (*deleter)(struct VersionedTensor* self);
   uint64_t flags; /* VERSIONED_READ_ONLY */
   DLTensor tensor;
 } VersionedTensor;
@@ -29,14 +29,14 @@ typedef struct VersionedTensor {
 /* Functions return 0, or -1 with a Python exception. Each is called with the interpreter's lock. */
 typedef struct ExchangeTable {
   ExchangeVersion version;
-  struct ExchangeTable *previous;
-  int (*allocate)(DLTensor *prototype, VersionedTensor **out, void *error_context,
-                  void (*set_error)(void *error_context, const char *kind, const char *message));
-  int (*managed_from_object)(void *object, VersionedTensor **out);
-  int (*object_from_managed)(VersionedTensor *tensor, void **out);
+  struct ExchangeTable* previous;
+  int (*allocate)(DLTensor* prototype, VersionedTensor** out, void* error_context,
+                  void (*set_error)(void* error_context, const char* kind, const char* message));
+  int (*managed_from_object)(void* object, VersionedTensor** out);
+  int (*object_from_managed)(VersionedTensor* tensor, void** out);
   /* May be NULL. What it gives is lent as long as the object lives and is not changed. */
-  int (*tensor_from_object)(void *object, DLTensor *out);
-  int (*current_work_stream)(DLDeviceType device, int32_t ordinal, void **out);
+  int (*tensor_from_object)(void* object, DLTensor* out);
+  int (*current_work_stream)(DLDeviceType device, int32_t ordinal, void** out);
 } ExchangeTable;
 
 #endif /* LATHE_PYTHON_DLPACK_EXCHANGE_H */

@@ -9,20 +9,20 @@
 /* ---- errors -------------------------------------------------------------------------------- */
 
 /* The classes are written in Python; lathe._errors.of(status, text) makes the one for a status. */
-static PyObject *raise_text(lathe_status status, const char *text) {
-  PyObject *module = PyImport_ImportModule("lathe._errors");
+static PyObject* raise_text(lathe_status status, const char* text) {
+  PyObject* module = PyImport_ImportModule("lathe._errors");
   if (!module) return NULL;
-  PyObject *error = PyObject_CallMethod(module, "of", "is", (int)status, text);
+  PyObject* error = PyObject_CallMethod(module, "of", "is", (int)status, text);
   Py_DECREF(module);
   if (!error) return NULL;
-  PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+  PyErr_SetObject((PyObject*)Py_TYPE(error), error);
   Py_DECREF(error);
   return NULL;
 }
 
-PyObject *raise_status(lathe_status status) { return raise_text(status, lathe_last_error()); }
+PyObject* raise_status(lathe_status status) { return raise_text(status, lathe_last_error()); }
 
-PyObject *raise_invalid(const char *format, ...) {
+PyObject* raise_invalid(const char* format, ...) {
   char text[512];
   va_list arguments;
   va_start(arguments, format);
@@ -37,99 +37,100 @@ int succeeded(lathe_status status) {
   return 0;
 }
 
-int is_made(const void *handle, const char *type) {
+int is_made(const void* handle, const char* type) {
   if (handle) return 1;
   PyErr_Format(PyExc_ValueError, "this %s was never made: its __init__ did not run", type);
   return 0;
 }
 
-int set_item(PyObject *dict, const char *name, PyObject *value) {
+int set_item(PyObject* dict, const char* name, PyObject* value) {
   const int failed = !value || PyDict_SetItemString(dict, name, value) != 0;
   Py_XDECREF(value);
   return failed ? -1 : 0;
 }
 
 /* Subclasses written in Python are allocated in another way than the type itself. */
-void free_object(PyObject *object) {
-  PyTypeObject *type = Py_TYPE(object);
+void free_object(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
   const freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
   release(object);
-  Py_DECREF((PyObject *)type);
+  Py_DECREF((PyObject*)type);
 }
 
-int add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **out) {
-  *out = (PyTypeObject *)PyType_FromSpec(spec);
+int add_type(PyObject* module, PyType_Spec* spec, PyTypeObject** out) {
+  *out = (PyTypeObject*)PyType_FromSpec(spec);
   return *out && PyModule_AddType(module, *out) == 0 ? 0 : -1;
 }
 
-/* ---- the operator table ------------------------------------------------------------------------ */
+/* ---- the operator table -------------------------------------------------------------------- */
 
-static PyObject *tensor_row(const lathe_operator_tensor *tensor) {
-  static const char *const kRoles[] = {"input", "output", "inout"};
+static PyObject* tensor_row(const lathe_operator_tensor* tensor) {
+  static const char* const kRoles[] = {"input", "output", "inout"};
   return Py_BuildValue("{s:s,s:s,s:s,s:O,s:s,s:z,s:s,s:z,s:z}", "name", tensor->name, "shape",
                        tensor->shape, "role", kRoles[tensor->role], "optional",
                        tensor->optional ? Py_True : Py_False, "dtypes", tensor->dtypes, "alias_of",
-                       tensor->alias_of, "sentence", tensor->sentence, "given_if",
-                       tensor->given_if, "changed_by", tensor->changed_by);
+                       tensor->alias_of, "sentence", tensor->sentence, "given_if", tensor->given_if,
+                       "changed_by", tensor->changed_by);
 }
 
-static PyObject *option_row(const lathe_operator_option *option) {
-  static const char *const kTypes[] = {"int", "float", "str"};
+static PyObject* option_row(const lathe_operator_option* option) {
+  static const char* const kTypes[] = {"int", "float", "str"};
   return Py_BuildValue("{s:s,s:s,s:s,s:s,s:s}", "name", option->name, "type", kTypes[option->type],
                        "default", option->fallback, "allowed", option->allowed, "sentence",
                        option->sentence);
 }
 
-static PyObject *operator_row(const lathe_operator_info *op) {
-  PyObject *tensors = PyTuple_New((Py_ssize_t)op->tensor_count);
-  PyObject *options = PyTuple_New((Py_ssize_t)op->option_count);
+static PyObject* operator_row(const lathe_operator_info* op) {
+  PyObject* tensors = PyTuple_New((Py_ssize_t)op->tensor_count);
+  PyObject* options = PyTuple_New((Py_ssize_t)op->option_count);
   int good = tensors && options;
   for (size_t i = 0; good && i < op->tensor_count; ++i) {
-    PyObject *row = tensor_row(&op->tensors[i]);
+    PyObject* row = tensor_row(&op->tensors[i]);
     good = row && PyTuple_SetItem(tensors, (Py_ssize_t)i, row) == 0;
   }
   for (size_t i = 0; good && i < op->option_count; ++i) {
-    PyObject *row = option_row(&op->options[i]);
+    PyObject* row = option_row(&op->options[i]);
     good = row && PyTuple_SetItem(options, (Py_ssize_t)i, row) == 0;
   }
-  PyObject *out = good ? Py_BuildValue("{s:s,s:s,s:O,s:O,s:O}", "name", op->name, "sentence",
-                                       op->sentence, "tensors", tensors, "options", options, "ranks",
-                                       op->ranks ? Py_True : Py_False)
+  PyObject* out = good ? Py_BuildValue("{s:s,s:s,s:O,s:O,s:O}", "name", op->name, "sentence",
+                                       op->sentence, "tensors", tensors, "options", options,
+                                       "ranks", op->ranks ? Py_True : Py_False)
                        : NULL;
   Py_XDECREF(tensors), Py_XDECREF(options);
   return out;
 }
 
-static PyObject *operators(PyObject *self, PyObject *unused) {
+static PyObject* operators(PyObject* self, PyObject* unused) {
   (void)self, (void)unused;
-  PyObject *out = PyList_New(0);
+  PyObject* out = PyList_New(0);
   for (size_t i = 0; out && i < lathe_operator_count(); ++i) {
-    PyObject *row = operator_row(lathe_operator_at(i));
+    PyObject* row = operator_row(lathe_operator_at(i));
     if (!row || PyList_Append(out, row) != 0) Py_CLEAR(out);
     Py_XDECREF(row);
   }
   return out;
 }
 
-/* ---- functions without an object --------------------------------------------------------------- */
+/* ---- functions without an object ----------------------------------------------------------- */
 
-static PyObject *version(PyObject *self, PyObject *unused) {
+static PyObject* version(PyObject* self, PyObject* unused) {
   (void)self, (void)unused;
   return PyUnicode_FromString(lathe_version());
 }
 
-static PyObject *doctor(PyObject *self, PyObject *unused) {
+static PyObject* doctor(PyObject* self, PyObject* unused) {
   (void)self, (void)unused;
   size_t needed = 0;
   if (!succeeded(lathe_doctor(NULL, 0, &needed))) return NULL;
-  char *text = PyMem_Malloc(needed + 1);
+  char* text = PyMem_Malloc(needed + 1);
   if (!text) return PyErr_NoMemory();
-  PyObject *out = succeeded(lathe_doctor(text, needed + 1, NULL)) ? PyUnicode_FromString(text) : NULL;
+  PyObject* out =
+      succeeded(lathe_doctor(text, needed + 1, NULL)) ? PyUnicode_FromString(text) : NULL;
   PyMem_Free(text);
   return out;
 }
 
-static PyObject *shard_plan(PyObject *self, PyObject *arguments) {
+static PyObject* shard_plan(PyObject* self, PyObject* arguments) {
   (void)self;
   const char *kind, *input, *out;
   if (!PyArg_ParseTuple(arguments, "ss:shard_plan", &kind, &input)) return NULL;
@@ -137,19 +138,19 @@ static PyObject *shard_plan(PyObject *self, PyObject *arguments) {
   return PyUnicode_FromString(out);
 }
 
-/* ---- messages ---------------------------------------------------------------------------------- */
+/* ---- messages ------------------------------------------------------------------------------ */
 
-static PyObject *log_sink;
+static PyObject* log_sink;
 
 /* May be called by any thread, with or without the interpreter's lock. */
-static void tell(void *user, int level, const char *text) {
+static void tell(void* user, int level, const char* text) {
   (void)user;
   if (!Py_IsInitialized()) return;
   const PyGILState_STATE state = PyGILState_Ensure();
   if (log_sink) {
     PyObject *kind = NULL, *value = NULL, *trace = NULL;
     PyErr_Fetch(&kind, &value, &trace);
-    PyObject *result = PyObject_CallFunction(log_sink, "is", level, text);
+    PyObject* result = PyObject_CallFunction(log_sink, "is", level, text);
     if (!result) PyErr_WriteUnraisable(log_sink);
     Py_XDECREF(result);
     PyErr_Restore(kind, value, trace);
@@ -157,7 +158,7 @@ static void tell(void *user, int level, const char *text) {
   PyGILState_Release(state);
 }
 
-static PyObject *set_log(PyObject *self, PyObject *sink) {
+static PyObject* set_log(PyObject* self, PyObject* sink) {
   (void)self;
   lathe_set_log(NULL, NULL);
   Py_CLEAR(log_sink);
@@ -181,7 +182,7 @@ static PyMethodDef functions[] = {
      "set_log(sink)\n\nCalls sink(level, text) for each message; None: for none."},
     {NULL, NULL, 0, NULL}};
 
-static int fill(PyObject *module) {
+static int fill(PyObject* module) {
   return add_context_type(module) != 0 || add_ranks_types(module) != 0 ||
                  add_problem_type(module) != 0 || add_plan_type(module) != 0 ||
                  add_plan_table_type(module) != 0
@@ -191,10 +192,8 @@ static int fill(PyObject *module) {
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, fill}, {0, NULL}};
 
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT,
-                                        .m_name = "lathe._core",
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "lathe._core",
                                         .m_doc = "The C API of lathe, for the package lathe.",
-                                        .m_methods = functions,
-                                        .m_slots = slots};
+                                        .m_methods = functions, .m_slots = slots};
 
 PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&definition); }

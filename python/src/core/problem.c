@@ -5,41 +5,41 @@
 
 #include "core.h"
 
-PyTypeObject *ProblemType;
+PyTypeObject* ProblemType;
 
-static const char *const kDtypes[] = {"f32", "f16", "bf16", "i32", "i64"};
+static const char* const kDtypes[] = {"f32", "f16", "bf16", "i32", "i64"};
 
-static int problem_init(ProblemObject *self, PyObject *arguments, PyObject *keywords) {
-  static char *names[] = {"op", NULL};
-  const char *op;
+static int problem_init(ProblemObject* self, PyObject* arguments, PyObject* keywords) {
+  static char* names[] = {"op", NULL};
+  const char* op;
   if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "s:Problem", names, &op)) return -1;
   if (self->handle) return raise_invalid("a Problem is made once"), -1;
   return succeeded(lathe_problem_create(&self->handle, op)) ? 0 : -1;
 }
 
-static void problem_dealloc(ProblemObject *self) {
+static void problem_dealloc(ProblemObject* self) {
   lathe_problem_destroy(self->handle);
-  Py_XDECREF((PyObject *)self->group);
-  free_object((PyObject *)self);
+  Py_XDECREF((PyObject*)self->group);
+  free_object((PyObject*)self);
 }
 
-static PyObject *problem_parse(PyObject *type, PyObject *line) {
+static PyObject* problem_parse(PyObject* type, PyObject* line) {
   Py_ssize_t size;
-  const char *text = PyUnicode_AsUTF8AndSize(line, &size);
+  const char* text = PyUnicode_AsUTF8AndSize(line, &size);
   if (!text) return NULL;
-  ProblemObject *self = (ProblemObject *)PyType_GenericNew((PyTypeObject *)type, NULL, NULL);
+  ProblemObject* self = (ProblemObject*)PyType_GenericNew((PyTypeObject*)type, NULL, NULL);
   if (self && !succeeded(lathe_problem_parse(&self->handle, text, (size_t)size))) Py_CLEAR(self);
-  return (PyObject *)self;
+  return (PyObject*)self;
 }
 
-static PyObject *done(lathe_status status) {
+static PyObject* done(lathe_status status) {
   if (!succeeded(status)) return NULL;
   Py_RETURN_NONE;
 }
 
-static PyObject *problem_tensor(ProblemObject *self, PyObject *arguments) {
+static PyObject* problem_tensor(ProblemObject* self, PyObject* arguments) {
   const char *name, *dtype;
-  PyObject *shape;
+  PyObject* shape;
   if (!PyArg_ParseTuple(arguments, "ssO:tensor", &name, &dtype, &shape) ||
       !is_made(self->handle, "Problem")) {
     return NULL;
@@ -56,7 +56,7 @@ static PyObject *problem_tensor(ProblemObject *self, PyObject *arguments) {
     return raise_invalid("%s has rank %zd; allowed are up to %d", name, rank, LATHE_MAX_RANK);
   }
   for (Py_ssize_t d = 0; d < rank; ++d) {
-    PyObject *extent = PySequence_GetItem(shape, d);
+    PyObject* extent = PySequence_GetItem(shape, d);
     extents[d] = extent ? PyLong_AsLongLong(extent) : -1;
     Py_XDECREF(extent);
     if (PyErr_Occurred()) return NULL;
@@ -64,34 +64,35 @@ static PyObject *problem_tensor(ProblemObject *self, PyObject *arguments) {
   return done(lathe_problem_tensor(self->handle, name, (lathe_dtype)kind, (int)rank, extents));
 }
 
-static PyObject *problem_alignment(ProblemObject *self, PyObject *bytes) {
+static PyObject* problem_alignment(ProblemObject* self, PyObject* bytes) {
   const long value = PyLong_AsLong(bytes);
   if ((value == -1 && PyErr_Occurred()) || !is_made(self->handle, "Problem")) return NULL;
-  return done(lathe_problem_alignment(self->handle, value < 0 || value > 1 << 20 ? -1 : (int)value));
+  return done(
+      lathe_problem_alignment(self->handle, value < 0 || value > 1 << 20 ? -1 : (int)value));
 }
 
-static PyObject *set_bytes(ProblemObject *self, const char *option, PyObject *value) {
-  char *text;
+static PyObject* set_bytes(ProblemObject* self, const char* option, PyObject* value) {
+  char* text;
   Py_ssize_t size;
   if (PyBytes_AsStringAndSize(value, &text, &size) != 0) return NULL;
   return done(lathe_problem_set_text(self->handle, option, text, (size_t)size));
 }
 
-static PyObject *problem_set(ProblemObject *self, PyObject *arguments) {
-  const char *option;
-  PyObject *value;
+static PyObject* problem_set(ProblemObject* self, PyObject* arguments) {
+  const char* option;
+  PyObject* value;
   if (!PyArg_ParseTuple(arguments, "sO:set", &option, &value) ||
       !is_made(self->handle, "Problem")) {
     return NULL;
   }
   if (PyBytes_Check(value)) return set_bytes(self, option, value);
-  if (PyLong_Check(value)) {  /* True and False are such too */
+  if (PyLong_Check(value)) { /* True and False are such too */
     const long long number = PyLong_AsLongLong(value);
     if (number == -1 && PyErr_Occurred()) return NULL;
     return done(lathe_problem_set_int(self->handle, option, number));
   }
   if (PyUnicode_Check(value)) {
-    const char *text = PyUnicode_AsUTF8AndSize(value, NULL);
+    const char* text = PyUnicode_AsUTF8AndSize(value, NULL);
     return text ? done(lathe_problem_set_string(self->handle, option, text)) : NULL;
   }
   const double number = PyFloat_AsDouble(value);
@@ -99,35 +100,35 @@ static PyObject *problem_set(ProblemObject *self, PyObject *arguments) {
   return done(lathe_problem_set_double(self->handle, option, number));
 }
 
-static PyObject *problem_group(ProblemObject *self, PyObject *arguments) {
-  PyObject *group;
+static PyObject* problem_group(ProblemObject* self, PyObject* arguments) {
+  PyObject* group;
   unsigned flags = 0;
   if (!PyArg_ParseTuple(arguments, "O!|I:group", GroupType, &group, &flags) ||
-      !is_made(self->handle, "Problem") || !is_made(((GroupObject *)group)->handle, "Group") ||
-      !succeeded(lathe_problem_group(self->handle, ((GroupObject *)group)->handle, flags))) {
+      !is_made(self->handle, "Problem") || !is_made(((GroupObject*)group)->handle, "Group") ||
+      !succeeded(lathe_problem_group(self->handle, ((GroupObject*)group)->handle, flags))) {
     return NULL;
   }
   Py_INCREF(group);
-  Py_XDECREF((PyObject *)self->group);
-  self->group = (GroupObject *)group;
+  Py_XDECREF((PyObject*)self->group);
+  self->group = (GroupObject*)group;
   Py_RETURN_NONE;
 }
 
 /* Gives lathe the values that a dictionary has, by the tensors' names: host tensors. */
-static PyObject *problem_infer(ProblemObject *self, PyObject *arguments) {
-  PyObject *values = NULL;
+static PyObject* problem_infer(ProblemObject* self, PyObject* arguments) {
+  PyObject* values = NULL;
   if (!PyArg_ParseTuple(arguments, "|O!:infer", &PyDict_Type, &values) ||
       !is_made(self->handle, "Problem")) {
     return NULL;
   }
   Borrowed borrowed[MOST_TENSORS];
-  const DLTensor *table[MOST_TENSORS] = {NULL};
+  const DLTensor* table[MOST_TENSORS] = {NULL};
   size_t count = 0;
   int failed = 0;
   lathe_tensor_info info = {.size = sizeof info};
   for (size_t i = 0; values && !failed && i < MOST_TENSORS; ++i) {
     if (lathe_problem_tensor_info(self->handle, i, &info) != LATHE_OK) break;
-    PyObject *value = PyDict_GetItemString(values, info.name);
+    PyObject* value = PyDict_GetItemString(values, info.name);
     if (!value || value == Py_None) continue;
     failed = borrow(value, info.name, &borrowed[count]);
     if (failed) break;
@@ -139,21 +140,21 @@ static PyObject *problem_infer(ProblemObject *self, PyObject *arguments) {
   Py_RETURN_NONE;
 }
 
-static PyObject *problem_open(ProblemObject *self, PyObject *unused) {
+static PyObject* problem_open(ProblemObject* self, PyObject* unused) {
   (void)unused;
   return is_made(self->handle, "Problem") ? done(lathe_problem_open(self->handle)) : NULL;
 }
 
-static PyObject *problem_text(ProblemObject *self, PyObject *unused) {
+static PyObject* problem_text(ProblemObject* self, PyObject* unused) {
   (void)unused;
   size_t needed = 0;
   if (!is_made(self->handle, "Problem") ||
       !succeeded(lathe_problem_text(self->handle, NULL, 0, &needed))) {
     return NULL;
   }
-  char *text = PyMem_Malloc(needed + 1);
+  char* text = PyMem_Malloc(needed + 1);
   if (!text) return PyErr_NoMemory();
-  PyObject *out = succeeded(lathe_problem_text(self->handle, text, needed + 1, NULL))
+  PyObject* out = succeeded(lathe_problem_text(self->handle, text, needed + 1, NULL))
                       ? PyUnicode_FromString(text)
                       : NULL;
   PyMem_Free(text);
@@ -161,25 +162,24 @@ static PyObject *problem_text(ProblemObject *self, PyObject *unused) {
 }
 
 /* Returns a list of an int for each dimension. */
-static PyObject *list_of(const lathe_tensor_info *info, const int64_t *wide, const int *narrow) {
-  PyObject *out = PyTuple_New(info->rank);
+static PyObject* list_of(const lathe_tensor_info* info, const int64_t* wide, const int* narrow) {
+  PyObject* out = PyTuple_New(info->rank);
   for (int d = 0; out && d < info->rank; ++d) {
-    PyObject *value = PyLong_FromLongLong(wide ? wide[d] : narrow[d]);
+    PyObject* value = PyLong_FromLongLong(wide ? wide[d] : narrow[d]);
     if (!value || PyTuple_SetItem(out, d, value) != 0) Py_CLEAR(out);
   }
   return out;
 }
 
-static PyObject *info_row(const lathe_tensor_info *info) {
-  PyObject *row = Py_BuildValue("{s:s,s:O,s:O,s:O,s:z}", "name", info->name, "declared",
-                                info->declared ? Py_True : Py_False, "read",
-                                info->declared && info->read ? Py_True : Py_False, "written",
-                                info->declared && info->written ? Py_True : Py_False, "alias_of",
-                                info->alias_of);
+static PyObject* info_row(const lathe_tensor_info* info) {
+  PyObject* row = Py_BuildValue(
+      "{s:s,s:O,s:O,s:O,s:z}", "name", info->name, "declared", info->declared ? Py_True : Py_False,
+      "read", info->declared && info->read ? Py_True : Py_False, "written",
+      info->declared && info->written ? Py_True : Py_False, "alias_of", info->alias_of);
   if (!row || !info->declared) return row;
-  PyObject *dims = PyTuple_New(info->rank);
+  PyObject* dims = PyTuple_New(info->rank);
   for (int d = 0; dims && d < info->rank; ++d) {
-    PyObject *dim = PyUnicode_FromString(info->dims[d]);
+    PyObject* dim = PyUnicode_FromString(info->dims[d]);
     if (!dim || PyTuple_SetItem(dims, d, dim) != 0) Py_CLEAR(dims);
   }
   if (set_item(row, "dims", dims) != 0 ||
@@ -195,13 +195,13 @@ static PyObject *info_row(const lathe_tensor_info *info) {
   return row;
 }
 
-static PyObject *problem_tensors(ProblemObject *self, PyObject *unused) {
+static PyObject* problem_tensors(ProblemObject* self, PyObject* unused) {
   (void)unused;
   if (!is_made(self->handle, "Problem")) return NULL;
-  PyObject *out = PyList_New(0);
+  PyObject* out = PyList_New(0);
   lathe_tensor_info info = {.size = sizeof info};
   for (size_t i = 0; out && lathe_problem_tensor_info(self->handle, i, &info) == LATHE_OK; ++i) {
-    PyObject *row = info_row(&info);
+    PyObject* row = info_row(&info);
     if (!row || PyList_Append(out, row) != 0) Py_CLEAR(out);
     Py_XDECREF(row);
   }
@@ -239,4 +239,4 @@ static PyType_Slot slots[] = {{Py_tp_doc, "Problem(op)\n\nWhat is asked of an op
 static PyType_Spec spec = {"lathe._core.Problem", sizeof(ProblemObject), 0,
                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
 
-int add_problem_type(PyObject *module) { return add_type(module, &spec, &ProblemType); }
+int add_problem_type(PyObject* module) { return add_type(module, &spec, &ProblemType); }

@@ -5,32 +5,32 @@
 
 PyTypeObject *GroupType, *ShardType;
 
-/* ---- Group --------------------------------------------------------------------------------------- */
+/* ---- Group --------------------------------------------------------------------------------- */
 
 /* Makes an object of a group that exists; takes the group. */
-static PyObject *group_object(PyTypeObject *type, lathe_group *handle, ContextObject *context) {
-  GroupObject *self = (GroupObject *)PyType_GenericNew(type, NULL, NULL);
+static PyObject* group_object(PyTypeObject* type, lathe_group* handle, ContextObject* context) {
+  GroupObject* self = (GroupObject*)PyType_GenericNew(type, NULL, NULL);
   if (!self) {
     lathe_group_destroy(handle);
     return NULL;
   }
   self->handle = handle;
-  Py_INCREF((PyObject *)context);
+  Py_INCREF((PyObject*)context);
   self->context = context;
-  return (PyObject *)self;
+  return (PyObject*)self;
 }
 
-static int group_init(GroupObject *self, PyObject *arguments, PyObject *keywords) {
-  static char *names[] = {"context", "id", "world", "rank", "timeout_ms", NULL};
-  PyObject *context;
-  const char *id;
+static int group_init(GroupObject* self, PyObject* arguments, PyObject* keywords) {
+  static char* names[] = {"context", "id", "world", "rank", "timeout_ms", NULL};
+  PyObject* context;
+  const char* id;
   Py_ssize_t size;
   int world, rank, timeout = 0;
   if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!y#ii|i:Group", names, ContextType,
                                    &context, &id, &size, &world, &rank, &timeout)) {
     return -1;
   }
-  ContextObject *where = (ContextObject *)context;
+  ContextObject* where = (ContextObject*)context;
   if (self->handle) return raise_invalid("a Group is made once"), -1;
   if (!is_made(where->handle, "Context")) return -1;
   if (size != LATHE_UNIQUE_ID_BYTES) {
@@ -38,7 +38,7 @@ static int group_init(GroupObject *self, PyObject *arguments, PyObject *keywords
                   LATHE_UNIQUE_ID_BYTES);
     return -1;
   }
-  lathe_group *made = NULL;
+  lathe_group* made = NULL;
   lathe_status status;
   Py_BEGIN_ALLOW_THREADS
   status = lathe_group_create(&made, where->handle, id, world, rank, timeout);
@@ -50,38 +50,38 @@ static int group_init(GroupObject *self, PyObject *arguments, PyObject *keywords
   return 0;
 }
 
-static PyObject *group_from_env(PyObject *type, PyObject *arguments) {
-  PyObject *context;
+static PyObject* group_from_env(PyObject* type, PyObject* arguments) {
+  PyObject* context;
   int timeout = 0;
   if (!PyArg_ParseTuple(arguments, "O!|i:from_env", ContextType, &context, &timeout) ||
-      !is_made(((ContextObject *)context)->handle, "Context")) {
+      !is_made(((ContextObject*)context)->handle, "Context")) {
     return NULL;
   }
-  lathe_group *made = NULL;
+  lathe_group* made = NULL;
   lathe_status status;
   Py_BEGIN_ALLOW_THREADS
-  status = lathe_group_from_env(&made, ((ContextObject *)context)->handle, timeout);
+  status = lathe_group_from_env(&made, ((ContextObject*)context)->handle, timeout);
   Py_END_ALLOW_THREADS
   if (!succeeded(status)) return NULL;
-  return group_object((PyTypeObject *)type, made, (ContextObject *)context);
+  return group_object((PyTypeObject*)type, made, (ContextObject*)context);
 }
 
-static PyObject *group_adopt(PyObject *type, PyObject *arguments) {
-  PyObject *context;
+static PyObject* group_adopt(PyObject* type, PyObject* arguments) {
+  PyObject* context;
   Py_ssize_t address;
-  lathe_group *made = NULL;
+  lathe_group* made = NULL;
   if (!PyArg_ParseTuple(arguments, "O!n:adopt", ContextType, &context, &address) ||
-      !is_made(((ContextObject *)context)->handle, "Context") ||
+      !is_made(((ContextObject*)context)->handle, "Context") ||
       !succeeded(
-          lathe_group_adopt(&made, ((ContextObject *)context)->handle, (void *)(size_t)address))) {
+          lathe_group_adopt(&made, ((ContextObject*)context)->handle, (void*)(size_t)address))) {
     return NULL;
   }
-  return group_object((PyTypeObject *)type, made, (ContextObject *)context);
+  return group_object((PyTypeObject*)type, made, (ContextObject*)context);
 }
 
-static PyObject *group_split(GroupObject *self, PyObject *arguments) {
+static PyObject* group_split(GroupObject* self, PyObject* arguments) {
   int color, key;
-  lathe_group *made = NULL;
+  lathe_group* made = NULL;
   if (!PyArg_ParseTuple(arguments, "ii:split", &color, &key) || !is_made(self->handle, "Group")) {
     return NULL;
   }
@@ -91,38 +91,38 @@ static PyObject *group_split(GroupObject *self, PyObject *arguments) {
   Py_END_ALLOW_THREADS
   if (!succeeded(status)) return NULL;
   if (!made) Py_RETURN_NONE;
-  return group_object(Py_TYPE((PyObject *)self), made, self->context);
+  return group_object(Py_TYPE((PyObject*)self), made, self->context);
 }
 
-static PyObject *group_check(GroupObject *self, PyObject *unused) {
+static PyObject* group_check(GroupObject* self, PyObject* unused) {
   (void)unused;
   if (!is_made(self->handle, "Group") || !succeeded(lathe_group_error(self->handle))) return NULL;
   Py_RETURN_NONE;
 }
 
-static PyObject *group_abort(GroupObject *self, PyObject *unused) {
+static PyObject* group_abort(GroupObject* self, PyObject* unused) {
   (void)unused;
   if (!is_made(self->handle, "Group") || !succeeded(lathe_group_abort(self->handle))) return NULL;
   Py_RETURN_NONE;
 }
 
-static PyObject *group_rank(GroupObject *self, void *unused) {
+static PyObject* group_rank(GroupObject* self, void* unused) {
   (void)unused;
   return is_made(self->handle, "Group") ? PyLong_FromLong(lathe_group_rank(self->handle)) : NULL;
 }
 
-static PyObject *group_world(GroupObject *self, void *unused) {
+static PyObject* group_world(GroupObject* self, void* unused) {
   (void)unused;
   return is_made(self->handle, "Group") ? PyLong_FromLong(lathe_group_world(self->handle)) : NULL;
 }
 
-static void group_dealloc(GroupObject *self) {
-  lathe_group *handle = self->handle;
+static void group_dealloc(GroupObject* self) {
+  lathe_group* handle = self->handle;
   Py_BEGIN_ALLOW_THREADS
   lathe_group_destroy(handle);
   Py_END_ALLOW_THREADS
-  Py_XDECREF((PyObject *)self->context);
-  free_object((PyObject *)self);
+  Py_XDECREF((PyObject*)self->context);
+  free_object((PyObject*)self);
 }
 
 static PyMethodDef group_methods[] = {
@@ -132,7 +132,8 @@ static PyMethodDef group_methods[] = {
      "adopt(context, ncclComm_t) -> Group\n\nUses a communicator, which stays the caller's."},
     {"split", (PyCFunction)group_split, METH_VARARGS,
      "split(color, key) -> Group or None\n\nCollective: ranks of one color become a group."},
-    {"check", (PyCFunction)group_check, METH_NOARGS, "check()\n\nRaises what went wrong, if it did."},
+    {"check", (PyCFunction)group_check, METH_NOARGS,
+     "check()\n\nRaises what went wrong, if it did."},
     {"abort", (PyCFunction)group_abort, METH_NOARGS,
      "abort()\n\nEnds pending communication on this rank."},
     {NULL, NULL, 0, NULL}};
@@ -143,8 +144,9 @@ static PyGetSetDef group_getters[] = {
     {NULL, NULL, NULL, NULL, NULL}};
 
 static PyType_Slot group_slots[] = {
-    {Py_tp_doc, "Group(context, id, world, rank, timeout_ms=0)\n\n"
-                "Ranks that share a sequence. Collective: all ranks make it, with one id."},
+    {Py_tp_doc,
+     "Group(context, id, world, rank, timeout_ms=0)\n\n"
+     "Ranks that share a sequence. Collective: all ranks make it, with one id."},
     {Py_tp_init, group_init},
     {Py_tp_new, PyType_GenericNew},
     {Py_tp_dealloc, group_dealloc},
@@ -155,10 +157,10 @@ static PyType_Slot group_slots[] = {
 static PyType_Spec group_spec = {"lathe._core.Group", sizeof(GroupObject), 0,
                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, group_slots};
 
-/* ---- Shard --------------------------------------------------------------------------------------- */
+/* ---- Shard --------------------------------------------------------------------------------- */
 
 /* Reads a sequence of ints into new memory; None: *out stays NULL. */
-static int read_offsets(PyObject *list, int64_t **out, size_t *count) {
+static int read_offsets(PyObject* list, int64_t** out, size_t* count) {
   *out = NULL;
   *count = 0;
   if (!list || list == Py_None) return 0;
@@ -168,7 +170,7 @@ static int read_offsets(PyObject *list, int64_t **out, size_t *count) {
   if (!*out) return PyErr_NoMemory(), -1;
   *count = (size_t)size;
   for (Py_ssize_t i = 0; i < size; ++i) {
-    PyObject *item = PySequence_GetItem(list, i);
+    PyObject* item = PySequence_GetItem(list, i);
     (*out)[i] = item ? PyLong_AsLongLong(item) : -1;
     Py_XDECREF(item);
     if (PyErr_Occurred()) return -1;
@@ -176,8 +178,8 @@ static int read_offsets(PyObject *list, int64_t **out, size_t *count) {
   return 0;
 }
 
-static int make_shard(ShardObject *self, lathe_shard_options *options, PyObject *cu_seqlens,
-                      PyObject *cu_seqlens_k, PyObject *bounds) {
+static int make_shard(ShardObject* self, lathe_shard_options* options, PyObject* cu_seqlens,
+                      PyObject* cu_seqlens_k, PyObject* bounds) {
   int64_t *queries = NULL, *keys = NULL, *cuts = NULL;
   size_t key_count = 0, cut_count = 0;
   int failed = read_offsets(cu_seqlens, &queries, &options->offsets) != 0 ||
@@ -199,9 +201,9 @@ static int make_shard(ShardObject *self, lathe_shard_options *options, PyObject 
   return failed ? -1 : 0;
 }
 
-static int shard_init(ShardObject *self, PyObject *arguments, PyObject *keywords) {
-  static char *names[] = {"world",        "rank",       "length",  "key_length", "balance",
-                          "cu_seqlens",   "cu_seqlens_k", "block_size", "bounds", NULL};
+static int shard_init(ShardObject* self, PyObject* arguments, PyObject* keywords) {
+  static char* names[] = {"world",      "rank",         "length",     "key_length", "balance",
+                          "cu_seqlens", "cu_seqlens_k", "block_size", "bounds",     NULL};
   lathe_shard_options options = LATHE_SHARD_OPTIONS_INIT;
   PyObject *queries = NULL, *keys = NULL, *bounds = NULL;
   long long length, key_length = -1, block = 0;
@@ -218,38 +220,38 @@ static int shard_init(ShardObject *self, PyObject *arguments, PyObject *keywords
   return self->plans ? make_shard(self, &options, queries, keys, bounds) : -1;
 }
 
-static void shard_dealloc(ShardObject *self) {
+static void shard_dealloc(ShardObject* self) {
   lathe_shard_destroy(self->handle);
   Py_XDECREF(self->plans); /* the tables on the plans' devices are gone by now */
-  free_object((PyObject *)self);
+  free_object((PyObject*)self);
 }
 
-static PyObject *shard_prepare(ShardObject *self, PyObject *plan) {
+static PyObject* shard_prepare(ShardObject* self, PyObject* plan) {
   if (!PyObject_TypeCheck(plan, PlanType)) {
     PyErr_SetString(PyExc_TypeError, "prepare takes a Plan");
     return NULL;
   }
-  if (!is_made(self->handle, "Shard") || !is_made(((PlanObject *)plan)->handle, "Plan")) return NULL;
+  if (!is_made(self->handle, "Shard") || !is_made(((PlanObject*)plan)->handle, "Plan")) return NULL;
   lathe_status status;
   Py_BEGIN_ALLOW_THREADS
-  status = lathe_shard_prepare(self->handle, ((PlanObject *)plan)->handle);
+  status = lathe_shard_prepare(self->handle, ((PlanObject*)plan)->handle);
   Py_END_ALLOW_THREADS
   if (!succeeded(status) || PySet_Add(self->plans, plan) != 0) return NULL;
   Py_RETURN_NONE;
 }
 
 /* Returns the positions that this rank holds: [(begin, end), ...] in the order of its tensors. */
-static PyObject *shard_intervals(ShardObject *self, PyObject *arguments) {
+static PyObject* shard_intervals(ShardObject* self, PyObject* arguments) {
   int axis = LATHE_QUERIES;
-  const int64_t *pairs;
+  const int64_t* pairs;
   size_t count;
   if (!PyArg_ParseTuple(arguments, "|i:intervals", &axis) || !is_made(self->handle, "Shard") ||
       !succeeded(lathe_shard_intervals(self->handle, (lathe_axis)axis, &pairs, &count))) {
     return NULL;
   }
-  PyObject *out = PyList_New(0);
+  PyObject* out = PyList_New(0);
   for (size_t i = 0; out && i < count; ++i) {
-    PyObject *pair = Py_BuildValue("(LL)", (long long)pairs[2 * i], (long long)pairs[2 * i + 1]);
+    PyObject* pair = Py_BuildValue("(LL)", (long long)pairs[2 * i], (long long)pairs[2 * i + 1]);
     if (!pair || PyList_Append(out, pair) != 0) Py_CLEAR(out);
     Py_XDECREF(pair);
   }
@@ -260,14 +262,16 @@ static PyMethodDef shard_methods[] = {
     {"prepare", (PyCFunction)shard_prepare, METH_O,
      "prepare(plan)\n\nCollective: makes the tables that runs of the plan on this shard need."},
     {"intervals", (PyCFunction)shard_intervals, METH_VARARGS,
-     "intervals(axis=0) -> list\n\nReturns this rank's positions as pairs of begin and end; axis 1: "
+     "intervals(axis=0) -> list\n\nReturns this rank's positions as pairs of begin and end; axis "
+     "1: "
      "of keys."},
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot shard_slots[] = {
-    {Py_tp_doc, "Shard(world, rank, length, *, key_length=-1, balance=0, cu_seqlens=None,\n"
-                "      cu_seqlens_k=None, block_size=0, bounds=None)\n\n"
-                "Who holds which tokens of a sequence axis that is split over ranks."},
+    {Py_tp_doc,
+     "Shard(world, rank, length, *, key_length=-1, balance=0, cu_seqlens=None,\n"
+     "      cu_seqlens_k=None, block_size=0, bounds=None)\n\n"
+     "Who holds which tokens of a sequence axis that is split over ranks."},
     {Py_tp_init, shard_init},
     {Py_tp_new, PyType_GenericNew},
     {Py_tp_dealloc, shard_dealloc},
@@ -277,7 +281,7 @@ static PyType_Slot shard_slots[] = {
 static PyType_Spec shard_spec = {"lathe._core.Shard", sizeof(ShardObject), 0,
                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, shard_slots};
 
-int add_ranks_types(PyObject *module) {
+int add_ranks_types(PyObject* module) {
   return add_type(module, &group_spec, &GroupType) != 0 ? -1
                                                         : add_type(module, &shard_spec, &ShardType);
 }

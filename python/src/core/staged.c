@@ -9,18 +9,18 @@
 
 /* The device's side of one tensor. */
 typedef struct {
-  char *memory; /* as it was allocated */
+  char* memory;  /* as it was allocated */
   size_t before; /* bytes of `memory` before the tensor */
-  size_t bytes; /* from the tensor's first byte to its last */
-  char *host;
+  size_t bytes;  /* from the tensor's first byte to its last */
+  char* host;
   int shared; /* an earlier tensor with this address has the memory */
 } Stage;
 
-static size_t item_bytes(const DLTensor *tensor) { return tensor->dtype.bits / 8u; }
+static size_t item_bytes(const DLTensor* tensor) { return tensor->dtype.bits / 8u; }
 
 /* Counts the bytes that the elements span; 0 if there is none. Strides that a run refuses, as they
  * are negative, do not count: it refuses them before it reads. */
-static size_t span_of(const DLTensor *tensor) {
+static size_t span_of(const DLTensor* tensor) {
   size_t last = 0, contiguous = 1;
   for (int d = tensor->ndim - 1; d >= 0; --d) {
     const int64_t extent = tensor->shape[d];
@@ -33,7 +33,7 @@ static size_t span_of(const DLTensor *tensor) {
 }
 
 /* Copies the elements of a tensor, from dimension `d` on, between two places of its layout. */
-static void copy_elements(const DLTensor *tensor, int d, char *to, const char *from) {
+static void copy_elements(const DLTensor* tensor, int d, char* to, const char* from) {
   const size_t item = item_bytes(tensor);
   if (d == tensor->ndim) {
     memcpy(to, from, item);
@@ -56,44 +56,44 @@ static void copy_elements(const DLTensor *tensor, int d, char *to, const char *f
 }
 
 /* Puts one tensor on the device and lets `tensor` point there. */
-static int upload(ContextObject *context, DLTensor *tensor, void *stream, Stage *stage) {
+static int upload(ContextObject* context, DLTensor* tensor, void* stream, Stage* stage) {
   enum { ALIGNED = 16 };
-  stage->host = (char *)tensor->data + tensor->byte_offset;
+  stage->host = (char*)tensor->data + tensor->byte_offset;
   stage->bytes = span_of(tensor);
   stage->before = (size_t)((uintptr_t)stage->host % ALIGNED);
   tensor->device = (DLDevice){kDLCUDA, context->ordinal};
   tensor->byte_offset = 0;
   tensor->data = NULL;
   if (stage->bytes == 0) return 0;
-  void *memory = NULL;
+  void* memory = NULL;
   if (!succeeded(lathe_malloc(context->handle, &memory, stage->before + stage->bytes))) return -1;
   stage->memory = memory;
   tensor->data = stage->memory + stage->before;
-  return succeeded(lathe_copy_to_device(context->handle, tensor->data, stage->host, stage->bytes,
-                                        stream))
+  return succeeded(
+             lathe_copy_to_device(context->handle, tensor->data, stage->host, stage->bytes, stream))
              ? 0
              : -1;
 }
 
 /* Brings a written tensor back. What lies between its elements stays as it is on the host. */
-static int download(ContextObject *context, const DLTensor *tensor, void *stream,
-                    const Stage *stage) {
+static int download(ContextObject* context, const DLTensor* tensor, void* stream,
+                    const Stage* stage) {
   if (stage->bytes == 0) return 0;
-  char *copy = PyMem_Malloc(stage->bytes);
+  char* copy = PyMem_Malloc(stage->bytes);
   if (!copy) return PyErr_NoMemory(), -1;
-  const int copied = succeeded(
-      lathe_copy_to_host(context->handle, copy, tensor->data, stage->bytes, stream));
+  const int copied =
+      succeeded(lathe_copy_to_host(context->handle, copy, tensor->data, stage->bytes, stream));
   if (copied) copy_elements(tensor, 0, stage->host, copy);
   PyMem_Free(copy);
   return copied ? 0 : -1;
 }
 
 /* Runs with a workspace and a stream of its own: ranks on one device need a stream each. */
-static int run_uploaded(PlanObject *plan, const DLTensor *const *slots, const lathe_shard *shard,
-                        void *stream) {
-  lathe_context *context = plan->context->handle;
+static int run_uploaded(PlanObject* plan, const DLTensor* const* slots, const lathe_shard* shard,
+                        void* stream) {
+  lathe_context* context = plan->context->handle;
   size_t bytes = 0;
-  void *workspace = NULL;
+  void* workspace = NULL;
   if (!succeeded(lathe_plan_workspace(plan->handle, slots, shard, &bytes)) ||
       (bytes > 0 && !succeeded(lathe_malloc(context, &workspace, bytes)))) {
     return -1;
@@ -109,19 +109,19 @@ static int run_uploaded(PlanObject *plan, const DLTensor *const *slots, const la
   return failed ? -1 : 0;
 }
 
-int run_staged(PlanObject *plan, Borrowed *slots, const lathe_shard *shard) {
-  ContextObject *context = plan->context;
+int run_staged(PlanObject* plan, Borrowed* slots, const lathe_shard* shard) {
+  ContextObject* context = plan->context;
   Stage stages[MOST_TENSORS] = {{0}};
   DLTensor tensors[MOST_TENSORS];
-  const DLTensor *pointers[MOST_TENSORS];
-  void *stream = NULL;
+  const DLTensor* pointers[MOST_TENSORS];
+  void* stream = NULL;
   if (!succeeded(lathe_stream_create(context->handle, &stream))) return -1;
   int failed = 0;
   for (size_t i = 0; i < plan->count && !failed; ++i) {
     tensors[i] = slots[i].tensor;
     pointers[i] = &tensors[i];
     if (tensors[i].device.device_type != kDLCPU) continue;
-    const char *host = (char *)tensors[i].data + tensors[i].byte_offset;
+    const char* host = (char*)tensors[i].data + tensors[i].byte_offset;
     for (size_t j = 0; j < i && !stages[i].shared; ++j) {
       if (stages[j].memory && stages[j].host == host && stages[j].bytes >= span_of(&tensors[i])) {
         stages[i] = stages[j], stages[i].shared = 1;

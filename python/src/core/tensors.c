@@ -6,20 +6,20 @@
 #include "core.h"
 #include "dlpack_exchange.h"
 
-/* ---- the exchange table of a type -------------------------------------------------------------- */
+/* ---- the exchange table of a type ---------------------------------------------------------- */
 
 /* Tables are looked up once for each type. The types are kept, so that no other can take their
  * address; a program has few of them. */
 enum { KNOWN_TYPES = 16 };
 static struct {
-  PyTypeObject *type;
-  const ExchangeTable *table; /* NULL: the type has none */
+  PyTypeObject* type;
+  const ExchangeTable* table; /* NULL: the type has none */
 } known_types[KNOWN_TYPES];
 static size_t known_count;
 
-static const ExchangeTable *read_table(PyTypeObject *type) {
-  PyObject *capsule = PyObject_GetAttrString((PyObject *)type, EXCHANGE_ATTRIBUTE);
-  const ExchangeTable *table = NULL;
+static const ExchangeTable* read_table(PyTypeObject* type) {
+  PyObject* capsule = PyObject_GetAttrString((PyObject*)type, EXCHANGE_ATTRIBUTE);
+  const ExchangeTable* table = NULL;
   if (capsule && PyCapsule_IsValid(capsule, EXCHANGE_CAPSULE)) {
     table = PyCapsule_GetPointer(capsule, EXCHANGE_CAPSULE);
   }
@@ -29,37 +29,37 @@ static const ExchangeTable *read_table(PyTypeObject *type) {
   return table;
 }
 
-static const ExchangeTable *table_of(PyObject *object) {
-  PyTypeObject *type = Py_TYPE(object);
+static const ExchangeTable* table_of(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
   for (size_t i = 0; i < known_count; ++i) {
     if (known_types[i].type == type) return known_types[i].table;
   }
-  const ExchangeTable *table = read_table(type);
+  const ExchangeTable* table = read_table(type);
   if (known_count < KNOWN_TYPES) {
-    Py_INCREF((PyObject *)type);
+    Py_INCREF((PyObject*)type);
     known_types[known_count].type = type;
     known_types[known_count++].table = table;
   }
   return table;
 }
 
-/* ---- three ways to borrow ---------------------------------------------------------------------- */
+/* ---- three ways to borrow ------------------------------------------------------------------ */
 
-static int borrow_managed(VersionedTensor *managed, Borrowed *out);
+static int borrow_managed(VersionedTensor* managed, Borrowed* out);
 
-static int borrow_by_table(const ExchangeTable *table, PyObject *object, Borrowed *out) {
+static int borrow_by_table(const ExchangeTable* table, PyObject* object, Borrowed* out) {
   if (table->tensor_from_object) return table->tensor_from_object(object, &out->tensor);
-  VersionedTensor *managed = NULL;
+  VersionedTensor* managed = NULL;
   if (table->managed_from_object(object, &managed) != 0) return -1;
   return borrow_managed(managed, out);
 }
 
-static void end_managed(PyObject *capsule) {
-  VersionedTensor *managed = PyCapsule_GetPointer(capsule, NULL);
+static void end_managed(PyObject* capsule) {
+  VersionedTensor* managed = PyCapsule_GetPointer(capsule, NULL);
   if (managed && managed->deleter) managed->deleter(managed);
 }
 
-static int borrow_managed(VersionedTensor *managed, Borrowed *out) {
+static int borrow_managed(VersionedTensor* managed, Borrowed* out) {
   out->capsule = PyCapsule_New(managed, NULL, end_managed);
   if (!out->capsule) {
     if (managed->deleter) managed->deleter(managed);
@@ -71,11 +71,11 @@ static int borrow_managed(VersionedTensor *managed, Borrowed *out) {
 }
 
 /* Calls __dlpack__ without synchronisation, first as DLPack 1 has it and then as before it. */
-static PyObject *call_dlpack(PyObject *object) {
-  PyObject *method = PyObject_GetAttrString(object, "__dlpack__");
+static PyObject* call_dlpack(PyObject* object) {
+  PyObject* method = PyObject_GetAttrString(object, "__dlpack__");
   if (!method) return NULL;
   PyObject *none = PyTuple_New(0), *result = NULL;
-  PyObject *keywords = Py_BuildValue("{s:(ii)}", "max_version", 1, 0);
+  PyObject* keywords = Py_BuildValue("{s:(ii)}", "max_version", 1, 0);
   if (none && keywords) {
     result = PyObject_Call(method, none, keywords);
     if (!result && PyErr_ExceptionMatches(PyExc_TypeError)) {
@@ -87,24 +87,24 @@ static PyObject *call_dlpack(PyObject *object) {
   return result;
 }
 
-static int borrow_by_dlpack(PyObject *object, Borrowed *out) {
+static int borrow_by_dlpack(PyObject* object, Borrowed* out) {
   out->capsule = call_dlpack(object);
   if (!out->capsule) return -1;
-  const VersionedTensor *versioned = NULL;
+  const VersionedTensor* versioned = NULL;
   if (PyCapsule_IsValid(out->capsule, "dltensor_versioned")) {
     versioned = PyCapsule_GetPointer(out->capsule, "dltensor_versioned");
     out->tensor = versioned->tensor;
     out->readonly = (versioned->flags & VERSIONED_READ_ONLY) != 0;
     return 0;
   }
-  const DLManagedTensor *managed = PyCapsule_GetPointer(out->capsule, "dltensor");
+  const DLManagedTensor* managed = PyCapsule_GetPointer(out->capsule, "dltensor");
   if (!managed) return -1;
   out->tensor = managed->dl_tensor;
   return 0;
 }
 
 /* The formats of one character that lathe's dtypes have, as the module struct writes them. */
-static int type_of_format(const char *format, Py_ssize_t size, DLDataType *out) {
+static int type_of_format(const char* format, Py_ssize_t size, DLDataType* out) {
   if (!format) return -1;
   if (*format == '@' || *format == '=' || *format == '<') ++format;
   if (strlen(format) != 1) return -1;
@@ -118,12 +118,12 @@ static int type_of_format(const char *format, Py_ssize_t size, DLDataType *out) 
   return 0;
 }
 
-static int borrow_by_buffer(PyObject *object, const char *name, Borrowed *out) {
+static int borrow_by_buffer(PyObject* object, const char* name, Borrowed* out) {
   if (PyObject_GetBuffer(object, &out->view, PyBUF_STRIDES | PyBUF_FORMAT) != 0) return -1;
   out->viewed = 1;
   out->readonly = out->view.readonly;
-  const Py_buffer *view = &out->view;
-  DLTensor *tensor = &out->tensor;
+  const Py_buffer* view = &out->view;
+  DLTensor* tensor = &out->tensor;
   if (type_of_format(view->format, view->itemsize, &tensor->dtype) != 0) {
     raise_invalid("%s has elements of format \"%s\"; allowed are numbers", name,
                   view->format ? view->format : "B");
@@ -150,31 +150,32 @@ static int borrow_by_buffer(PyObject *object, const char *name, Borrowed *out) {
   return 0;
 }
 
-int borrow(PyObject *object, const char *name, Borrowed *out) {
+int borrow(PyObject* object, const char* name, Borrowed* out) {
   memset(out, 0, sizeof *out);
-  const ExchangeTable *table = table_of(object);
+  const ExchangeTable* table = table_of(object);
   if (table) return borrow_by_table(table, object, out);
   if (PyObject_CheckBuffer(object)) return borrow_by_buffer(object, name, out);
   if (borrow_by_dlpack(object, out) == 0) return 0;
   if (PyErr_ExceptionMatches(PyExc_AttributeError)) {
     PyErr_Clear();
-    PyObject *type = PyObject_Str((PyObject *)Py_TYPE(object));
-    const char *word = type ? PyUnicode_AsUTF8AndSize(type, NULL) : NULL;
-    PyErr_Format(PyExc_TypeError, "%s is no tensor but %s; allowed is what has __dlpack__ or a buffer",
-                 name, word ? word : "?");
+    PyObject* type = PyObject_Str((PyObject*)Py_TYPE(object));
+    const char* word = type ? PyUnicode_AsUTF8AndSize(type, NULL) : NULL;
+    PyErr_Format(PyExc_TypeError,
+                 "%s is no tensor but %s; allowed is what has __dlpack__ or a buffer", name,
+                 word ? word : "?");
     Py_XDECREF(type);
   }
   return -1;
 }
 
-void give_back(Borrowed *borrowed, size_t count) {
+void give_back(Borrowed* borrowed, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     Py_CLEAR(borrowed[i].capsule);
     if (borrowed[i].viewed) PyBuffer_Release(&borrowed[i].view);
   }
 }
 
-int dtype_of(DLDataType type, lathe_dtype *out) {
+int dtype_of(DLDataType type, lathe_dtype* out) {
   static const struct {
     uint8_t code, bits;
     lathe_dtype dtype;
@@ -189,30 +190,31 @@ int dtype_of(DLDataType type, lathe_dtype *out) {
   return -1;
 }
 
-/* ---- streams ----------------------------------------------------------------------------------- */
+/* ---- streams ------------------------------------------------------------------------------- */
 
-static int stream_of_number(PyObject *number, void **out) {
+static int stream_of_number(PyObject* number, void** out) {
   const size_t value = PyLong_AsSize_t(number);
   if (value == (size_t)-1 && PyErr_Occurred()) return -1;
-  *out = (void *)value;
+  *out = (void*)value;
   return 0;
 }
 
 /* An object of CUDA Python has __cuda_stream__() -> (0, handle), one of torch cuda_stream. */
-static int stream_of_object(PyObject *object, void **out) {
-  PyObject *pair = PyObject_CallMethod(object, "__cuda_stream__", NULL);
+static int stream_of_object(PyObject* object, void** out) {
+  PyObject* pair = PyObject_CallMethod(object, "__cuda_stream__", NULL);
   if (pair) {
-    PyObject *handle = PySequence_GetItem(pair, 1);
+    PyObject* handle = PySequence_GetItem(pair, 1);
     const int failed = !handle || stream_of_number(handle, out) != 0;
     Py_XDECREF(handle), Py_DECREF(pair);
     return failed ? -1 : 0;
   }
   if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return -1;
   PyErr_Clear();
-  PyObject *handle = PyObject_GetAttrString(object, "cuda_stream");
+  PyObject* handle = PyObject_GetAttrString(object, "cuda_stream");
   if (!handle) {
     PyErr_Clear();
-    raise_invalid("stream is neither None nor an int, and has neither __cuda_stream__ nor cuda_stream");
+    raise_invalid(
+        "stream is neither None nor an int, and has neither __cuda_stream__ nor cuda_stream");
     return -1;
   }
   const int failed = stream_of_number(handle, out);
@@ -220,15 +222,15 @@ static int stream_of_object(PyObject *object, void **out) {
   return failed;
 }
 
-int find_stream(PyObject *stream, PyObject *const *objects, const Borrowed *borrowed, size_t count,
-                void **out) {
+int find_stream(PyObject* stream, PyObject* const* objects, const Borrowed* borrowed, size_t count,
+                void** out) {
   *out = NULL;
   if (stream && stream != Py_None) {
     return PyLong_Check(stream) ? stream_of_number(stream, out) : stream_of_object(stream, out);
   }
   for (size_t i = 0; i < count; ++i) {
     if (borrowed[i].tensor.device.device_type != kDLCUDA) continue;
-    const ExchangeTable *table = table_of(objects[i]);
+    const ExchangeTable* table = table_of(objects[i]);
     if (!table || !table->current_work_stream) continue;
     return table->current_work_stream(kDLCUDA, borrowed[i].tensor.device.device_id, out);
   }

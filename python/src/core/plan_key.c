@@ -1,0 +1,87 @@
+/* SPDX-FileCopyrightText: 2026 The lathe authors */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Makes the keys of a PlanTable from tensors. */
+#include "plan_key.h"
+
+#include <string.h>
+
+static int lowest_bit(uint64_t value) {
+  const uint64_t bit = value & (~value + 1);
+  return bit == 0 || bit > BEST_ALIGNMENT ? BEST_ALIGNMENT : (int)bit;
+}
+
+/* Returns what a problem may promise of this tensor: 16, unless its address or a stride keeps it
+ * from accesses as wide as its rows allow. Tensors of rank 1 and of integers take narrow ones. */
+static int alignment_of(const DLTensor* tensor) {
+  const int last = tensor->ndim - 1;
+  if (last < 1 || tensor->dtype.code == kDLInt) return BEST_ALIGNMENT;
+  const uint64_t item = tensor->dtype.bits / 8u;
+  const int wanted = lowest_bit((uint64_t)tensor->shape[last] * item);
+  int found = lowest_bit((uint64_t)(uintptr_t)tensor->data + tensor->byte_offset);
+  for (int d = 0; tensor->strides && d < last; ++d) {
+    if (tensor->shape[d] <= 1) continue;
+    const int stride = lowest_bit((uint64_t)tensor->strides[d] * item);
+    if (stride < found) found = stride;
+  }
+  return found < wanted ? found : BEST_ALIGNMENT;
+}
+
+static void add_tensor(const FixedDims* dims, size_t index, const DLTensor* tensor, Key* key) {
+  const uint64_t device =
+      (uint64_t)tensor->device.device_type << 8 | (uint8_t)tensor->device.device_id;
+  key->words[key->count++] =
+      (int64_t)(1u | (uint64_t)tensor->ndim << 8 | (uint64_t)tensor->dtype.code << 16 |
+                (uint64_t)tensor->dtype.bits << 24 | device << 32);
+  const uint8_t fixed = dims->of[index][tensor->ndim];
+  for (int d = 0; d < tensor->ndim; ++d) {
+    if (fixed >> d & 1) key->words[key->count++] = tensor->shape[d];
+  }
+  const int alignment = alignment_of(tensor);
+  if (alignment < key->alignment) key->alignment = alignment;
+}
+
+int make_key(PyObject* names, const FixedDims* dims, PyObject* given, Key* key) {
+  key->count = 0;
+  key->alignment = BEST_ALIGNMENT;
+  for (Py_ssize_t i = 0; i < PyTuple_Size(names); ++i) {
+    PyObject* object = PyTuple_GetItem(given, i + 1);
+    if (object == Py_None) {
+      key->words[key->count++] = 0;
+      continue;
+    }
+    Borrowed borrowed;
+    const char* name = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(names, i), NULL);
+    if (borrow(object, name ? name : "a tensor", &borrowed) != 0) return -1;
+    const int fits = borrowed.tensor.ndim <= LATHE_MAX_RANK;
+    if (fits) add_tensor(dims, (size_t)i, &borrowed.tensor, key);
+    const int rank = borrowed.tensor.ndim;
+    give_back(&borrowed, 1);
+    if (fits) continue;
+    raise_invalid("%s has rank %d; allowed are up to %d", name, rank, LATHE_MAX_RANK);
+    return -1;
+  }
+  key->words[key->count++] = key->alignment;
+  PyObject* options = PyTuple_GetItem(given, 0);
+  const Py_hash_t of_options = PyObject_Hash(options);
+  if (of_options == -1) return -1;
+  uint64_t hash = (uint64_t)of_options;
+  for (size_t i = 0; i < key->count; ++i) {
+    hash = (hash ^ (uint64_t)key->words[i]) * 0x9e3779b97f4a7c15u;
+    hash ^= hash >> 29;
+  }
+  key->hash = hash;
+  return 0;
+}
+
+void learn_dims(PyObject* names, const lathe_problem* problem, FixedDims* out) {
+  lathe_tensor_info info = {.size = sizeof info};
+  for (size_t i = 0; lathe_problem_tensor_info(problem, i, &info) == LATHE_OK; ++i) {
+    for (Py_ssize_t at = 0; info.declared && at < PyTuple_Size(names); ++at) {
+      const char* name = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(names, at), NULL);
+      if (!name || strcmp(name, info.name) != 0) continue;
+      uint8_t fixed = 0;
+      for (int d = 0; d < info.rank; ++d) fixed |= (uint8_t)(!info.varies[d] << d);
+      out->of[at][info.rank] = fixed;
+    }
+  }
+}

@@ -1,0 +1,18 @@
+# SPDX-FileCopyrightText: 2026 The lathe authors
+# SPDX-License-Identifier: Apache-2.0
+"""lathe for torch: the operators as differentiable functions, in eager mode and under torch.compile.
+
+    import lathe.torch
+    o = lathe.torch.flash_attention(q, k, v, causal=True)
+
+On a machine without a GPU, lathe.torch.use_simulator() lets CPU tensors be computed.
+"""
+from lathe.torch._calls import Call, options_of, stats
+from lathe.torch._device import simulated, use_simulator
+from lathe.torch._functions import (causal_conv1d, causal_conv1d_update, flash_attention,
+                                    flash_attention_decode, kda, kda_recurrent,
+                                    sparse_flash_attention)
+
+__all__ = ["Call", "causal_conv1d", "causal_conv1d_update", "flash_attention",
+           "flash_attention_decode", "kda", "kda_recurrent", "options_of", "simulated",
+           "sparse_flash_attention", "stats", "use_simulator"]

@@ -1,0 +1,201 @@
+# SPDX-FileCopyrightText: 2026 The lathe authors
+# SPDX-License-Identifier: Apache-2.0
+"""A call of an operator on torch's tensors, in eager mode and under tracing.
+
+In eager mode a Call finds its plan in a table of the extension and runs it. Where torch traces
+(torch.compile, fake tensors, functorch, any mode), the same call is an operator of torch.library.
+"""
+from __future__ import annotations
+
+import ast
+import functools
+from typing import Any, Callable, Sequence, cast
+
+import torch
+from torch.nn import Parameter
+
+from lathe import _core
+from lathe._errors import LatheError, Status
+from lathe._objects import Plan, Problem
+from lathe._operators import operator
+from lathe.torch import _device, _shapes
+
+Options = tuple[tuple[str, Any], ...]
+
+# Whether torch is tracing: modes and transforms that have to see operators.
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+_function_modes = torch._C._len_torch_function_stack
+_functorch_level = torch._C._functorch.peek_interpreter_stack
+
+_library = torch.library.Library("lathe", "DEF")
+_calls: list["Call"] = []
+_statistics: dict[str, int] = {}
+
+
+def count(what: str) -> None:
+    """Counts something that happened around the kernels, such as a copy."""
+    _statistics[what] = _statistics.get(what, 0) + 1
+
+
+def stats(reset: bool = False) -> dict[str, int]:
+    """Returns how often something was done beside the kernels: copies, casts, waits for a device."""
+    found = dict(_statistics)
+    if reset:
+        _statistics.clear()
+    return found
+
+
+def options_of(**options: Any) -> Options:
+    """Returns options as a Call takes them: those that are not None, in the order given."""
+    return tuple((name, value) for name, value in options.items() if value is not None)
+
+
+def _text_of(options: Options) -> str:
+    """Returns options as the one text that an operator of torch.library takes."""
+    return "\n".join([f"{name}={value!r}" for name, value in options])
+
+
+def _options_of_text(text: str) -> Options:
+    pairs = [line.partition("=") for line in text.split("\n") if line]
+    return tuple((name, ast.literal_eval(value)) for name, _, value in pairs)
+
+
+Tensors = Sequence[torch.Tensor | None]
+
+
+def _maker(outputs: Sequence[_shapes.Output], infer: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Returns make((options, *tensors)) -> the outputs, fresh and contiguous, as a tuple."""
+    parts = []
+    for i, output in enumerate(outputs):
+        if output.like is not None:
+            parts.append(f"empty_like(t[{output.like + 1}], memory_format=contiguous)")
+        elif output.shape is not None:
+            parts.append(f"empty(shape{i}(t[1:]), dtype=dtype{i}, device=t[{output.beside + 1}].device)")
+        else:
+            parts.append(f"empty(infer(t)['{output.name}'], dtype=dtype{i}, "
+                         f"device=t[{output.beside + 1}].device)")
+    names: dict[str, Any] = {"empty": torch.empty, "empty_like": torch.empty_like, "infer": infer,
+                             "contiguous": torch.contiguous_format}
+    for i, output in enumerate(outputs):
+        names.update({f"shape{i}": output.shape, f"dtype{i}": output.dtype})
+    # One function of texts made above, so that a call makes nothing but the outputs.
+    return cast(Callable[[Any], Any], eval(f"lambda t: ({''.join(f'{part}, ' for part in parts)})",
+                                           names))
+
+
+class Call:
+    """An operator with the inputs that it takes and the outputs that are wanted of it.
+
+    call(options, *tensors) returns the outputs, fresh and contiguous, in the order of `outputs`;
+    None for one that these inputs do not have. Inputs are in the order of the operator's table, None
+    where there is none; those that the operator changes are changed in place.
+    """
+
+    def __init__(self, name: str, op: str, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        self.name, self.op = name, op
+        table = operator(op).tensors
+        order = list(table)
+        self.inputs, self.outputs = tuple(inputs), tuple(outputs)
+        assert list(self.inputs) == sorted(self.inputs, key=order.index), (name, self.inputs)
+        assert list(self.outputs) == sorted(self.outputs, key=order.index), (name, self.outputs)
+        self.table = _core.PlanTable(self.inputs, self._prepare, (torch.Tensor, Parameter))
+        self._define()
+        _calls.append(self)
+
+    # ---- eager ---------------------------------------------------------------------------------
+
+    def _prepare(self, options: Options, alignment: int, *tensors: torch.Tensor | None
+                 ) -> tuple[tuple[Plan, Any, Any], Problem]:
+        where = _device.context_of(self.inputs, tensors)
+        problem = _shapes.wanted_problem(self.op, self.inputs, tensors, dict(options), self.outputs)
+        problem.alignment(alignment)
+        problem.open()
+        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+            raise LatheError("a plan would be made while a CUDA graph is captured; run once before "
+                             f"the capture, with tensors like these:\n{problem.text()}",
+                             Status.UNSUPPORTED)
+        outputs = _shapes.outputs_of(problem, self.inputs)
+        device = next(each for each in tensors if each is not None).device
+        make = _maker(outputs, lambda t: _shapes.inferred_shapes(self.op, self.inputs, t[1:],
+                                                                 dict(t[0])))
+        workspace = functools.partial(torch.empty, dtype=torch.uint8, device=device)
+        return (Plan(where, problem), make, workspace), problem
+
+    def __call__(self, options: Options, *tensors: torch.Tensor | None
+                 ) -> tuple[torch.Tensor | None, ...]:
+        if not (torch.compiler.is_compiling() or _dispatch_modes() or _function_modes()
+                or _functorch_level() is not None):
+            made = self.table.run(options, *tensors)
+            if made is not None:
+                return made if len(made) == len(self.outputs) else self._spread(made, tensors)
+        found = self.traced(*tensors, _text_of(options))
+        found = found if isinstance(found, (tuple, list)) else (found,)
+        return tuple(each if there else None for each, there in zip(found, self.present(tensors)))
+
+    def _spread(self, made: Sequence[torch.Tensor], tensors: Tensors
+                ) -> tuple[torch.Tensor | None, ...]:
+        """Returns the outputs with None for each that these inputs do not have."""
+        rest = iter(made)
+        return tuple(next(rest) if there else None for there in self.present(tensors))
+
+    # ---- under tracing -------------------------------------------------------------------------
+
+    def present(self, tensors: Sequence[torch.Tensor | None]) -> list[bool]:
+        """Returns which outputs there are: a gradient only of an input that is given."""
+        found = []
+        for name in self.outputs:
+            source = name[1:] if name.startswith("d") and name[1:] in self.inputs else None
+            found.append(source is None or tensors[self.inputs.index(source)] is not None)
+        return found
+
+    def _define(self) -> None:
+        table = operator(self.op).tensors
+        parts = []
+        for i, name in enumerate(self.inputs):
+            kind = f"Tensor({chr(ord('a') + i)}!)" if table[name].role == "inout" else "Tensor"
+            optional = table[name].optional or table[name].given_if is not None
+            parts.append(f"{kind}{'?' if optional else ''} {name}")
+        results = ", ".join("Tensor" for _ in self.outputs)
+        results = f"({results})" if len(self.outputs) != 1 else results
+        _library.define(f"{self.name}({', '.join(parts)}, str options) -> {results}",
+                        tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides))
+        for key in ("CPU", "CUDA"):
+            _library.impl(self.name, self._traced_run, key)
+        torch.library.register_fake(f"lathe::{self.name}", self._traced_fake, lib=_library)
+        self.traced = getattr(torch.ops.lathe, self.name).default
+
+    def _returned(self, made: Sequence[torch.Tensor | None],
+                  tensors: Sequence[torch.Tensor | None]) -> Any:
+        """Returns outputs in the fixed number that a schema has: empty ones for those that are not."""
+        first = next(each for each in tensors if each is not None)
+        full = [each if each is not None else first.new_empty(0) for each in made]
+        return full[0] if len(full) == 1 else tuple(full) if full else None
+
+    def _traced_run(self, *arguments: Any) -> Any:
+        *tensors, text = arguments
+        plain = [each.detach() if each is not None else None for each in tensors]
+        made = self.table.run(_options_of_text(text), *plain)
+        return self._returned(self._spread(made, plain), plain)
+
+    def _traced_fake(self, *arguments: Any) -> Any:
+        *tensors, text = arguments
+        options = dict(_options_of_text(text))
+        problem = _shapes.wanted_problem(self.op, self.inputs, tensors, options, self.outputs)
+        by_name = {}
+        first = next(each for each in tensors if each is not None)
+        for output in _shapes.outputs_of(problem, self.inputs):
+            if output.shape is None:
+                raise LatheError(f"the shape of {output.name} depends on values, which a trace does "
+                                 "not have", Status.UNSUPPORTED)
+            by_name[output.name] = torch.empty(output.shape(tensors), dtype=output.dtype,
+                                               device=first.device)
+        return self._returned([by_name.get(name) for name in self.outputs], tensors)
+
+
+def forget_plans() -> None:
+    """Forgets all plans: for tests, and when what a device is has changed."""
+    for call in _calls:
+        call.table.clear()
+
+
+_device._forget.append(forget_plans)

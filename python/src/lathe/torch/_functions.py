@@ -1,0 +1,250 @@
+# SPDX-FileCopyrightText: 2026 The lathe authors
+# SPDX-License-Identifier: Apache-2.0
+"""The operators as functions of torch: the names, shapes and options of the operator table.
+
+Where an input requires a gradient, the call is an autograd.Function whose backward is lathe's. The
+gradient of a gradient is not there. Options not named here are keywords with the table's names.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from lathe.torch._calls import Call, Options, options_of
+from lathe.torch._tensors import dense, usable, wants_gradient
+
+# ---- causal convolution ------------------------------------------------------------------------------
+
+_CONV = ("x", "weight", "bias", "residual", "initial_state", "cu_seqlens")
+_conv = Call("causal_conv1d", "causal_conv1d", _CONV, ("y",))
+_conv_final = Call("causal_conv1d_final", "causal_conv1d", _CONV, ("y", "final_state"))
+_conv_bwd = Call("causal_conv1d_bwd", "causal_conv1d", (*_CONV, "dy", "dfinal_state"),
+                 ("dx", "dweight", "dbias", "dresidual", "dinitial_state"))
+_conv_update = Call("causal_conv1d_update", "causal_conv1d_update",
+                    ("x", "weight", "bias", "residual", "state"), ("y",))
+
+
+class _CausalConv1d(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, options: Options, final: bool, *tensors: Tensor | None) -> Any:
+        ctx.save_for_backward(*tensors)
+        ctx.options = options
+        ctx.set_materialize_grads(False)
+        return (_conv_final if final else _conv)(options, *tensors)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor | None, dfinal: Tensor | None = None) -> Any:
+        x, weight, bias, residual, state, cu_seqlens = ctx.saved_tensors
+        dy = torch.zeros_like(x) if dy is None else usable(dy)
+        found = _conv_bwd(ctx.options, x, weight, bias, residual, state, cu_seqlens, dy,
+                          dense(dfinal))
+        return (None, None, *found, None)
+
+
+def causal_conv1d(x: Tensor, weight: Tensor, bias: Tensor | None = None, *,
+                  residual: Tensor | None = None, initial_state: Tensor | None = None,
+                  cu_seqlens: Tensor | None = None, activation: str = "none",
+                  output_final_state: bool = False) -> tuple[Tensor, Tensor | None]:
+    """Returns (y, final_state): x [B,T,D] convolved along T with weight [D,W]."""
+    tensors = (x, weight, bias, residual, initial_state, cu_seqlens)
+    options = options_of(activation=activation)
+    if wants_gradient(tensors):
+        found = _CausalConv1d.apply(options, output_final_state, *tensors)
+    else:
+        found = (_conv_final if output_final_state else _conv)(options, *tensors)
+    return (found[0], found[1] if output_final_state else None)
+
+
+def causal_conv1d_update(x: Tensor, state: Tensor, weight: Tensor, bias: Tensor | None = None, *,
+                         residual: Tensor | None = None, activation: str = "none") -> Tensor:
+    """Returns y [B,D] for one token a row; rolls state [B,D,W] in place. Has no gradient."""
+    return _conv_update(options_of(activation=activation), x, weight, bias, residual, state)[0]
+
+
+# ---- Kimi Delta Attention ----------------------------------------------------------------------------
+
+_KDA = ("q", "k", "v", "g", "beta", "A_log", "dt_bias", "initial_state", "cu_seqlens")
+_SAVED = ("saved_values", "saved_states")
+_kda = {(final, chunks): Call("kda" + "_final" * final + "_chunks" * chunks, "kda",
+                              (*_KDA, *_SAVED), ("o",) + ("final_state",) * final
+                              + ("chunk_states",) * chunks)
+        for final in (False, True) for chunks in (False, True)}
+_kda_bwd = Call("kda_bwd", "kda", (*_KDA, "do", "dht", *_SAVED),
+                ("dq", "dk", "dv", "dg", "dbeta", "dA_log", "ddt_bias", "dinitial_state"))
+_kda_recurrent = {final: Call("kda_recurrent" + "_final" * final, "kda_recurrent",
+                              (*_KDA, "state_pool", "state_indices", "num_accepted_tokens"),
+                              ("o",) + ("final_state",) * final) for final in (False, True)}
+_STATE_TOKENS = 64  # tokens between two of the states that a forward keeps
+
+
+def _saved(q: Tensor, v: Tensor, cu_seqlens: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Returns room for what a forward leaves to its backward (the rows of the operator table)."""
+    batch, tokens, heads, width = v.shape
+    slots = batch * -(-tokens // _STATE_TOKENS)
+    if cu_seqlens is not None:
+        slots = tokens // _STATE_TOKENS + cu_seqlens.shape[0] - 1
+    return (v.new_empty(v.shape), v.new_empty((slots, heads, width, q.shape[-1])))
+
+
+class _Kda(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, options: Options, final: bool, chunks: bool, *tensors: Tensor | None) -> Any:
+        q, v, cu_seqlens = tensors[0], tensors[2], tensors[8]
+        assert q is not None and v is not None
+        keeps = dict(options).get("disable_recompute", False)
+        saved = _saved(q, v, cu_seqlens) if keeps else (None, None)
+        found = _kda[final, chunks](options, *tensors, *saved)
+        ctx.save_for_backward(*tensors, *saved)
+        ctx.options = options
+        ctx.set_materialize_grads(False)
+        if chunks:
+            ctx.mark_non_differentiable(found[-1])
+        return found
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, do: Tensor | None, dht: Tensor | None = None,
+                 dchunks: Tensor | None = None) -> Any:
+        *tensors, values, states = ctx.saved_tensors
+        do = torch.zeros_like(tensors[2]) if do is None else usable(do)
+        found = _kda_bwd(ctx.options, *tensors, do, dense(dht), values, states)
+        return (None, None, None, *found, None)
+
+
+def kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *, A_log: Tensor | None = None,
+        dt_bias: Tensor | None = None, initial_state: Tensor | None = None,
+        cu_seqlens: Tensor | None = None, output_final_state: bool = False,
+        output_chunk_states: bool = False, **options: Any
+        ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Returns (o, final_state, chunk_states) of chunked Kimi Delta Attention."""
+    tensors = (q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens)
+    final, chunks = bool(output_final_state), bool(output_chunk_states)
+    if wants_gradient(tensors):
+        found = _Kda.apply(options_of(**options), final, chunks, *tensors)
+    else:
+        options.pop("disable_recompute", None)  # there is no backward to keep anything for
+        found = _kda[final, chunks](options_of(**options), *tensors, None, None)
+    rest = iter(found[1:])
+    return (found[0], next(rest) if final else None, next(rest) if chunks else None)
+
+
+def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *,
+                  A_log: Tensor | None = None, dt_bias: Tensor | None = None,
+                  initial_state: Tensor | None = None, cu_seqlens: Tensor | None = None,
+                  state_pool: Tensor | None = None, state_indices: Tensor | None = None,
+                  num_accepted_tokens: Tensor | None = None, output_final_state: bool = False,
+                  **options: Any) -> tuple[Tensor, Tensor | None]:
+    """Returns (o, final_state), token by token; a pool of states is changed in place."""
+    found = _kda_recurrent[bool(output_final_state)](
+        options_of(**options), q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens,
+        state_pool, state_indices, num_accepted_tokens)
+    return (found[0], found[1] if output_final_state else None)
+
+
+# ---- flash attention ---------------------------------------------------------------------------------
+
+_ATTENTION = ("q", "k", "v", "alibi_slopes", "sinks", "cu_seqlens_q", "cu_seqlens_k")
+_CAPTURES = ("capture_0", "capture_1", "capture_2", "capture_3")
+_attention = Call("flash_attention", "flash_attention", (*_ATTENTION, *_CAPTURES), ("out", "lse"))
+_attention_bwd = Call("flash_attention_bwd", "flash_attention",
+                      (*_ATTENTION, "dout", "dlse", *_CAPTURES, "out", "lse"),
+                      ("dq", "dk", "dv", "dsinks"))
+_decode = Call("flash_attention_decode", "flash_attention_decode",
+               ("q", "k_cache", "v_cache", "block_table", "cache_seqlens", "k_new", "v_new",
+                "alibi_slopes", "sinks", *_CAPTURES), ("out", "lse"))
+
+
+class _FlashAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, options: Options, *tensors: Tensor | None) -> Any:
+        out, lse = _attention(options, *tensors)
+        ctx.save_for_backward(*tensors, out, lse)
+        ctx.options = options
+        ctx.set_materialize_grads(False)
+        return out, lse
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> Any:
+        *tensors, out, lse = ctx.saved_tensors
+        dout = torch.zeros_like(out) if dout is None else usable(dout)
+        options = (*ctx.options, ("saved_forward", 1))
+        dq, dk, dv, dsinks = _attention_bwd(options, *tensors[:7], dout, dense(dlse), *tensors[7:],
+                                            out, lse)
+        return (None, dq, dk, dv, None, dsinks, None, None, None, None, None, None)
+
+
+def flash_attention(q: Tensor, k: Tensor, v: Tensor, *, alibi_slopes: Tensor | None = None,
+                    sinks: Tensor | None = None, cu_seqlens_q: Tensor | None = None,
+                    cu_seqlens_k: Tensor | None = None, captures: tuple[Tensor, ...] = (),
+                    **options: Any) -> tuple[Tensor, Tensor]:
+    """Returns (out, lse) of softmax attention; both can be differentiated."""
+    padded = (*captures, *(None,) * (len(_CAPTURES) - len(captures)))
+    tensors = (q, k, v, alibi_slopes, sinks, cu_seqlens_q, cu_seqlens_k, *padded)
+    if "deterministic" not in options and torch.are_deterministic_algorithms_enabled():
+        options["deterministic"] = 1
+    chosen = options_of(**options)
+    if wants_gradient(tensors):
+        return _FlashAttention.apply(chosen, *tensors)
+    return _attention(chosen, *tensors)
+
+
+def flash_attention_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table: Tensor,
+                           cache_seqlens: Tensor, *, k_new: Tensor | None = None,
+                           v_new: Tensor | None = None, alibi_slopes: Tensor | None = None,
+                           sinks: Tensor | None = None, captures: tuple[Tensor, ...] = (),
+                           **options: Any) -> tuple[Tensor, Tensor]:
+    """Returns (out, lse) over a cache in pages, to which k_new and v_new are appended in place."""
+    padded = (*captures, *(None,) * (len(_CAPTURES) - len(captures)))
+    return _decode(options_of(**options), q, k_cache, v_cache, block_table, cache_seqlens, k_new,
+                   v_new, alibi_slopes, sinks, *padded)
+
+
+# ---- sparse flash attention --------------------------------------------------------------------------
+
+_SPARSE = ("q", "k", "v", "q_rope", "k_rope", "indices", "cu_seqlens_q", "cu_seqlens_k", "q_pos",
+           "sinks")
+_STATISTICS = ("softmax_max", "softmax_sum", "lse")
+_sparse = Call("sparse_flash_attention", "sparse_flash_attention", _SPARSE, ("out", *_STATISTICS))
+_sparse_bwd = Call("sparse_flash_attention_bwd", "sparse_flash_attention",
+                   (*_SPARSE, "dout", "out", "lse"),
+                   ("dq", "dk", "dv", "dq_rope", "dk_rope", "dsinks"))
+
+
+class _SparseFlashAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, options: Options, *tensors: Tensor | None) -> Any:
+        out, most, total, lse = _sparse(options, *tensors)
+        ctx.save_for_backward(*tensors, out, lse)
+        ctx.options = options
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(most, total, lse)
+        return out, most, total, lse
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dout: Tensor | None, *unused: Any) -> Any:
+        *tensors, out, lse = ctx.saved_tensors
+        dout = torch.zeros_like(out) if dout is None else usable(dout)
+        options = (*ctx.options, ("saved_forward", 1))
+        dq, dk, dv, dq_rope, dk_rope, dsinks = _sparse_bwd(options, *tensors, dout, out, lse)
+        return (None, dq, dk, dv, dq_rope, dk_rope, None, None, None, None, dsinks)
+
+
+def sparse_flash_attention(q: Tensor, k: Tensor, v: Tensor | None, indices: Tensor, *, scale: float,
+                           q_rope: Tensor | None = None, k_rope: Tensor | None = None,
+                           cu_seqlens_q: Tensor | None = None, cu_seqlens_k: Tensor | None = None,
+                           q_pos: Tensor | None = None, sinks: Tensor | None = None, **options: Any
+                           ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Returns (out, softmax_max, softmax_sum, lse) over the keys that each row's list names."""
+    tensors = (q, k, v, q_rope, k_rope, indices, cu_seqlens_q, cu_seqlens_k, q_pos, sinks)
+    if "deterministic" not in options and torch.are_deterministic_algorithms_enabled():
+        options["deterministic"] = 1
+    chosen = options_of(scale=scale, **options)
+    if wants_gradient(tensors):
+        return _SparseFlashAttention.apply(chosen, *tensors)
+    return _sparse(chosen, *tensors)

@@ -1,0 +1,118 @@
+# SPDX-FileCopyrightText: 2026 The lathe authors
+# SPDX-License-Identifier: Apache-2.0
+"""Shapes of outputs, as functions of the inputs' shapes.
+
+The library infers outputs from inputs (lathe_problem_infer) and names the dim of every extent. From
+these names follows where each extent of an output stands among the inputs, so the shapes of further
+calls are read off the inputs, also where these are symbols of torch.compile.
+"""
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
+
+import torch
+
+from lathe._errors import InvalidArgument
+from lathe._objects import DeviceText, Problem
+from lathe._operators import operator
+from lathe._run import dtype_name
+
+DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i32": torch.int32,
+          "i64": torch.int64}
+# Where a dim is in no input, it equals this one: sequences that are not packed are rows of a batch.
+_SAME_AS = {"N": "B"}
+
+Shape = Callable[[Sequence[Any]], tuple[Any, ...]]
+
+
+class Output(NamedTuple):
+    """An output of a call. shape(tensors) is None if it depends on values; then it is inferred."""
+
+    name: str
+    dtype: torch.dtype
+    shape: Shape | None
+    like: int | None  # the input that has the same dims and dtype
+    beside: int  # an input on the same device
+
+
+def declared_problem(op: str, names: Sequence[str], tensors: Sequence[torch.Tensor | None],
+                     options: Mapping[str, Any]) -> Problem:
+    """Returns a problem with these inputs; extents that torch knows as symbols are open.
+
+    An option that takes a file has the file's text here.
+    """
+    known = operator(op).options
+    texts = {name for name in options if name in known and "FILE" in known[name].allowed}
+    problem = Problem(op, **{name: DeviceText(value) if name in texts else value
+                             for name, value in options.items()})
+    for name, tensor in zip(names, tensors):
+        if tensor is not None:
+            shape = [extent if isinstance(extent, int) else -1 for extent in tensor.shape]
+            problem.tensor(name, dtype_name(name, tensor), shape)
+    return problem
+
+
+def wanted_problem(op: str, names: Sequence[str], tensors: Sequence[torch.Tensor | None],
+                   options: Mapping[str, Any], wanted: Sequence[str]) -> Problem:
+    """Returns a problem that declares, of the outputs that follow, those that are wanted."""
+    asked = {f"output_{name}": 1 for name in wanted if f"output_{name}" in operator(op).options}
+    full = declared_problem(op, names, tensors, {**options, **asked})
+    full.infer()
+    problem = declared_problem(op, names, tensors, options)
+    for row in full.tensors():
+        if row["declared"] and row["name"] in wanted and row["name"] not in names:
+            problem.tensor(row["name"], row["dtype"], row["shape"])
+    return problem
+
+
+def _extent(row: Mapping[str, Any], d: int, rows: Sequence[Mapping[str, Any]],
+            given: Sequence[str]) -> str | None:
+    """Returns the text of an extent of an output, in terms of a sequence of tensors `t`."""
+    if not row["dims"][d]:
+        return str(row["shape"][d])
+    for dim in (row["dims"][d], _SAME_AS.get(row["dims"][d])):
+        for source in rows:
+            if dim is None or source["name"] not in given or dim not in source["dims"]:
+                continue
+            at = source["dims"].index(dim)
+            more = row["added"][d] - source["added"][at]
+            return (f"t[{given.index(source['name'])}].shape[{at}]"
+                    + (f" + {more}" if more > 0 else f" - {-more}" if more < 0 else ""))
+    return str(row["shape"][d]) if row["shape"][d] >= 0 and not row["varies"][d] else None
+
+
+def outputs_of(problem: Problem, names: Sequence[str]) -> list[Output]:
+    """Returns the outputs that a problem declares, in the operator's order."""
+    rows = [row for row in problem.tensors() if row["declared"]]
+    given = list(names)
+    inputs = [row for row in rows if row["name"] in given]
+    beside = given.index(inputs[0]["name"])
+    outputs = []
+    for row in rows:
+        if row["name"] in given:
+            continue
+        extents = [_extent(row, d, inputs, given) for d in range(len(row["dims"]))]
+        shape = None
+        if all(extent is not None for extent in extents):
+            text = "".join(f"{extent}, " for extent in extents)
+            shape = eval(f"lambda t: ({text})")  # of texts made above, to read shapes in one call
+        like = next((given.index(source["name"]) for source in inputs
+                     if source["dims"] == row["dims"] and source["dtype"] == row["dtype"]
+                     and source["added"] == row["added"]), None)
+        outputs.append(Output(row["name"], DTYPES[row["dtype"]], shape, like, beside))
+    return outputs
+
+
+def inferred_shapes(op: str, names: Sequence[str], tensors: Sequence[torch.Tensor | None],
+                    options: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Returns the outputs' shapes where they depend on values, which are read on the host."""
+    problem = declared_problem(op, names, tensors, options)
+    values = {name: tensor.cpu() for name, tensor in zip(names, tensors)
+              if tensor is not None and not tensor.is_floating_point()}
+    problem.infer(values)
+    shapes = {row["name"]: tuple(row["shape"]) for row in problem.tensors() if row["declared"]}
+    for name, shape in shapes.items():
+        if min(shape, default=0) < 0:
+            raise InvalidArgument(f"{name} has shape {shape}: an extent does not follow from the "
+                                  "inputs")
+    return shapes
