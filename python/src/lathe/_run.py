@@ -59,7 +59,7 @@ def _host_values(tensors: Mapping[str, Any]) -> dict[str, Any]:
     found = {}
     for name, array in tensors.items():
         on_host = _is_numpy(array) or str(getattr(array, "device", "")) == "cpu"
-        if on_host and "int" in str(array.dtype):
+        if on_host and dtype_name(name, array) in ("i32", "i64"):
             found[name] = array
     return found
 
