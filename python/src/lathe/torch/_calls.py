@@ -98,6 +98,7 @@ class Call:
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         assert list(self.inputs) == sorted(self.inputs, key=order.index), (name, self.inputs)
         assert list(self.outputs) == sorted(self.outputs, key=order.index), (name, self.outputs)
+        assert not any(table[name].alias_of for name in self.outputs), (name, self.outputs)
         self.table = _core.PlanTable(self.inputs, self._prepare, (torch.Tensor, Parameter))
         self._define()
         _calls.append(self)
@@ -117,7 +118,7 @@ class Call:
         outputs = _shapes.outputs_of(problem, self.inputs)
         device = next(each for each in tensors if each is not None).device
         make = _maker(outputs, lambda t: _shapes.inferred_shapes(self.op, self.inputs, t[1:],
-                                                                 dict(t[0])))
+                                                                 dict(t[0]), self.outputs))
         workspace = functools.partial(torch.empty, dtype=torch.uint8, device=device)
         return (Plan(where, problem), make, workspace), problem
 

@@ -22,7 +22,7 @@ _CONV = ("x", "weight", "bias", "residual", "initial_state", "cu_seqlens")
 _conv = Call("causal_conv1d", "causal_conv1d", _CONV, ("y",))
 _conv_final = Call("causal_conv1d_final", "causal_conv1d", _CONV, ("y", "final_state"))
 _conv_bwd = Call("causal_conv1d_bwd", "causal_conv1d", (*_CONV, "dy", "dfinal_state"),
-                 ("dx", "dweight", "dbias", "dresidual", "dinitial_state"))
+                 ("dx", "dweight", "dbias", "dinitial_state"))
 _conv_update = Call("causal_conv1d_update", "causal_conv1d_update",
                     ("x", "weight", "bias", "residual", "state"), ("y",))
 
@@ -40,9 +40,10 @@ class _CausalConv1d(torch.autograd.Function):
     def backward(ctx: Any, dy: Tensor | None, dfinal: Tensor | None = None) -> Any:
         x, weight, bias, residual, state, cu_seqlens = ctx.saved_tensors
         dy = torch.zeros_like(x) if dy is None else usable(dy)
-        found = _conv_bwd(ctx.options, x, weight, bias, residual, state, cu_seqlens, dy,
-                          dense(dfinal))
-        return (None, None, *found, None)
+        dx, dweight, dbias, dstate = _conv_bwd(ctx.options, x, weight, bias, residual, state,
+                                               cu_seqlens, dy, dense(dfinal))
+        # The residual is added after all else, so its gradient is dy.
+        return (None, None, dx, dweight, dbias, dy if residual is not None else None, dstate, None)
 
 
 def causal_conv1d(x: Tensor, weight: Tensor, bias: Tensor | None = None, *,

@@ -52,11 +52,16 @@ def declared_problem(op: str, names: Sequence[str], tensors: Sequence[torch.Tens
     return problem
 
 
+def _asking(op: str, options: Mapping[str, Any], wanted: Sequence[str]) -> dict[str, Any]:
+    """Returns the options with those that ask for outputs which do not come unasked."""
+    known = operator(op).options
+    return {**options, **{f"output_{name}": 1 for name in wanted if f"output_{name}" in known}}
+
+
 def wanted_problem(op: str, names: Sequence[str], tensors: Sequence[torch.Tensor | None],
                    options: Mapping[str, Any], wanted: Sequence[str]) -> Problem:
     """Returns a problem that declares, of the outputs that follow, those that are wanted."""
-    asked = {f"output_{name}": 1 for name in wanted if f"output_{name}" in operator(op).options}
-    full = declared_problem(op, names, tensors, {**options, **asked})
+    full = declared_problem(op, names, tensors, _asking(op, options, wanted))
     full.infer()
     problem = declared_problem(op, names, tensors, options)
     for row in full.tensors():
@@ -104,9 +109,9 @@ def outputs_of(problem: Problem, names: Sequence[str]) -> list[Output]:
 
 
 def inferred_shapes(op: str, names: Sequence[str], tensors: Sequence[torch.Tensor | None],
-                    options: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+                    options: Mapping[str, Any], wanted: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """Returns the outputs' shapes where they depend on values, which are read on the host."""
-    problem = declared_problem(op, names, tensors, options)
+    problem = declared_problem(op, names, tensors, _asking(op, options, wanted))
     values = {name: tensor.cpu() for name, tensor in zip(names, tensors)
               if tensor is not None and not tensor.is_floating_point()}
     problem.infer(values)
