@@ -27,7 +27,7 @@ _dispatch_modes = torch._C._len_torch_dispatch_stack
 _function_modes = torch._C._len_torch_function_stack
 _functorch_level = torch._C._functorch.peek_interpreter_stack
 
-_library = torch.library.Library("lathe", "DEF")
+_library: Any = torch.library.Library("lathe", "DEF")  # type: ignore[no-untyped-call]
 _calls: list["Call"] = []
 _statistics: dict[str, int] = {}
 
@@ -122,8 +122,7 @@ class Call:
         workspace = functools.partial(torch.empty, dtype=torch.uint8, device=device)
         return (Plan(where, problem), make, workspace), problem
 
-    def __call__(self, options: Options, *tensors: torch.Tensor | None
-                 ) -> tuple[torch.Tensor | None, ...]:
+    def __call__(self, options: Options, *tensors: torch.Tensor | None) -> tuple[Any, ...]:
         if not (torch.compiler.is_compiling() or _dispatch_modes() or _function_modes()
                 or _functorch_level() is not None):
             made = self.table.run(options, *tensors)
@@ -133,8 +132,7 @@ class Call:
         found = found if isinstance(found, (tuple, list)) else (found,)
         return tuple(each if there else None for each, there in zip(found, self.present(tensors)))
 
-    def _spread(self, made: Sequence[torch.Tensor], tensors: Tensors
-                ) -> tuple[torch.Tensor | None, ...]:
+    def _spread(self, made: Sequence[torch.Tensor], tensors: Tensors) -> tuple[Any, ...]:
         """Returns the outputs with None for each that these inputs do not have."""
         rest = iter(made)
         return tuple(next(rest) if there else None for there in self.present(tensors))
@@ -176,6 +174,7 @@ class Call:
         *tensors, text = arguments
         plain = [each.detach() if each is not None else None for each in tensors]
         made = self.table.run(_options_of_text(text), *plain)
+        assert made is not None
         return self._returned(self._spread(made, plain), plain)
 
     def _traced_fake(self, *arguments: Any) -> Any:

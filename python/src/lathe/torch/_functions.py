@@ -7,7 +7,7 @@ gradient of a gradient is not there. Options not named here are keywords with th
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -15,6 +15,9 @@ from torch.autograd.function import once_differentiable
 
 from lathe.torch._calls import Call, Options, options_of
 from lathe.torch._tensors import dense, usable, wants_gradient
+
+_Two = tuple[Tensor, Tensor]
+_Four = tuple[Tensor, Tensor, Tensor, Tensor]
 
 # ---- causal convolution ------------------------------------------------------------------------------
 
@@ -63,7 +66,8 @@ def causal_conv1d(x: Tensor, weight: Tensor, bias: Tensor | None = None, *,
 def causal_conv1d_update(x: Tensor, state: Tensor, weight: Tensor, bias: Tensor | None = None, *,
                          residual: Tensor | None = None, activation: str = "none") -> Tensor:
     """Returns y [B,D] for one token a row; rolls state [B,D,W] in place. Has no gradient."""
-    return _conv_update(options_of(activation=activation), x, weight, bias, residual, state)[0]
+    (y,) = _conv_update(options_of(activation=activation), x, weight, bias, residual, state)
+    return cast(Tensor, y)
 
 
 # ---- Kimi Delta Attention ----------------------------------------------------------------------------
@@ -190,8 +194,8 @@ def flash_attention(q: Tensor, k: Tensor, v: Tensor, *, alibi_slopes: Tensor | N
         options["deterministic"] = 1
     chosen = options_of(**options)
     if wants_gradient(tensors):
-        return _FlashAttention.apply(chosen, *tensors)
-    return _attention(chosen, *tensors)
+        return cast(_Two, _FlashAttention.apply(chosen, *tensors))
+    return cast(_Two, _attention(chosen, *tensors))
 
 
 def flash_attention_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table: Tensor,
@@ -201,8 +205,8 @@ def flash_attention_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_ta
                            **options: Any) -> tuple[Tensor, Tensor]:
     """Returns (out, lse) over a cache in pages, to which k_new and v_new are appended in place."""
     padded = (*captures, *(None,) * (len(_CAPTURES) - len(captures)))
-    return _decode(options_of(**options), q, k_cache, v_cache, block_table, cache_seqlens, k_new,
-                   v_new, alibi_slopes, sinks, *padded)
+    return cast(_Two, _decode(options_of(**options), q, k_cache, v_cache, block_table, cache_seqlens,
+                              k_new, v_new, alibi_slopes, sinks, *padded))
 
 
 # ---- sparse flash attention --------------------------------------------------------------------------
@@ -247,5 +251,5 @@ def sparse_flash_attention(q: Tensor, k: Tensor, v: Tensor | None, indices: Tens
         options["deterministic"] = 1
     chosen = options_of(scale=scale, **options)
     if wants_gradient(tensors):
-        return _SparseFlashAttention.apply(chosen, *tensors)
-    return _sparse(chosen, *tensors)
+        return cast(_Four, _SparseFlashAttention.apply(chosen, *tensors))
+    return cast(_Four, _sparse(chosen, *tensors))

@@ -43,8 +43,9 @@ def declared_problem(op: str, names: Sequence[str], tensors: Sequence[torch.Tens
     """
     known = operator(op).options
     texts = {name for name in options if name in known and "FILE" in known[name].allowed}
-    problem = Problem(op, **{name: DeviceText(value) if name in texts else value
-                             for name, value in options.items()})
+    problem = Problem(op)
+    for name, value in options.items():
+        problem.set(name, DeviceText(value) if name in texts else value)
     for name, tensor in zip(names, tensors):
         if tensor is not None:
             shape = [extent if isinstance(extent, int) else -1 for extent in tensor.shape]
