@@ -127,7 +127,7 @@ def _bounded(writer: Writer, node: Node, given: Sequence[Any]) -> Number:
     else:
         low = given[1] if len(given) > 1 else node.kwargs.get("min")
         high = given[2] if len(given) > 2 else node.kwargs.get("max")
-    found = given[0]
+    found: Number = given[0]
     for bound, sign in ((low, "<"), (high, ">")):
         if bound is not None:
             bound = bound if isinstance(bound, Number) else writer.number(bound)

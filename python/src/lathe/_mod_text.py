@@ -175,8 +175,8 @@ class Writer:
             return self.named(node, cast(made, kind_of(value.dtype)), kind_of(value.dtype),
                               made.natural)
         if name in _OPERATIONS:
-            raise self.refuse(node, f"{target} makes a tensor of shape {list(value.shape)}; a mod "
-                              "computes single numbers, so prepare tensors outside of it")
+            raise self.refuse(node, f"{target} makes a tensor of shape {list(getattr(value, 'shape', ()))}; a "
+                              "mod computes single numbers, so prepare tensors outside of it")
         raise self.refuse(node, f"{target} has no text of the device; allowed are arithmetic, "
                           "comparisons, torch.where, elementary functions and reading captured "
                           "tensors by index")

@@ -24,6 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import lathe._mod_operations  # noqa: F401  the operators that a mod may have
 from lathe._errors import Unsupported
 from lathe._mod_text import MOST_CAPTURES, Number, View, Writer, helpers_of
+from lathe.torch._calls import count
 
 Callback = Callable[..., Any]
 
@@ -44,6 +45,12 @@ class Mods(NamedTuple):
 # ---- tracing -----------------------------------------------------------------------------------------
 
 
+def _is_same(a: Tensor, b: Tensor) -> bool:
+    """Returns true if two tensors are one, or two views of the same elements."""
+    return a is b or (a.data_ptr() == b.data_ptr() and a.dtype == b.dtype and a.shape == b.shape
+                      and a.stride() == b.stride())
+
+
 class _Captures:
     """The tensors from outside that functions of one call read, in the order in which they come."""
 
@@ -55,9 +62,7 @@ class _Captures:
             raise Unsupported(f"a captured tensor of shape {list(tensor.shape)} requires grad, and no "
                               f"gradient reaches captures; give it detached{where}")
         for at, known in enumerate(self.tensors):
-            if known is tensor or (known.data_ptr() == tensor.data_ptr()
-                                   and known.dtype == tensor.dtype and known.shape == tensor.shape
-                                   and known.stride() == tensor.stride()):
+            if _is_same(known, tensor):
                 return View(at, "0", tuple(tensor.shape), tensor.dtype)
         if len(self.tensors) == MOST_CAPTURES:
             raise Unsupported(f"score_mod and mask_mod capture over {MOST_CAPTURES} tensors; allowed "
@@ -70,11 +75,11 @@ class _Found(Exception):
     """Ends a run of a mod at the operator that is looked for."""
 
 
-class _Finder(TorchDispatchMode):
+class _Finder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Raises _Found with the user's line where an operator is called."""
 
     def __init__(self, target: Any) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.target = target
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -217,8 +222,9 @@ def _names(code: types.CodeType) -> set[str]:
 def _key_of(value: Any, tensors: list[Tensor], seen: set[int]) -> Any:
     """Returns what tells a value from others, and adds the tensors in it to `tensors`."""
     if isinstance(value, Tensor):
+        same = next((at for at, each in enumerate(tensors) if _is_same(each, value)), len(tensors))
         tensors.append(value)
-        return ("tensor", value.dtype, tuple(value.shape), value.requires_grad)
+        return ("tensor", same, value.dtype, tuple(value.shape), value.requires_grad)
     if isinstance(value, _PLAIN):
         return (type(value).__name__, repr(value))
     if isinstance(value, (tuple, list)):
@@ -254,17 +260,20 @@ def trace_mods(score_mod: Callback | None, mask_mod: Callback | None, gradient: 
                device: torch.device) -> Mods:
     """Returns the texts of two callables, either of which may be None, and their captures."""
     tensors: list[Tensor] = []
+    key: Any = None
+    found = None
     try:
         key = (gradient, *(_key_of(each, tensors, set()) for each in (score_mod, mask_mod)))
         found = _texts.get(key)
     except (_Unknown, TypeError, ValueError):  # ValueError: an empty cell
-        key = found = None
+        pass
     if found is not None:
         return Mods(found[0], found[1], tuple(tensors[at] for at in found[2]))
     captures = _Captures()
     score = _score_text(score_mod, gradient, device, captures) if score_mod is not None else None
     mask = _mask_text(mask_mod, device, captures) if mask_mod is not None else None
-    places = [next((at for at, each in enumerate(tensors) if each is wanted), -1)
+    count("traced a mod")
+    places = [next((at for at, each in enumerate(tensors) if _is_same(each, wanted)), -1)
               for wanted in captures.tensors]
     if key is not None and -1 not in places:
         if len(_texts) >= _MOST_TEXTS:

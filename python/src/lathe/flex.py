@@ -88,7 +88,8 @@ def _made_outside(name: str, score_mod: int, mask_mod: int, gradient: bool, devi
     return True
 
 
-_made_outside = torch._dynamo.assume_constant_result(_made_outside)
+_prepare: Any = torch._dynamo.assume_constant_result(  # type: ignore[no-untyped-call]
+    _made_outside)
 
 
 def _mods(score_mod: Callable[..., Any] | None, mask_mod: Callable[..., Any] | None, gradient: bool,
@@ -98,7 +99,7 @@ def _mods(score_mod: Callable[..., Any] | None, mask_mod: Callable[..., Any] | N
     first = id(score_mod) if score_mod is not None else 0
     second = id(mask_mod) if mask_mod is not None else 0
     name = f"m{first}_{second}_{gradient}"
-    _made_outside(name, first, second, gradient, device.type)
+    _prepare(name, first, second, gradient, device.type)
     found: Mods = getattr(_prepared, name)
     return found
 

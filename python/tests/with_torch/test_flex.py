@@ -181,6 +181,16 @@ def test_captures_are_read_anew():
         close(flex_attention(q, k, v, mod, enable_gqa=True), reference(*wide, mod)[0])
 
 
+def test_captures_that_were_one_tensor():
+    q, k, v = (each.detach() for each in inputs())
+    first, second = randn(4, seed=1), randn(4, seed=2)
+    for a, b in ((first, first), (first, second)):
+        def mod(score, batch, h, i, j):
+            return score * a[h] + b[h] * (i - j)
+        wanted = reference(q.double(), k.double(), v.double(), mod)[0]
+        close(flex_attention(q, k, v, mod, enable_gqa=True), wanted)
+
+
 def test_constants_are_part_of_the_text():
     q, k, v = (each.detach() for each in inputs())
     for slope in (0.5, -0.25):
@@ -245,14 +255,15 @@ def test_statistics():
     q, k, v = inputs(heads=(4, 4))
     q, k, v = (each.detach().transpose(1, 2).contiguous().transpose(1, 2).requires_grad_()
                for each in (q, k, v))
+    flex_attention(q, k, v, capped_alibi)
     lathe.torch.stats(reset=True)
-    out = flex_attention(q, k, v, capped_alibi)
+    flex_attention(q, k, v, capped_alibi)
     assert lathe.torch.stats() == {}, "nothing is done around the kernel"
     flags = torch.ones(S, dtype=torch.bool)
     mask = create_block_mask(lambda b, h, q, k: flags[k], None, None, S, S, device="cpu")
     lathe.torch.stats(reset=True)
     flex_attention(q, k, v, block_mask=mask)
-    assert lathe.torch.stats(reset=True) == {"cast a capture": 1}
+    assert lathe.torch.stats(reset=True) == {"cast a capture": 1, "traced a mod": 1}
 
 
 def test_checkpoint_and_autocast():

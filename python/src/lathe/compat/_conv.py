@@ -43,8 +43,7 @@ def convolve(options: Options, x: Tensor, weight: Tensor, bias: Tensor | None, h
              ) -> Tensor:
     """Returns y [B,D,T] for x [B,D,T] that follows history [B,D,W-1]; there is no gradient."""
     rows = usable(x.transpose(1, 2))
-    y, = _conv(options, rows, weight, bias, None, with_unread_slot(history), None)
-    assert y is not None
+    y: Tensor = _conv(options, rows, weight, bias, None, with_unread_slot(history), None)[0]
     return y.transpose(1, 2)
 
 

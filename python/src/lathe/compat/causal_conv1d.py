@@ -120,7 +120,7 @@ def causal_conv1d_fn(x: Tensor, weight: Tensor, bias: Tensor | None = None,
     else:
         offsets = None if seq_idx is None else _offsets_of(seq_idx)
         y, last = _forward(options, final, x, weight, bias, seq_idx, offsets, initial_states)
-    if not final:
+    if not final or last is None:
         return y
     if final_states_out is not None:
         count("copied to final_states_out")
@@ -156,7 +156,8 @@ def causal_conv1d_update(x: Tensor, conv_state: Tensor, weight: Tensor, bias: Te
     width = weight.shape[1]
     if (x.dim() == 2 and cache_seqlens is None and conv_state_indices is None
             and conv_state.shape[2] == width and conv_state.is_contiguous()):
-        return _conv_update(options, usable(x), weight, bias, None, conv_state)[0]
+        y: Tensor = _conv_update(options, usable(x), weight, bias, None, conv_state)[0]
+        return y
     if conv_state.shape[2] < width - 1:
         raise RuntimeError(f"conv_state has {conv_state.shape[2]} slots; allowed are width - 1 = "
                            f"{width - 1} or more")
