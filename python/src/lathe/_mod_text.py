@@ -42,7 +42,7 @@ def kind_of(dtype: torch.dtype) -> str:
     if dtype.is_floating_point:
         return "float"
     if dtype.is_complex:
-        raise Unsupported(f"a mod has a number of dtype {dtype}; allowed are floats, ints and bools")
+        raise Unsupported(f"a mod has a number of dtype {dtype}; allowed are floats, ints, bools")
     return "long long" if dtype == torch.int64 else "int"
 
 
@@ -51,8 +51,9 @@ def literal(value: Any) -> Number:
     if isinstance(value, bool):
         return Number("true" if value else "false", "bool", True)
     if isinstance(value, int):
-        small = -2**31 < value < 2**31
-        return Number(f"{value}" if small else f"{value}LL", "int" if small else "long long", value >= 0)
+        if -2**31 < value < 2**31:
+            return Number(f"{value}", "int", value >= 0)
+        return Number(f"{value}LL", "long long", value >= 0)
     if isinstance(value, float):
         if math.isnan(value):
             return Number("(minus_infinity() - minus_infinity())", "float")
@@ -175,8 +176,9 @@ class Writer:
             return self.named(node, cast(made, kind_of(value.dtype)), kind_of(value.dtype),
                               made.natural)
         if name in _OPERATIONS:
-            raise self.refuse(node, f"{target} makes a tensor of shape {list(getattr(value, 'shape', ()))}; a "
-                              "mod computes single numbers, so prepare tensors outside of it")
+            shape = list(getattr(value, "shape", ()))
+            raise self.refuse(node, f"{target} makes a tensor of shape {shape}; a mod "
+                              "computes single numbers, so prepare tensors outside of it")
         raise self.refuse(node, f"{target} has no text of the device; allowed are arithmetic, "
                           "comparisons, torch.where, elementary functions and reading captured "
                           "tensors by index")

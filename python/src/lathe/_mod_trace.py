@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Traces score_mod and mask_mod, callables of torch, and keeps the device text of what was traced.
 
-A text is found again by the code of a callable and all that it closes over, where that can be known;
-tensors count with their dtype and shape. A callable that cannot be known so is traced at each call.
+A text is found again by the code of a callable and all that it closes over, where that can be
+known; tensors count with their dtype and shape. A callable that cannot be known so is traced at
+each call.
 """
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ class Mods(NamedTuple):
     captures: tuple[Tensor, ...]
 
 
-# ---- tracing -----------------------------------------------------------------------------------------
+# ---- tracing -------------------------------------------------------------------------------------
 
 
 def _is_same(a: Tensor, b: Tensor) -> bool:
@@ -59,14 +60,14 @@ class _Captures:
 
     def view(self, tensor: Tensor, where: str) -> View:
         if tensor.requires_grad:
-            raise Unsupported(f"a captured tensor of shape {list(tensor.shape)} requires grad, and no "
-                              f"gradient reaches captures; give it detached{where}")
+            raise Unsupported(f"a captured tensor of shape {list(tensor.shape)} requires grad, and "
+                              f"no gradient reaches captures; give it detached{where}")
         for at, known in enumerate(self.tensors):
             if _is_same(known, tensor):
                 return View(at, "0", tuple(tensor.shape), tensor.dtype)
         if len(self.tensors) == MOST_CAPTURES:
-            raise Unsupported(f"score_mod and mask_mod capture over {MOST_CAPTURES} tensors; allowed "
-                              f"are {MOST_CAPTURES}, so join some of them{where}")
+            raise Unsupported(f"score_mod and mask_mod capture over {MOST_CAPTURES} tensors; "
+                              f"allowed are {MOST_CAPTURES}, so join some of them{where}")
         self.tensors.append(tensor)
         return View(len(self.tensors) - 1, "0", tuple(tensor.shape), tensor.dtype)
 
@@ -123,8 +124,8 @@ def _traced(function: Callback, traced: Callback, arguments: tuple[Tensor, ...])
     except RuntimeError as error:
         if "value out of a tracing tensor" not in str(error):
             raise
-        raise Unsupported("a mod asks for the value of a number, as `if` and int() do; use torch.where"
-                          + _user_line(error, function)) from error
+        raise Unsupported("a mod asks for the value of a number, as `if` and int() do; use "
+                          "torch.where" + _user_line(error, function)) from error
 
 
 def _user_line(error: BaseException, function: Callback) -> str:
@@ -171,18 +172,18 @@ def _numbers(device: torch.device) -> tuple[Tensor, ...]:
     return (score, *(torch.zeros((), dtype=torch.int32, device=device) for _ in range(4)))
 
 
-def _score_text(function: Callback, gradient: bool, device: torch.device, captures: _Captures) -> str:
+def _score_text(function: Callback, gradient: bool, device: torch.device, captures: _Captures
+                ) -> str:
     given = _numbers(device)
 
-    # Their parameters are counted, so the user's function, which may have more, is called by others.
+    # The user's function may have more parameters, and those of what is traced are counted.
     def forward(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Any:
         return function(score, b, h, q, k)
 
-    def backward(dscore: Tensor, score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    def backward(dscore: Tensor, score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Any:
         def of_score(s: Tensor) -> Tensor:
             return torch.as_tensor(function(s, b, h, q, k)).to(torch.float32)
-        found: Tensor = torch.func.vjp(of_score, score)[1](dscore)[0]
-        return found
+        return torch.func.vjp(of_score, score)[1](dscore)[0]
 
     text = _body(function, forward, given, "score_mod", (_SCORE, *_INDICES), "float", captures)
     if gradient:
@@ -199,7 +200,7 @@ def _mask_text(function: Callback, device: torch.device, captures: _Captures) ->
     return helpers_of(text) + text
 
 
-# ---- finding it again --------------------------------------------------------------------------------
+# ---- finding it again ----------------------------------------------------------------------------
 
 
 class _Unknown(Exception):
@@ -230,7 +231,7 @@ def _key_of(value: Any, tensors: list[Tensor], seen: set[int]) -> Any:
     if isinstance(value, (tuple, list)):
         return tuple(_key_of(each, tensors, seen) for each in value)
     if isinstance(value, dict):
-        return tuple((_key_of(k, tensors, seen), _key_of(v, tensors, seen)) for k, v in value.items())
+        return tuple(_key_of(each, tensors, seen) for each in value.items())
     if isinstance(value, functools.partial):
         return tuple(_key_of(each, tensors, seen)
                      for each in (value.func, value.args, value.keywords))

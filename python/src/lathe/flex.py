@@ -66,10 +66,10 @@ def _forward(options: Options, q: Tensor, k: Tensor, v: Tensor, captures: tuple[
     return out, lse
 
 
-# ---- mods ----------------------------------------------------------------------------------------------
+# ---- mods ----------------------------------------------------------------------------------------
 
-# Under torch.compile mods are prepared when the caller is traced and lie here by the identity of their
-# functions, which id() guards. torch.compile reads the captures from here at each call.
+# Under torch.compile mods are prepared when the caller is traced and lie here by the identity of
+# their functions, which id() guards. The compiled code reads the captures from here at each call.
 _prepared = types.ModuleType("lathe._prepared_mods")
 
 
@@ -111,8 +111,8 @@ def _mask_of(block_mask: Any) -> Callable[..., Any] | None:
     mask_mod: Callable[..., Any] | None = getattr(block_mask, "mask_mod", None)
     if mask_mod is None or mask_mod is _noop_mask:
         if block_mask.BLOCK_SIZE[0] < _LARGE_BLOCK:
-            raise Unsupported("block_mask has blocks and no mask_mod; of a block_mask only mask_mod is "
-                              "used here, so make it with one")
+            raise Unsupported("block_mask has blocks and no mask_mod; of a block_mask only "
+                              "mask_mod is used here, so make it with one")
         return None
     return mask_mod
 
@@ -130,7 +130,7 @@ def _flat(capture: Tensor) -> Tensor:
     return capture.reshape(-1)
 
 
-# ---- the function --------------------------------------------------------------------------------------
+# ---- the function --------------------------------------------------------------------------------
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor, block_mask: Any, enable_gqa: bool,
@@ -145,8 +145,8 @@ def _check(query: Tensor, key: Tensor, value: Tensor, block_mask: Any, enable_gq
         raise ValueError("Expect query and key/value to have the same number of heads but got "
                          f"Hq={heads} and Hkv={key_heads}. Try setting enable_gqa=True for GQA.")
     if heads % key_heads != 0:
-        raise ValueError("Expect number of query heads to be a multiple of kv heads for GQA but got "
-                         f"Hq={heads} and Hkv={key_heads}.")
+        raise ValueError("Expect number of query heads to be a multiple of kv heads for GQA but "
+                         f"got Hq={heads} and Hkv={key_heads}.")
     if query.shape[0] != key.shape[0] and (block_mask is None or key.shape[0] != 1):
         raise ValueError("Expect query and key/value to have the same batch size, or non-none "
                          f"block_mask, but got Bq={query.shape[0]}, and Bkv={key.shape[0]}.")
@@ -167,8 +167,8 @@ def flex_attention(query: Tensor, key: Tensor, value: Tensor,
                    kernel_options: Any = None, *, return_aux: Any = None) -> Any:
     """Returns out [B,H,Sq,DV]; with return_lse (out, lse), with return_aux (out, AuxOutput).
 
-    query [B,H,Sq,D], key [B,HK,Sk,D], value [B,HK,Sk,DV]. lse [B,H,Sq] is a natural logarithm and can
-    be differentiated. score_mod(score, b, h, q_idx, kv_idx) computes in float32.
+    query [B,H,Sq,D], key [B,HK,Sk,D], value [B,HK,Sk,DV]. lse [B,H,Sq] is a natural logarithm and
+    can be differentiated. score_mod(score, b, h, q_idx, kv_idx) computes in float32.
     """
     _check(query, key, value, block_mask, enable_gqa, return_lse, kernel_options, return_aux)
     gradient = wants_gradient((query, key, value))

@@ -143,7 +143,8 @@ def window(b, h, q, k):
 def test_mask_mod(mask):
     given = inputs(torch.float32, heads=(4, 4), width=64)
     block_mask = create_block_mask(mask, None, None, S, S, device="cpu")
-    out, aux = flex_attention(*given, block_mask=block_mask, scale=0.2, return_aux=AuxRequest(lse=True))
+    out, aux = flex_attention(*given, block_mask=block_mask, scale=0.2,
+                              return_aux=AuxRequest(lse=True))
     wide = [each.detach().double().requires_grad_() for each in given]
     out_wide, lse_wide = reference(*wide, mask=mask, scale=0.2)
     close(out, out_wide, torch.float32)
@@ -157,7 +158,8 @@ def test_mask_mod(mask):
 
 def test_rows_without_a_key_and_one_batch_of_keys():
     q, k, v = (each.detach() for each in inputs())
-    mask = create_block_mask(lambda b, h, q, k: (q >= k) & (k >= 7 * b + 3), 2, None, S, S, device="cpu")
+    mask = create_block_mask(lambda b, h, q, k: (q >= k) & (k >= 7 * b + 3), 2, None, S, S,
+                             device="cpu")
     out, lse = flex_attention(q, k[:1], v[:1], block_mask=mask, enable_gqa=True, return_lse=True)
     wanted, exact = reference(q.double(), k[:1].double().expand(2, -1, -1, -1),
                               v[:1].double().expand(2, -1, -1, -1), mask=mask.mask_mod)
@@ -296,6 +298,9 @@ def test_compile():
             torch.testing.assert_close(each, exact)
     documents_now.zero_()  # a change in place is seen without another trace
     torch.testing.assert_close(compiled(*given, relative_bias), step(*given, relative_bias))
+
+    def inside(q, k, v):
+        return flex_attention(q, k, v, lambda score, b, h, i, j: score + q[b, h, i, 0])
+
     with pytest.raises(Exception, match="_made_outside"):
-        torch.compile(lambda q, k, v: flex_attention(q, k, v, lambda s, b, h, i, j: s + q[b, h, i, 0]),
-                      fullgraph=True, backend="aot_eager")(*given)
+        torch.compile(inside, fullgraph=True, backend="aot_eager")(*given)

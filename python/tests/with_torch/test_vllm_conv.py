@@ -11,9 +11,9 @@ from lathe.compat import vllm_conv
 
 SIGNATURES = {
     "causal_conv1d_fn":
-        "(x, weight, bias, conv_states, query_start_loc, cache_indices=None, has_initial_state=None, "
-        "activation='silu', pad_slot_id=-1, block_idx_first_scheduled_token=None, "
-        "block_idx_last_scheduled_token=None, initial_state_idx=None, num_computed_tokens=None, "
+        "(x, weight, bias, conv_states, query_start_loc, cache_indices=None, "
+        "has_initial_state=None, activation='silu', pad_slot_id=-1, "
+        "block_idx_first_scheduled_token=None, block_idx_last_scheduled_token=None, initial_state_idx=None, num_computed_tokens=None, "
         "block_size_to_align=0, metadata=None, validate_data=False, *, null_block_id=None)",
     "causal_conv1d_update":
         "(x, conv_state, weight, bias=None, activation=None, conv_state_indices=None, "
@@ -102,10 +102,11 @@ def test_update_with_drafts(packed):
     slots = torch.tensor(places, dtype=torch.int32)
     if packed:
         offsets = torch.tensor([0, 3, 5, 8], dtype=torch.int32)
-        y = vllm_conv.causal_conv1d_update(flat, pool, WEIGHT, BIAS, True, slots, accepted, offsets, most)
+        y = vllm_conv.causal_conv1d_update(flat, pool, WEIGHT, BIAS, True, slots, accepted, offsets,
+                                           most)
     else:
-        y = vllm_conv.causal_conv1d_update(flat.view(3, 3, D).transpose(1, 2), pool, WEIGHT, BIAS, True,
-                                           slots, accepted).transpose(1, 2).reshape(-1, D)
+        y = vllm_conv.causal_conv1d_update(flat.view(3, 3, D).transpose(1, 2), pool, WEIGHT, BIAS,
+                                           True, slots, accepted).transpose(1, 2).reshape(-1, D)
     for rows, part, place, n in zip(y.split(lengths), flat.split(lengths), places, accepted):
         before = wanted[place, :, n - 1:n - 1 + KEPT].clone()
         close(rows.t(), one(part.t(), before))
@@ -142,6 +143,7 @@ def test_compile():
 
     first, second = pool_of(4, KEPT), pool_of(4, KEPT)
     wanted = step(first)
-    for found, each in zip(torch.compile(step, fullgraph=True, backend="aot_eager")(second), wanted):
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
+    for found, each in zip(compiled(second), wanted):
         torch.testing.assert_close(found, each)
     assert torch.equal(first, second)

@@ -19,7 +19,7 @@ _NONE = options_of(activation="none")
 
 
 def options_for(activation: str | None) -> Options:
-    """Returns a call's options; NotImplementedError for another activation, as the peer raises it."""
+    """Returns a call's options. Raises the peer's NotImplementedError for another activation."""
     if activation is None:
         return _NONE
     if activation in ("silu", "swish"):
@@ -48,7 +48,7 @@ def convolve(options: Options, x: Tensor, weight: Tensor, bias: Tensor | None, h
 
 
 def put_states(pool: Tensor, slots: Tensor, rows: Tensor, valid: Tensor) -> None:
-    """Writes rows to the slots of a pool, except rows that are not valid; reads nothing on the host.
+    """Writes rows to the slots of a pool, except rows that are not valid. Waits for nothing.
 
     A row that is not valid writes once more what the first valid row writes, so that no slot is
     written with two values; if none is valid, a slot is written with what it holds.

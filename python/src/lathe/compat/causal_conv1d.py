@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The functions of causal-conv1d 1.6.1 (Dao-AILab), computed by lathe.
 
-Channel-last x, which is rows.transpose(1, 2), is read where it lies; a channel-first x is transposed
-each way. More is accepted than there: widths up to 8, any number of channels, any strides, and states
-in either layout.
+Channel-last x, which is rows.transpose(1, 2), is read where it lies; a channel-first x is
+transposed each way. More is accepted than there: widths up to 8, any number of channels, any
+strides, and states in either layout.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["causal_conv1d_fn", "causal_conv1d_update", "causal_conv1d_varlen_sta
 def _offsets_of(seq_idx: Tensor) -> Tensor:
     """Returns the offsets of the runs of equal numbers in seq_idx [B,T], rows one after the other.
 
-    How many runs there are stays on the device: empty sequences at the end make up one for each token.
+    How many runs there are stays on the device: with empty ones at the end there is one a token.
     """
     count("offsets made of seq_idx")
     batch, tokens = seq_idx.shape
@@ -92,8 +92,8 @@ class _CausalConv1dFn(torch.autograd.Function):
             rows, dy = _packed(rows), _packed(dy)
         state = None if states is None else with_unread_slot(states)
         dfinal = None if dlast is None else with_unread_slot(dlast)
-        dx, dweight, dbias, dstate = _conv_bwd(ctx.options, rows, weight, bias, None, state, offsets,
-                                               dy, dfinal)
+        dx, dweight, dbias, dstate = _conv_bwd(ctx.options, rows, weight, bias, None, state,
+                                               offsets, dy, dfinal)
         assert dx is not None
         dstates = None if dstate is None else without_unread_slot(dstate)
         return (None, None, dx.view(shape).transpose(1, 2), dweight, dbias, None, dstates)
@@ -148,9 +148,9 @@ def causal_conv1d_update(x: Tensor, conv_state: Tensor, weight: Tensor, bias: Te
                          conv_state_indices: Tensor | None = None) -> Tensor:
     """Returns y for x [B,D] or [B,D,T] and changes conv_state [S,D,L], L >= W-1, in place.
 
-    cache_seqlens [B]: the state is a ring. conv_state_indices [B]: the rows' slots; a negative one is
-    padding, whose y is 0. Has no gradient. One launch computes one token of states with L = W that
-    are contiguous and in order; the rest is a causal_conv1d between copies of the states.
+    cache_seqlens [B]: the state is a ring. conv_state_indices [B]: the rows' slots; a negative one
+    is padding, whose y is 0. Has no gradient. One launch computes one token of states with L = W
+    that are contiguous and in order; the rest is a causal_conv1d between copies of the states.
     """
     options = options_for(activation)
     width = weight.shape[1]

@@ -19,7 +19,8 @@ from lathe.torch._calls import count, options_of
 from lathe.torch._functions import _sparse
 from lathe.torch._tensors import usable
 
-__all__ = ["FlashMLASchedMeta", "flash_mla_sparse_fwd", "flash_mla_with_kvcache", "get_mla_metadata"]
+__all__ = ["FlashMLASchedMeta", "flash_mla_sparse_fwd", "flash_mla_with_kvcache",
+           "get_mla_metadata"]
 
 
 @dataclasses.dataclass
@@ -48,8 +49,8 @@ def _attend(q: Tensor, kv: Tensor, indices: Tensor, scale: float, values: int, s
         raise ValueError(f"the width of the values is {values}; allowed are 1 to the width of the "
                          f"keys, {width}")
     if kv.shape[1] != 1:
-        raise Unsupported(f"there are {kv.shape[1]} key heads; allowed is 1, with the values in the "
-                          "keys")
+        raise Unsupported(f"there are {kv.shape[1]} key heads; allowed is 1, with the values in "
+                          "the keys")
     q, kv, indices = usable(q.detach()), usable(kv.detach()), usable(indices)
     rope = (q[..., values:], kv[..., values:]) if width > values else (None, None)
     given = [None if each is None else each.unsqueeze(0)
@@ -118,8 +119,8 @@ def flash_mla_with_kvcache(
         "tile_scheduler_metadata must be of type FlashMLASchedMeta")
     assert num_splits is None, "num_splits must be None"
     if is_fp8_kvcache:
-        raise Unsupported("is_fp8_kvcache is True; allowed is False: caches hold 16-bit numbers here, "
-                          "for dense and for sparse attention")
+        raise Unsupported("is_fp8_kvcache is True; allowed is False: caches hold 16-bit numbers "
+                          "here, for dense and for sparse attention")
     for name, given in (("extra_k_cache", extra_k_cache), ("extra_topk_length", extra_topk_length),
                         ("extra_indices_in_kvcache", extra_indices_in_kvcache)):
         if given is not None:

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """causal_conv1d_fn and causal_conv1d_update of vLLM 0.11 to 0.15, computed by lathe.
 
-They read and write slots of a pool of states [S,D,L] in place; a slot holds the last width - 1 inputs
-in its first columns. Later versions name the slot that is padding null_block_id: both names are taken.
-Nothing waits for the device. States of prefix caching (block_idx_...) are not computed here.
+They read and write slots of a pool of states [S,D,L] in place; a slot holds the last width - 1
+inputs in its first columns. Later versions name the slot that is padding null_block_id: both names
+are taken. Nothing waits for the device. States of prefix caching (block_idx_...) are refused.
 """
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def _options(activation: bool | str | None) -> Options:
 def _refuse_prefix_caching(**given: Any) -> None:
     for name, value in given.items():
         if value is not None:
-            raise Unsupported(f"{name} is given; allowed is None: states of prefix caching are written "
-                              "at the end of a sequence only, so call once for each block")
+            raise Unsupported(f"{name} is given; allowed is None: states are written at the end of "
+                              "a sequence only, so call once for each block of a prefix cache")
 
 
 def _typed(x: Tensor, states: Tensor) -> Tensor:
@@ -52,8 +52,8 @@ def _slots(indices: Tensor | None, rows: int, pad: int | None, device: torch.dev
         slots = torch.arange(rows, device=device)
         return slots, torch.ones_like(slots, dtype=torch.bool)
     if indices.dim() != 1:
-        raise Unsupported(f"the indices of slots have {indices.dim()} dimensions; allowed is 1: one "
-                          "slot for each sequence")
+        raise Unsupported(f"the indices of slots have {indices.dim()} dimensions; allowed is 1: "
+                          "one slot for each sequence")
     valid = indices >= 0
     return indices, valid if pad is None or pad < 0 else valid & (indices != pad)
 
@@ -74,17 +74,18 @@ def _packed(options: Options, rows: Tensor, weight: Tensor, bias: Tensor | None,
 
 def causal_conv1d_fn(x: Tensor, weight: Tensor, bias: Tensor | None, conv_states: Tensor,
                      query_start_loc: Tensor, cache_indices: Tensor | None = None,
-                     has_initial_state: Tensor | None = None, activation: bool | str | None = "silu",
-                     pad_slot_id: int = PAD_SLOT_ID,
+                     has_initial_state: Tensor | None = None,
+                     activation: bool | str | None = "silu", pad_slot_id: int = PAD_SLOT_ID,
                      block_idx_first_scheduled_token: Tensor | None = None,
                      block_idx_last_scheduled_token: Tensor | None = None,
-                     initial_state_idx: Tensor | None = None, num_computed_tokens: Tensor | None = None,
-                     block_size_to_align: int = 0, metadata: Any = None, validate_data: bool = False,
-                     *, null_block_id: int | None = None) -> Tensor:
+                     initial_state_idx: Tensor | None = None,
+                     num_computed_tokens: Tensor | None = None, block_size_to_align: int = 0,
+                     metadata: Any = None, validate_data: bool = False, *,
+                     null_block_id: int | None = None) -> Tensor:
     """Returns y [D,T] of packed sequences x [D,T] and leaves their states in conv_states [S,D,L].
 
     query_start_loc [N+1], cache_indices [N], has_initial_state [N] bool: whether a slot holds the
-    inputs before the sequence, else these are 0. The rows of a sequence that is padding are undefined.
+    inputs before the sequence, else these are 0. Rows of sequences that are padding are undefined.
     """
     _refuse_prefix_caching(block_idx_first_scheduled_token=block_idx_first_scheduled_token,
                            block_idx_last_scheduled_token=block_idx_last_scheduled_token,
@@ -103,7 +104,8 @@ def causal_conv1d_fn(x: Tensor, weight: Tensor, bias: Tensor | None, conv_states
             before = torch.zeros_like(before)
         else:
             before = before.masked_fill(~has_initial_state.to(torch.bool)[:, None, None], 0)
-        y, after = _packed(options, _typed(x, conv_states).t(), weight, bias, before, query_start_loc)
+        y, after = _packed(options, _typed(x, conv_states).t(), weight, bias, before,
+                           query_start_loc)
         put_states(pool, slots, after, valid & (query_start_loc.diff() > 0))
         y = _typed(y, x).t()
         if x.stride(0) == 1:
@@ -121,7 +123,8 @@ def _accepted(rows: Tensor, accepted: Tensor | None, kept: int) -> Tensor:
 
 
 def causal_conv1d_update(x: Tensor, conv_state: Tensor, weight: Tensor, bias: Tensor | None = None,
-                         activation: bool | str | None = None, conv_state_indices: Tensor | None = None,
+                         activation: bool | str | None = None,
+                         conv_state_indices: Tensor | None = None,
                          num_accepted_tokens: Tensor | None = None,
                          query_start_loc: Tensor | None = None, max_query_len: int = -1,
                          pad_slot_id: int = PAD_SLOT_ID,
@@ -131,8 +134,8 @@ def causal_conv1d_update(x: Tensor, conv_state: Tensor, weight: Tensor, bias: Te
     """Returns y, shaped as x, and changes the slots of conv_state [S,D,L] in place.
 
     x [B,D], [B,D,T], or [tokens,D] with query_start_loc [B+1] and max_query_len. With
-    num_accepted_tokens [B] a slot holds the tokens of the last call too, so many of which count, and
-    L is at least W - 2 + T. Rows that are padding are undefined.
+    num_accepted_tokens [B] a slot holds the tokens of the last call too, so many of which count,
+    and L is at least W - 2 + T. Rows that are padding are undefined.
     """
     _refuse_prefix_caching(block_idx_last_scheduled_token=block_idx_last_scheduled_token,
                            initial_state_idx=initial_state_idx)
