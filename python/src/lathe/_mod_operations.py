@@ -105,6 +105,8 @@ def _power(writer: Writer, node: Node, given: Sequence[Any]) -> Number:
            *_ROUNDINGS)
 def _unary(writer: Writer, node: Node, given: Sequence[Any]) -> Number:
     name, kind = name_of(node), _kind(node)
+    if len(given) > 1 or node.kwargs:
+        raise writer.refuse(node, f"{node.target} with more than a number")
     x = cast(given[0], kind)
     if name in _FUNCTIONS:
         return Number(f"{_FUNCTIONS[name]}({x})", kind)

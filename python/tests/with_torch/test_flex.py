@@ -225,10 +225,13 @@ def test_refusals():
     def with_row(score, b, h, q, k):
         return score + (BIAS[h] * 2)[k]
 
+    def with_decimals(score, b, h, q, k):
+        return torch.round(score, decimals=2)
+
     many = [randn(4, seed=i) for i in range(5)]
     cases = {with_parameter: "requires grad.*detached", with_branch: "use torch.where",
              with_sort: "bessel_j0.*has no text of the device", with_many: "over 4 tensors",
-             with_row: "shape.*outside"}
+             with_row: "shape.*outside", with_decimals: "round.decimals with more than"}
     for mod, words in cases.items():
         with pytest.raises(lathe.Unsupported, match=words) as caught:
             flex_attention(q, k, v, mod)
