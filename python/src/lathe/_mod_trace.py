@@ -211,13 +211,11 @@ _PLAIN = (type(None), bool, int, float, str, bytes, torch.dtype, torch.device)
 _FIXED = (types.BuiltinFunctionType, type, torch._ops.OpOverload, torch._ops.OpOverloadPacket)
 
 
-def _names(code: types.CodeType) -> set[str]:
+@functools.cache
+def _names(code: types.CodeType) -> tuple[str, ...]:
     """Returns the names that a function and those inside of it may look up."""
-    found = set(code.co_names)
-    for each in code.co_consts:
-        if isinstance(each, types.CodeType):
-            found |= _names(each)
-    return found
+    inner = [_names(each) for each in code.co_consts if isinstance(each, types.CodeType)]
+    return tuple(sorted({*code.co_names, *(name for names in inner for name in names)}))
 
 
 def _key_of(value: Any, tensors: list[Tensor], seen: set[int]) -> Any:
@@ -248,8 +246,9 @@ def _key_of(value: Any, tensors: list[Tensor], seen: set[int]) -> Any:
         return value
     seen.add(id(value))
     cells = [each.cell_contents for each in value.__closure__ or ()]
-    names = sorted(_names(value.__code__) & set(value.__globals__))
-    parts = (cells, value.__defaults__, value.__kwdefaults__, [value.__globals__[n] for n in names])
+    known = value.__globals__
+    parts = (cells, value.__defaults__, value.__kwdefaults__,
+             [known[name] for name in _names(value.__code__) if name in known])
     return (value.__code__, *(_key_of(each, tensors, seen) for each in parts))
 
 
