@@ -22,7 +22,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.attention import flex_attention as _torch_flex
 
 from lathe._errors import Unsupported
-from lathe._mod_trace import Mods, trace_mods
+from lathe.torch._mod_trace import Mods, trace_mods
 from lathe.torch._calls import Options, count, options_of
 from lathe.torch._functions import _CAPTURES, _attention, _attention_bwd
 from lathe.torch._tensors import dense, usable, wants_gradient

@@ -22,9 +22,9 @@ from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import lathe._mod_operations  # noqa: F401  the operators that a mod may have
+import lathe.torch._mod_operations  # noqa: F401  the operators that a mod may have
 from lathe._errors import Unsupported
-from lathe._mod_text import MOST_CAPTURES, Number, View, Writer, helpers_of
+from lathe.torch._mod_text import MOST_CAPTURES, Number, View, Writer, helpers_of
 from lathe.torch._calls import count
 
 Callback = Callable[..., Any]
@@ -32,7 +32,7 @@ Callback = Callable[..., Any]
 _INDICES = tuple(Number(name, "int", True) for name in ("batch", "head", "q_idx", "kv_idx"))
 _SCORE = Number("score", "float")
 _DSCORE = Number("dscore", "float")
-_OURS = (os.path.dirname(torch.__file__), os.path.dirname(__file__))
+_OURS = (os.path.dirname(torch.__file__), os.path.dirname(os.path.dirname(__file__)))
 
 
 class Mods(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any, Sequence
 
 from torch.fx import Node
 
-from lathe._mod_text import Number, Writer, cast, kind_of, literal, name_of, operation
+from lathe.torch._mod_text import Number, Writer, cast, kind_of, literal, name_of, operation
 
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _FUNCTIONS = {"exp": "expf", "exp2": "exp2f", "expm1": "expm1f", "log": "logf", "log2": "log2f",
