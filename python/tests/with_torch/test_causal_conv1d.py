@@ -289,11 +289,14 @@ def test_compile():
 
 
 def test_compile_update():
-    weight, slots = randn(32, 4), torch.tensor([2, -1], dtype=torch.int32)
+    weight = torch.nn.Parameter(randn(32, 4))
+    slots = torch.tensor([2, -1], dtype=torch.int32)
     step = torch.compile(compat.causal_conv1d_update, fullgraph=True, backend="aot_eager")
     for options in ({}, {"conv_state_indices": slots}):
         pool = randn(3 if options else 2, 32, 4, seed=1)
         copy, x = pool.clone(), randn(2, 32, seed=2)
         y = compat.causal_conv1d_update(x, pool, weight, **options)
-        torch.testing.assert_close(step(x, copy, weight, **options), y)
+        found = step(x, copy, weight, **options)
+        assert not y.requires_grad and not found.requires_grad
+        torch.testing.assert_close(found, y)
         assert torch.equal(copy, pool)

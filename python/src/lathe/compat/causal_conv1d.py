@@ -152,8 +152,11 @@ def causal_conv1d_update(x: Tensor, conv_state: Tensor, weight: Tensor, bias: Te
     is padding, whose y is 0. Has no gradient. One launch computes one token of states with L = W
     that are contiguous and in order; the rest is a causal_conv1d between copies of the states.
     """
-    options = options_for(activation)
-    width = weight.shape[1]
+    if wants_gradient((x, weight, bias)):
+        with torch.no_grad():
+            return causal_conv1d_update(x, conv_state, weight, bias, activation, cache_seqlens,
+                                        conv_state_indices)
+    options, width = options_for(activation), weight.shape[1]
     if (x.dim() == 2 and cache_seqlens is None and conv_state_indices is None
             and conv_state.shape[2] == width and conv_state.is_contiguous()):
         y: Tensor = _conv_update(options, usable(x), weight, bias, None, conv_state)[0]
@@ -161,8 +164,7 @@ def causal_conv1d_update(x: Tensor, conv_state: Tensor, weight: Tensor, bias: Te
     if conv_state.shape[2] < width - 1:
         raise RuntimeError(f"conv_state has {conv_state.shape[2]} slots; allowed are width - 1 = "
                            f"{width - 1} or more")
-    with torch.no_grad():
-        return _update(options, x, conv_state, weight, bias, cache_seqlens, conv_state_indices)
+    return _update(options, x, conv_state, weight, bias, cache_seqlens, conv_state_indices)
 
 
 def _update(options: Options, x: Tensor, conv_state: Tensor, weight: Tensor, bias: Tensor | None,

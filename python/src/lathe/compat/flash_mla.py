@@ -59,7 +59,7 @@ def _attend(q: Tensor, kv: Tensor, indices: Tensor, scale: float, values: int, s
     out, most, lse = out.squeeze(0), most.squeeze(0).squeeze(0), lse.squeeze(0)
     if sink is not None:
         count("scaled by a sink")
-        kept = torch.sigmoid(lse - sink.to(torch.float32)[:, None]).nan_to_num(0.0)
+        kept = torch.sigmoid(lse - sink.detach().to(torch.float32)[:, None]).nan_to_num(0.0)
         out = (out * kept.t().unsqueeze(-1)).to(out.dtype)
     count("lse of rows without a key made +inf")
     return out, most, lse.masked_fill(lse == -torch.inf, torch.inf)

@@ -24,8 +24,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import lathe.torch._mod_operations  # noqa: F401  the operators that a mod may have
 from lathe._errors import Unsupported
-from lathe.torch._mod_text import MOST_CAPTURES, Number, View, Writer, helpers_of
 from lathe.torch._calls import count
+from lathe.torch._mod_text import MOST_CAPTURES, Number, View, Writer, helpers_of
 
 Callback = Callable[..., Any]
 
