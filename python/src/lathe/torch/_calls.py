@@ -33,7 +33,9 @@ _statistics: dict[str, int] = {}
 
 
 def count(what: str) -> None:
-    """Counts something that happened around the kernels, such as a copy."""
+    """Counts something that happened around the kernels, such as a copy; not in a compiled graph."""
+    if torch.compiler.is_compiling():
+        return  # a side effect, which torch.compile has no place for in an autograd.Function
     _statistics[what] = _statistics.get(what, 0) + 1
 
 
