@@ -49,6 +49,13 @@ std::string profile_of(std::string arch) {
 // the process ends.
 std::atomic<const std::string*> sim_arch{nullptr};
 
+Status check_sim_profile(const std::string& arch) {
+  const std::string* opened = sim_arch;
+  if (arch.empty() || !opened || profile_of(*opened) == profile_of(arch)) return {};
+  return invalid(text("arch is ", arch, ", but this process has opened the simulator as ", *opened,
+                      "; it has one profile for the whole process"));
+}
+
 Status open_device(const std::string& arch, int ordinal, lathe_context* context) {
   const bool sim = context->kind == LATHE_DEVICE_SIM;
   if (sim) LATHE_TRY(check_sim_profile(arch));
@@ -87,13 +94,6 @@ Status create(const lathe_context_options& options, lathe_context* context) {
 }
 
 }  // namespace
-
-Status check_sim_profile(const std::string& arch) {
-  const std::string* opened = sim_arch;
-  if (arch.empty() || !opened || profile_of(*opened) == profile_of(arch)) return {};
-  return invalid(text("arch is ", arch, ", but this process has opened the simulator as ", *opened,
-                      "; it has one profile for the whole process"));
-}
 
 void sim_opened(const std::string& arch) {
   static const std::string* const first = new std::string(arch);

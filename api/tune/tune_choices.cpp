@@ -54,6 +54,21 @@ bool is_rank(const lathe_problem& problem) {
   return problem.group && problem.group->group && problem.group->group->world() > 1;
 }
 
+// Returns all that a plan of the problem asks.
+Result<std::vector<TuningKey>> tuning_keys_of(const lathe_context& context,
+                                              const lathe_problem& problem) {
+  LATHE_ASSIGN(const Resolved resolved, declared_by(problem));
+  const auto listener = std::make_shared<Listener>();
+  DeviceFacts facts = context.facts;
+  facts.choices = listener;
+  LATHE_ASSIGN(const auto executor, make_executor(resolved, facts));
+  // A tuning key of a kernel that is not in the plan is none of the plan's.
+  std::erase_if(listener->asked, [specs = executor->specs()](const TuningKey& tuning_key) {
+    return std::ranges::find(specs, tuning_key.kernel, &KernelSpec::kernel) == specs.end();
+  });
+  return std::move(listener->asked);
+}
+
 }  // namespace
 
 FixedChoices::FixedChoices(const std::vector<TunedRecord>& records) {
@@ -72,20 +87,6 @@ size_t FixedChoices::choose(const TuningKey& tuning_key) const {
   const auto& candidates = tuning_key.candidates;
   const auto at = std::ranges::find(candidates, found->second);
   return at == candidates.end() ? 0 : static_cast<size_t>(at - candidates.begin());
-}
-
-Result<std::vector<TuningKey>> tuning_keys_of(const lathe_context& context,
-                                              const lathe_problem& problem) {
-  LATHE_ASSIGN(const Resolved resolved, declared_by(problem));
-  const auto listener = std::make_shared<Listener>();
-  DeviceFacts facts = context.facts;
-  facts.choices = listener;
-  LATHE_ASSIGN(const auto executor, make_executor(resolved, facts));
-  // A tuning key of a kernel that is not in the plan is none of the plan's.
-  std::erase_if(listener->asked, [specs = executor->specs()](const TuningKey& tuning_key) {
-    return std::ranges::find(specs, tuning_key.kernel, &KernelSpec::kernel) == specs.end();
-  });
-  return std::move(listener->asked);
 }
 
 Result<std::vector<TuningKey>> tuning_keys_of_call(const lathe_context& context,

@@ -26,12 +26,9 @@ class FixedChoices : public Choices {
   std::map<std::string, std::string> choices_;
 };
 
-// Returns the tuning keys that a plan of the problem asks, each with more than one candidate once;
-// nothing is compiled.
-Result<std::vector<TuningKey>> tuning_keys_of(const lathe_context& context,
-                                              const lathe_problem& problem);
-// Returns those of them that matter to a call with `given` in the problem's slots: of kernels that
-// serve different lengths, the ones that serve these.
+// Returns the tuning keys, each with more than one candidate once, that a plan of the problem asks
+// and that matter to a call with `given` in its slots: of kernels that serve different lengths, the
+// ones that serve these. Nothing is compiled.
 Result<std::vector<TuningKey>> tuning_keys_of_call(const lathe_context& context,
                                                    const lathe_problem& problem,
                                                    const std::vector<Slot>& slots,
