@@ -119,7 +119,3 @@ inline std::string one_line(std::string_view from) {
 }
 
 }  // namespace lathe
-
-// LATHE_DRIVER_CALL(driver, cuMemFree, pointer): calls a function of the table and checks it.
-#define LATHE_DRIVER_CALL(driver, name, ...) \
-  ::lathe::check(driver, (driver).name(__VA_ARGS__), #name)
