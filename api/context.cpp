@@ -45,8 +45,8 @@ std::string profile_of(std::string arch) {
   return arch;
 }
 
-// The arch of the simulator, once it is open. The text is never freed: a thread may read it while
-// the process ends.
+// Holds the arch of the simulator once it is open. The text is never freed: a thread may read it
+// while the process ends.
 std::atomic<const std::string*> sim_arch{nullptr};
 
 Status check_sim_profile(const std::string& arch) {

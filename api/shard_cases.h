@@ -70,7 +70,7 @@ Result<std::string> shard_answers(const std::string& kind, const char* input, in
 // Numbers of JSON that a thing with named fields takes the memory of.
 constexpr int64_t kFields = 64;
 
-// Answers one case of a kind of question.
+// A function of this type answers one case of its kind of question.
 using Answer = Json(const PlanCase& input);
 struct ShardKind {
   const char* name;

@@ -47,7 +47,7 @@ Result<std::vector<LoadedKernel>> build_kernels(lathe_context& context,
     LATHE_ASSIGN(out[i], context.registry->load(*out[i].built));
     return {};
   };
-  // In the order of the plan and by this thread alone, which finds what is cached.
+  // This thread alone loads kernels, in the order of the plan: it finds what is cached.
   const auto caller = std::this_thread::get_id();
   size_t taken = 0;
   Status failure;

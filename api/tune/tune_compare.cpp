@@ -23,7 +23,7 @@ Status differs(std::string what) { return Status(Code::invalid_argument, std::mo
 struct Tolerance {
   double rms = 0, most = 0;
 };
-// Integers have none: they must be equal.
+// Returns nothing for integers, which must be equal.
 std::optional<Tolerance> tolerance_of(Dtype dtype) {
   switch (dtype) {
     case Dtype::f32:
