@@ -3,8 +3,6 @@
 // From tensors and settings to the library's problem, and back to what it says of each tensor.
 #include "api/cli/problem.h"
 
-#include <set>
-
 namespace lathe::cli {
 namespace {
 
@@ -17,23 +15,6 @@ void set_options(lathe_problem* problem, const Settings& settings) {
     check(lathe_problem_set_string(problem, key.c_str(), value.c_str()));
   }
 }
-
-// Host tensors as the library reads values: in the operator's order, NULL where there is none.
-struct HostValues {
-  HostValues(const lathe_operator_info* op, const TensorMap& tensors) {
-    for (size_t i = 0; i < op->tensor_count; ++i) {
-      const auto found = tensors.find(op->tensors[i].name);
-      if (found == tensors.end()) {
-        pointers.push_back(nullptr);
-        continue;
-      }
-      kept.push_back(std::make_unique<ShapeTensor>(found->second));
-      pointers.push_back(kept.back()->dlpack());
-    }
-  }
-  std::vector<std::unique_ptr<ShapeTensor>> kept;
-  std::vector<const DLTensor*> pointers;
-};
 
 void take(const lathe_tensor_info& info, Problem* problem) {
   if (info.alias_of) problem->aliases.emplace_back(info.name, info.alias_of);
@@ -49,6 +30,14 @@ void take(const lathe_tensor_info& info, Problem* problem) {
 
 }  // namespace
 
+int64_t extent_of(const Problem& problem, std::initializer_list<const char*> dims, int64_t none) {
+  for (const char* dim : dims) {
+    const auto found = problem.extents.find(dim);
+    if (found != problem.extents.end()) return found->second;
+  }
+  return none;
+}
+
 const lathe_operator_info* find_operator(const std::string& name) {
   create(name);
   return lathe_operator_find(name.c_str());
@@ -59,21 +48,6 @@ const lathe_operator_tensor* find_tensor(const lathe_operator_info* op, const st
     if (name == op->tensors[i].name) return &op->tensors[i];
   }
   return nullptr;
-}
-
-Settings parse_settings(const std::vector<std::string>& texts) {
-  Settings out;
-  std::set<std::string> seen;
-  for (const std::string& text : texts) {
-    const size_t equals = text.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      refuse("--set is " + in_quotes(text) + ", expected key=value");
-    }
-    const std::string key = text.substr(0, equals);
-    if (!seen.insert(key).second) refuse("--set " + in_quotes(key) + " is given twice");
-    out.emplace_back(key, text.substr(equals + 1));
-  }
-  return out;
 }
 
 std::string setting(const Problem& problem, const std::string& option) {
@@ -94,14 +68,17 @@ Problem make_problem(const lathe_operator_info* op, Settings settings, const Spe
                                static_cast<int>(spec.shape.size()), spec.shape.data()));
   }
   set_options(handle.get(), settings);
-  if (values) {
-    check(lathe_problem_infer(handle.get(), HostValues(op, *values).pointers.data()));
-  } else {
-    check(lathe_problem_infer(handle.get(), nullptr));
+  // In the operator's order, null where there is none.
+  std::vector<DLTensor> given(op->tensor_count);
+  std::vector<const DLTensor*> pointers(op->tensor_count, nullptr);
+  for (size_t i = 0; values && i < op->tensor_count; ++i) {
+    const auto found = values->find(op->tensors[i].name);
+    if (found == values->end()) continue;
+    given[i] = dlpack(found->second.spec, found->second.data.data(), {kDLCPU, 0});
+    pointers[i] = &given[i];
   }
-  Problem problem;
-  problem.op = op;
-  problem.settings = std::move(settings);
+  check(lathe_problem_infer(handle.get(), values ? pointers.data() : nullptr));
+  Problem problem{.op = op, .settings = std::move(settings)};
   for (size_t i = 0; i < op->tensor_count; ++i) {
     take(told<lathe_tensor_info>(lathe_problem_tensor_info, handle.get(), i), &problem);
   }
@@ -127,15 +104,6 @@ ProblemHandle declare(const Problem& problem) {
   set_options(handle.get(), problem.settings);
   check(lathe_problem_open(handle.get()));
   return handle;
-}
-
-DeviceTensors on_device(lathe_context* context, const Problem& problem, const TensorMap& values) {
-  DeviceTensors tensors;
-  for (const auto* specs : {&problem.inputs, &problem.outputs}) {
-    for (const auto& [name, spec] : *specs) tensors.try_emplace(name, context, spec);
-  }
-  for (const auto& [name, value] : values) tensors.at(name).upload(value.data, nullptr);
-  return tensors;
 }
 
 }  // namespace lathe::cli

@@ -23,12 +23,13 @@ struct Problem {
   std::map<std::string, int64_t> extents;                    // B, T, D, ...; -1: varies
 };
 
+// Returns the extent of the first of some dims that the problem has; `none` without any.
+int64_t extent_of(const Problem& problem, std::initializer_list<const char*> dims, int64_t none);
+
 // Refuses unknown operators, naming those there are.
 const lathe_operator_info* find_operator(const std::string& name);
 const lathe_operator_tensor* find_tensor(const lathe_operator_info* op, const std::string& name);
 
-// Reads "key=value" texts; each key once.
-Settings parse_settings(const std::vector<std::string>& texts);
 // The value of an option; its default if it is not set.
 std::string setting(const Problem& problem, const std::string& option);
 
@@ -48,10 +49,6 @@ bool is_input_gradient(const lathe_operator_info* op, const std::string& name);
 // plan is the same one that a manifest with open extents makes.
 ProblemHandle declare(const Problem& problem);
 
-using DeviceTensors = std::map<std::string, DeviceTensor>;
-// Returns all tensors of a problem, those in `values` with what they hold.
-DeviceTensors on_device(lathe_context* context, const Problem& problem, const TensorMap& values);
-
 // Returns the slots of a call of the plan, filled with these tensors by name.
 template <typename Tensors>
 std::vector<const DLTensor*> slots_of(const lathe_plan* plan, const Tensors& tensors) {
@@ -59,7 +56,7 @@ std::vector<const DLTensor*> slots_of(const lathe_plan* plan, const Tensors& ten
   for (const auto& [name, tensor] : tensors) {
     size_t slot = 0;
     check(lathe_plan_slot(plan, name.c_str(), &slot));
-    slots[slot] = tensor.dlpack();
+    slots[slot] = &tensor;
   }
   return slots;
 }

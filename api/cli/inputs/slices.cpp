@@ -38,8 +38,6 @@ void for_each_run(const Rows& rows, const Intervals& intervals, Copy copy) {
   }
 }
 
-const char* const kOffsets = "cu_seqlens";
-
 // 0 without the option, and for what is no number, which the library refuses.
 int64_t chunk_size(const Problem& problem) {
   return std::strtoll(setting(problem, "chunk_size").c_str(), nullptr, 10);
@@ -48,8 +46,7 @@ int64_t chunk_size(const Problem& problem) {
 // Returns the offsets that cut chunks, among all tokens of a row; empty: no states are asked for.
 std::vector<int64_t> cuts_of_chunks(const Problem& problem, const TensorMap& inputs) {
   if (chunk_size(problem) <= 0 || !problem.outputs.contains("chunk_states")) return {};
-  const auto offsets = inputs.find(kOffsets);
-  if (offsets != inputs.end()) return integers(offsets->second);
+  if (inputs.contains("cu_seqlens")) return integers(inputs, "cu_seqlens");
   return {0, problem.extents.at("T")};
 }
 
@@ -71,13 +68,8 @@ int64_t tokens_in(const Intervals& intervals) {
 }
 
 bool holds(const Intervals& intervals, int64_t token) {
-  return std::any_of(intervals.begin(), intervals.end(),
-                     [&](const auto& each) { return each.first <= token && token < each.second; });
-}
-
-SplitAxis split_axis(const Problem& problem, const std::string& name) {
-  const lathe_tensor_info& info = problem.tensors.at(name);
-  return {info.token_dim, info.token_axis, info.counts_chunks != 0};
+  return std::ranges::any_of(
+      intervals, [&](const auto& each) { return each.first <= token && token < each.second; });
 }
 
 std::vector<std::byte> cut(const HostTensor& whole, int dimension, const Intervals& intervals) {

@@ -14,14 +14,6 @@ Intervals intervals_of(const lathe_shard* shard, lathe_axis axis);
 int64_t tokens_in(const Intervals& intervals);
 bool holds(const Intervals& intervals, int64_t token);
 
-// The dimension of a tensor that is split over ranks, and of which axis it is. dimension -1: none.
-struct SplitAxis {
-  int dimension = -1;
-  lathe_axis axis = LATHE_QUERIES;
-  bool chunks = false;  // of the queries' tokens, instead of tokens
-};
-SplitAxis split_axis(const Problem& problem, const std::string& name);
-
 // `cut` returns what `intervals` hold of a tensor, in their order; `place` puts that where it
 // belongs.
 std::vector<std::byte> cut(const HostTensor& whole, int dimension, const Intervals& intervals);

@@ -4,9 +4,7 @@
 #include <map>
 #include <vector>
 
-#include "api/cli/failure.h"
 #include "api/cli/reports/explained.h"
-#include "api/cli/reports/report.h"
 
 namespace lathe::cli {
 namespace {
@@ -37,9 +35,7 @@ std::string digest_of(const std::string& text) {
   for (const char letter : text) {
     digest = (digest ^ static_cast<unsigned char>(letter)) * 0x100000001B3u;
   }
-  char buffer[32];
-  std::snprintf(buffer, sizeof buffer, "0x%llx", static_cast<unsigned long long>(digest));
-  return buffer;
+  return formatted("0x%llx", llu(digest));
 }
 
 struct Sum {
