@@ -3,6 +3,7 @@
 // One rank's share of a run: slices in, kernels, owned rows out.
 #include "api/cli/execute.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "api/cli/inputs/slices.h"
@@ -24,6 +25,13 @@ class Stopwatch {
   double* ms_;
   std::chrono::steady_clock::time_point start_;
 };
+
+// True for "d" + the name of an input, which is its gradient.
+bool is_input_gradient(const lathe_operator_info* op, const std::string& name) {
+  if (!name.starts_with('d')) return false;
+  const auto* of = find_tensor(op, name.substr(1));
+  return of && of->role != LATHE_OUTPUT;
+}
 
 }  // namespace
 
@@ -89,8 +97,9 @@ bool PartRun::owns_sequence(const std::vector<int64_t>& offsets, size_t n, bool 
   if (length == 0) return seat_.rank == seat_.world - 1;
   const int64_t begin = offsets.empty() ? 0 : offsets[n];
   const int64_t end = offsets.empty() ? length : offsets[n + 1];
-  const int64_t place = std::min(begin, length - 1);
-  return holds(seat_.queries, begin == end ? place : first_token ? begin : end - 1);
+  const int64_t token = begin == end ? std::min(begin, length - 1) : first_token ? begin : end - 1;
+  return std::ranges::any_of(
+      seat_.queries, [&](const auto& each) { return each.first <= token && token < each.second; });
 }
 
 void PartRun::download_rows(const std::string& name, const TensorMap& inputs, HostTensor* whole) {

@@ -90,12 +90,6 @@ bool is_changed(const Problem& problem, const std::string& name) {
   return found != problem.tensors.end() && found->second.read && found->second.written;
 }
 
-bool is_input_gradient(const lathe_operator_info* op, const std::string& name) {
-  if (!name.starts_with('d')) return false;
-  const auto* of = find_tensor(op, name.substr(1));
-  return of && of->role != LATHE_OUTPUT;
-}
-
 ProblemHandle declare(const Problem& problem) {
   ProblemHandle handle = create(problem.op->name);
   for (const auto& [name, info] : problem.tensors) {

@@ -42,9 +42,6 @@ Problem make_problem(const lathe_operator_info* op, Settings settings, const Spe
 // True if a tensor is in and out, and the run changes it.
 bool is_changed(const Problem& problem, const std::string& name);
 
-// True for "d" + the name of an input, which is its gradient.
-bool is_input_gradient(const lathe_operator_info* op, const std::string& name);
-
 // Makes the library's problem. Extents that may change from run to run are left open, so that the
 // plan is the same one that a manifest with open extents makes.
 ProblemHandle declare(const Problem& problem);

@@ -67,11 +67,6 @@ int64_t tokens_in(const Intervals& intervals) {
   return sum;
 }
 
-bool holds(const Intervals& intervals, int64_t token) {
-  return std::ranges::any_of(
-      intervals, [&](const auto& each) { return each.first <= token && token < each.second; });
-}
-
 std::vector<std::byte> cut(const HostTensor& whole, int dimension, const Intervals& intervals) {
   const Rows rows = rows_of(whole.spec, dimension);
   std::vector<std::byte> out(rows.outer * static_cast<size_t>(tokens_in(intervals)) *

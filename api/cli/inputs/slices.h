@@ -12,7 +12,6 @@ namespace lathe::cli {
 using Intervals = std::vector<std::pair<int64_t, int64_t>>;
 Intervals intervals_of(const lathe_shard* shard, lathe_axis axis);
 int64_t tokens_in(const Intervals& intervals);
-bool holds(const Intervals& intervals, int64_t token);
 
 // `cut` returns what `intervals` hold of a tensor, in their order; `place` puts that where it
 // belongs.

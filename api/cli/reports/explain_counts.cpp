@@ -10,7 +10,7 @@ namespace lathe::cli {
 namespace {
 
 constexpr uint64_t kSectorBytes = 32;
-const char* const kIssueSlots = "issue slots";
+constexpr const char* kIssueSlots = "issue slots";
 
 // The simulator's model, and the library's formulas, call resources by these names.
 constexpr struct {
