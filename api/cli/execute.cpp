@@ -5,8 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
-
-#include "api/cli/inputs/slices.h"
+#include <cstring>
 
 namespace lathe::cli {
 namespace {
@@ -25,6 +24,47 @@ class Stopwatch {
   double* ms_;
   std::chrono::steady_clock::time_point start_;
 };
+
+// Calls `copy` with the place of each run of bytes in the whole and in the part.
+template <typename Copy>
+void for_each_run(const TensorSpec& spec, int dimension, const Intervals& intervals, Copy copy) {
+  size_t rows = 1, token_bytes = info(spec.dtype).bytes, part = 0;
+  for (int i = 0; i < dimension; ++i) rows *= spec.shape[i];
+  for (size_t i = dimension + 1; i < spec.shape.size(); ++i) token_bytes *= spec.shape[i];
+  for (size_t row = 0; row < rows; ++row) {
+    for (const auto& [begin, end] : intervals) {
+      const size_t bytes = static_cast<size_t>(end - begin) * token_bytes;
+      if (bytes == 0) continue;
+      copy((row * spec.shape[dimension] + begin) * token_bytes, part, bytes);
+      part += bytes;
+    }
+  }
+}
+
+int64_t tokens_in(const Intervals& intervals) {
+  int64_t sum = 0;
+  for (const auto& [begin, end] : intervals) sum += end - begin;
+  return sum;
+}
+
+// Returns what `intervals` hold of a tensor, in their order.
+std::vector<std::byte> cut(const HostTensor& whole, int dimension, const Intervals& intervals) {
+  TensorSpec spec = whole.spec;
+  spec.shape[dimension] = tokens_in(intervals);
+  std::vector<std::byte> out = empty_tensor(spec).data;
+  for_each_run(whole.spec, dimension, intervals, [&](size_t from, size_t to, size_t bytes) {
+    std::memcpy(out.data() + to, whole.data.data() + from, bytes);
+  });
+  return out;
+}
+
+// Puts what `cut` returned where it belongs.
+void place(const std::vector<std::byte>& part, int dimension, const Intervals& intervals,
+           HostTensor* whole) {
+  for_each_run(whole->spec, dimension, intervals, [&](size_t to, size_t from, size_t bytes) {
+    std::memcpy(whole->data.data() + to, part.data() + from, bytes);
+  });
+}
 
 // True for "d" + the name of an input, which is its gradient.
 bool is_input_gradient(const lathe_operator_info* op, const std::string& name) {

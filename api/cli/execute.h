@@ -3,7 +3,7 @@
 // Runs a problem on host tensors: alone, or cut along their tokens over ranks that are threads.
 #pragma once
 
-#include "api/cli/inputs/slices.h"
+#include "api/cli/problem.h"
 #include "api/cli/reports/report.h"
 
 namespace lathe::cli {
@@ -20,6 +20,9 @@ struct Ranks {
   unsigned method = 0;  // of lathe_problem_group
   lathe_balance balance = LATHE_BALANCE_NONE;
 };
+
+// [begin, end) of tokens, in the order of a rank's buffer.
+using Intervals = std::vector<std::pair<int64_t, int64_t>>;
 
 // A rank's place: its group (null: alone) and which tokens are its own.
 struct Seat {

@@ -21,12 +21,11 @@ struct ExplainOptions {
 
 // Bytes and time need lengths; with an open extent there are none.
 std::optional<lathe_estimate> estimate(const lathe_plan* plan, const Problem& problem) {
+  const Specs specs = problem.all();
   std::map<std::string, DLTensor> tensors;
-  for (const auto* specs : {&problem.inputs, &problem.outputs}) {
-    for (const auto& [name, spec] : *specs) {
-      if (std::ranges::count(spec.shape, -1) > 0) return std::nullopt;
-      tensors[name] = dlpack(spec);
-    }
+  for (const auto& [name, spec] : specs) {
+    if (std::ranges::count(spec.shape, -1) > 0) return std::nullopt;
+    tensors[name] = dlpack(spec);
   }
   return told<lathe_estimate>(lathe_plan_estimate, plan, slots_of(plan, tensors).data(),
                               static_cast<const lathe_shard*>(nullptr));

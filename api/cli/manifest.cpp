@@ -31,9 +31,7 @@ std::string text_of(const lathe_problem* problem) {
 }
 
 ProblemHandle parse(const std::string& text) {
-  lathe_problem* raw = nullptr;
-  if (lathe_problem_parse(&raw, text.data(), text.size()) != LATHE_OK) refuse(lathe_last_error());
-  return ProblemHandle(raw);
+  return made<ProblemHandle>(lathe_problem_parse, text.data(), text.size());
 }
 
 // Holds what a line of ManifestLine::text says, but for mods and group, as the command line's verbs

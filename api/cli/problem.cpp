@@ -6,14 +6,16 @@
 namespace lathe::cli {
 namespace {
 
-ProblemHandle create(const std::string& op) {
-  return made<ProblemHandle>(lathe_problem_create, op.c_str());
-}
-
-void set_options(lathe_problem* problem, const Settings& settings) {
-  for (const auto& [key, value] : settings) {
-    check(lathe_problem_set_string(problem, key.c_str(), value.c_str()));
+ProblemHandle create(const std::string& op, const Specs& tensors, const Settings& settings) {
+  ProblemHandle problem = made<ProblemHandle>(lathe_problem_create, op.c_str());
+  for (const auto& [name, spec] : tensors) {
+    check(lathe_problem_tensor(problem.get(), name.c_str(), spec.dtype,
+                               static_cast<int>(spec.shape.size()), spec.shape.data()));
   }
+  for (const auto& [key, value] : settings) {
+    check(lathe_problem_set_string(problem.get(), key.c_str(), value.c_str()));
+  }
+  return problem;
 }
 
 void take(const lathe_tensor_info& info, Problem* problem) {
@@ -39,7 +41,7 @@ int64_t extent_of(const Problem& problem, std::initializer_list<const char*> dim
 }
 
 const lathe_operator_info* find_operator(const std::string& name) {
-  create(name);
+  create(name, {}, {});
   return lathe_operator_find(name.c_str());
 }
 
@@ -62,12 +64,7 @@ std::string setting(const Problem& problem, const std::string& option) {
 
 Problem make_problem(const lathe_operator_info* op, Settings settings, const Specs& tensors,
                      const TensorMap* values) {
-  const ProblemHandle handle = create(op->name);
-  for (const auto& [name, spec] : tensors) {
-    check(lathe_problem_tensor(handle.get(), name.c_str(), spec.dtype,
-                               static_cast<int>(spec.shape.size()), spec.shape.data()));
-  }
-  set_options(handle.get(), settings);
+  const ProblemHandle handle = create(op->name, tensors, settings);
   // In the operator's order, null where there is none.
   std::vector<DLTensor> given(op->tensor_count);
   std::vector<const DLTensor*> pointers(op->tensor_count, nullptr);
@@ -91,11 +88,7 @@ bool is_changed(const Problem& problem, const std::string& name) {
 }
 
 ProblemHandle declare(const Problem& problem) {
-  ProblemHandle handle = create(problem.op->name);
-  for (const auto& [name, info] : problem.tensors) {
-    check(lathe_problem_tensor(handle.get(), name.c_str(), info.dtype, info.rank, info.shape));
-  }
-  set_options(handle.get(), problem.settings);
+  ProblemHandle handle = create(problem.op->name, problem.all(), problem.settings);
   check(lathe_problem_open(handle.get()));
   return handle;
 }

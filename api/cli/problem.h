@@ -21,6 +21,12 @@ struct Problem {
   Specs outputs;                                             // those that are only written
   std::vector<std::pair<std::string, std::string>> aliases;  // dresidual is the bytes of dy
   std::map<std::string, int64_t> extents;                    // B, T, D, ...; -1: varies
+
+  Specs all() const {
+    Specs both = inputs;
+    both.insert(outputs.begin(), outputs.end());
+    return both;
+  }
 };
 
 // Returns the extent of the first of some dims that the problem has; `none` without any.

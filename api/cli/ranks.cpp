@@ -3,12 +3,12 @@
 // Executes on one thread per rank, each with its own group, all on one context.
 #include <algorithm>
 #include <barrier>
+#include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <thread>
 
 #include "api/cli/execute.h"
-#include "api/cli/inputs/slices.h"
 
 namespace lathe::cli {
 namespace {
@@ -72,6 +72,66 @@ TensorMap empty_outputs(const Problem& problem, const TensorMap& inputs) {
   }
   for (const auto& [name, source] : problem.aliases) outputs[name] = inputs.at(source);
   return outputs;
+}
+
+// 0 without the option, and for what is no number, which the library refuses.
+int64_t chunk_size(const Problem& problem) {
+  return std::strtoll(setting(problem, "chunk_size").c_str(), nullptr, 10);
+}
+
+// Returns the offsets that cut chunks, among all tokens of a row; empty: no states are asked for.
+std::vector<int64_t> cuts_of_chunks(const Problem& problem, const TensorMap& inputs) {
+  if (chunk_size(problem) <= 0 || !problem.outputs.contains("chunk_states")) return {};
+  if (inputs.contains("cu_seqlens")) return integers(inputs, "cu_seqlens");
+  return {0, problem.extents.at("T")};
+}
+
+// Returns where the parts of `ranks` ranks begin if no chunk may be cut, as even as that allows;
+// empty if no states of chunks are asked for.
+std::vector<int64_t> chunk_bounds(const Problem& problem, const TensorMap& inputs, int ranks) {
+  const std::vector<int64_t> cuts = cuts_of_chunks(problem, inputs);
+  if (cuts.empty()) return {};
+  const int64_t size = chunk_size(problem), tokens = cuts.back();
+  std::vector<int64_t> bounds;
+  for (int rank = 0; rank <= ranks; ++rank) {
+    int64_t bound = tokens * rank / ranks;
+    const auto next = std::upper_bound(cuts.begin(), cuts.end(), bound);
+    if (next != cuts.end()) {
+      const int64_t low = bound - (bound - *(next - 1)) % size;
+      const int64_t high = std::min(low + size, *next);
+      bound = bound - low <= high - bound ? low : high;
+    }
+    bounds.push_back(bound);
+  }
+  return bounds;
+}
+
+// Returns the chunks of these tokens among all.
+Intervals chunks_of(const Problem& problem, const TensorMap& inputs, const Intervals& tokens) {
+  const std::vector<int64_t> cuts = cuts_of_chunks(problem, inputs);
+  const int64_t size = chunk_size(problem);
+  const auto before = [&](int64_t until) {
+    int64_t chunks = 0;
+    for (size_t n = 1; n < cuts.size(); ++n) {
+      const int64_t count = std::min(cuts[n], until) - cuts[n - 1];
+      if (count > 0) chunks += (count + size - 1) / size;
+    }
+    return chunks;
+  };
+  Intervals out;
+  for (const auto& [begin, end] : tokens) {
+    if (!cuts.empty()) out.emplace_back(before(begin), before(end));
+  }
+  return out;
+}
+
+Intervals intervals_of(const lathe_shard* shard, lathe_axis axis) {
+  const int64_t* begin_end = nullptr;
+  size_t count = 0;
+  check(lathe_shard_intervals(shard, axis, &begin_end, &count));
+  Intervals out;
+  for (size_t i = 0; i < count; ++i) out.emplace_back(begin_end[2 * i], begin_end[2 * i + 1]);
+  return out;
 }
 
 // Returns the shard of one rank, cut as the lengths and offsets among `inputs` say.

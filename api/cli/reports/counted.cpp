@@ -108,9 +108,7 @@ int count(const CountOptions& options) {
   const bool given = !options.problem.input.empty();
   const TensorMap values =
       given ? read_safetensors(options.problem.input) : made_up_integers(problem);
-  Specs specs = problem.inputs;
-  specs.insert(problem.outputs.begin(), problem.outputs.end());
-  problem = make_problem(problem.op, problem.settings, specs, &values);
+  problem = make_problem(problem.op, problem.settings, problem.all(), &values);
   const Context context = open_context(options.device);
   PartRun run(context.get(), problem);
   run.prepare();
