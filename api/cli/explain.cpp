@@ -34,8 +34,8 @@ std::optional<lathe_estimate> estimate(const lathe_plan* plan, const Problem& pr
 // The dims whose extents may differ from run to run without a new kernel, in the tensors' order.
 Json varying_dims(const Problem& problem) {
   Json out = Json::array();
-  for (size_t i = 0; i < problem.op->tensor_count; ++i) {
-    const auto found = problem.tensors.find(problem.op->tensors[i].name);
+  for (const auto& tensor : tensors_of(*problem.op)) {
+    const auto found = problem.tensors.find(tensor.name);
     if (found == problem.tensors.end()) continue;
     const lathe_tensor_info& info = found->second;
     for (int d = 0; d < info.rank; ++d) {

@@ -3,6 +3,7 @@
 // The program `lathe` reads its command line: verbs, flags that all of them share, and faults in
 // the words.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -40,9 +41,7 @@ int parse_error(const CLI::App& app, const CLI::ParseError& error) {
     return code;
   }
   std::string text = error.what();
-  for (char& letter : text) {
-    if (letter == '\n') letter = ' ';
-  }
+  std::ranges::replace(text, '\n', ' ');
   say(text + " (see --help)");
   return kBadInput;
 }

@@ -14,11 +14,10 @@ namespace lathe::cli {
 namespace {
 
 bool takes_file(const lathe_operator_info* op, const std::string& option) {
-  for (size_t i = 0; i < op->option_count; ++i) {
-    if (op->options[i].name != option) continue;
-    return std::string(op->options[i].allowed).find("FILE") != std::string::npos;
-  }
-  return false;
+  const auto takes = [&](const lathe_operator_option& each) {
+    return each.name == option && std::string_view(each.allowed).find("FILE") != option.npos;
+  };
+  return std::ranges::any_of(options_of(*op), takes);
 }
 
 std::string text_of(const lathe_problem* problem) {

@@ -46,8 +46,8 @@ const lathe_operator_info* find_operator(const std::string& name) {
 }
 
 const lathe_operator_tensor* find_tensor(const lathe_operator_info* op, const std::string& name) {
-  for (size_t i = 0; i < op->tensor_count; ++i) {
-    if (name == op->tensors[i].name) return &op->tensors[i];
+  for (const auto& tensor : tensors_of(*op)) {
+    if (name == tensor.name) return &tensor;
   }
   return nullptr;
 }
@@ -56,8 +56,8 @@ std::string setting(const Problem& problem, const std::string& option) {
   for (const auto& [key, value] : problem.settings) {
     if (key == option) return value;
   }
-  for (size_t i = 0; i < problem.op->option_count; ++i) {
-    if (option == problem.op->options[i].name) return problem.op->options[i].fallback;
+  for (const auto& each : options_of(*problem.op)) {
+    if (option == each.name) return each.fallback;
   }
   return "";
 }

@@ -4,6 +4,7 @@
 // go in, which come out, and their extents. No operator is known by name here.
 #pragma once
 
+#include <span>
 #include <utility>
 
 #include "api/cli/handles.h"
@@ -31,6 +32,14 @@ struct Problem {
 
 // Returns the extent of the first of some dims that the problem has; `none` without any.
 int64_t extent_of(const Problem& problem, std::initializer_list<const char*> dims, int64_t none);
+
+// Return the tensors and the options of an operator, in its order.
+inline std::span<const lathe_operator_tensor> tensors_of(const lathe_operator_info& op) {
+  return {op.tensors, op.tensor_count};
+}
+inline std::span<const lathe_operator_option> options_of(const lathe_operator_info& op) {
+  return {op.options, op.option_count};
+}
 
 // Refuses unknown operators, naming those there are.
 const lathe_operator_info* find_operator(const std::string& name);

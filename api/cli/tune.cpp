@@ -103,8 +103,7 @@ Json report_json(const Problem& problem, const lathe_context* context,
                {"improved", report.improved},
                {"stored_in", report.stored_in}};
   json["candidates"] = Json::array();
-  for (size_t i = 0; i < report.count; ++i) {
-    const lathe_tune_candidate& each = report.candidates[i];
+  for (const lathe_tune_candidate& each : std::span(report.candidates, report.count)) {
     json["candidates"].push_back({{"kernel", each.kernel},
                                   {"class", each.problem_class},
                                   {"choice", each.choice},

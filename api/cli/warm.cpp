@@ -73,11 +73,10 @@ class WarmProgress {
 
   void count(size_t done, size_t total, size_t compiled) {
     // Kernels that were found took no time.
-    bar_.count(done, total, compiled > 0 ? compiled : done);
+    const double left = bar_.count(done, total, compiled > 0 ? compiled : done);
     const auto now = Clock::now();
     if (!lines_ || now - told_ < kBetweenLines || done == total) return;
     told_ = now;
-    const double left = bar_.seconds_left();
     say(text("warming: ", done, " of ", total, " kernels, ", compiled, " compiled",
              left < 0 ? "" : formatted(", %.0f s left", left)));
   }

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <sstream>
 
 #include "api/cli/reports/report.h"
@@ -28,19 +29,15 @@ class LineFile {
   std::string path() const { return "/proc/self/fd/" + std::to_string(file_); }
 
   std::string text() const {
-    std::string out;
-    char buffer[65536];
-    for (ssize_t got = 0;
-         (got = pread(file_, buffer, sizeof buffer, static_cast<off_t>(out.size()))) > 0;) {
-      out.append(buffer, static_cast<size_t>(got));
-    }
-    return out;
+    std::ostringstream out;
+    out << std::ifstream(path()).rdbuf();
+    return out.str();
   }
 
   // Returns the lines as JSON objects. Fails, and names `what` they are, if one is no object.
   Json lines(const char* what) const {
     Json out = Json::array();
-    std::istringstream lines(text());
+    std::ifstream lines(path());
     for (std::string line; std::getline(lines, line);) {
       Json entry = Json::parse(line, nullptr, /*allow_exceptions=*/false);
       if (!entry.is_object()) fail(what, " a line that is not JSON");

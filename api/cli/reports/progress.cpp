@@ -50,17 +50,13 @@ void Progress::stage(std::string text) {
   stage_ = std::move(text);
 }
 
-void Progress::count(size_t done, size_t total, size_t timed) {
+double Progress::count(size_t done, size_t total, size_t timed) {
   std::lock_guard lock(mutex_);
   done_ = done, total_ = total, timed_ = timed;
+  return seconds_left();
 }
 
-double Progress::seconds_left() {
-  std::lock_guard lock(mutex_);
-  return estimate();
-}
-
-double Progress::estimate() const {
+double Progress::seconds_left() const {
   if (timed_ == 0) return -1;
   return spent() / static_cast<double>(timed_) * static_cast<double>(total_ - done_);
 }
@@ -82,7 +78,7 @@ std::string Progress::line() const {
   constexpr size_t kWidth = 24;
   const size_t filled = kWidth * done_ / total_;
   const std::string bar = std::string(filled, '#') + std::string(kWidth - filled, '.');
-  const double left = estimate();
+  const double left = seconds_left();
   return text("lathe: ", stage_, " [", bar, "] ", done_, " of ", total_,
               left < 0 ? "" : formatted(", %.0f s left", left));
 }

@@ -23,18 +23,16 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void stage(std::string text);
-  // Shows a bar and the time left, by the time that `timed` of those that are done took. Safe from
-  // any thread.
-  void count(size_t done, size_t total, size_t timed);
-  // Returns an estimate; below 0 while there is none.
-  double seconds_left();
+  // Shows a bar and the time left, by the time that `timed` of those that are done took. Returns
+  // the seconds left; below 0 while that is not known. Safe from any thread.
+  double count(size_t done, size_t total, size_t timed);
 
  private:
   void loop();
   double spent() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   }
-  double estimate() const;
+  double seconds_left() const;
   std::string line() const;
 
   std::mutex mutex_;
