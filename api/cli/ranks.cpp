@@ -17,14 +17,14 @@ namespace {
 // ranks that miss their partner.
 class Crew {
  public:
-  explicit Crew(int world) : barrier_(world) {}
+  explicit Crew(int world) : barrier_(world, Decide{this}) {}
 
   // Does a step of a rank if all went well before, and waits for the others. Every rank comes to
   // every step.
   template <typename Body>
   void step(int rank, Body body) {
     try {
-      if (all_well()) body();
+      if (all_well_) body();
     } catch (const Failure& failure) {
       // Every rank makes the same objection to bad input, so a rank's number would mislead.
       const std::string prefix = failure.code == kBadInput ? "" : text("rank ", rank, ": ");
@@ -42,17 +42,20 @@ class Crew {
   std::mutex& mutex() { return mutex_; }
 
  private:
-  bool all_well() {
-    std::lock_guard lock(mutex_);
-    return first_ == nullptr;
-  }
+  // Decides for all ranks while all of them wait: a rank that went on without one that knew of a
+  // failure already would wait for it in vain.
+  struct Decide {
+    Crew* crew;
+    void operator()() noexcept { crew->all_well_ = crew->first_ == nullptr; }
+  };
 
   void note(std::exception_ptr failure) {
     std::lock_guard lock(mutex_);
     if (!first_) first_ = failure;
   }
 
-  std::barrier<> barrier_;
+  std::barrier<Decide> barrier_;
+  bool all_well_ = true;
   std::mutex mutex_;
   std::exception_ptr first_;
 };
