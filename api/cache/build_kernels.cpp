@@ -11,7 +11,6 @@
 
 #include "api/plan.h"
 #include "api/tune/tune_choices.h"
-#include "codegen/base/guarded.h"
 
 namespace lathe {
 
