@@ -11,7 +11,7 @@
 
 #include "api/lathe.h"
 #include "codegen/base/status.h"
-#include "collective/world.h"
+#include "collective/plans/shard.h"
 #include "ops/problem.h"
 
 namespace lathe {
