@@ -5,7 +5,7 @@
 
 #include "api/boundary.h"
 #include "api/plan.h"
-#include "codegen/prediction.h"
+#include "codegen/launch_shape.h"
 
 namespace lathe {
 namespace {

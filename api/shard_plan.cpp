@@ -8,7 +8,6 @@
 #include "api/shard_cases.h"
 #include "codegen/base/printable.h"
 #include "collective/plans/shard.h"
-#include "collective/world.h"
 
 namespace lathe {
 namespace {

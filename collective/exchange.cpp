@@ -31,13 +31,11 @@ Status check_hop(const Group& group, const Hop& hop) {
 Posting posting_of(const Hop& hop) {
   Posting out;
   out.step = hop.step;
-  for (const Transfer& to : hop.sends) {
-    out.bytes += to.total();
-    if (to.total() > 0) out.peer = to.peer;
-  }
-  for (const Transfer& from : hop.receives) {
-    out.bytes += from.total();
-    if (from.total() > 0) out.peer = from.peer;
+  for (const auto& transfers : {hop.sends, hop.receives}) {
+    for (const Transfer& each : transfers) {
+      out.bytes += each.total();
+      if (each.total() > 0) out.peer = each.peer;
+    }
   }
   return out;
 }

@@ -9,7 +9,6 @@
 #include <thread>
 
 #include "api/cache/workers.h"
-#include "codegen/base/guarded.h"
 
 namespace lathe {
 

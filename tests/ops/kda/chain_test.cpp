@@ -6,7 +6,8 @@
 
 #include <doctest/doctest.h>
 
-#include "codegen/prediction.h"
+#include "codegen/device_facts.h"
+#include "codegen/launch_shape.h"
 
 using namespace lathe;
 
