@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Computes grids, workspace and cost of chunked KDA from shapes alone.
 #include <algorithm>
-#include <initializer_list>
 
 #include "codegen/base/integers.h"
 #include "ops/kda/chunked_kernels.h"

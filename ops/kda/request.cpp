@@ -127,7 +127,6 @@ Result<KdaRequest> kda_recurrent_request(const Resolved& resolved) {
   KdaRequest out = read_kda_inputs(resolved);
   out.final_state = resolved.has(final_state);
   KdaProblem& asked = out.problem;
-  asked.recurrent = true;
   if (resolved.has(state_pool)) {
     const Declared& indices = resolved.problem.tensors[state_indices];
     asked.index = indices.dtype;

@@ -3,13 +3,7 @@
 // Chooses tiles and makes specs of the backward of sparse attention.
 #include "ops/sparse/backward_kernels.h"
 
-#include <algorithm>
-#include <cstddef>
-#include <string>
-
 #include "codegen/base/integers.h"
-#include "codegen/base/invalid.h"
-#include "codegen/choice.h"
 #include "ops/implementation.h"
 #include "templates/params/sparse_attention.h"
 
@@ -50,46 +44,40 @@ bool fits(const SparseProblem& problem, const SparseBackwardTile& tile, const De
 }
 
 KernelSpec prepare_spec(const SparseProblem& problem, const SparseBackwardTile& tile) {
-  KernelSpec spec = shared_spec(
+  const int smem_bytes = kPrepareThreads / 32 * 4;  // a float32 of each warp
+  return shared_spec(
       LATHE_TEMPLATE("sparse", "sparse_backward_prepare", SparseBackwardPrepareParams, reserved),
-      "SparseBackwardPrepareSmem", kPrepareThreads / 32 * 4,
-      kPrepareThreads);  // a float32 of each warp
-  spec.constants = {
-      Constant::type("element", "Element", problem.element),
-      Constant::integer("value_width", "kValueWidth", sparse_padded_width(problem.value_dim)),
-      Constant::integer("m", "kTileM", kPrepareRows),
-      Constant::integer("groups", "kGroups", tile.groups()),
-      Constant::flag("sinks", "kSinks", problem.dsinks),
-  };
-  return spec;
+      "SparseBackwardPrepareSmem", smem_bytes, kPrepareThreads,
+      {Constant::type("element", "Element", problem.element),
+       Constant::integer("value_width", "kValueWidth", sparse_padded_width(problem.value_dim)),
+       Constant::integer("m", "kTileM", kPrepareRows),
+       Constant::integer("groups", "kGroups", tile.groups()),
+       Constant::flag("sinks", "kSinks", problem.dsinks)});
 }
 
 KernelSpec main_spec(const SparseProblem& problem, const SparseBackwardTile& tile) {
-  KernelSpec spec =
-      shared_spec(LATHE_TEMPLATE("sparse", "sparse_backward", SparseBackwardParams, reserved),
-                  "SparseBackwardSmem", sparse_backward_smem(problem, tile), 32 * tile.warps);
-  spec.constants = {
-      Constant::type("element", "Element", problem.element),
-      // Without packed lengths the type of the offsets changes nothing: one word for all.
-      Constant::type("cu", "Offset", problem.packed ? problem.cu_seqlens : Dtype::i32),
-      Constant::integer("width", "kWidth", padded_keys(problem)),
-      Constant::integer("value_width", "kValueWidth", sparse_padded_width(problem.value_dim)),
-      Constant::integer("m", "kTileM", tile.heads),
-      Constant::integer("n", "kTileN", tile.keys),
-      Constant::integer("stages", "kStages", tile.stages),
-      Constant::flag("packed", "kPacked", problem.packed),
-      Constant::flag("values_in_keys", "kValuesInKeys", problem.values_in_keys),
-      Constant::flag("deterministic", "kDeterministic", problem.deterministic),
-  };
-  return spec;
+  return shared_spec(
+      LATHE_TEMPLATE("sparse", "sparse_backward", SparseBackwardParams, reserved),
+      "SparseBackwardSmem", sparse_backward_smem(problem, tile), 32 * tile.warps,
+      {
+          Constant::type("element", "Element", problem.element),
+          // Without packed lengths the type of the offsets changes nothing: one word for all.
+          Constant::type("cu", "Offset", problem.packed ? problem.cu_seqlens : Dtype::i32),
+          Constant::integer("width", "kWidth", padded_keys(problem)),
+          Constant::integer("value_width", "kValueWidth", sparse_padded_width(problem.value_dim)),
+          Constant::integer("m", "kTileM", tile.heads),
+          Constant::integer("n", "kTileN", tile.keys),
+          Constant::integer("stages", "kStages", tile.stages),
+          Constant::flag("packed", "kPacked", problem.packed),
+          Constant::flag("values_in_keys", "kValuesInKeys", problem.values_in_keys),
+          Constant::flag("deterministic", "kDeterministic", problem.deterministic),
+      });
 }
 
 KernelSpec finish_spec(const SparseProblem& problem) {
-  KernelSpec spec = KernelSpec::of(
+  return KernelSpec::of(
       LATHE_TEMPLATE("sparse", "sparse_backward_finish", SparseBackwardFinishParams, dsinks_blocks),
-      kFinishThreads);
-  spec.constants = {Constant::type("element", "Element", problem.element)};
-  return spec;
+      kFinishThreads, {Constant::type("element", "Element", problem.element)});
 }
 
 KernelSpec gather_spec(const char* kernel) {
@@ -145,7 +133,6 @@ SparseBackwardKernels sparse_backward_specs(const SparseProblem& problem,
 
 Result<SparseBackwardKernels> sparse_backward_kernels(const SparseProblem& problem,
                                                       const DeviceFacts& facts) {
-  LATHE_TRY(sparse_check(problem));
   if (!problem.backward) return sparse_backward_specs(problem, {});
   LATHE_ASSIGN(const SparseBackwardTile tile, sparse_backward_choose(problem, facts));
   return sparse_backward_specs(problem, tile);
