@@ -55,30 +55,4 @@ Status post(Group& group, const Collective& what, F call) {
   return group.posted({what.step, -1, what.bytes});
 }
 
-// Posts the messages of one NCCL group one by one. Nothing is kept, so the run path allocates
-// nothing. Messages of no bytes are left out, and so are all after one that failed.
-class Messages {
- public:
-  explicit Messages(Group& group) : group_(group) {}
-  void send(int peer, const void* data, size_t bytes);
-  void receive(int peer, void* data, size_t bytes);
-  bool failed() const { return result_ != ncclSuccess && result_ != ncclInProgress; }
-  ncclResult_t result() const { return result_; }
-
- private:
-  Group& group_;
-  ncclResult_t result_ = ncclSuccess;
-};
-// `tell(messages)` posts all messages of the group.
-template <typename Tell>
-ncclResult_t in_group(Group& group, const Tell& tell) {
-  const ncclResult_t begun = group.nccl().ncclGroupStart();
-  if (begun != ncclSuccess) return begun;
-  Messages messages(group);
-  tell(messages);
-  // A group that was begun must be ended, or the next call of this thread joins it.
-  const ncclResult_t ended = group.nccl().ncclGroupEnd();
-  return messages.failed() ? messages.result() : ended;
-}
-
 }  // namespace lathe

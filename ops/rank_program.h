@@ -8,6 +8,7 @@
 
 #include <initializer_list>
 #include <span>
+#include <vector>
 
 #include "collective/exchange.h"
 #include "collective/plans/layout.h"
@@ -74,6 +75,17 @@ Status check_shard_form(const Layout& layout, bool packed, const char* offsets);
 // Returns INVALID_ARGUMENT unless a packed call has as many sequences as the shard was made with.
 Status check_shard_sequences(const Call& call, bool packed, int64_t sequences, const char* offsets);
 
+// Holds the messages of a hop of which there may be many. It belongs to a shard's state, which
+// reserves room, so a run that fills it does not allocate. A group, and so a plan and its shards,
+// runs one call at a time.
+struct HopMessages {
+  std::vector<Transfer> sends, receives;
+
+  void clear() { sends.clear(), receives.clear(); }
+  void reserve(size_t each) { sends.reserve(each), receives.reserve(each); }
+  Hop hop(const char* name) const { return {sends, receives, name}; }
+};
+
 // Runs the exchange of one call, on the group's own stream.
 class Exchange {
  public:
@@ -89,8 +101,6 @@ class Exchange {
   Status joined(Status status);
   // Posts a hop that the stream waits for at once.
   Status run(const Hop& hop) { return joined(post(hop)); }
-  // Records that messages were posted by other means.
-  void begin() { waiting_ = true; }
 
  private:
   Group& group_;

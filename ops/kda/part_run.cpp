@@ -5,9 +5,7 @@
 #include <algorithm>
 
 #include "codegen/base/invalid.h"
-#include "ops/kda/chain.h"
 #include "ops/kda/chunked_run.h"
-#include "ops/rank_program.h"
 
 namespace lathe {
 namespace {
@@ -37,31 +35,13 @@ MadeShardState KdaExecutor::prepare(const lathe_shard& shard) const {
   out->messages = kda_messages(out->plan, kernels_.summary->constant("states") != 0,
                                kernels_.summary->constant("grads") != 0);
   out->sequences = static_cast<int64_t>(layout.cu_seqlens.size()) - 1;
-  out->sends.reserve(out->messages.sends.size());
-  out->receives.reserve(out->messages.receives.size());
+  out->transfers.reserve(out->messages.sends.size() + out->messages.receives.size());
   if (problem().packed) {
     const Device& device = group_->device();
     LATHE_TRY(problem().cu_seqlens == Dtype::i64 ? out->upload<int64_t>(device)
                                                  : out->upload<int32_t>(device));
   }
   return std::unique_ptr<const ShardState>(std::move(out));
-}
-
-Status KdaExecutor::check_part(const Call& call) const {
-  LATHE_ASSIGN(const KdaShardState* state, shard_state_of<KdaShardState>(call));
-  return check_shard_sequences(call, problem().packed, state->sequences, "cu_seqlens");
-}
-
-KdaChunkedShape KdaExecutor::part_shape(const Call& call) const {
-  KdaChunkedShape out;
-  if (!call.shard_state) return out;  // which check_part refuses
-  const KdaStatesPlan& plan = state_of(call).plan;
-  const Extents& extents = call.extents;
-  out.sequences = plan.sequences() * (problem().packed ? 1 : extents[Dim::N]);
-  out.heads = extents[Dim::H], out.value_heads = extents[Dim::HV];
-  out.tokens = extents[Dim::T];
-  out.segments = kda_segments(problem(), kernels_, facts_, out, request_.segments);
-  return out;
 }
 
 Result<KdaRankWorkspace> KdaExecutor::rank_workspace(const Call& call, const KdaPlan& plan) const {
@@ -118,11 +98,9 @@ void KdaExecutor::add_exchange(const Call& call, const KdaChunkedShape& shape,
     out->cost.chain_cycles += kda_walk_cycles(problem(), *kernels_.summary, blocks,
                                               std::max(walks.forth, walks.back) / rows, facts_);
   }
-  const Cost more =
-      kda_part_cost(problem(), *kernels_.summary,
-                    {rows, shape.value_heads, 1, problem().key_dim, problem().value_dim}, walks);
-  out->cost.bytes += more.bytes, out->cost.flops += more.flops;
-  out->cost.tensor_ops += more.tensor_ops;
+  out->add({0, kda_part_cost(problem(), *kernels_.summary,
+                             {rows, shape.value_heads, 1, problem().key_dim, problem().value_dim},
+                             walks)});
 }
 
 }  // namespace lathe
