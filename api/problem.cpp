@@ -9,7 +9,6 @@
 
 #include "api/boundary.h"
 #include "ops/infer.h"
-#include "ops/option_text.h"
 
 namespace lathe {
 namespace {

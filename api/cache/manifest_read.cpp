@@ -12,7 +12,7 @@
 #include "codegen/base/json.h"
 #include "codegen/base/printable.h"
 #include "ops/group.h"
-#include "ops/option_text.h"
+#include "ops/problem.h"
 
 namespace lathe {
 namespace {

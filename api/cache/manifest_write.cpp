@@ -8,7 +8,7 @@
 #include "api/boundary.h"
 #include "api/cache/manifest.h"
 #include "ops/group.h"
-#include "ops/option_text.h"
+#include "ops/problem.h"
 
 namespace lathe {
 namespace {
