@@ -15,9 +15,6 @@
 
 namespace lathe {
 
-// Uploads a table of rows; null if there are none. The launch path must not call this.
-Result<DeviceTable> table_of(const Device& device, std::span<const int32_t> rows);
-
 // Holds one rank's part of a list of copies, with its tables on the device.
 struct RowRoute {
   RankCopies copies;

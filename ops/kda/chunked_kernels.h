@@ -62,6 +62,7 @@ struct KdaChunkedShape {
 };
 int64_t kda_rows(const KdaProblem& problem, const KdaChunkedShape& shape);   // tokens of all
 int64_t kda_slots(const KdaProblem& problem, const KdaChunkedShape& shape);  // params/kda_chunked.h
+int64_t kda_slots(bool packed, int64_t sequences, int64_t tokens);
 // Returns the most chunks of `size` tokens that chunk_states has; packed lengths are on the device.
 int64_t kda_chunks(const KdaProblem& problem, const KdaChunkedShape& shape, int64_t size);
 int64_t kda_value_tiles(const KdaProblem& problem, const KernelSpec& walk);

@@ -16,13 +16,6 @@ namespace lathe {
 // Holds what a plan made of a shard: which rank exchanges which states, and the lengths of the
 // rank's part on the device.
 struct KdaShardState final : ShardState {
-  template <typename Offset>
-  Status upload(const Device& device) {
-    const std::vector<Offset> offsets(plan.cu_seqlens.begin(), plan.cu_seqlens.end());
-    LATHE_ASSIGN(table, DeviceTable::upload(device, std::as_bytes(std::span(offsets))));
-    return {};
-  }
-
   DeviceTable table;  // cu_seqlens of the part, as the kernels read them
   KdaStatesPlan plan;
   KdaMessages messages;

@@ -218,7 +218,7 @@ Result<std::unique_ptr<const SparseShardState>> SparseShardState::make(const Spa
   const bool sums = request.gradients.dk || request.gradients.dv;
   const size_t sources_at = image.bytes().size();
   if (sums) image.add(gradient_sources(out->gather));
-  LATHE_ASSIGN(out->table_, DeviceTable::upload(device, std::as_bytes(std::span(image.bytes()))));
+  LATHE_ASSIGN(out->table_, DeviceTable::upload(device, image.bytes()));
   const char* const table = out->table_.data();
   places.cu_seqlens_q = table + rows_at;
   places.key_starts = table + starts_at, places.key_ends = table + ends_at;
