@@ -89,4 +89,21 @@ Status post_after(Group& group, const Hop& hop, CUstream stream) {
   return post(group, hop);
 }
 
+Status Exchange::post(const Hop& hop) {
+  if (is_empty(hop)) return {};
+  waiting_ = true;  // whatever becomes of it
+  return post_after(group_, hop, stream_);
+}
+
+Status Exchange::arrive() {
+  if (!waiting_) return {};
+  waiting_ = false;
+  return group_.stream_after_exchange(stream_);
+}
+
+Status Exchange::joined(Status status) {
+  const Status join = arrive();
+  return status.ok() ? join : status;
+}
+
 }  // namespace lathe

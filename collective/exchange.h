@@ -40,6 +40,28 @@ Status post_after(Group& group, const Hop& hop, CUstream stream);
 
 bool is_empty(const Hop& hop);
 
+// Runs the exchange of one call, on the group's own stream.
+class Exchange {
+ public:
+  Exchange(Group& group, CUstream stream) : group_(group), stream_(stream) {}
+
+  // Posts a hop after the work that is on the stream so far. Does nothing for a hop without
+  // messages.
+  Status post(const Hop& hop);
+  // Makes the stream wait until everything that was posted has arrived.
+  Status arrive();
+  // Does the same whatever `status` is. Posted messages read and write the call's memory, so the
+  // caller's stream waits for them even if the call has failed.
+  Status joined(Status status);
+  // Posts a hop that the stream waits for at once.
+  Status run(const Hop& hop) { return joined(post(hop)); }
+
+ private:
+  Group& group_;
+  CUstream stream_;
+  bool waiting_ = false;
+};
+
 // Describes a collective of all ranks on the exchange stream for the message of a timeout.
 struct Collective {
   const char* name = "ncclAllReduce";
