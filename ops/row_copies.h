@@ -4,7 +4,6 @@
 // the messages of a hop that carries several tensors.
 #pragma once
 
-#include <memory>
 #include <span>
 
 #include "collective/exchange.h"

@@ -56,6 +56,7 @@ struct KdaPlan {
   int64_t total() const { return std::max(workspace.total, ranks.total); }
 };
 
+// Holds a call with what follows from its shapes, and where its rank stands.
 struct KdaCall {
   const Call& call;
   const KdaPlan& plan;

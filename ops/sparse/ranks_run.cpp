@@ -9,8 +9,6 @@
 // work that reads no gathered key runs beside the gathering: copies of the rank's own keys and, in
 // a call with a backward alone, delta and the zeroing of sums. The backward of a call reuses the
 // keys that its forward gathered.
-#include <algorithm>
-
 #include "ops/fill.h"
 #include "ops/sparse/ranks.h"
 
