@@ -11,7 +11,6 @@
 #include "api/boundary.h"
 #include "api/cache/manifest.h"
 #include "ops/infer.h"
-#include "ops/option_text.h"
 
 namespace lathe {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Copies rows, checks shards and orders streams, for all programs of ranks.
+// Copies rows and checks shards, for all programs of ranks.
 #include "ops/rank_program.h"
 
 #include <algorithm>
@@ -118,23 +118,6 @@ Status check_shard_sequences(const Call& call, bool packed, int64_t sequences,
   if (!packed || found == sequences) return {};
   return invalid(text(offsets, " has N + 1 = ", found + 1, " offsets; the shard was made with ",
                       sequences + 1));
-}
-
-Status Exchange::post(const Hop& hop) {
-  if (is_empty(hop)) return {};
-  waiting_ = true;  // whatever becomes of it
-  return post_after(group_, hop, stream_);
-}
-
-Status Exchange::arrive() {
-  if (!waiting_) return {};
-  waiting_ = false;
-  return group_.stream_after_exchange(stream_);
-}
-
-Status Exchange::joined(Status status) {
-  const Status join = arrive();
-  return status.ok() ? join : status;
 }
 
 Status clear(const Group& group, char* data, int64_t bytes, CUstream stream) {

@@ -7,7 +7,7 @@
 #pragma once
 
 #include <initializer_list>
-#include <span>
+#include <vector>
 
 #include "collective/exchange.h"
 #include "collective/plans/layout.h"
@@ -74,28 +74,15 @@ Status check_shard_form(const Layout& layout, bool packed, const char* offsets);
 // Returns INVALID_ARGUMENT unless a packed call has as many sequences as the shard was made with.
 Status check_shard_sequences(const Call& call, bool packed, int64_t sequences, const char* offsets);
 
-// Runs the exchange of one call, on the group's own stream.
-class Exchange {
- public:
-  Exchange(Group& group, CUstream stream) : group_(group), stream_(stream) {}
+// Holds the messages of a hop of which there may be many. It belongs to a shard's state, which
+// reserves room, so a run that fills it does not allocate. A group, and so a plan and its shards,
+// runs one call at a time.
+struct HopMessages {
+  std::vector<Transfer> sends, receives;
 
-  // Posts a hop after the work that is on the stream so far. Does nothing for a hop without
-  // messages.
-  Status post(const Hop& hop);
-  // Makes the stream wait until everything that was posted has arrived.
-  Status arrive();
-  // Does the same whatever `status` is. Posted messages read and write the call's memory, so the
-  // caller's stream waits for them even if the call has failed.
-  Status joined(Status status);
-  // Posts a hop that the stream waits for at once.
-  Status run(const Hop& hop) { return joined(post(hop)); }
-  // Records that messages were posted by other means.
-  void begin() { waiting_ = true; }
-
- private:
-  Group& group_;
-  CUstream stream_;
-  bool waiting_ = false;
+  void clear() { sends.clear(), receives.clear(); }
+  void reserve(size_t each) { sends.reserve(each), receives.reserve(each); }
+  Hop hop(const char* name) const { return {sends, receives, name}; }
 };
 
 // Sets bytes of device memory to 0, on the stream.

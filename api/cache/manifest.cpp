@@ -13,9 +13,8 @@
 #include "api/boundary.h"
 #include "codegen/base/json.h"
 #include "codegen/base/printable.h"
-#include "collective/world.h"
 #include "ops/group.h"
-#include "ops/option_text.h"
+#include "ops/problem.h"
 
 namespace lathe {
 namespace {

@@ -13,7 +13,6 @@
 #include "api/cache/workers.h"
 #include "api/plan.h"
 #include "api/tune/tune_choices.h"
-#include "codegen/base/guarded.h"
 #include "codegen/source.h"
 
 struct lathe_warming {

@@ -8,8 +8,8 @@
 #include "ops/attention/decode_kernels.h"
 #include "ops/attention/schema.h"
 #include "ops/executor.h"
+#include "ops/infer.h"
 #include "ops/resolve.h"
-#include "ops/values.h"
 
 namespace lathe {
 

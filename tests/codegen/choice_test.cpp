@@ -100,10 +100,8 @@ Specs kda(bool forward, bool backward, bool segmented) {
 
 Specs recurrent() {
   return [](const DeviceFacts& facts) {
-    KdaProblem problem;
-    problem.recurrent = true;
-    const auto kernels = *kda_kernels(problem, facts);
-    return texts({&kernels.recurrent});
+    const KernelSlot kernel = *kda_recurrent_kernel({}, facts);
+    return texts({&kernel});
   };
 }
 

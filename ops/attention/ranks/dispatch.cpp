@@ -41,14 +41,11 @@ MadeShardState DispatchShardState::make(const Device& device, const lathe_shard&
   LATHE_ASSIGN(out->queries_back, route(reversed(plan.queries)));
   LATHE_ASSIGN(out->keys_there, route(plan.keys));
   LATHE_ASSIGN(out->gradients, route(plan.gradients));
-  const auto& ranges = plan.ranges[rank];
-  static_assert(sizeof(AttentionRange) == 7 * sizeof(int32_t));
-  LATHE_ASSIGN(out->ranges, table_of(device, {reinterpret_cast<const int32_t*>(ranges.data()),
-                                              7 * ranges.size()}));
+  LATHE_ASSIGN(out->ranges, DeviceTable::upload(device, plan.ranges[rank]));
   const DispatchSum sum = dispatch_sum(plan, rank, shard.layout.key_tokens(rank));
-  LATHE_ASSIGN(out->documents, table_of(device, plan.documents[rank]));
-  LATHE_ASSIGN(out->sum_first, table_of(device, sum.first));
-  LATHE_ASSIGN(out->sum_terms, table_of(device, sum.terms));
+  LATHE_ASSIGN(out->documents, DeviceTable::upload(device, plan.documents[rank]));
+  LATHE_ASSIGN(out->sum_first, DeviceTable::upload(device, sum.first));
+  LATHE_ASSIGN(out->sum_terms, DeviceTable::upload(device, sum.terms));
   out->shares = shares_of_ranks(rank, world);
   size_t most = 2 * out->shares.sends.size();
   for (const RowRoute* each : {&out->queries_there, &out->keys_there, &out->gradients}) {
