@@ -44,5 +44,10 @@ class Values {
 Status check_offsets(const Values& values);
 // A sink is a number, or -inf for none. Passes if the tensor is not available.
 Status check_sinks(const Values& values, int sinks);
+// Checks sinks for an operator that has nothing else to check.
+template <int kSinks>
+Status check_sinks_at(const Values& values) {
+  return check_sinks(values, kSinks);
+}
 
 }  // namespace lathe

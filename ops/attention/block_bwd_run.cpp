@@ -7,7 +7,6 @@
 
 #include "codegen/base/invalid.h"
 #include "ops/attention/block.h"
-#include "ops/attention/memory.h"
 #include "ops/attention/params.h"
 #include "templates/params/attention_backward.h"
 

@@ -6,7 +6,6 @@
 
 #include "codegen/base/invalid.h"
 #include "ops/attention/block.h"
-#include "ops/attention/memory.h"
 #include "ops/attention/params.h"
 #include "templates/params/attention.h"
 
@@ -14,8 +13,6 @@ namespace lathe {
 namespace {
 
 namespace tensors = attention_block;
-
-constexpr int64_t kMostTokens = int64_t{1} << 30;  // positions and windows are added in 32 bits
 
 // Holds what follows from the shapes of a call.
 struct BlockPlan {

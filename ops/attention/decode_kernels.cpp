@@ -9,6 +9,7 @@
 #include "codegen/base/integers.h"
 #include "codegen/base/invalid.h"
 #include "codegen/choice.h"
+#include "ops/workspace.h"
 #include "templates/params/attention.h"
 
 namespace lathe {
@@ -86,7 +87,7 @@ std::vector<AttentionTile> attention_decode_candidates(const AttentionProblem& p
       if (accumulators(problem, tile) > kMostAccumulators) continue;
       // The best tile has the most keys in flight and leaves room for a second block; else fewer
       // stages win.
-      const bool two = 2 * (bytes + 1024) <= facts.shared_bytes_per_multiprocessor;
+      const bool two = 2 * (bytes + kReservedShared) <= facts.shared_bytes_per_multiprocessor;
       const int rank = (two ? 100 : 50 - 10 * stages) + (keys == 64 ? 20 : 0) + stages;
       if (rank > best) {
         best = rank;
@@ -196,8 +197,9 @@ int64_t attention_decode_partial_out_bytes(const AttentionProblem& problem,
 
 uint64_t attention_decode_workspace_bytes(const AttentionProblem& problem,
                                           const AttentionDecodeShape& shape, int64_t splits) {
-  const AttentionShape all = {shape.batch, shape.heads, shape.kv_heads, shape.queries, 0};
-  return attention_forward_workspace_bytes(problem, all, splits);
+  WorkspaceLayout layout;
+  layout.add({splits > 1 ? splits : 0, shape.rows(), problem.value_dim + 1, 4});
+  return static_cast<uint64_t>(layout.total());
 }
 
 int64_t attention_decode_blocks(const KernelSpec& spec, const AttentionDecodeShape& shape,

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Computes which keys a query row keeps and which blocks a tile visits, from positions alone. The
-// device text computes the same ranges; the host needs them for costs, splits and tests.
+// device text computes the same ranges; the host needs them for costs and tests.
 //
 // Row i of a sequence keeps the keys lo(i) <= j <= hi(i); both diagonals end at the bottom right.
 #pragma once
@@ -48,9 +48,6 @@ KeyBlocks attention_key_blocks(const AttentionMask& mask, int64_t row_begin, int
 // keys may be included.
 BlockRange attention_query_blocks(const AttentionMask& mask, int64_t key_begin, int64_t key_end,
                                   int64_t block);
-
-// Returns part `split` of `splits` of a range; the last parts may be empty.
-BlockRange attention_split(const BlockRange& range, int64_t split, int64_t splits);
 
 // Returns the query rows [begin, end) of tile `tile`. `ratio` query heads are rows of one tile (1:
 // not packed).

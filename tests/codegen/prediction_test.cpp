@@ -9,7 +9,7 @@
 #include <string>
 
 #include "ops/attention/kernels.h"
-#include "ops/attention/memory.h"
+#include "ops/attention/backward_kernels.h"
 
 using namespace lathe;
 

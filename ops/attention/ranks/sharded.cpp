@@ -13,8 +13,6 @@
 namespace lathe {
 namespace {
 
-constexpr int64_t kMostTokens = int64_t{1} << 30;  // positions are added in 32 bits
-
 Status check_covered(const AttentionRequest& request, unsigned flags) {
   const char* over = " over a group of ranks";
   if (request.alibi_rows && request.problem.packed) {
