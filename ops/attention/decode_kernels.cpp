@@ -47,13 +47,6 @@ std::vector<int> tile_rows(const AttentionDecodeRows& rows) {
   return least == most ? std::vector<int>{most} : std::vector<int>{least, most};
 }
 
-KernelSpec append_spec() {
-  KernelSpec spec = KernelSpec::of(
-      LATHE_TEMPLATE("attention", "attention_append", AttentionAppendParams, v_words),
-      kAppendThreads);
-  return spec;
-}
-
 KernelSpec combine_spec(const AttentionProblem& problem) {
   KernelSpec spec = KernelSpec::of(
       LATHE_TEMPLATE("attention", "attention_combine", AttentionCombineParams, splits),
@@ -136,7 +129,11 @@ Result<AttentionDecodeKernels> attention_decode_kernels(const AttentionProblem& 
     };
     kernels.decode.push_back(spec_of(pick(candidates, facts, {"n", "stages"}, spec_of)));
   }
-  if (problem.append) kernels.append = append_spec();
+  if (problem.append) {
+    kernels.append = KernelSpec::of(
+        LATHE_TEMPLATE("attention", "attention_append", AttentionAppendParams, v_words),
+        kAppendThreads);
+  }
   if (problem.split) kernels.combine = combine_spec(problem);
   return kernels;
 }

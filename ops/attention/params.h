@@ -10,11 +10,6 @@
 
 namespace lathe {
 
-// Reads the mods' texts, scalars and types of captured arrays into the request. Returns
-// INVALID_ARGUMENT for captures that no mod reads, and for gradients through a score_mod that has
-// none.
-Status read_mods(const Resolved& resolved, int capture_0, AttentionRequest* request);
-
 // Describes the lists of blocks in the workspace, and the launch that makes them.
 struct AttentionLists {
   int64_t tiles = 0;                // of a sequence; there is a list for each tile and head

@@ -34,14 +34,13 @@ Status AttentionHeads::split() {
     return invalid(text("option head_ranks is ", asked, ", but the group has ", world,
                         " ranks; allowed are 0 and what divides that"));
   }
-  if (!group_->connected()) {
+  if (group_->connected()) {
+    LATHE_ASSIGN(ring_, Group::split(*group_, rank % count, rank));
+    LATHE_ASSIGN(of_heads_, Group::split(*group_, rank / count, rank));
+  } else {
     ring_ = Group::unconnected(world / count, rank / count);
     of_heads_ = Group::unconnected(count, rank % count);
-    group_ = of_heads_.get();
-    return {};
   }
-  LATHE_ASSIGN(ring_, Group::split(*group_, rank % count, rank));
-  LATHE_ASSIGN(of_heads_, Group::split(*group_, rank / count, rank));
   group_ = of_heads_.get();
   return {};
 }

@@ -155,8 +155,6 @@ class AttentionRankRun {
   void lay_out_keys();
   void lay_out_backward();
   Result<size_t> inner_bytes();
-  // Returns the share of round i's (row, key) pairs that are visible.
-  double share_seen(int i, const KeyBlock& keys) const;
   void add_exchange(Estimate* out) const;
   Status estimate_slice(struct AttentionTally* tally) const;
 
@@ -172,8 +170,6 @@ class AttentionRankRun {
   Call delta_call() const;
   Call gradients_call(const Part& part, int i, const KeyBlock& keys, const KeyBlock& sums) const;
 
-  Transfer transfer(const KeyMessage& message, const TokenRows& rows, int64_t bytes,
-                    bool whole) const;
   void add(const KeyMessage& message, const KeyBlock& block, int64_t bytes, Form form,
            Messages* to) const;
   void add_keys(int i, HopMessages* hop) const;
@@ -188,7 +184,6 @@ class AttentionRankRun {
   Status gathered_forward();
   Status backward();
   Status gradients(int i, bool first, const KeyBlock& keys, const KeyBlock& sums);
-  Status add_arrived(int i);
   Status ring_backward();
   Status gathered_backward();
   Status others_gradients();
@@ -205,7 +200,7 @@ class AttentionRankRun {
     LATHE_TRY(cast(from.k, to.k));
     return cast(from.v, to.v);
   }
-  Status add_sums(int64_t tokens, bool arrived);
+  Status add_sums(int i);
   Status give_keys(const KeyBlock& own, const KeyBlock& parts, int which);
 
   const AttentionSharded& executor_;

@@ -40,22 +40,6 @@ Status AttentionRankRun::sum(const char* own, const char* parts,
   return kernel.launch(row_blocks(*kernel, p.cells, p.lane_bits), &p, call_.stream);
 }
 
-// part + arriving -> sum, over a block of `tokens`.
-Status AttentionRankRun::add_sums(int64_t tokens, bool arrived) {
-  if (!arrived && executor_.travelling() == Dtype::f32) {
-    std::swap(part_, sum_);
-    return {};
-  }
-  if (!arrived) return cast(block(part_, tokens, 4), block(sum_, tokens, element()));
-  AddRowsParams p = {};
-  p.a = arriving_;
-  p.b = part_;
-  p.out = sum_;
-  p.count = key_elements(tokens);
-  const KernelSlot& kernel = executor_.add_rows_;
-  return kernel.launch(item_blocks(*kernel, p.count), &p, call_.stream);
-}
-
 // Writes the whole sums of own keys to the caller's tensors. A block without data has no part in
 // them.
 Status AttentionRankRun::give_keys(const KeyBlock& own, const KeyBlock& parts, int which) {
@@ -85,14 +69,27 @@ void AttentionRankRun::add_gradients(int i, HopMessages* hop) const {
   add_to(done.receive_home, home_, &hop->receives);
 }
 
-// Makes the sum of round i from the arrived sum and this rank's share. A sum that this rank adds
-// nothing to goes on unchanged.
-Status AttentionRankRun::add_arrived(int i) {
+// Makes the sum of round i: part + arriving -> sum. A sum that this rank adds nothing to goes on
+// unchanged.
+Status AttentionRankRun::add_sums(int i) {
   const bool arrived = i > 0 && at_round(i - 1).receive_gradients;
-  const bool added = i == 0 || !at_round(i).ranges.empty();
-  if (added) return add_sums(owner_tokens(i), arrived);
-  if (arrived) std::swap(sum_, arriving_);
-  return {};
+  if (i > 0 && at_round(i).ranges.empty()) {
+    if (arrived) std::swap(sum_, arriving_);
+    return {};
+  }
+  const int64_t tokens = owner_tokens(i);
+  if (!arrived && executor_.travelling() == Dtype::f32) {
+    std::swap(part_, sum_);
+    return {};
+  }
+  if (!arrived) return cast(block(part_, tokens, 4), block(sum_, tokens, element()));
+  AddRowsParams p = {};
+  p.a = arriving_;
+  p.b = part_;
+  p.out = sum_;
+  p.count = key_elements(tokens);
+  const KernelSlot& kernel = executor_.add_rows_;
+  return kernel.launch(item_blocks(*kernel, p.count), &p, call_.stream);
 }
 
 Status AttentionRankRun::ring_backward() {
@@ -108,7 +105,7 @@ Status AttentionRankRun::ring_backward() {
     if (i == 0 && !at_round(0).send_gradients) {  // nobody else sees these keys
       LATHE_TRY(give_keys(block(part_, own_tokens(), 4), {}, AttentionTables::kOwn));
     } else {
-      LATHE_TRY(add_arrived(i));
+      LATHE_TRY(add_sums(i));
     }
   }
   HopMessages last = no_messages();

@@ -25,11 +25,6 @@ struct AttentionTally {
   }
 };
 
-double AttentionRankRun::share_seen(int i, const KeyBlock& keys) const {
-  const double all = static_cast<double>(rows_) * static_cast<double>(keys.k.tokens);
-  return all > 0 ? static_cast<double>(at_round(i).visible) / all : 0;
-}
-
 Status AttentionRankRun::estimate_slice(AttentionTally* tally) const {
   const int64_t half = element(), travels = bytes_of(executor_.travelling());
   // Keys or gradients of a block: a launch each, of which a value is read and written.
@@ -45,7 +40,8 @@ Status AttentionRankRun::estimate_slice(AttentionTally* tally) const {
   for (int i = 0; i < count(); ++i) {
     if (i > 0 && at_round(i).ranges.empty()) continue;
     const KeyBlock keys = keys_of(i);
-    const double seen = share_seen(i, keys);
+    const double pairs = static_cast<double>(rows_) * static_cast<double>(keys.k.tokens);
+    const double seen = pairs > 0 ? static_cast<double>(at_round(i).visible) / pairs : 0;
     if (forward) {
       const Part& part = forward_part(i);
       LATHE_TRY(tally->add(part, step_call(part, i, keys), seen));

@@ -11,25 +11,24 @@
 
 namespace lathe {
 
-// Returns a message. Blocks of a ring travel whole. Gathered keys have a message for each row of
-// the batch, because the rows lie apart on one side.
-Transfer AttentionRankRun::transfer(const KeyMessage& message, const TokenRows& rows, int64_t bytes,
-                                    bool whole) const {
-  const int64_t row = rows.heads * rows.width * bytes;  // of one token
-  Transfer out;
-  out.peer = message.peer;
-  out.data = rows.data ? rows.data + message.begin * row : nullptr;
-  out.bytes = static_cast<size_t>(message.tokens * row * (whole ? batch_ : 1));
-  out.count = whole ? 1 : batch_;
-  out.stride = static_cast<size_t>(rows.tokens * row);
-  return out;
-}
-
+// Blocks of a ring travel whole. Gathered keys have a message for each row of the batch, because
+// the rows lie apart on one side.
 void AttentionRankRun::add(const KeyMessage& message, const KeyBlock& block, int64_t bytes,
                            Form form, Messages* to) const {
   if (!message) return;
-  Transfer k = transfer(message, block.k, bytes, form != Form::rows);
-  const Transfer v = transfer(message, block.v, bytes, form != Form::rows);
+  const bool whole = form != Form::rows;
+  const auto transfer = [&](const TokenRows& rows) {
+    const int64_t row = rows.heads * rows.width * bytes;  // of one token
+    Transfer out;
+    out.peer = message.peer;
+    out.data = rows.data + message.begin * row;
+    out.bytes = static_cast<size_t>(message.tokens * row * (whole ? batch_ : 1));
+    out.count = whole ? 1 : batch_;
+    out.stride = static_cast<size_t>(rows.tokens * row);
+    return out;
+  };
+  Transfer k = transfer(block.k);
+  const Transfer v = transfer(block.v);
   if (form == Form::joined) k.bytes += v.bytes;
   to->space[to->count++] = k;
   if (form != Form::joined) to->space[to->count++] = v;
