@@ -8,8 +8,8 @@
 
 #include <string>
 
-#include "ops/attention/kernels.h"
 #include "ops/attention/backward_kernels.h"
+#include "ops/attention/kernels.h"
 
 using namespace lathe;
 
