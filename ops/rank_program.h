@@ -38,12 +38,12 @@ class Part {
 // that of the outer call.
 Call step_call(const Call& of, char* workspace, int64_t workspace_bytes);
 
-// An executor of this kind has an object for each call. Derived has
-//   Status check(const Call&) const;  refuses calls; behind it, shard states are of the right kind
-// and Run has
+// An executor of this kind makes an object for each call. Derived has
+//   Status check(const Call&) const;  refuses a call whose shard has no state, and others
+// and Run, which is made after that check, has
 //   Run(const Derived&, const Call&);
-//   Status lay_out();       of the workspace, which has total() bytes
-//   Status operator()();    runs the call
+//   Status lay_out();                 lays out the workspace, of total() bytes
+//   Status operator()();              runs the call
 //   Result<Estimate> estimate();
 template <typename Derived, typename Run>
 class RankExecutor : public Executor {

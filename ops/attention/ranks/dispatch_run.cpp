@@ -102,23 +102,23 @@ Status DispatchRun::for_steps(F f) const {
   const TokenRows out = arrived_values(att::out);
   const TokenRows partial = executor_.rounds() ? arrived(out_, false, values) : out;
   const char* lse = ways_[att::lse].dense;
-  const auto call = [&](const auto& step, auto put) -> Status {
+  const auto with_call = [&](const auto& step, auto put) -> Status {
     if (step == nullptr) return {};
     Call inner = step_call();
     put(&inner);
     return f(step->executor(), inner);
   };
-  LATHE_TRY(call(steps.first, [&](Call* inner) {
+  LATHE_TRY(with_call(steps.first, [&](Call* inner) {
     steps.put_forward(*steps.first, inputs(), partial, lse, call_, inner);
   }));
-  LATHE_TRY(
-      call(steps.finish, [&](Call* inner) { steps.put_finish(partial, lse, out, call_, inner); }));
-  LATHE_TRY(call(steps.delta, [&](Call* inner) {
+  LATHE_TRY(with_call(steps.finish,
+                      [&](Call* inner) { steps.put_finish(partial, lse, out, call_, inner); }));
+  LATHE_TRY(with_call(steps.delta, [&](Call* inner) {
     steps.put_delta(
         {out, arrived_values(att::dout), lse, ways_[att::dlse].dense, delta_, own_dsinks()}, call_,
         inner);
   }));
-  return call(steps.gradients_next, [&](Call* inner) {
+  return with_call(steps.gradients_next, [&](Call* inner) {
     const KeyBlock sums = {arrived(dk_, true, width), arrived(dv_, true, values)};
     steps.put_gradients(*steps.gradients_next, inputs(),
                         {arrived_values(att::dout), arrived(dq_, false, width), sums, lse, delta_},
