@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Computes which keys a query row keeps and which blocks a tile visits, from positions alone. The
-// device text computes the same ranges; the host needs them for costs and tests.
+// device text computes the same ranges; the host needs them for costs, splits and tests.
 //
 // Row i of a sequence keeps the keys lo(i) <= j <= hi(i); both diagonals end at the bottom right.
 #pragma once
