@@ -44,6 +44,11 @@ class Values {
 Status check_offsets(const Values& values);
 // A sink is a number, or -inf for none. Passes if the tensor is not available.
 Status check_sinks(const Values& values, int sinks);
+// Checks sinks for an operator that has nothing else to check.
+template <int kSinks>
+Status check_sinks_at(const Values& values) {
+  return check_sinks(values, kSinks);
+}
 
 // Checks the declared inputs and declares the outputs that follow: results, as options output_NAME
 // say and, if the gradient of the first result is declared, the gradients of the declared inputs.

@@ -42,6 +42,14 @@ void Part::put(Call* call, int tensor, const void* data, std::initializer_list<i
   if (strides.size() > 0) std::copy(strides.begin(), strides.end(), out.stride.begin());
 }
 
+Call step_call(const Call& of, char* workspace, int64_t workspace_bytes) {
+  Call out;
+  out.stream = of.stream;
+  out.workspace = workspace;
+  out.workspace_bytes = static_cast<size_t>(workspace_bytes);
+  return out;
+}
+
 TokenRows TokenRows::dense_at(char* other) const {
   TokenRows out = *this;
   out.data = other;

@@ -7,6 +7,8 @@
 #pragma once
 
 #include <initializer_list>
+#include <span>
+#include <type_traits>
 #include <vector>
 
 #include "collective/exchange.h"
@@ -31,6 +33,44 @@ class Part {
  private:
   std::unique_ptr<Executor> executor_;
   std::vector<std::array<Shape, kMaxRank + 1>> shapes_;  // by tensor and rank
+};
+
+// Returns a call without tensors for a step of the call `of`. The step has its workspace within
+// that of the outer call.
+Call step_call(const Call& of, char* workspace, int64_t workspace_bytes);
+
+// An executor of this kind makes an object for each call. Derived has
+//   Status check(const Call&) const;  refuses a call whose shard has no state, and others
+// and Run, which is made after that check, has
+//   Run(const Derived&, const Call&);
+//   Status lay_out();                 lays out the workspace, of total() bytes
+//   Status operator()();              runs the call
+//   Result<Estimate> estimate();
+template <typename Derived, typename Run>
+class RankExecutor : public Executor {
+ public:
+  Result<size_t> workspace_bytes(const Call& call) const final {
+    return with_run(call, [](Run& run) { return Result(static_cast<size_t>(run.total())); });
+  }
+  Status run(const Call& call) const final {
+    return with_run(call, [&call](Run& run) -> Status {
+      LATHE_TRY(call.check_workspace(run.total()));
+      return run();
+    });
+  }
+  Result<Estimate> estimate(const Call& call) const final {
+    return with_run(call, [](Run& run) { return run.estimate(); });
+  }
+
+ private:
+  template <typename F>
+  std::invoke_result_t<F, Run&> with_run(const Call& call, F f) const {
+    const Derived& self = static_cast<const Derived&>(*this);
+    LATHE_TRY(self.check(call));
+    Run run(self, call);
+    LATHE_TRY(run.lay_out());
+    return f(run);
+  }
 };
 
 // Describes rows of tokens in memory, [batch, groups, tokens, heads, width]. Strides are in

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "codegen/launch_shape.h"
+#include "ops/attention/backward_kernels.h"
 #include "ops/attention/kernels.h"
-#include "ops/attention/memory.h"
 
 using namespace lathe;
 
