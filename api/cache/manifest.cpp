@@ -1,23 +1,71 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Makes a problem of a line. Each refusal says where in the line, what was found and what is
-// allowed.
+// Writes the line of a problem and makes a problem of a line. Each refusal says where in the line,
+// what was found and what is allowed.
+#include "api/cache/manifest.h"
+
+#include <algorithm>
 #include <charconv>
 #include <functional>
-#include <limits>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "api/boundary.h"
-#include "api/cache/manifest.h"
 #include "codegen/base/json.h"
 #include "codegen/base/printable.h"
 #include "ops/group.h"
-#include "ops/option_text.h"
+#include "ops/problem.h"
 
 namespace lathe {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// The words of a group's flags in a line, in this order.
+struct GroupFlag {
+  unsigned flag;
+  const char* word;
+};
+constexpr GroupFlag kGroupFlagWords[] = {
+    {LATHE_REDUCE_PARAMETER_GRADS, "reduce_parameter_grads"},
+    {LATHE_ALLGATHER, "allgather"},
+    {LATHE_DISPATCH, "dispatch"},
+    {LATHE_EXCHANGE_HEADS, "exchange_heads"},
+    {LATHE_NARROW_GRADIENTS, "narrow_gradients"},
+};
+
+Json tensors_json(const lathe_problem& problem) {
+  Json out = Json::object();
+  for (size_t i = 0; i < problem.op->tensors.size(); ++i) {
+    const Declared& declared = problem.tensors[i];
+    if (!declared.given) continue;
+    const auto extents = std::span(declared.extents).first(declared.shape.rank);
+    out[problem.op->tensors[i].name] = Json::array({word(declared.dtype), extents});
+  }
+  return out;
+}
+
+// A number as one, so that 1, 01 and 1.0 are the same line; words such as unset stay.
+Json value_json(const OptionInfo& option, const std::string& value) {
+  const auto parsed = [&](auto* number) {
+    const char* end = value.data() + value.size();
+    const auto [stop, error] = std::from_chars(value.data(), end, *number);
+    return error == std::errc() && stop == end;
+  };
+  int64_t integer = 0;
+  double number = 0;
+  if (option.type == OptionType::integer && parsed(&integer)) return integer;
+  if (option.type == OptionType::number && parsed(&number)) return number;
+  return value;
+}
+
+Json group_json(const lathe_problem& problem) {
+  Json flags = Json::array();
+  for (const GroupFlag& each : kGroupFlagWords) {
+    if (problem.group_flags & each.flag) flags.push_back(each.word);
+  }
+  return {{"world", problem.group->group->world()}, {"flags", std::move(flags)}};
+}
 
 // The line, its tensors, one of them and its extents lie in each other. No operator has as many
 // tensors or options: finding a name in the value goes through all of them.
@@ -39,10 +87,8 @@ Status wrong(std::string_view field, const Json& value, std::string_view allowed
 
 // True for a whole number that fits.
 bool is_int64(const Json& value) {
-  if (value.is_number_unsigned()) {
-    return value.get<uint64_t>() <= uint64_t{std::numeric_limits<int64_t>::max()};
-  }
-  return value.is_number_integer();
+  return value.is_number_unsigned() ? value.get<uint64_t>() <= uint64_t{INT64_MAX}
+                                    : value.is_number_integer();
 }
 
 Status refusal(const JsonFault& fault) {
@@ -96,12 +142,9 @@ Status read_tensor(lathe_problem* problem, const std::string& name, const Json& 
   const bool good =
       value.is_array() && value.size() == 2 && value[0].is_string() && value[1].is_array();
   if (!good) return wrong(field, value, "[dtype, [extents]], such as [\"bf16\", [1, -1, 4096]]");
-  const std::string dtype = value[0].get<std::string>();
-  const DtypeInfo* found = nullptr;
-  for (const DtypeInfo& each : kDtypes) {
-    if (dtype == each.word) found = &each;
-  }
-  if (!found) return wrong(field + "'s dtype", value[0], "f32, f16, bf16, i32 or i64");
+  const auto found = std::ranges::find(kDtypes, value[0].get<std::string>(), &DtypeInfo::word);
+  if (found == std::end(kDtypes))
+    return wrong(field + "'s dtype", value[0], "f32, f16, bf16, i32 or i64");
   std::vector<int64_t> extents;
   for (const Json& extent : value[1]) {
     if (!is_int64(extent)) {
@@ -110,7 +153,7 @@ Status read_tensor(lathe_problem* problem, const std::string& name, const Json& 
     }
     extents.push_back(extent.get<int64_t>());
   }
-  return declare(*problem, name.c_str(), static_cast<lathe_dtype>(found - kDtypes),
+  return declare(*problem, name.c_str(), static_cast<lathe_dtype>(found - std::begin(kDtypes)),
                  static_cast<int>(extents.size()), extents.data());
 }
 
@@ -136,6 +179,11 @@ Status read_option(lathe_problem* problem, const std::string& name, const Json& 
     return set(OptionType::word, value.get<std::string>());
   }
   return wrong("option " + escaped(name), value, "a number or a text");
+}
+
+Status read_mod(lathe_problem* problem, const std::string& name, const Json& value) {
+  if (!value.is_string()) return wrong("mod " + escaped(name), value, "a text");
+  return set_option_text(problem, name.c_str(), value.get<std::string>());
 }
 
 Status read_group(lathe_problem* problem, const Json& value) {
@@ -188,6 +236,36 @@ Status for_each(const Json& line, const char* field,
 
 }  // namespace
 
+std::string problem_text(const lathe_problem& problem) {
+  Json line = {{"op", problem.op->name}, {"tensors", tensors_json(problem)}};
+  Json options = Json::object(), mods = Json::object();
+  for (size_t i = 0; i < problem.op->options.size(); ++i) {
+    if (!problem.options[i]) continue;
+    const OptionInfo& option = problem.op->options[i];
+    const auto mod = std::ranges::find(problem.mods, option.name, &Mod::name);
+    if (mod != problem.mods.end()) {
+      mods[option.name] = mod->text;
+    } else {
+      options[option.name] = value_json(option, *problem.options[i]);
+    }
+  }
+  if (!options.empty()) line["options"] = std::move(options);
+  if (problem.alignment != 16) line["alignment"] = problem.alignment;
+  if (!mods.empty()) line["snippets"] = mods;
+  if (problem.group) line["group"] = group_json(problem);
+  // No text is other than UTF-8, which dump would refuse: a mod's was checked when it was set.
+  return line.dump(-1, ' ', /*ensure_ascii=*/true);
+}
+
+Status with_problem(const Status& status, const lathe_problem& problem) {
+  if (status.code() != Code::not_cached) return status;
+  const size_t end = std::min(status.text().find('\n'), status.text().size());
+  return Status(status.code(),
+                text(status.text().substr(0, end),
+                     "; where there is a compiler, `lathe warm` makes it from this line:\n",
+                     problem_text(problem), status.text().substr(end)));
+}
+
 Result<std::unique_ptr<lathe_problem>> parse_problem(std::string_view given) {
   LATHE_ASSIGN(const Json line, read_line(given));
   LATHE_TRY(check_fields(line, "the line",
@@ -204,16 +282,9 @@ Result<std::unique_ptr<lathe_problem>> parse_problem(std::string_view given) {
   auto problem = std::make_unique<lathe_problem>();
   problem->op = op;
   problem->options.resize(op->options.size());
-  LATHE_TRY(for_each(line, "tensors", [&](const std::string& name, const Json& value) {
-    return read_tensor(problem.get(), name, value);
-  }));
-  LATHE_TRY(for_each(line, "options", [&](const std::string& name, const Json& value) {
-    return read_option(problem.get(), name, value);
-  }));
-  LATHE_TRY(for_each(line, "snippets", [&](const std::string& name, const Json& value) -> Status {
-    if (!value.is_string()) return wrong("mod " + escaped(name), value, "a text");
-    return set_option_text(problem.get(), name.c_str(), value.get<std::string>());
-  }));
+  LATHE_TRY(for_each(line, "tensors", std::bind_front(read_tensor, problem.get())));
+  LATHE_TRY(for_each(line, "options", std::bind_front(read_option, problem.get())));
+  LATHE_TRY(for_each(line, "snippets", std::bind_front(read_mod, problem.get())));
   if (line.contains("alignment")) {
     const Json& alignment = line["alignment"];
     if (!is_int64(alignment)) return wrong("alignment", alignment, "1, 2, 4, 8 or 16");
@@ -224,13 +295,3 @@ Result<std::unique_ptr<lathe_problem>> parse_problem(std::string_view given) {
 }
 
 }  // namespace lathe
-
-using namespace lathe;
-
-extern "C" lathe_status lathe_problem_parse(lathe_problem** out, const char* line, size_t bytes) {
-  return boundary({{out, "out"}, {line, "line"}}, [&]() -> Status {
-    LATHE_ASSIGN(auto problem, parse_problem({line, bytes}));
-    *out = problem.release();
-    return {};
-  });
-}
