@@ -19,11 +19,13 @@ from lathe.torch import _functions
 from lathe.torch._calls import Options, count
 from lathe.torch._tensors import dense, usable, wants_gradient
 
+_Two = tuple[Tensor, Tensor]
+
 NO_CAPTURES = (None, None, None, None)
 _GRANULE = 8  # widths are multiples of it
 _FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 
-# ---- arguments ---------------------------------------------------------------------------------------
+# ---- arguments -----------------------------------------------------------------------------------
 
 
 def refuse(name: str, value: Any, remedy: str) -> None:
@@ -55,7 +57,7 @@ def refuse_float8(**tensors: Tensor) -> None:
 
 def options_for(softmax_scale: float | None, causal: bool, window: Sequence[Any], softcap: float,
                 deterministic: bool = False) -> Options:
-    """Returns the operator's options. A bound of the window that is None or negative is no bound."""
+    """Returns the operator's options. A bound that is None or negative is no bound."""
     found: list[tuple[str, Any]] = []
     if softmax_scale is not None:
         found.append(("softmax_scale", float(softmax_scale)))
@@ -75,7 +77,7 @@ def options_for(softmax_scale: float | None, causal: bool, window: Sequence[Any]
     return tuple(found)
 
 
-# ---- widths ------------------------------------------------------------------------------------------
+# ---- widths --------------------------------------------------------------------------------------
 
 
 def is_odd(*tensors: Tensor) -> bool:
@@ -104,14 +106,25 @@ def narrowed(out: Tensor, width: int) -> Tensor:
     return out if out.shape[-1] == width else out[..., :width].contiguous()
 
 
-# ---- calls -------------------------------------------------------------------------------------------
+def apart(tensor: Any, *others: Tensor | None) -> Any:
+    """Returns the tensor, or in a trace a view of it if it is one of `others`.
+
+    torch.compile does not take one tensor for two arguments of an autograd.Function.
+    """
+    if tensor is None or not torch.compiler.is_compiling():
+        return tensor
+    return tensor.view_as(tensor) if any(tensor is each for each in others) else tensor
+
+
+# ---- calls ---------------------------------------------------------------------------------------
 
 
 def attend(options: Options, q: Tensor, k: Tensor, v: Tensor, slopes: Tensor | None = None,
            sinks: Tensor | None = None, cu_q: Tensor | None = None, cu_k: Tensor | None = None,
            out: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Returns (out, lse), both differentiable. An `out` that is given is written, without gradients."""
-    q, k, v = usable(q), usable(k), usable(v)
+    """Returns (out, lse), both differentiable; a given `out` is written, without gradients."""
+    q, k, v = usable(q), apart(usable(k), q), apart(usable(v), q, k)
+    cu_k = apart(cu_k, cu_q)
     if is_odd(q, v):
         return _attend_odd(options, q, k, v, slopes, sinks, cu_q, cu_k, out)
     tensors = (q, k, v, dense(slopes), dense(sinks), dense(cu_q), dense(cu_k), *NO_CAPTURES)
@@ -123,7 +136,8 @@ def attend(options: Options, q: Tensor, k: Tensor, v: Tensor, slopes: Tensor | N
         return _functions.flash_attention(q, k, v, alibi_slopes=tensors[3], sinks=tensors[4],
                                           cu_seqlens_q=tensors[5], cu_seqlens_k=tensors[6],
                                           **dict(options))
-    return _functions._attention(options, *tensors)  # type: ignore[return-value]
+    found: _Two = _functions._attention(options, *tensors)
+    return found
 
 
 def lse_shape(q: Tensor, cu_q: Tensor | None) -> tuple[int, ...]:
@@ -144,7 +158,7 @@ def _attend_odd(options: Options, q: Tensor, k: Tensor, v: Tensor, slopes: Tenso
     return out.copy_(wide[..., :v.shape[-1]]), lse
 
 
-# ---- packed keys and values --------------------------------------------------------------------------
+# ---- packed keys and values ----------------------------------------------------------------------
 
 
 def _parts(q: Tensor | None, packed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -190,7 +204,7 @@ def attend_packed(options: Options, q: Tensor | None, packed: Tensor, slopes: Te
         options = with_scale(options, width)
         q, packed = None if q is None else padded(q), padded(packed)
     q, packed = None if q is None else usable(q), usable(packed)
-    others = (dense(slopes), dense(cu_q), dense(cu_k))
+    others = (dense(slopes), dense(cu_q), dense(apart(cu_k, cu_q)))
     if wants_gradient((q, packed)):
         out, lse = _Packed.apply(options, q, packed, *others)
     else:

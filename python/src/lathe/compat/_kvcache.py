@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""Attention over a cache of keys and values, in pages or in rows, as flash-attention's packages have it.
+"""Attention over a cache of keys and values, in pages or in rows, as flash-attention has it.
 
 Rows of a cache that has no pages are pages of their own. Tables and lengths that depend on nothing
 but the cache's shape are made once and kept. There are no gradients.
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lathe._errors import InvalidArgument, LatheError, Status
+from lathe._errors import InvalidArgument
 from lathe.compat._attention import NO_CAPTURES, is_odd, narrowed, padded, with_scale
 from lathe.torch import _functions
 from lathe.torch._calls import Options, count, traced
@@ -46,7 +46,7 @@ def table_of(k_cache: Tensor, batch: int, batch_idx: Tensor | None, table: Tenso
     """Returns the block table: the one given, or one in which each row of the cache is a page."""
     if table is not None:
         if batch_idx is not None:
-            raise InvalidArgument("cache_batch_idx and a block table are given; allowed is one of them")
+            raise InvalidArgument("cache_batch_idx and a block table are given; allowed is one")
         return _int32("block_table", table)
     if batch_idx is not None:
         return _int32("cache_batch_idx", batch_idx)[:, None]
@@ -83,12 +83,12 @@ def check_lengths(lengths: Tensor, new: int, k_cache: Tensor, table: Tensor) -> 
         return
     longest = int(lengths.max()) + new
     if longest > room:
-        raise LatheError(f"cache_seqlens and new keys reach {longest}; allowed are up to {room}, what "
-                         f"block_table has room for ({table.shape[1]} pages of {k_cache.shape[1]})",
-                         Status.INVALID_ARGUMENT)
+        raise InvalidArgument(f"cache_seqlens and new keys reach {longest}; block_table has "
+                              f"{table.shape[1]} pages of {k_cache.shape[1]}, so allowed are up "
+                              f"to {room}")
 
 
-# ---- appending ---------------------------------------------------------------------------------------
+# ---- appending -----------------------------------------------------------------------------------
 
 
 def _write(k_cache: Tensor, v_cache: Tensor, table: Tensor, sequence: Tensor, place: Tensor,
@@ -125,7 +125,7 @@ def append_packed(k_cache: Tensor, v_cache: Tensor, table: Tensor, lengths: Tens
     return lengths + starts.diff().to(lengths.dtype)
 
 
-# ---- attention ---------------------------------------------------------------------------------------
+# ---- attention -----------------------------------------------------------------------------------
 
 
 def decode(options: Options, q: Tensor, k_cache: Tensor, v_cache: Tensor, lengths: Tensor,
@@ -152,8 +152,8 @@ def decode(options: Options, q: Tensor, k_cache: Tensor, v_cache: Tensor, length
         q, k_cache, v_cache = padded(q), padded(k_cache), padded(v_cache)
     if num_splits > 0:
         options = (*options, ("num_splits", num_splits))
-    tensors = (usable(q), k_cache, v_cache, dense(table), lengths, k, v, dense(slopes), dense(sinks),
-               *NO_CAPTURES)
+    tensors: tuple[Tensor | None, ...] = (usable(q), k_cache, v_cache, dense(table), lengths, k, v,
+                                          dense(slopes), dense(sinks), *NO_CAPTURES)
     if wants_gradient(tensors):
         tensors = tuple(None if each is None else each.detach() for each in tensors)
     if out is None:

@@ -31,7 +31,7 @@ def _find(starts: Tensor, rows: int) -> tuple[Tensor, Tensor]:
     return sequence, at - starts.long()[sequence]
 
 
-# ---- pages -------------------------------------------------------------------------------------------
+# ---- pages ---------------------------------------------------------------------------------------
 
 
 def _capacity(lengths: Tensor, longest: int, row_bytes: int) -> int:
@@ -72,8 +72,9 @@ def attend_pages(options: Options, q: Tensor, k_cache: Tensor, v_cache: Tensor, 
     batch = cu_q.shape[0] - 1
     if isinstance(max_q, int) and q.shape[0] == batch * max_q:
         into = None if out is None else out.view(batch, max_q, *out.shape[1:])
-        found, lse = _kvcache.decode(options, q.reshape(batch, max_q, *q.shape[1:]), k_cache, v_cache,
-                                     lengths, table, None, None, slopes, sinks, num_splits, into)
+        rows = q.reshape(batch, max_q, *q.shape[1:])
+        found, lse = _kvcache.decode(options, rows, k_cache, v_cache, lengths, table, None, None,
+                                     slopes, sinks, num_splits, into)
         found = found.view(batch * max_q, *found.shape[2:]) if out is None else out
         return found, lse.transpose(0, 1).reshape(q.shape[1], q.shape[0])
     with torch.no_grad():
@@ -81,7 +82,7 @@ def attend_pages(options: Options, q: Tensor, k_cache: Tensor, v_cache: Tensor, 
         return attend(options, q, k, v, slopes, sinks, cu_q, cu_k.to(cu_q.dtype), out)
 
 
-# ---- slots that are used in part ---------------------------------------------------------------------
+# ---- slots that are used in part -----------------------------------------------------------------
 
 
 def compact(tensors: tuple[Tensor, ...], starts: Tensor, used: Tensor
@@ -117,7 +118,7 @@ def _slots(tensors: tuple[Tensor, ...], starts: Tensor | None) -> tuple[tuple[Te
 def attend_slots(options: Options, q: Tensor, k: Tensor, v: Tensor, cu_q: Tensor | None,
                  cu_k: Tensor | None, used_q: Tensor | None, used_k: Tensor | None,
                  slopes: Tensor | None, sinks: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Returns (out, lse) for packed or batched queries and keys, of slots that may be used in part."""
+    """Returns (out, lse) for packed or batched queries and keys, of slots used in part."""
     (queries,), starts = _slots((q,), cu_q)
     (k, v), cu_k = _slots((k, v), cu_k)
     ends = starts
@@ -130,8 +131,8 @@ def attend_slots(options: Options, q: Tensor, k: Tensor, v: Tensor, cu_q: Tensor
         out, lse = _spread(out, lse, starts, ends)
     if cu_q is None:
         batch, length = q.shape[:2]
-        out = out.unflatten(0, (batch, length))
-        lse = lse.unflatten(1, (batch, length)).transpose(0, 1)
+        out = out.view(batch, length, *out.shape[1:])
+        lse = lse.view(lse.shape[0], batch, length).transpose(0, 1)
     return out, lse
 
 
@@ -140,7 +141,7 @@ def attend_varlen(options: Options, q: Tensor, k: Tensor, v: Tensor, cu_q: Tenso
                   max_q: int | None, max_k: int | None, table: Tensor | None,
                   slopes: Tensor | None = None, sinks: Tensor | None = None, num_splits: int = 0,
                   out: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Returns (out, lse) for whatever the peers call varlen: packed, batched, partly used, in pages."""
+    """Returns (out, lse) for what the peers call varlen: packed, batched, partly used, in pages."""
     if table is None and used_q is None and used_k is None and (cu_q is None) == (cu_k is None):
         return attend(options, q, k, v, slopes, sinks, cu_q, cu_k, out)
     if table is None:

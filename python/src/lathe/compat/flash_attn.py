@@ -4,9 +4,9 @@
 
     from lathe.compat.flash_attn import flash_attn_func
 
-Results differ in one place: a row that sees no key has lse -inf, where flash_attn gives +inf. There
-is no dropout, no rotary embedding within the kernel and no left padding of caches. Widths that are no
-multiple of 8 are padded by torch, and so is a cache of such a width, whole, at every call.
+Results differ in one place: a row that sees no key has lse -inf, where flash_attn gives +inf.
+There is no dropout, no rotary embedding within the kernel and no left padding of caches. Widths
+that are no multiple of 8 are padded by torch; a cache of such a width is padded whole at each call.
 """
 from __future__ import annotations
 

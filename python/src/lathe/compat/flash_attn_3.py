@@ -49,7 +49,7 @@ def flash_attn_qkvpacked_func(qkv: Tensor, softmax_scale: float | None = None, c
     assert qkv.dim() == 4 and num_heads_q is not None, "qkv of 4 dimensions needs num_heads_q"
     heads = (qkv.shape[2] - num_heads_q) // 2
     assert num_heads_q + 2 * heads == qkv.shape[2], "heads of k and v differ in number"
-    q, k, v = qkv.split([num_heads_q, heads, heads], dim=2)
+    q, k, v = torch.split(qkv, [num_heads_q, heads, heads], dim=2)
     return _result(*attend(options, q, k, v), return_attn_probs)
 
 
@@ -78,13 +78,13 @@ def flash_attn_varlen_func(q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor
                            softcap: float = 0.0, num_splits: int = 1, pack_gqa: bool | None = None,
                            deterministic: bool = False, sm_margin: int = 0,
                            return_attn_probs: bool = False) -> Any:
-    """Returns out [Tq,H,DV] for packed q, k and v. Slots used in part (seqused) are moved by torch."""
+    """Returns out [Tq,H,DV] for packed q, k and v. Torch moves slots used in part (seqused)."""
     refuse_float8(q=q)
     refuse_given(_ADD_QV, qv=qv)
     refuse_given(_CHUNK, attention_chunk=attention_chunk)
     options = options_for(softmax_scale, causal, window_size, softcap, deterministic)
-    found = _ragged.attend_varlen(options, q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k,
-                                  max_seqlen_q, max_seqlen_k, None)
+    found = _ragged.attend_varlen(options, q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_q,
+                                  seqused_k, max_seqlen_q, max_seqlen_k, None)
     return _result(*found, return_attn_probs)
 
 
@@ -106,8 +106,8 @@ def flash_attn_with_kvcache(q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Tens
                             return_softmax_lse: bool = False) -> Any:
     """Returns out of queries over a cache, to which k and v are appended in place.
 
-    q is [B,Sq,H,D], or packed [Tq,H,D] with cu_seqlens_q. Packed queries of one length, max_seqlen_q,
-    read the cache in place; for others torch gathers it first.
+    q is [B,Sq,H,D], or packed [Tq,H,D] with cu_seqlens_q. Packed queries of one length, which is
+    max_seqlen_q, read the cache in place; for others torch gathers it first.
     """
     assert k_cache.stride(-1) == 1, "k_cache must have contiguous last dimension"
     assert v_cache.stride(-1) == 1, "v_cache must have contiguous last dimension"

@@ -4,8 +4,8 @@
 
     from lathe.compat.flash_attn_4 import flash_attn_func
 
-Both return (out, lse); lse has a gradient with return_lse, and learnable_sink always. Device code of
-CuTe (score_mod, mask_mod) and block sparsity are refused: lathe.flex takes functions of torch.
+Both return (out, lse); lse has a gradient with return_lse, and learnable_sink always. Device code
+of CuTe (score_mod, mask_mod) and block sparsity are refused: lathe.flex takes functions of torch.
 """
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def flash_attn_func(q: Tensor, k: Tensor, v: Tensor, qv: Tensor | None = None,
                     aux_scalars: tuple[Any, ...] | None = None, block_sparse_tensors: Any = None,
                     block_sparse_tensors_bwd: Any = None, return_lse: bool = False
                     ) -> tuple[Tensor, Tensor]:
-    """Returns (out [B,Sq,H,DV], lse [B,H,Sq]) for q [B,Sq,H,D], k [B,Sk,HK,D] and v [B,Sk,HK,DV]."""
+    """Returns (out [B,Sq,H,DV], lse [B,H,Sq]) for q [B,Sq,H,D], k [B,Sk,HK,D], v [B,Sk,HK,DV]."""
     refuse_float8(q=q, k=k)
     refuse_given(_SPARSE, qv=qv, gather_kv_indices=gather_kv_indices)
     refuse_given(_FLEX, score_mod=score_mod, score_mod_bwd=score_mod_bwd, mask_mod=mask_mod,

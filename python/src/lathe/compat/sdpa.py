@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""torch's scaled_dot_product_attention and varlen_attn by lathe (the registry of torch 2.10 to 2.15).
+"""torch's scaled_dot_product_attention and varlen_attn by lathe (the registry of torch 2.15).
 
     lathe.compat.sdpa.register()
     torch.nn.attention.activate_flash_attention_impl("lathe")
 
-Where torch chooses flash attention on a GPU it then calls lathe; restore_flash_attention_impl() undoes
-it. Dropout and the debug mask raise RuntimeError. is_causal of scaled_dot_product_attention counts
-from the top left, so with queries and keys of two lengths it raises RuntimeError too.
+Where torch chooses flash attention on a GPU it then calls lathe; restore_flash_attention_impl()
+undoes it. Dropout and the debug mask raise RuntimeError. is_causal of scaled_dot_product_attention
+counts from the top left, so with queries and keys of two lengths it raises RuntimeError too.
 """
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class _Handle:
     """Keeps the kernels registered in torch's dispatcher until remove()."""
 
     def __init__(self, key: str) -> None:
-        self.library: Any = torch.library.Library("aten", "IMPL", key)
+        make_library: Any = torch.library.Library
+        self.library = make_library("aten", "IMPL", key)
         for name, kernel in _KERNELS.items():
             self.library.impl(name, kernel, key)
 
@@ -42,12 +43,12 @@ class _Handle:
 def register(name: str = "lathe") -> None:
     """Tells torch of lathe's flash attention; activate_flash_attention_impl(name) turns it on."""
     if not hasattr(torch.nn.attention, "register_flash_attention_impl"):
-        raise Unsupported(f"torch {torch.__version__} has no registry of flash attention; upgrade to "
-                          "2.10 or later, or call lathe.compat.flash_attn")
+        raise Unsupported(f"torch {torch.__version__} has no registry of flash attention; upgrade "
+                          "it, or call lathe.compat.flash_attn")
     torch.nn.attention.register_flash_attention_impl(name, register_fn=lambda: _Handle("CUDA"))
 
 
-# ---- arguments ---------------------------------------------------------------------------------------
+# ---- arguments -----------------------------------------------------------------------------------
 
 
 def _refuse(dropout_p: float, debug_mask: bool = False) -> None:
@@ -59,8 +60,8 @@ def _refuse(dropout_p: float, debug_mask: bool = False) -> None:
 
 def _refuse_top_left(query: Tensor, key: Tensor, is_causal: bool) -> None:
     if is_causal and query.shape[2] != key.shape[2]:
-        raise Unsupported(f"is_causal is True with {query.shape[2]} queries and {key.shape[2]} keys; "
-                          "allowed are as many: the mask would count from the top left")
+        raise Unsupported(f"is_causal is True with {query.shape[2]} queries and {key.shape[2]} "
+                          "keys; allowed are as many: the mask would count from the top left")
 
 
 def _like(query: Tensor, width: int) -> Tensor:
@@ -84,7 +85,7 @@ def _extras(query: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             torch.zeros((), dtype=torch.uint64, device=query.device), query.new_empty(0))
 
 
-# ---- forward and backward ----------------------------------------------------------------------------
+# ---- forward and backward ------------------------------------------------------------------------
 
 
 def _forward(query: Tensor, key: Tensor, value: Tensor, cum_seq_q: Tensor | None,
@@ -146,8 +147,9 @@ def _sdpa_forward(query: Tensor, key: Tensor, value: Tensor, dropout_p: float = 
     _refuse_top_left(query, key, is_causal)
     out = _like(query, value.shape[-1])
     lengths = (query.shape[2], key.shape[2])
-    _, lse = _forward(*_rows(query, key, value), None, None, *lengths, is_causal, scale, None, None,
-                      None, None, None, None, out.transpose(1, 2))
+    q, k, v = _rows(query, key, value)
+    _, lse = _forward(q, k, v, None, None, *lengths, is_causal, scale, None, None, None, None, None,
+                      None, out.transpose(1, 2))
     return out, lse, None, None, *lengths, *_extras(query)
 
 
@@ -156,9 +158,9 @@ def _sdpa_backward(grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, 
                    max_q: int, max_k: int, dropout_p: float, is_causal: bool, philox_seed: Tensor,
                    philox_offset: Tensor, *, scale: float | None = None) -> tuple[Tensor, ...]:
     _refuse_top_left(query, key, is_causal)
-    found = _flash_backward(*_rows(grad_out, query, key, value, out), logsumexp, None, None, max_q,
-                            max_k, dropout_p, is_causal, philox_seed, philox_offset, scale=scale)
-    return _rows(*found)
+    dout, q, k, v, rows = _rows(grad_out, query, key, value, out)
+    return _rows(*_flash_backward(dout, q, k, v, rows, logsumexp, None, None, max_q, max_k,
+                                  dropout_p, is_causal, philox_seed, philox_offset, scale=scale))
 
 
 _KERNELS = {"_scaled_dot_product_flash_attention": _sdpa_forward,
