@@ -33,6 +33,7 @@ class Output(NamedTuple):
     shape: Shape | None
     like: int | None  # the input that has the same dims and dtype
     beside: int  # an input on the same device
+    tokens: bool  # it has a dimension of tokens, which ranks share
 
 
 def declared_problem(op: str, names: Sequence[str], tensors: Sequence[torch.Tensor | None],
@@ -105,7 +106,8 @@ def outputs_of(problem: Problem, names: Sequence[str]) -> list[Output]:
         like = next((given.index(source["name"]) for source in inputs
                      if source["dims"] == row["dims"] and source["dtype"] == row["dtype"]
                      and source["added"] == row["added"]), None)
-        outputs.append(Output(row["name"], DTYPES[row["dtype"]], shape, like, beside))
+        outputs.append(Output(row["name"], DTYPES[row["dtype"]], shape, like, beside,
+                              row["token_dim"] >= 0))
     return outputs
 
 
