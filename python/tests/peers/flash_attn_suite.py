@@ -1,13 +1,14 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a sample of flash-attention's own tests against lathe.compat.flash_attn, on the simulator.
+"""Runs a sample of flash-attention's own tests against lathe.compat, on the simulator.
 
     git clone https://github.com/Dao-AILab/flash-attention
     pip install einops pytest
     python flash_attn_suite.py flash-attention --sample 8
 
-The file tests/test_flash_attn.py of the checkout is read, not copied: its syntax tree gets CPU
-tensors for CUDA ones, at most 2 sequences and 4 heads, and short loops; lengths are capped at 256.
+The file tests/test_flash_attn.py of the checkout, or hopper/test_flash_attn.py with --version 3, is
+read, not copied: its syntax tree gets CPU tensors for CUDA ones, at most 2 sequences and 4 heads,
+values up to 256 wide, no attention_chunk and short loops; lengths are capped at 256.
 Of each test's parameters, thousands, a sample is drawn; the same seed draws the same. A case is
 refused if it asks for what lathe has not (dropout, rotary embedding, left padding); others are
 drawn in its place. Tests of the peer's extension itself are "internal".
@@ -36,10 +37,12 @@ import torch._dynamo  # takes notes of torch.cuda, so it comes before the stubs
 
 import lathe
 import lathe.torch
-from lathe.compat import flash_attn
+from lathe.compat import flash_attn, flash_attn_3
 
-MOST_TOKENS, MOST_ROWS, MOST_HEADS, MOST_REPEATS = 256, 2, 4, 2
-_CAPS = {"batch_size": MOST_ROWS, "nheads": MOST_HEADS, "nheads_k": MOST_HEADS // 2}
+MOST_TOKENS, MOST_ROWS, MOST_HEADS, MOST_REPEATS, MOST_WIDTH = 256, 2, 4, 2, 256
+_CAPS = {"batch_size": MOST_ROWS, "nheads": MOST_HEADS, "nheads_k": MOST_HEADS // 2,
+         "dv_vals": MOST_WIDTH}
+_FILES = {2: "tests/test_flash_attn.py", 3: "hopper/test_flash_attn.py"}
 
 
 # ---- the peer's file -----------------------------------------------------------------------------
@@ -57,7 +60,13 @@ class _Fitting(ast.NodeTransformer):
             for each in ast.walk(node.value):
                 if isinstance(each, ast.Constant) and type(each.value) is int:
                     each.value = min(each.value, _CAPS[target.id])
+        if isinstance(target, ast.Name) and target.id == "attention_chunk_vals":
+            node.value = ast.List([ast.Constant(0)], ast.Load())
         return self.generic_visit(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        gigabytes = isinstance(node.op, ast.Pow) and ast.unparse(node) == "1024 ** 3"
+        return ast.copy_location(ast.Constant(1), node) if gigabytes else self.generic_visit(node)
 
     def visit_For(self, node: ast.For) -> ast.AST:
         for each in ast.walk(node.iter):
@@ -66,10 +75,13 @@ class _Fitting(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-def _stub_packages(checkout: pathlib.Path) -> None:
-    """Puts a package flash_attn of lathe's functions and the checkout's plain modules in place."""
+def _stub_packages(checkout: pathlib.Path, version: int) -> None:
+    """Puts packages of lathe's functions and the checkout's plain modules in place."""
     def rotate(x: Any, *unused: Any, **more: Any) -> Any:
         return x  # the rotary embedding is refused where it matters
+
+    def internal(*unused: Any, **more: Any) -> Any:
+        raise ImportError("lathe has no functions for the parts of a split")
 
     package: Any = types.ModuleType("flash_attn")
     package.__path__ = [str(checkout / "flash_attn")]
@@ -82,20 +94,28 @@ def _stub_packages(checkout: pathlib.Path) -> None:
     rotary.apply_rotary_emb = rotate
     sys.modules.update({"flash_attn": package, "flash_attn.flash_attn_interface": interface,
                         "flash_attn.layers.rotary": rotary})
+    three: Any = types.ModuleType("flash_attn_interface")
+    three.flash_attn_combine = internal
+    for name in flash_attn_3.__all__:
+        setattr(three, name, getattr(flash_attn_3, name))
+    sys.modules["flash_attn_interface"] = three
+    os.environ["FLASH_ATTENTION_DISABLE_FP8"] = "TRUE"
+    sys.path.insert(0, str(checkout / "hopper"))
     cuda: Any = torch.cuda
-    cuda.get_device_capability = lambda device=None: (8, 0)
+    cuda.get_device_capability = lambda device=None: (9, 0) if version == 3 else (8, 0)
     cuda.get_device_properties = lambda device=None: types.SimpleNamespace(total_memory=1 << 40)
     cuda.synchronize = lambda device=None: None
 
 
-def load_tests(checkout: pathlib.Path) -> dict[str, Callable[..., None]]:
-    """Returns the tests of the checkout by name."""
-    file = checkout / "tests/test_flash_attn.py"
+def load_tests(checkout: pathlib.Path, version: int) -> dict[str, Callable[..., None]]:
+    """Returns the tests of a version of flash attention by name."""
+    file = checkout / _FILES[version]
     tree = ast.fix_missing_locations(_Fitting().visit(ast.parse(file.read_text(), str(file))))
-    _stub_packages(checkout)
+    _stub_packages(checkout, version)
     names: dict[str, Any] = {"__name__": "test_flash_attn", "__file__": str(file)}
     exec(compile(tree, str(file), "exec"), names)
-    return {name: value for name, value in names.items() if name.startswith("test_")}
+    return {name: value for name, value in names.items()
+            if name.startswith("test_") and callable(value)}
 
 
 # ---- cases ---------------------------------------------------------------------------------------
@@ -167,13 +187,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkout", type=pathlib.Path, help="of Dao-AILab/flash-attention")
+    parser.add_argument("--version", type=int, default=2, choices=_FILES, help="2 or 3 (2)")
     parser.add_argument("--sample", type=int, default=4, help="cases of each test (4)")
     parser.add_argument("--seed", type=int, default=0, help="which cases (0)")
     parser.add_argument("--only", default="", help="tests whose names contain this")
     arguments = parser.parse_args()
     lathe.torch.use_simulator()
     total: collections.Counter[str] = collections.Counter()
-    for name, test in load_tests(arguments.checkout).items():
+    for name, test in load_tests(arguments.checkout, arguments.version).items():
         if arguments.only not in name:
             continue
         start = time.monotonic()

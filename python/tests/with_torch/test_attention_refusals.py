@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""What lathe.compat's attention refuses, in words that say what to do; what it takes and ignores."""
+"""What lathe.compat's attention refuses, saying what to do; what it takes and ignores."""
 import pytest
 import torch
 

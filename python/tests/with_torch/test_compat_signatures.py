@@ -87,8 +87,9 @@ SIGNATURES = {
 }
 
 
-@pytest.mark.parametrize("module, name", [pytest.param(module, name, id=f"{module.__name__}.{name}")
-                                          for module, names in SIGNATURES.items() for name in names])
+@pytest.mark.parametrize("module, name", [
+    pytest.param(module, name, id=f"{module.__name__}.{name}")
+    for module, names in SIGNATURES.items() for name in names])
 def test_signature(module, name):
     found = inspect.signature(getattr(module, name)).parameters.values()
     text = ", ".join(str(each.replace(annotation=inspect.Parameter.empty)) for each in found)

@@ -67,7 +67,7 @@ def test_whole_sequences(options):
 @pytest.mark.parametrize("options", CASES[1:])
 @pytest.mark.parametrize("width", [32, 36])
 def test_packed_keys_and_values(options, width):
-    q, kv = made(1, 40, 4, width, dtype=torch.float16), made(1, 60, 2, 2, width, dtype=torch.float16)
+    q, kv = (made(*shape, width, dtype=torch.float16) for shape in ((1, 40, 4), (1, 60, 2, 2)))
     options, exact = wanted_options(options, 4)
     wanted, _ = reference(q, *kv.unbind(2), **exact)
     compare(flash_attn.flash_attn_kvpacked_func(q, kv, **options), wanted, (q, kv))
@@ -274,8 +274,8 @@ def test_compiled(function):
         "packed": (lambda x: flash_attn.flash_attn_varlen_qkvpacked_func(x, cu, 14),
                    (made(24, 3, 2, 32),)),
         "odd": (lambda *t: flash_attn.flash_attn_func(*t), tuple(made(1, 9, 2, 20) for _ in "qkv")),
-        "slots": (lambda x: flash_attn_3.flash_attn_varlen_func(x, x, x, cu, cu, 14, 14, used, used),
-                  (q24,)),
+        "slots": (lambda x: flash_attn_3.flash_attn_varlen_func(x, x, x, cu, cu, 14, 14, used,
+                                                                used), (q24,)),
         "sinks": (lambda q, s: flash_attn_4.flash_attn_func(q, k, v, learnable_sink=s)[0],
                   (q, made(2, dtype=torch.bfloat16))),
     }[function]

@@ -24,12 +24,14 @@ class Pages:
 
     def __init__(self, lengths=(33, 60), width=32, values=None):
         self.k, self.v = made(9, 16, 2, width), made(9, 16, 2, values or width, seed=1)
-        self.table = torch.randperm(9, generator=torch.Generator().manual_seed(2))[:8].view(2, 4).int()
+        order = torch.randperm(9, generator=torch.Generator().manual_seed(2))
+        self.table = order[:8].view(2, 4).int()
         self.lengths = torch.tensor(lengths).int()
 
     def keys(self, b, length):
         """Returns keys and values of a sequence as batches of one."""
-        return (cache[self.table[b].long()].flatten(0, 1)[None, :length] for cache in (self.k, self.v))
+        at = self.table[b].long()
+        return (cache[at].flatten(0, 1)[None, :length] for cache in (self.k, self.v))
 
     def expect(self, out, q, added=0, **options):
         """Compares rows of a result with float64; q and out are lists of batches of one."""
@@ -45,7 +47,8 @@ def rows(tensor):
 # ---- queries of one length -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module, name", [(flash_attn, "block_table"), (flash_attn_3, "page_table")])
+@pytest.mark.parametrize("module, name", [(flash_attn, "block_table"),
+                                          (flash_attn_3, "page_table")])
 @pytest.mark.parametrize("new, count", [(3, {}), (2, {"appended to the cache by torch": 1})])
 def test_pages_and_appended_keys(module, name, new, count):
     pages = Pages()
@@ -61,7 +64,8 @@ def test_pages_and_appended_keys(module, name, new, count):
     pages.expect(rows(out), rows(q), new, causal=True)
 
 
-@pytest.mark.parametrize("lengths", [None, 20, torch.tensor([20, 11]).int(), torch.tensor([20, 11])])
+@pytest.mark.parametrize("lengths", [None, 20, torch.tensor([20, 11]).int(),
+                                     torch.tensor([20, 11])])
 def test_rows_and_lengths(lengths):
     q, k, v = made(2, 1, 4, 32), made(2, 24, 2, 32), made(2, 24, 2, 32, seed=1)
     out = flash_attn.flash_attn_with_kvcache(q, k, v, cache_seqlens=lengths, softcap=4.0)
@@ -85,6 +89,17 @@ def test_chosen_rows():
                               slopes=slopes[b])
         assert error(out[b:b + 1], wanted) < BOUND
     assert torch.equal(k[0], before)
+
+
+def test_chosen_rows_of_a_page_table():
+    pages, q = Pages(), made(2, 1, 4, 32)
+    table, chosen = pages.table, torch.tensor([1, 0]).int()
+    lathe.torch.stats(reset=True)
+    out = flash_attn_3.flash_attn_with_kvcache(q, pages.k, pages.v, cache_seqlens=pages.lengths,
+                                               page_table=table, cache_batch_idx=chosen)
+    assert lathe.torch.stats() == {"chose rows of the page table": 1}
+    pages.table = table[chosen.long()]
+    pages.expect(rows(out), rows(q))
 
 
 def test_odd_width_and_inputs_that_require_gradients():
@@ -174,13 +189,14 @@ def test_other_ways_to_ragged_queries():
     cu_k = torch.tensor([0, 33, 93]).int()
     parts = [q[None, cu[b]:cu[b + 1]] for b in range(2)]
     for out in (
-            flash_attn.flash_attn_varlen_func(q.clone().requires_grad_(), pages.k, pages.v, cu, cu_k,
-                                              5, 60, causal=True, block_table=pages.table),
+            flash_attn.flash_attn_varlen_func(q.clone().requires_grad_(), pages.k, pages.v, cu,
+                                              cu_k, 5, 60, causal=True, block_table=pages.table),
             flash_attn_3.flash_attn_with_kvcache(q, pages.k, pages.v, cache_seqlens=pages.lengths,
                                                  page_table=pages.table, cu_seqlens_q=cu,
                                                  max_seqlen_q=5, causal=True),
             flash_attn_4.flash_attn_varlen_func(q, pages.k, pages.v, cu_seqlens_q=cu, causal=True,
-                                                seqused_k=pages.lengths, page_table=pages.table)[0]):
+                                                seqused_k=pages.lengths,
+                                                page_table=pages.table)[0]):
         assert not out.requires_grad
         pages.expect([out[None, cu[b]:cu[b + 1]] for b in range(2)], parts, causal=True)
     q = made(2, 3, 4, 32)
@@ -222,7 +238,8 @@ def test_compiled(new):
     caches = [[made(2, 24, 2, 32), made(2, 24, 2, 32, seed=1)] for _ in range(2)]
     lengths = torch.tensor([9, 20]).int()
     plain = call(q, *caches[0], k, k, lengths)
-    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")(q, *caches[1], k, k, lengths)
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+    compiled = compiled(q, *caches[1], k, k, lengths)
     assert torch.equal(plain, compiled)
     assert all(torch.equal(*pair) for pair in zip(*caches))
 

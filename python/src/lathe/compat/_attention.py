@@ -41,11 +41,26 @@ def refuse_dropout(dropout_p: float) -> None:
         refuse("dropout_p", dropout_p, "give 0.0, and drop elements of the result instead")
 
 
-def refuse_given(remedy: str, **given: Any) -> None:
-    """Raises Unsupported for the first argument that is neither None nor empty."""
+_FLEX = "lathe.flex.flex_attention takes functions of torch in its place"
+_SPARSE = "lathe.torch.sparse_flash_attention takes lists of keys, and q_rope and k_rope"
+_ROTATE = "rotate q and k before the call, and append the rotated k"
+_REMEDIES = {
+    "rotary_cos": _ROTATE, "rotary_sin": _ROTATE, "qv": _SPARSE, "q_v": _SPARSE,
+    "gather_kv_indices": _SPARSE, "score_mod": _FLEX, "score_mod_bwd": _FLEX, "mask_mod": _FLEX,
+    "aux_tensors": _FLEX, "aux_scalars": _FLEX, "block_sparse_tensors": _FLEX,
+    "block_sparse_tensors_bwd": _FLEX,
+    "cache_leftpad": "move the keys to the start of the cache",
+    "attention_chunk": "cut the sequences into chunks with cu_seqlens",
+    "output_scale": "keep the result in 16 bits",
+    "dynamic_causal": "give causal",
+}
+
+
+def refuse_given(**given: Any) -> None:
+    """Raises Unsupported for the first argument of _REMEDIES that is neither None nor empty."""
     for name, value in given.items():
-        if isinstance(value, Tensor) or value:
-            refuse(name, value, remedy)
+        if value is not None and (isinstance(value, Tensor) or value):
+            refuse(name, value, _REMEDIES[name])
 
 
 def refuse_float8(**tensors: Tensor) -> None:
@@ -80,9 +95,9 @@ def options_for(softmax_scale: float | None, causal: bool, window: Sequence[Any]
 # ---- widths --------------------------------------------------------------------------------------
 
 
-def is_odd(*tensors: Tensor) -> bool:
-    """Returns true if a width is no multiple of 8, which kernels need."""
-    return any(each.shape[-1] % _GRANULE for each in tensors)
+def is_odd(first: Tensor, second: Tensor) -> bool:
+    """Returns true if one's width is no multiple of 8, which kernels need."""
+    return bool(first.shape[-1] % _GRANULE or second.shape[-1] % _GRANULE)
 
 
 def padded(tensor: Tensor) -> Tensor:
@@ -200,7 +215,7 @@ def attend_packed(options: Options, q: Tensor | None, packed: Tensor, slopes: Te
                   cu_q: Tensor | None = None, cu_k: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Returns (out, lse) for [.., 2, HK, D] and q, or for [.., 3, H, D]. lse has no gradient."""
     width = packed.shape[-1]
-    if is_odd(packed):
+    if is_odd(packed, packed):
         options = with_scale(options, width)
         q, packed = None if q is None else padded(q), padded(packed)
     q, packed = None if q is None else usable(q), usable(packed)

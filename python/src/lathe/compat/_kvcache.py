@@ -78,9 +78,9 @@ def _int32(name: str, tensor: Tensor) -> Tensor:
 
 def check_lengths(lengths: Tensor, new: int, k_cache: Tensor, table: Tensor) -> None:
     """Raises an error if keys would lie past the block table. Lengths on a GPU are not read."""
-    room = table.shape[1] * k_cache.shape[1]
-    if lengths.device.type != "cpu" or traced() or lengths.numel() == 0:
+    if not lengths.is_cpu or traced() or lengths.numel() == 0:
         return
+    room = table.shape[1] * k_cache.shape[1]
     longest = int(lengths.max()) + new
     if longest > room:
         raise InvalidArgument(f"cache_seqlens and new keys reach {longest}; block_table has "
@@ -140,14 +140,15 @@ def decode(options: Options, q: Tensor, k_cache: Tensor, v_cache: Tensor, length
         given, absent = ("k", "v") if v is None else ("v", "k")
         raise InvalidArgument(f"{given} is given, but {absent} is not; give both, or neither")
     check_lengths(lengths, 0 if k is None else k.shape[1], k_cache, table)
+    odd = is_odd(k_cache, v_cache)
     if k is not None and v is not None:
-        if k.shape[1] == q.shape[1] and not is_odd(k_cache, v_cache):
+        if k.shape[1] == q.shape[1] and not odd:
             k, v = usable(k), usable(v)
         else:
             lengths = append(k_cache, v_cache, table, lengths, k, v)
             k = v = None
     width = v_cache.shape[-1]
-    if is_odd(k_cache, v_cache):
+    if odd:
         options = with_scale(options, q.shape[-1])
         q, k_cache, v_cache = padded(q), padded(k_cache), padded(v_cache)
     if num_splits > 0:

@@ -18,7 +18,6 @@ from lathe.compat._ragged import attend_varlen
 from lathe.torch._calls import count
 
 _VERSIONS = (2, 3, 4)
-_FLEX = "lathe.flex.flex_attention takes functions of torch in its place"
 
 
 def is_fa_version_supported(fa_version: int) -> bool:
@@ -63,11 +62,8 @@ def flash_attn_varlen_func(q: Tensor, k: Tensor, v: Tensor, max_seqlen_q: int, c
     fa_version_unsupported_reason(fa_version)
     refuse_dropout(dropout_p)
     refuse_float8(q=q, k=k)
-    refuse_given("keep the result in 16 bits", output_scale=output_scale)
-    refuse_given("lathe.torch.sparse_flash_attention takes q_rope and k_rope", q_v=q_v)
-    refuse_given(_FLEX, mask_mod=mask_mod, block_sparse_tensors=block_sparse_tensors,
-                 aux_tensors=aux_tensors)
-    refuse_given("give causal", dynamic_causal=dynamic_causal)
+    refuse_given(output_scale=output_scale, q_v=q_v, mask_mod=mask_mod, aux_tensors=aux_tensors,
+                 block_sparse_tensors=block_sparse_tensors, dynamic_causal=dynamic_causal)
     if cp_world_size != 1:
         refuse("cp_world_size", cp_world_size, "give each rank all keys, or use lathe.torch.group")
     if s_aux is not None and s_aux.dtype != torch.float32:

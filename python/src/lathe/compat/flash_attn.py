@@ -23,8 +23,6 @@ __all__ = ["flash_attn_func", "flash_attn_kvpacked_func", "flash_attn_qkvpacked_
            "flash_attn_varlen_func", "flash_attn_varlen_kvpacked_func",
            "flash_attn_varlen_qkvpacked_func", "flash_attn_with_kvcache"]
 
-_ROTATE = "rotate q and k before the call, and append the rotated k"
-
 
 def _result(out: Tensor, lse: Tensor, with_probabilities: bool) -> Any:
     """Returns out, or (out, lse, mask); lse has no gradient, the mask is empty without dropout."""
@@ -127,8 +125,7 @@ def flash_attn_with_kvcache(q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Tens
     """
     assert k_cache.stride(-1) == 1, "k_cache must have contiguous last dimension"
     assert v_cache.stride(-1) == 1, "v_cache must have contiguous last dimension"
-    refuse_given(_ROTATE, rotary_cos=rotary_cos, rotary_sin=rotary_sin)
-    refuse_given("move the keys to the start of the cache", cache_leftpad=cache_leftpad)
+    refuse_given(rotary_cos=rotary_cos, rotary_sin=rotary_sin, cache_leftpad=cache_leftpad)
     table = _kvcache.table_of(k_cache, q.shape[0], cache_batch_idx, block_table)
     lengths = _kvcache.lengths_of(k_cache, table, cache_seqlens)
     options = options_for(softmax_scale, causal, window_size, softcap)

@@ -14,14 +14,11 @@ from typing import Any, Callable, Sequence
 import torch
 from torch import Tensor
 
-from lathe.compat._attention import (attend, options_for, refuse, refuse_float8, refuse_given)
+from lathe.compat._attention import attend, options_for, refuse, refuse_float8, refuse_given
 from lathe.compat._ragged import attend_varlen
 from lathe.torch._calls import Options, count
 
 __all__ = ["flash_attn_func", "flash_attn_varlen_func"]
-
-_FLEX = "lathe.flex.flex_attention takes functions of torch in its place"
-_SPARSE = "lathe.torch.sparse_flash_attention takes lists of keys, and keys in two parts"
 
 Window = Sequence["int | None"]
 
@@ -62,10 +59,9 @@ def flash_attn_func(q: Tensor, k: Tensor, v: Tensor, qv: Tensor | None = None,
                     ) -> tuple[Tensor, Tensor]:
     """Returns (out [B,Sq,H,DV], lse [B,H,Sq]) for q [B,Sq,H,D], k [B,Sk,HK,D], v [B,Sk,HK,DV]."""
     refuse_float8(q=q, k=k)
-    refuse_given(_SPARSE, qv=qv, gather_kv_indices=gather_kv_indices)
-    refuse_given(_FLEX, score_mod=score_mod, score_mod_bwd=score_mod_bwd, mask_mod=mask_mod,
-                 aux_tensors=aux_tensors, aux_scalars=aux_scalars,
-                 block_sparse_tensors=block_sparse_tensors,
+    refuse_given(qv=qv, gather_kv_indices=gather_kv_indices, score_mod=score_mod,
+                 score_mod_bwd=score_mod_bwd, mask_mod=mask_mod, aux_tensors=aux_tensors,
+                 aux_scalars=aux_scalars, block_sparse_tensors=block_sparse_tensors,
                  block_sparse_tensors_bwd=block_sparse_tensors_bwd)
     options = _options(softmax_scale, causal, window_size, softcap, deterministic)
     out, lse = attend(options, q, k, v, None, _sinks(learnable_sink))
@@ -94,10 +90,9 @@ def flash_attn_varlen_func(q: Tensor, k: Tensor, v: Tensor, qv: Tensor | None = 
     Slots used in part (seqused) are moved by torch. With a page table there is no gradient.
     """
     refuse_float8(q=q, k=k)
-    refuse_given(_SPARSE, qv=qv, gather_kv_indices=gather_kv_indices)
-    refuse_given(_FLEX, score_mod=score_mod, score_mod_bwd=score_mod_bwd, mask_mod=mask_mod,
-                 block_sparse_tensors=block_sparse_tensors, aux_tensors=aux_tensors,
-                 aux_scalars=aux_scalars)
+    refuse_given(qv=qv, gather_kv_indices=gather_kv_indices, score_mod=score_mod,
+                 score_mod_bwd=score_mod_bwd, mask_mod=mask_mod, aux_tensors=aux_tensors,
+                 aux_scalars=aux_scalars, block_sparse_tensors=block_sparse_tensors)
     options = _options(softmax_scale, causal, window_size, softcap, deterministic)
     out, lse = attend_varlen(options, q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k,
                              max_seqlen_q, max_seqlen_k, page_table, None, _sinks(learnable_sink))
