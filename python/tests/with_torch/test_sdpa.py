@@ -77,6 +77,26 @@ def test_varlen():
     assert (room[..., 32:] == 0).all()
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_varlen_attn(compiled):
+    varlen = pytest.importorskip("torch.nn.attention.varlen", reason="torch is older than 2.10")
+    cu = torch.tensor([0, 9, 30]).int()
+    inputs = [made(30, 2, 32, seed=seed).requires_grad_() for seed in range(3)]
+
+    def call(q, k, v):
+        return varlen.varlen_attn(q, k, v, cu, cu, 21, 21, window_size=(-1, 0))
+
+    run = torch.compile(call, fullgraph=True, backend="aot_eager") if compiled else call
+    out = run(*inputs)
+    wanted = torch.cat([reference(*(each[None, a:b] for each in inputs), causal=True)[0][0]
+                        for a, b in ((0, 9), (9, 30))])
+    assert error(out, wanted) < 2e-3
+    dout = made(30, 2, 32)
+    for gradient, right in zip(torch.autograd.grad(out, inputs, dout),
+                               torch.autograd.grad(wanted, inputs, dout.double())):
+        assert error(gradient, right) < 3e-3
+
+
 def test_pages():
     cu, used = torch.tensor([0, 3, 5]).int(), torch.tensor([20, 31]).int()
     q, k, v = made(5, 2, 32), made(4, 16, 2, 32), made(4, 16, 2, 32, seed=1)
