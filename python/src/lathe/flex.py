@@ -29,6 +29,13 @@ from lathe.torch._tensors import dense, usable, wants_gradient
 
 __all__ = ["flex_attention"]
 
+# Rows of docs/python.md, as lathe.compat describes them.
+DROP_INS = (
+    ("flex_attention",
+     "traced a mod; cast a capture; copied a capture",
+     "kernel_options (BACKEND); return_aux (max_scores)"),
+)
+
 _noop_mask = getattr(_torch_flex, "noop_mask", None)
 _LARGE_BLOCK = getattr(_torch_flex, "_LARGE_SPARSE_BLOCK_SIZE", 1 << 30)
 _NONE = (None, None, None, None)

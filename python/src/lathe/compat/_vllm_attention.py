@@ -1,11 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""The functions of vLLM's fork of flash-attention (vllm.vllm_flash_attn, mid 2026).
-
-Batches in which all sequences have max_seqlen_q queries, as in decoding, read the pages in place.
-Others, prefill among them, have their pages gathered by torch first. There are no gradients over
-pages or into a given `out`.
-"""
+"""The functions of lathe.compat.vllm."""
 from __future__ import annotations
 
 from typing import Any, Sequence

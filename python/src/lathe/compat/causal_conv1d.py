@@ -22,6 +22,18 @@ from lathe.torch._tensors import usable, wants_gradient
 
 __all__ = ["causal_conv1d_fn", "causal_conv1d_update", "causal_conv1d_varlen_states"]
 
+# Rows of docs/python.md, as lathe.compat describes them.
+DROP_INS = (
+    ("causal_conv1d_fn",
+     "transposed to channel-first; offsets made of seq_idx; copied to one row of sequences; "
+     "padded states; cut states; copied to final_states_out",
+     ""),
+    ("causal_conv1d_update",
+     "states updated by copies; padded states; states written to a pool",
+     ""),
+    ("causal_conv1d_varlen_states", "states cut out of a packed input", ""),
+)
+
 
 def _offsets_of(seq_idx: Tensor) -> Tensor:
     """Returns the offsets of the runs of equal numbers in seq_idx [B,T], rows one after the other.

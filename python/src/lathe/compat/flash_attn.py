@@ -23,6 +23,22 @@ __all__ = ["flash_attn_func", "flash_attn_kvpacked_func", "flash_attn_qkvpacked_
            "flash_attn_varlen_func", "flash_attn_varlen_kvpacked_func",
            "flash_attn_varlen_qkvpacked_func", "flash_attn_with_kvcache"]
 
+# Rows of docs/python.md, as lathe.compat describes them.
+DROP_INS = (
+    ("flash_attn_func", "padded to a width that is a multiple of 8", "dropout_p"),
+    ("flash_attn_kvpacked_func", "padded to a width that is a multiple of 8", "dropout_p"),
+    ("flash_attn_qkvpacked_func", "padded to a width that is a multiple of 8", "dropout_p"),
+    ("flash_attn_varlen_func",
+     "padded to a width that is a multiple of 8; gathered keys and values from pages; waited for "
+     "the device: lengths",
+     "dropout_p"),
+    ("flash_attn_varlen_kvpacked_func", "padded to a width that is a multiple of 8", "dropout_p"),
+    ("flash_attn_varlen_qkvpacked_func", "padded to a width that is a multiple of 8", "dropout_p"),
+    ("flash_attn_with_kvcache",
+     "padded to a width that is a multiple of 8; cast to int32; appended to the cache by torch",
+     "rotary_cos; rotary_sin; cache_leftpad"),
+)
+
 
 def _result(out: Tensor, lse: Tensor, with_probabilities: bool) -> Any:
     """Returns out, or (out, lse, mask); lse has no gradient, the mask is empty without dropout."""

@@ -24,6 +24,22 @@ from lathe.torch._calls import count
 __all__ = ["flash_attn_func", "flash_attn_qkvpacked_func", "flash_attn_varlen_func",
            "flash_attn_with_kvcache", "get_scheduler_metadata"]
 
+# Rows of docs/python.md, as lathe.compat describes them.
+DROP_INS = (
+    ("flash_attn_func", "padded to a width that is a multiple of 8", "qv; attention_chunk"),
+    ("flash_attn_qkvpacked_func", "padded to a width that is a multiple of 8", "attention_chunk"),
+    ("flash_attn_varlen_func",
+     "padded to a width that is a multiple of 8; moved used rows together; moved results to "
+     "their slots",
+     "qv; attention_chunk"),
+    ("flash_attn_with_kvcache",
+     "padded to a width that is a multiple of 8; cast to int32; appended to the cache by torch; "
+     "chose rows of the page table; gathered keys and values from pages; waited for the device: "
+     "lengths",
+     "qv; rotary_cos; rotary_sin; cache_leftpad; attention_chunk"),
+    ("get_scheduler_metadata", "", ""),
+)
+
 
 def _result(out: Tensor, lse: Tensor, with_lse: bool) -> Any:
     """Returns out, or (out, lse); lse has no gradient."""

@@ -20,6 +20,20 @@ from lathe.torch._calls import Options, count
 
 __all__ = ["flash_attn_func", "flash_attn_varlen_func"]
 
+# Rows of docs/python.md, as lathe.compat describes them.
+DROP_INS = (
+    ("flash_attn_func",
+     "padded to a width that is a multiple of 8; cast sinks to float32",
+     "qv; gather_kv_indices; score_mod; score_mod_bwd; mask_mod; aux_tensors; aux_scalars; "
+     "block_sparse_tensors; block_sparse_tensors_bwd"),
+    ("flash_attn_varlen_func",
+     "padded to a width that is a multiple of 8; cast sinks to float32; moved used rows "
+     "together; moved results to their slots; gathered keys and values from pages; waited for "
+     "the device: lengths",
+     "qv; gather_kv_indices; score_mod; score_mod_bwd; mask_mod; aux_tensors; aux_scalars; "
+     "block_sparse_tensors"),
+)
+
 Window = Sequence["int | None"]
 
 

@@ -22,6 +22,19 @@ from lathe.torch._tensors import usable
 __all__ = ["FlashMLASchedMeta", "flash_mla_sparse_fwd", "flash_mla_with_kvcache",
            "get_mla_metadata"]
 
+# Rows of docs/python.md, as lathe.compat describes them.
+DROP_INS = (
+    ("FlashMLASchedMeta", "", ""),
+    ("flash_mla_sparse_fwd",
+     "lists cut to topk_length; scaled by a sink; lse of rows without a key made +inf",
+     "indexer_topk"),
+    ("flash_mla_with_kvcache",
+     "lists written from a block table; lists cut to topk_length; scaled by a sink; lse of rows "
+     "without a key made +inf",
+     "is_fp8_kvcache; extra_k_cache; extra_indices_in_kvcache; extra_topk_length"),
+    ("get_mla_metadata", "", ""),
+)
+
 
 @dataclasses.dataclass
 class FlashMLASchedMeta:

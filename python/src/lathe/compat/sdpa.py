@@ -25,6 +25,11 @@ from lathe.torch._tensors import dense, usable
 
 __all__ = ["register"]
 
+# Rows of docs/python.md, as lathe.compat describes them.
+DROP_INS = (
+    ("register", "", ""),
+)
+
 
 class _Handle:
     """Keeps the kernels registered in torch's dispatcher until remove()."""

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""torch.distributed.tensor.experimental: context parallelism, with lathe's attention over ranks.
+"""The context parallelism of torch 2.15 (torch.distributed.tensor.experimental), over lathe's ranks.
 
-Follows torch 2.15. Within context_parallel, F.scaled_dot_product_attention computes over the ranks of
-the mesh: keys are gathered ("allgather", the default) or travel a ring ("alltoall"). Lengths need not
-divide. A mask and dropout are refused.
+Within context_parallel, F.scaled_dot_product_attention computes over the ranks of the mesh: keys are
+gathered ("allgather", the default) or travel a ring ("alltoall"). Lengths need not divide. A mask and
+dropout are refused.
 """
 from __future__ import annotations
 
@@ -328,3 +328,10 @@ def context_parallel(mesh: Any, *, buffers: list[Tensor] | None = None,
 
 
 __all__ = ["context_parallel", "context_parallel_unshard", "set_rotate_method"]
+
+# Rows of docs/python.md, as lathe.compat describes them.
+DROP_INS = (
+    ("context_parallel", "buffers sharded", ""),
+    ("context_parallel_unshard", "", ""),
+    ("set_rotate_method", "", ""),
+)

@@ -21,6 +21,19 @@ from lathe.torch._tensors import usable
 
 __all__ = ["PAD_SLOT_ID", "causal_conv1d_fn", "causal_conv1d_update"]
 
+# Rows of docs/python.md, as lathe.compat describes them.
+DROP_INS = (
+    ("causal_conv1d_fn",
+     "states gathered from a pool; padded states; states written to a pool; cast to the states' "
+     "dtype; transposed to channel-first",
+     "block_idx_first_scheduled_token; block_idx_last_scheduled_token; initial_state_idx; "
+     "num_computed_tokens"),
+    ("causal_conv1d_update",
+     "states updated by copies; padded states; states written to a pool; cast to the states' "
+     "dtype",
+     "block_idx_last_scheduled_token; initial_state_idx"),
+)
+
 PAD_SLOT_ID = -1
 
 
