@@ -4,24 +4,30 @@
 """README and docs/ say what is: docs_test.py SOURCE BUILD
 
 Each document names folders, files, sections, scripts, verbs and flags that exist, and its C is that of the
-programs in examples/, word for word. README is short and shows examples/conv1d.c whole. The generated documents
-are what scripts/docs writes. BUILD has bin/lathe and lib/liblathe.so.
+programs in examples/, word for word. Its Python is where python/tests/snippets.py finds it, so that a test runs it.
+README is short and shows examples/conv1d.c whole. The generated documents are what scripts/docs writes. BUILD has
+bin/lathe and lib/liblathe.so.
 """
 import pathlib
 import re
 import subprocess
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python/tests"))
+import snippets
+
 README_LINES = 250
 COLUMNS = 140
-GENERATED = ("environment.md", "operators.md")
-FOLDERS = (r"scripts|abi|templates|codegen|cache|collective|ops|api|reference|sim|tests|bench|examples|cmake|docs|\.ci")
+GENERATED = ("environment.md", "operators.md", "python.md")  # rows of their tables are as long as they must be
+FOLDERS = (r"scripts|abi|templates|codegen|cache|collective|ops|api|python|reference|sim|tests|bench|examples|cmake|docs|\.ci")
 
 
 class Documents:
     def __init__(self, root, build):
         self.root, self.build = root, build
-        self.texts = {path: path.read_text() for path in [root / "README.md", *sorted((root / "docs").glob("*.md"))]}
+        self.texts = {path: path.read_text() for path in [root / "README.md", root / "python/README.md",
+                                                          *sorted((root / "docs").glob("*.md"))]}
+        self.snippets = snippets.snippets()
         self.examples = {path.name: path.read_text() for path in (root / "examples").iterdir() if path.is_file()}
         self.flags = {}
         self.failed = []
@@ -46,6 +52,21 @@ class Documents:
         for block in re.findall(r"^```(?:c|cuh)\n(.*?)^```", text, re.M | re.S):
             if not any(block in example for example in self.examples.values()):
                 self.fail(path, f"no example has the lines from {block.splitlines()[0]!r} on")
+
+    def check_python(self, path, text):
+        """Python stands in fences that python/tests runs; it compiles and is no wider than the text."""
+        if re.search(r"^    (?:import \w|from \w+ import )", text, re.M):
+            self.fail(path, "shows Python without a fence ```python, so that no test runs it")
+        shown = [each for each in self.snippets if each.document == str(path.relative_to(self.root))]
+        if len(shown) != len(re.findall(r"^```py", text, re.M)):
+            self.fail(path, "has a fence of Python that python/tests/snippets.py does not find")
+        for each in shown:
+            if each.kind not in snippets.KINDS:
+                self.fail(path, f"line {each.line}: ```python {each.kind} is none of {', '.join(snippets.KINDS)}")
+            try:
+                each.code()
+            except SyntaxError as error:
+                self.fail(path, f"line {error.lineno}: {error.msg}")
 
     def check_names(self, path, text):
         for name in sorted(set(re.findall(rf"`((?:{FOLDERS})/[\w./*-]*)`", text))):
@@ -122,12 +143,13 @@ class Documents:
         for path, text in self.texts.items():
             self.check_lines(path, text)
             self.check_code(path, text)
+            self.check_python(path, text)
             self.check_names(path, text)
             self.check_links(path, text)
             self.check_commands(path, text)
         linked = self.texts[readme]
         for path in self.texts:
-            if path != readme and f"(docs/{path.name})" not in linked:
+            if path.parent.name == "docs" and f"(docs/{path.name})" not in linked:
                 self.fail(readme, f"docs/{path.name} is not in the list of documents")
         done = self.run(sys.executable, self.root / "scripts/docs", "--check", "--build", self.build)
         if done.returncode != 0:

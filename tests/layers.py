@@ -10,8 +10,8 @@ sim/ includes none of them and none includes sim/. abi/, what NVIDIA's libraries
 look like from outside, includes no other folder and may be included by each but the templates and
 the program. reference/, the operators in double, includes no other folder and may be included by tests,
 bench and the program. The program (api/cli) sees the public header, and of the library the pure functions that PROGRAM_SEES
-lists. Files in
-templates/params include nothing. Headers in angle brackets are C++'s, C's, POSIX's, or one of the
+lists. python/, the extension of the Python package, sees lathe.h and its own headers, and none includes
+it. Files in templates/params include nothing. Headers in angle brackets are C++'s, C's, POSIX's, or one of the
 few that scripts/bootstrap installs: a machine with a CUDA tool kit would not notice another one.
 Prints one line per breach; exits 1 if there is any, 2 if nothing was there to check.
 """
@@ -24,7 +24,7 @@ ORDER = ["templates", "codegen", "cache", "collective", "ops", "api"]
 INSTALLED = {"CLI/CLI.hpp", "cuda.h", "dlpack/dlpack.h", "doctest/doctest.h", "lathe.h", "nlohmann/json.hpp",
              "sha2.h", "xxhash.h"}
 SYSTEM = {"dirent.h", "dlfcn.h", "elf.h", "fcntl.h", "limits.h", "link.h", "math.h", "netdb.h", "poll.h",
-          "pthread.h", "sched.h", "semaphore.h", "signal.h", "spawn.h", "stddef.h", "stdint.h", "stdio.h",
+          "pthread.h", "sched.h", "semaphore.h", "signal.h", "spawn.h", "stdarg.h", "stddef.h", "stdint.h", "stdio.h",
           "stdlib.h", "string.h", "time.h", "unistd.h", "xmmintrin.h"}
 SYSTEM_FOLDERS = {"arpa", "linux", "net", "netinet", "sys"}
 SUFFIXES = {".h", ".c", ".cpp", ".cuh"}
@@ -38,6 +38,11 @@ def breach(root, path, included, quoted):
     """Why `path` (relative, parts) may not include `included`; None if it may."""
     layer, seen = path[0], included.split("/")[0]
     known = ORDER + ["abi", "reference", "sim"]
+    if layer == "python" and quoted:
+        own = "/" not in included and root.joinpath(*path[:-1], included).is_file()
+        return None if own or included == "lathe.h" else f"python/ may not include {included}: only lathe.h and its own headers"
+    if layer == "python" and included == "Python.h":
+        return None
     if layer == "templates":
         if path[1] == "params":
             return "files in templates/params include nothing"
@@ -61,10 +66,10 @@ def breach(root, path, included, quoted):
             return f"the program may not include {included}: only lathe.h and pure functions of codegen/base/"
         return None
     if layer == "sim":
-        return f"sim/ may not include {seen}/" if seen in ORDER + ["reference", "tests", "bench"] else None
+        return f"sim/ may not include {seen}/" if seen in ORDER + ["python", "reference", "tests", "bench"] else None
     if layer in ("reference", "tests", "bench"):
         return None
-    if seen in ("reference", "sim", "tests", "bench"):
+    if seen in ("python", "reference", "sim", "tests", "bench"):
         return f"{layer}/ may not include {seen}/"
     if seen in ORDER and ORDER.index(seen) > ORDER.index(layer):
         return f"{layer}/ may not include {seen}/"
@@ -88,7 +93,7 @@ def family_breach(path, included):
 def check(root):
     """(files read, breaches as text)."""
     read, found = 0, []
-    for layer in ORDER + ["abi", "reference", "sim", "tests", "bench"]:
+    for layer in ORDER + ["abi", "python", "reference", "sim", "tests", "bench"]:
         for file in sorted((root / layer).rglob("*")):
             if file.suffix not in SUFFIXES:
                 continue

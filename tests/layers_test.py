@@ -24,6 +24,8 @@ LAWFUL = {
     "api/cli/demo/demo_reference.cpp": '#include "reference/conv.h"',
     "reference/kda_backward.h": '#include <cmath>\n#include "reference/kda.h"',
     "abi/nccl.h": "#include <stddef.h>",
+    "python/src/core/core.h": '#include <Python.h>\n#include "lathe.h"',
+    "python/src/core/run.c": '#include <string.h>\n#include "core.h"',
     "sim/nccl/init.cpp": '#include "abi/nccl.h"\n#include <sys/mman.h>',
     "tests/cache/nvrtc_test.cpp": 'text = R"cu(\n#include <cuda_bf16.h>\n)cu";',
     "tests/cache/store_test.cpp": '#include "cache/store/store.h"\n#include "sim/ptx/module.h"',
@@ -58,6 +60,11 @@ BREACHES = [
     ("api/cli/warm.cpp", '#include "codegen/base/env.h"', "only lathe.h"),
     ("sim/driver/profiler.cpp", "#include <cudaProfiler.h>", "no header that scripts/bootstrap installs"),
     ("collective/runtime.h", "#include <nccl.h>", "no header that scripts/bootstrap installs"),
+    ("python/src/core/plan.c", '#include "api/plan.h"', "only lathe.h and its own headers"),
+    ("python/src/core/key.c", '#include "cache/key.h"', "only lathe.h and its own headers"),
+    ("python/src/core/math.c", "#include <nccl.h>", "no header that scripts/bootstrap installs"),
+    ("api/python.cpp", "#include <Python.h>", "no header that scripts/bootstrap installs"),
+    ("api/borrow.cpp", '#include "python/src/core/core.h"', "api/ may not include python/"),
     ("codegen/angle.cpp", "#include <cache/key.h>", "must be quoted"),
 ]
 

@@ -1,0 +1,142 @@
+#!/usr/bin/env bash
+# SPDX-FileCopyrightText: 2026 The lathe authors
+# SPDX-License-Identifier: Apache-2.0
+#
+# The Python package on the simulator, in the environment with torch that tests/peers/install.sh makes in
+# build/peers. Ends with one line in the words of ctest.
+#
+#   scripts/test --python                           the types, the tests with NumPy, those with torch
+#   scripts/test --peer-suites CHECKOUT [--sample N] [ARGUMENT...]
+#                                                   the tests of a checkout of flash-linear-attention,
+#                                                   flash-attention or causal-conv1d on lathe's functions;
+#                                                   arguments go to its runner in python/tests/peers
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+tests=$PWD/python/tests
+peers=$PWD/build/peers
+python=$peers/venv/bin/python
+logs=$PWD/build/python/logs
+
+# transformers is what flash-linear-attention's layers import; they are imported because their
+# functions are replaced there too.
+transformers=transformers==5.23.0
+
+die() { echo "test: $*" >&2; exit 2; }
+
+passed=0 failed=0
+
+# Names NVRTC's file in LATHE_NVRTC: the stand-ins of the environment, which the loader finds first, have
+# one that compiles nothing.
+find_compiler() {
+  local file
+  for file in "${CUDA_HOME:-/usr/local/cuda}"/lib64/libnvrtc.so.1[32] "$PWD"/.deps/lib/libnvrtc.so.1[32]; do
+    if [ -e "$file" ]; then export LATHE_NVRTC=${LATHE_NVRTC:-$file}; fi
+  done
+}
+
+prepare() {
+  scripts/build release lathe_python lathe_program lathe_sim_cuda lathe_sim_nccl
+  tests/peers/install.sh "$peers"
+  mkdir -p "$logs"
+  export LATHE_DEVICE=sim LATHE_CACHE_DIR=$PWD/build/python/cache PYTHONDONTWRITEBYTECODE=1
+  export PYTHONPATH=$PWD/build/python LD_LIBRARY_PATH=$peers/standins
+  find_compiler
+}
+
+# run NAME COMMAND...: runs it and leaves its output in a log, and its exit code in `code`.
+run() {
+  local name=$1
+  shift
+  echo "== $name"
+  code=0
+  "$@" 2>&1 | tee "$logs/${name// /_}.log" || code=$?
+}
+
+# count NAME: adds what the last line of a log says, in pytest's words: "12 passed, 1 failed, 3 skipped".
+# One more has failed if there is no such line, or if the command failed and the line knows of nothing.
+count() {
+  local line good bad
+  line=$(grep -E '[0-9]+ (passed|failed|errors?|skipped)\b' "$logs/${1// /_}.log" | tail -n 1)
+  good=$(words "$line" passed) bad=$(words "$line" 'failed|errors?')
+  if [ -z "$line" ] || { [ "$code" != 0 ] && [ "$bad" = 0 ]; }; then bad=$((bad + 1)); fi
+  passed=$((passed + good)) failed=$((failed + bad))
+}
+
+# words LINE KIND: the sum of the numbers before a word.
+words() { echo $(($(grep -oE "[0-9]+ ($2)\b" <<<"$1" | grep -oE '^[0-9]+' | tr '\n' '+')0)); }
+
+types() {
+  run types "$python" -m mypy --strict --config-file python/pyproject.toml \
+    --cache-dir build/python/mypy python/src/lathe
+  if [ "$code" = 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+}
+
+# The folders have files of equal names, which one pytest would take for the same module.
+own_tests() {
+  local folder
+  for folder in core with_torch; do
+    run "$folder" env -C "$tests" "$python" -m pytest -q -p no:cacheprovider "$folder"
+    count "$folder"
+  done
+}
+
+# Prints whose checkout a folder is.
+owner() {
+  if [ -d "$1/fla/ops/kda" ]; then
+    echo flash-linear-attention
+  elif [ -e "$1/hopper/test_flash_attn.py" ]; then
+    echo flash-attention
+  elif [ -e "$1/tests/test_causal_conv1d.py" ]; then
+    echo causal-conv1d
+  else
+    die "'$1' is a checkout of neither flash-linear-attention, flash-attention nor causal-conv1d"
+  fi
+}
+
+# peer OWNER CHECKOUT ARGUMENT...
+peer() {
+  local arguments=" ${*:3} " version versions=(2 3)
+  case "$1" in
+    flash-linear-attention)
+      [[ $arguments != *" --sample"* ]] || die "--sample: the tests of $1 run whole"
+      "$python" -c 'import transformers' 2>/dev/null ||
+        "$peers/venv/bin/pip" install --quiet --disable-pip-version-check --no-input "$transformers"
+      suite "$1" fla_suite.py "${@:2}"
+      ;;
+    flash-attention)
+      [[ $arguments != *" --version"* ]] || versions=("")
+      for version in "${versions[@]}"; do
+        suite "$1 $version" flash_attn_suite.py "${@:2}" ${version:+--version "$version"}
+      done
+      ;;
+    causal-conv1d) suite "$1" causal_conv1d_suite.py "${@:2}" ;;
+  esac
+}
+
+# suite NAME FILE ARGUMENT...
+suite() {
+  run "$1" "$python" "$tests/peers/$2" "${@:3}"
+  count "$1"
+}
+
+case "${1:-}" in
+  --python)
+    [ $# -eq 1 ] || die "--python takes no argument"
+    prepare
+    types
+    own_tests
+    ;;
+  --peer-suites)
+    [ $# -ge 2 ] || die "--peer-suites needs the folder of a checkout"
+    whose=$(owner "$2")
+    prepare
+    peer "$whose" "${@:2}"
+    ;;
+  *) die "unknown argument '${1:-}': --python, --peer-suites CHECKOUT" ;;
+esac
+
+total=$((passed + failed))
+[ "$total" -gt 0 ] || { echo "no test ran"; exit 1; }
+echo
+echo "$((100 * passed / total))% tests passed, $failed tests failed out of $total"
+[ "$failed" = 0 ]
