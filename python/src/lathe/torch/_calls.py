@@ -33,8 +33,12 @@ _statistics: dict[str, int] = {}
 
 
 def count(what: str) -> None:
-    """Counts something that happened around the kernels, such as a copy."""
-    _statistics[what] = _statistics.get(what, 0) + 1
+    """Counts something that happened around the kernels, such as a copy.
+
+    A trace does not count: the number would be part of what torch.compile checks before each call.
+    """
+    if not torch.compiler.is_compiling():
+        _statistics[what] = _statistics.get(what, 0) + 1
 
 
 def stats(reset: bool = False) -> dict[str, int]:
@@ -129,7 +133,9 @@ class Call:
             made = self.table.run(options, *tensors)
             if made is not None:
                 return made if len(made) == len(self.outputs) else self._spread(made, tensors)
-        found = self.traced(*tensors, _text_of(options))
+        # Gradients are made by an autograd.Function around the call, if at all.
+        plain = [each.detach() if each is not None else None for each in tensors]
+        found = self.traced(*plain, _text_of(options))
         found = found if isinstance(found, (tuple, list)) else (found,)
         return tuple(each if there else None for each, there in zip(found, self.present(tensors)))
 
