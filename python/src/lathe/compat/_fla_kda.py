@@ -1,0 +1,222 @@
+# SPDX-FileCopyrightText: 2026 The lathe authors
+# SPDX-License-Identifier: Apache-2.0
+"""Kimi Delta Attention as flash-linear-attention 0.6 calls it (fla.ops.kda)."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lathe._errors import Unsupported
+from lathe.compat._fla_checks import (flat_float, no_context, packed_lengths, refusal, state_layout,
+                                      unknown)
+from lathe.torch import kda, kda_recurrent
+from lathe.torch._calls import count
+from lathe.torch._tensors import dense, usable
+
+
+def _options(scale: float | None, norms: bool, gate: bool, sigmoid: bool, negative: bool,
+             lower_bound: float | None, state_v_first: bool) -> dict[str, Any]:
+    """Returns the options that differ from the operator's defaults."""
+    options: dict[str, Any] = {}
+    if scale is not None:
+        options["scale"] = scale
+    if norms:
+        options["use_qk_l2norm_in_kernel"] = 1
+    if gate:
+        options["use_gate_in_kernel"] = 1
+        if lower_bound is not None:
+            options["lower_bound"] = lower_bound
+    if sigmoid:
+        options["use_beta_sigmoid_in_kernel"] = 1
+        if negative:
+            options["allow_neg_eigval"] = 1
+    if state_v_first:
+        options["state_v_first"] = 1
+    return options
+
+
+def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, scale: float | None = None,
+              initial_state: Tensor | None = None, output_final_state: bool = False,
+              use_qk_l2norm_in_kernel: bool = False, use_gate_in_kernel: bool = False,
+              use_beta_sigmoid_in_kernel: bool = False, allow_neg_eigval: bool = False,
+              safe_gate: bool = False, lower_bound: float | None = None,
+              disable_recompute: bool = False, return_intermediate_states: bool = False,
+              state_v_first: bool = False, cu_seqlens: Tensor | None = None,
+              cu_seqlens_cpu: Tensor | None = None, cp_context: Any = None, use_graph: bool = False,
+              max_num_seqs: int | None = None, **kwargs: Any) -> tuple[Tensor | None, ...]:
+    """Returns (o, final_state or None), and the states of all chunks if they are asked for.
+
+    kwargs: A_log, dt_bias, chunk_size (64), transpose_state_layout (an old name of state_v_first).
+    cu_seqlens_cpu, use_graph and max_num_seqs change nothing: lengths are read on the device, so
+    every call can be captured in a CUDA graph. Rows past the last offset are 0.
+    """
+    A_log, dt_bias = kwargs.pop("A_log", None), kwargs.pop("dt_bias", None)
+    chunk_size = kwargs.pop("chunk_size", 64)
+    if kwargs:
+        state_v_first = state_layout(state_v_first, kwargs)
+        if kwargs:
+            raise unknown("chunk_kda", kwargs)
+    no_context(cp_context)
+    if cu_seqlens is not None:
+        packed_lengths(q, initial_state, cu_seqlens)
+        if use_graph and max_num_seqs is not None:
+            found = cu_seqlens.shape[0] - 1
+            assert found == max_num_seqs, f"cu_seqlens has {found} sequences; max_num_seqs is " \
+                                          f"{max_num_seqs}: pad it with empty ones"
+    if initial_state is not None:
+        assert initial_state.dtype is torch.float32, \
+            f"initial_state has dtype {initial_state.dtype}; it must be float32"
+    if not use_gate_in_kernel:
+        A_log = dt_bias = lower_bound = None
+    elif A_log is None and lower_bound is None:
+        raise ValueError("A_log is None; use_gate_in_kernel without lower_bound needs it")
+    if chunk_size not in (32, 64):
+        raise ValueError(f"`chunk_size` must be either 32 or 64, but it is {chunk_size}")
+    if safe_gate and use_gate_in_kernel and (lower_bound is None or not -5 <= lower_bound < 0):
+        raise ValueError(f"lower_bound is {lower_bound}; safe_gate with use_gate_in_kernel needs "
+                         "-5 <= lower_bound < 0")
+    if allow_neg_eigval and not use_beta_sigmoid_in_kernel:
+        raise ValueError("allow_neg_eigval is True; it needs use_beta_sigmoid_in_kernel=True")
+    _check_shapes(q, k, v, g, beta)
+    reason = refusal(q, v, beta, lower_bound)
+    if reason is not None:
+        raise Unsupported(reason)
+    options = _options(scale, use_qk_l2norm_in_kernel, use_gate_in_kernel,
+                       use_beta_sigmoid_in_kernel, allow_neg_eigval, lower_bound, state_v_first)
+    if return_intermediate_states:
+        assert torch.is_inference_mode_enabled(), \
+            "return_intermediate_states is True; it needs torch.inference_mode()"
+        assert not disable_recompute, \
+            "return_intermediate_states and disable_recompute are both True; one can be"
+        options["chunk_size"] = chunk_size
+    if safe_gate:
+        options["safe_gate"] = 1
+    if disable_recompute:
+        options["disable_recompute"] = 1
+    o, final, states = kda(usable(q), usable(k), usable(v), usable(g), usable(beta),
+                           A_log=flat_float(A_log), dt_bias=flat_float(dt_bias),
+                           initial_state=dense(initial_state), cu_seqlens=dense(cu_seqlens),
+                           output_final_state=output_final_state,
+                           output_chunk_states=return_intermediate_states, **options)
+    if not return_intermediate_states:
+        return o, final
+    assert states is not None
+    if states.dtype is not k.dtype:
+        count("states of chunks cast to k's dtype")
+        states = states.to(k.dtype)
+    return o, final, states
+
+
+def _check_shapes(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor) -> None:
+    """Asserts what the peer asserts of the shapes."""
+    batch, tokens, heads, width = q.shape
+    value_heads = v.shape[2]
+    assert q.shape == k.shape, f"k has shape {tuple(k.shape)}; it must be q's, {tuple(q.shape)}"
+    assert width <= 256, f"K, the width of q and k, is {width}; it must be 256 at most"
+    assert value_heads % heads == 0, \
+        f"v has {value_heads} heads; they must be a multiple of q's, {heads}"
+    assert g.shape == (batch, tokens, value_heads, width), \
+        f"g has shape {tuple(g.shape)}; it must be {(batch, tokens, value_heads, width)}"
+    assert beta.shape == (batch, tokens, value_heads), \
+        f"beta has shape {tuple(beta.shape)}; it must be {(batch, tokens, value_heads)}"
+
+
+def fused_recurrent_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
+                        A_log: Tensor | None = None, dt_bias: Tensor | None = None,
+                        scale: float | None = None, initial_state: Tensor | None = None,
+                        output_final_state: bool = False, use_qk_l2norm_in_kernel: bool = False,
+                        use_gate_in_kernel: bool = False, use_beta_sigmoid_in_kernel: bool = False,
+                        allow_neg_eigval: bool = False, lower_bound: float | None = None,
+                        state_v_first: bool = False, cu_seqlens: Tensor | None = None,
+                        **kwargs: Any) -> tuple[Tensor, Tensor | None]:
+    """Returns (o, final_state or None), token by token. There is no gradient: results are detached.
+
+    kwargs: transpose_state_layout (an old name of state_v_first).
+    """
+    if kwargs:
+        state_v_first = state_layout(state_v_first, kwargs)
+        if kwargs:
+            raise unknown("fused_recurrent_kda", kwargs)
+    if cu_seqlens is not None:
+        packed_lengths(q, initial_state, cu_seqlens)
+    if allow_neg_eigval and not use_beta_sigmoid_in_kernel:
+        raise ValueError("allow_neg_eigval is True; it needs use_beta_sigmoid_in_kernel=True")
+    return fused_recurrent_kda_fwd(
+        q, k, v, g, beta, A_log, dt_bias, initial_state, scale, output_final_state, False,
+        state_v_first, cu_seqlens, None, None, use_qk_l2norm_in_kernel, use_gate_in_kernel,
+        use_beta_sigmoid_in_kernel, allow_neg_eigval, lower_bound)
+
+
+def fused_recurrent_kda_fwd(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
+                            A_log: Tensor | None = None, dt_bias: Tensor | None = None,
+                            initial_state: Tensor | None = None, scale: float | None = None,
+                            output_final_state: bool = False, inplace_final_state: bool = True,
+                            state_v_first: bool = False, cu_seqlens: Tensor | None = None,
+                            ssm_state_indices: Tensor | None = None,
+                            num_accepted_tokens: Tensor | None = None,
+                            use_qk_l2norm_in_kernel: bool = False, use_gate_in_kernel: bool = False,
+                            use_beta_sigmoid_in_kernel: bool = False,
+                            allow_neg_eigval: bool = False, lower_bound: float | None = None,
+                            out: Tensor | None = None, **kwargs: Any
+                            ) -> tuple[Tensor, Tensor | None]:
+    """Returns (out, final_state); with inplace_final_state the second is initial_state, changed.
+
+    With ssm_state_indices [N] or [N, spec], initial_state is a pool of states in slots; a negative
+    index is padding. There is no gradient: results are detached.
+    """
+    if kwargs:
+        state_v_first = state_layout(state_v_first, kwargs)
+        if kwargs:
+            raise unknown("fused_recurrent_kda_fwd", kwargs)
+    if inplace_final_state:
+        assert initial_state is not None, "initial_state is None; inplace_final_state needs it"
+        if initial_state.dtype is not torch.float32:
+            raise Unsupported(f"initial_state has dtype {str(initial_state.dtype)[6:]} and is "
+                              "changed in place; allowed is float32: cast it, or give "
+                              "inplace_final_state=False")
+    elif ssm_state_indices is not None:
+        raise Unsupported("inplace_final_state is False and ssm_state_indices are given; allowed "
+                          "is True: the pool is changed in place, copy it before if it is needed")
+    if out is not None:
+        assert out.shape == v.shape, f"out has shape {tuple(out.shape)}; it must be v's, " \
+                                     f"{tuple(v.shape)}"
+    if not use_gate_in_kernel:
+        A_log = dt_bias = lower_bound = None
+    reason = refusal(q, v, beta, lower_bound)
+    if reason is not None:
+        raise Unsupported(reason)
+    pool = initial_state if ssm_state_indices is not None else None
+    if pool is None and initial_state is not None and initial_state.dtype is not torch.float32:
+        count("cast to float32")
+        initial_state = initial_state.float()
+    if num_accepted_tokens is not None and ssm_state_indices is not None \
+            and num_accepted_tokens.dtype is not ssm_state_indices.dtype:
+        count("num_accepted_tokens cast to the dtype of ssm_state_indices")
+        num_accepted_tokens = num_accepted_tokens.to(ssm_state_indices.dtype)
+    options = _options(scale, use_qk_l2norm_in_kernel, use_gate_in_kernel,
+                       use_beta_sigmoid_in_kernel, allow_neg_eigval, lower_bound, state_v_first)
+    o, final = kda_recurrent(
+        usable(q), usable(k), usable(v), usable(g), usable(beta), A_log=flat_float(A_log),
+        dt_bias=flat_float(dt_bias),
+        initial_state=usable(initial_state) if pool is None and initial_state is not None else None,
+        cu_seqlens=dense(cu_seqlens), state_pool=pool, state_indices=dense(ssm_state_indices),
+        num_accepted_tokens=dense(num_accepted_tokens),
+        output_final_state=pool is None and (output_final_state or inplace_final_state), **options)
+    if pool is not None:
+        final = pool
+    elif inplace_final_state:
+        assert initial_state is not None and final is not None
+        count("final state copied into initial_state")
+        final = _copied(final, initial_state)
+    if out is not None:
+        count("result copied into out")
+        o = _copied(o, out)
+    return o, final
+
+
+def _copied(source: Tensor, target: Tensor) -> Tensor:
+    """Returns the target, with the source's values."""
+    target.detach().copy_(source)
+    return target
