@@ -75,7 +75,7 @@ def conv(x, weight, bias=None, residual=None, initial_state=None, cu_seqlens=Non
 
 
 def assert_near(found, wanted, bound, name=""):
-    """Asserts that the root of the mean square error, relative to what is wanted, is below a bound."""
+    """Asserts that the relative error, of the root of the mean square, is below a bound."""
     assert found.shape == wanted.shape, (name, found.shape, wanted.shape)
     wanted = wanted.detach().double()
     error = (found.detach().double() - wanted).square().mean().sqrt()

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""chunk_kda of lathe.compat.fla: values and gradients against float64, and what torch does with it."""
+"""chunk_kda of lathe.compat.fla: values and gradients against float64, and torch around it."""
 import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
@@ -150,7 +150,8 @@ def test_states_of_chunks():
                                      return_intermediate_states=True, use_graph=True)
     assert states.shape == (2, 3, 2, 32, 32) and states.dtype == torch.bfloat16
     assert "states of chunks cast to k's dtype" in lathe.torch.stats(reset=True)
-    head = {name: each if name == "initial_state" else each[:, :64] for name, each in tensors.items()}
+    head = {name: each if name == "initial_state" else each[:, :64]
+            for name, each in tensors.items()}
     assert_near(states[:, 2], kda(**doubled(head))[1], 1.5e-2)
     with torch.inference_mode():
         found = chunk_kda(*(tensors[name][:1] for name in ("q", "k", "v", "g", "beta")),

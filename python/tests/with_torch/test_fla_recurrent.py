@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""fused_recurrent_kda and fused_recurrent_kda_fwd of lathe.compat.fla: states in place and in pools."""
+"""fused_recurrent_kda and its _fwd of lathe.compat.fla: states in place and in pools."""
 import pytest
 import torch
 

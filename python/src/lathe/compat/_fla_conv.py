@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lathe import torch as lathe_torch
+import lathe.torch
 from lathe._errors import InvalidArgument, Unsupported
 from lathe.compat._fla_checks import no_context, unknown
 from lathe.torch._calls import count
@@ -71,7 +71,7 @@ def causal_conv1d(x: Tensor, weight: Tensor | None = None, bias: Tensor | None =
     rows = usable(flattened(x, channels))
     if residual is not None:
         residual = usable(flattened(residual, channels))
-    y, final = lathe_torch.causal_conv1d(
+    y, final = lathe.torch.causal_conv1d(
         rows, weight, dense(bias), residual=residual, initial_state=dense(initial_state),
         cu_seqlens=dense(cu_seqlens), activation=activation_name(activation),
         output_final_state=bool(output_final_state))
@@ -96,7 +96,7 @@ def causal_conv1d_update(x: Tensor, cache: Tensor, residual: Tensor | None = Non
         residual = usable(flattened(residual, channels).reshape(-1, channels))
     state = cache if cache.is_contiguous() else dense(cache)
     assert state is not None
-    y = lathe_torch.causal_conv1d_update(rows, state, weight, dense(bias), residual=residual,
+    y = lathe.torch.causal_conv1d_update(rows, state, weight, dense(bias), residual=residual,
                                          activation=activation_name(activation))
     if state is not cache:
         count("state copied back into cache")
