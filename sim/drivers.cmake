@@ -38,6 +38,15 @@ sim_shared(lathe_sim_nccl nccl 2 ${nccl}/libnccl.map
   ${nccl}/timeline.cpp ${nccl}/traffic.cpp ${nccl}/transfer.cpp)
 lathe_unity(lathe_sim_nccl all "/nccl/")
 
+# The wheel of the simulator. Once a driver is loaded as libcuda.so.1, a later search for that name in
+# the same process finds it, and takes it for a GPU's: in a wheel the libraries have names of their own.
+if(SKBUILD)
+  foreach(target lathe_sim_cuda lathe_sim_nccl)
+    target_link_options(${target} PRIVATE -Wl,-soname,${target}.so -static-libstdc++ -static-libgcc)
+    install(TARGETS ${target} LIBRARY DESTINATION lib/sim COMPONENT python_sim)
+  endforeach()
+endif()
+
 # Tests are ordinary clients: they open the built libraries by path.
 function(sim_client_test name)
   lathe_test(${name} SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/driver/${name}.cpp ${ARGN})

@@ -17,9 +17,21 @@ Table table;
 std::string failure;
 bool good = false;
 
+// Returns the driver beside this library, if the process has loaded it: a wheel's has a name of its
+// own, and a real driver may be loaded too.
+void* loaded_beside() {
+  Dl_info self{};
+  if (dladdr(&table, &self) == 0 || self.dli_fname == nullptr) return nullptr;
+  const std::string own = self.dli_fname;
+  const size_t slash = own.rfind('/');
+  if (slash == std::string::npos) return nullptr;
+  return dlopen((own.substr(0, slash) + "/libcuda.so.1").c_str(), RTLD_NOW | RTLD_NOLOAD);
+}
+
 void* open_driver() {
   const char* named = std::getenv("LATHE_SIM_DRIVER");
   if (named != nullptr && *named != '\0') return dlopen(named, RTLD_NOW | RTLD_LOCAL);
+  if (void* beside = loaded_beside()) return beside;
   void* loaded = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
   return loaded != nullptr ? loaded : dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 }

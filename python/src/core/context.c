@@ -23,14 +23,15 @@ static int context_init(ContextObject* self, PyObject* arguments, PyObject* keyw
   static char* names[] = {"device", "ordinal", "arch", "cache_dir", NULL};
   lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
   const char* device = "default";
-  PyObject* folder = NULL;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|sizO&:Context", names, &device,
-                                   &options.ordinal, &options.arch, PyUnicode_FSConverter,
-                                   &folder)) {
+  PyObject *given = Py_None, *folder = NULL;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|sizO:Context", names, &device,
+                                   &options.ordinal, &options.arch, &given)) {
     return -1;
   }
+  if (self->handle) return raise_invalid("a Context is made once"), -1;
   lathe_context* made = NULL;
-  int failed = self->handle != NULL || kind_of(device, &options.device) != 0;
+  int failed = kind_of(device, &options.device) != 0 ||
+               (given != Py_None && !PyUnicode_FSConverter(given, &folder));
   if (!failed) {
     options.cache_dir = folder ? PyBytes_AsString(folder) : NULL;
     lathe_status status;

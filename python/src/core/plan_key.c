@@ -40,7 +40,7 @@ static void add_tensor(const FixedDims* dims, size_t index, const DLTensor* tens
   if (alignment < key->alignment) key->alignment = alignment;
 }
 
-int make_key(PyObject* names, const FixedDims* dims, PyObject* given, Key* key) {
+int make_key(PyObject* names, const FixedDims* dims, PyObject* given, int aligned, Key* key) {
   key->count = 0;
   key->alignment = BEST_ALIGNMENT;
   for (Py_ssize_t i = 0; i < PyTuple_Size(names); ++i) {
@@ -60,6 +60,7 @@ int make_key(PyObject* names, const FixedDims* dims, PyObject* given, Key* key) 
     raise_invalid("%s has rank %d; allowed are up to %d", name, rank, LATHE_MAX_RANK);
     return -1;
   }
+  if (aligned) key->alignment = BEST_ALIGNMENT;
   key->words[key->count++] = key->alignment;
   PyObject* options = PyTuple_GetItem(given, 0);
   const Py_hash_t of_options = PyObject_Hash(options);

@@ -31,9 +31,9 @@ typedef struct {
   uint8_t of[MOST_TENSORS][LATHE_MAX_RANK + 1];
 } FixedDims;
 
-/* Makes the key of the tuple `given`: options, and a tensor or None for each name. Returns 0, or
- * -1. */
-int make_key(PyObject* names, const FixedDims* dims, PyObject* given, Key* key);
+/* Makes the key of the tuple `given`: options, and a tensor or None for each name. If `aligned`, it
+ * promises the best alignment, whatever the tensors have. Returns 0, or -1. */
+int make_key(PyObject* names, const FixedDims* dims, PyObject* given, int aligned, Key* key);
 /* Learns from a problem which extents of its tensors change the code. */
 void learn_dims(PyObject* names, const lathe_problem* problem, FixedDims* out);
 

@@ -20,6 +20,7 @@ typedef struct {
   PyObject_HEAD
   PyObject *names, *build;
   PyObject* types; /* a tuple of the only types of tensors that are looked at; or NULL: all */
+  PyObject* shard; /* of runs over a group; or NULL */
   Py_ssize_t count;
   FixedDims fixed;
   Entry* entries;
@@ -126,7 +127,7 @@ static PyObject* look_up(TableObject* self, PyObject* given) {
   }
   Key key;
   if (!has_types(self, given)) Py_RETURN_NONE;
-  if (make_key(self->names, &self->fixed, given, &key) != 0) return NULL;
+  if (make_key(self->names, &self->fixed, given, self->shard != NULL, &key) != 0) return NULL;
   PyObject* options = PyTuple_GetItem(given, 0);
   if (self->used > 0) {
     const Entry* entry = find(self, &key, options);
@@ -138,7 +139,7 @@ static PyObject* look_up(TableObject* self, PyObject* given) {
   }
   PyObject* value = build_value(self, &key, given);
   /* The key may have become shorter by what was learned. */
-  if (value && (make_key(self->names, &self->fixed, given, &key) != 0 ||
+  if (value && (make_key(self->names, &self->fixed, given, self->shard != NULL, &key) != 0 ||
                 put(self, &key, options, value) != 0)) {
     Py_CLEAR(value);
   }
@@ -155,7 +156,7 @@ static PyObject* table_call(TableObject* self, PyObject* given, PyObject* keywor
 
 /* Runs the plan of a value (plan, make, workspace) on the tensors given and those that
  * make(tensors) returns, and returns the latter. */
-static PyObject* run_value(PyObject* value, PyObject* given) {
+static PyObject* run_value(const TableObject* self, PyObject* value, PyObject* given) {
   PyObject *plan, *make, *workspace, *objects[2 * MOST_TENSORS];
   if (!PyArg_ParseTuple(value, "O!OO:run", PlanType, &plan, &make, &workspace)) return NULL;
   size_t count = 0;
@@ -169,14 +170,15 @@ static PyObject* run_value(PyObject* value, PyObject* given) {
     return NULL;
   }
   for (Py_ssize_t i = 0; i < outputs; ++i) objects[count++] = PyTuple_GetItem(made, i);
-  if (run_plan((PlanObject*)plan, objects, count, NULL, workspace, NULL) != 0) Py_CLEAR(made);
+  const lathe_shard* shard = self->shard ? ((ShardObject*)self->shard)->handle : NULL;
+  if (run_plan((PlanObject*)plan, objects, count, NULL, workspace, shard) != 0) Py_CLEAR(made);
   return made;
 }
 
 static PyObject* table_run(TableObject* self, PyObject* given) {
   PyObject* value = look_up(self, given);
   if (!value || value == Py_None) return value;
-  PyObject* made = run_value(value, given);
+  PyObject* made = run_value(self, value, given);
   Py_DECREF(value);
   return made;
 }
@@ -202,10 +204,10 @@ static PyObject* table_clear(TableObject* self, PyObject* unused) {
 static Py_ssize_t table_length(TableObject* self) { return (Py_ssize_t)self->used; }
 
 static int table_init(TableObject* self, PyObject* arguments, PyObject* keywords) {
-  static char* names[] = {"names", "build", "types", NULL};
-  PyObject *list, *build, *types = NULL;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O|O!:PlanTable", names, &PyTuple_Type,
-                                   &list, &build, &PyTuple_Type, &types)) {
+  static char* names[] = {"names", "build", "types", "shard", NULL};
+  PyObject *list, *build, *types = NULL, *shard = NULL;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O|O!O!:PlanTable", names, &PyTuple_Type,
+                                   &list, &build, &PyTuple_Type, &types, ShardType, &shard)) {
     return -1;
   }
   if (self->build) return raise_invalid("a PlanTable is made once"), -1;
@@ -215,14 +217,16 @@ static int table_init(TableObject* self, PyObject* arguments, PyObject* keywords
            -1;
   }
   memset(&self->fixed, ALL_DIMS, sizeof self->fixed);
-  Py_INCREF(list), Py_INCREF(build), Py_XINCREF(types);
-  self->names = list, self->build = build, self->types = types, self->count = PyTuple_Size(list);
+  Py_INCREF(list), Py_INCREF(build), Py_XINCREF(types), Py_XINCREF(shard);
+  self->names = list, self->build = build, self->types = types, self->shard = shard,
+  self->count = PyTuple_Size(list);
   return 0;
 }
 
 static void table_dealloc(TableObject* self) {
   drop_entries(self);
-  Py_XDECREF(self->names), Py_XDECREF(self->build), Py_XDECREF(self->types);
+  Py_XDECREF(self->names), Py_XDECREF(self->build), Py_XDECREF(self->types),
+      Py_XDECREF(self->shard);
   free_object((PyObject*)self);
 }
 
@@ -235,20 +239,22 @@ static PyMethodDef methods[] = {
     {"clear", (PyCFunction)table_clear, METH_NOARGS, "clear()\n\nForgets all entries."},
     {NULL, NULL, 0, NULL}};
 
-static PyType_Slot slots[] = {{Py_tp_doc,
-                               "PlanTable(names, build, types=())\n\n"
-                               "table(options, *tensors) returns what build(options, alignment, "
-                               "*tensors) made for tensors of\n"
-                               "that kind; build returns (value, problem). The options must be "
-                               "hashable. With types it returns\n"
-                               "None if a tensor is of another type."},
-                              {Py_tp_init, table_init},
-                              {Py_tp_new, PyType_GenericNew},
-                              {Py_tp_dealloc, table_dealloc},
-                              {Py_tp_call, table_call},
-                              {Py_tp_methods, methods},
-                              {Py_mp_length, table_length},
-                              {0, NULL}};
+static PyType_Slot slots[] = {
+    {Py_tp_doc,
+     "PlanTable(names, build, types=(), shard)\n\n"
+     "table(options, *tensors) returns what build(options, alignment, "
+     "*tensors) made for tensors of\n"
+     "that kind; build returns (value, problem). The options must be "
+     "hashable. With types it returns\n"
+     "None if a tensor is of another type. With a shard, runs are over its group, and every entry\n"
+     "promises the best alignment: ranks must have the same entries."},
+    {Py_tp_init, table_init},
+    {Py_tp_new, PyType_GenericNew},
+    {Py_tp_dealloc, table_dealloc},
+    {Py_tp_call, table_call},
+    {Py_tp_methods, methods},
+    {Py_mp_length, table_length},
+    {0, NULL}};
 
 static PyType_Spec spec = {"lathe._core.PlanTable", sizeof(TableObject), 0, Py_TPFLAGS_DEFAULT,
                            slots};

@@ -8,7 +8,7 @@ import os
 import threading
 from typing import Any, Mapping, Sequence
 
-from lathe import _core
+from lathe import _core, _library
 from lathe._errors import InvalidArgument, LatheError, Status
 
 GROUP_FLAGS = {"reduce_parameter_grads": 1, "allgather": 2, "dispatch": 4, "exchange_heads": 8,
@@ -27,6 +27,11 @@ class Context(_core.Context):
     says, else cuda. arch: what to compile for, such as "sm_90a"; the device's own by default.
     cache_dir: where kernels are kept; "off": nowhere. Any thread may use it.
     """
+
+    def __init__(self, device: str = "default", ordinal: int = 0, arch: str | None = None,
+                 cache_dir: str | os.PathLike[str] | None = None) -> None:
+        _library.find_compiler()
+        super().__init__(device, ordinal, arch, cache_dir)
 
     def __repr__(self) -> str:
         info = self.info()

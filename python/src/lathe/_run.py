@@ -101,8 +101,9 @@ def run(op: str, *, context: Context | None = None, stream: Any = None, shard: S
 
     An output that is given is written in place and alone is computed; in-out tensors are changed in
     place and returned too. With NumPy arrays the simulator computes (LATHE_DEVICE=sim), as they lie
-    in host memory. The plan is looked up in the cache of kernels at each call: who calls often makes
-    a Plan.
+    in host memory. Over a group every rank makes the same call, with its tokens and its shard. The
+    plan is looked up in the cache of kernels at each call, and a shard is prepared for it: who calls
+    often makes a Plan.
     """
     table = operator(op)
     tensors, options = _split(table, given)
@@ -129,6 +130,8 @@ def run(op: str, *, context: Context | None = None, stream: Any = None, shard: S
     for each in described.values():
         if each["alias_of"]:
             results[each["name"]] = tensors[each["alias_of"]]
+    if shard is not None:
+        shard.prepare(plan)
     plan(*arrays, stream=stream, shard=shard)
     return results
 

@@ -12,7 +12,8 @@ from lathe.torch._device import simulated, use_simulator
 from lathe.torch._functions import (causal_conv1d, causal_conv1d_update, flash_attention,
                                     flash_attention_decode, kda, kda_recurrent,
                                     sparse_flash_attention)
+from lathe.torch._ranks import Ranks, group
 
-__all__ = ["Call", "causal_conv1d", "causal_conv1d_update", "flash_attention",
-           "flash_attention_decode", "kda", "kda_recurrent", "options_of", "simulated",
+__all__ = ["Call", "Ranks", "causal_conv1d", "causal_conv1d_update", "flash_attention",
+           "flash_attention_decode", "group", "kda", "kda_recurrent", "options_of", "simulated",
            "sparse_flash_attention", "stats", "use_simulator"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from typing import Any, Callable, Sequence, cast
+from typing import Any, Callable, Protocol, Sequence, cast
 
 import torch
 from torch.nn import Parameter
@@ -27,8 +27,8 @@ _dispatch_modes = torch._C._len_torch_dispatch_stack
 _function_modes = torch._C._len_torch_function_stack
 _functorch_level = torch._C._functorch.peek_interpreter_stack
 
-_library = torch.library.Library("lathe", "DEF")
-_calls: list["Call"] = []
+_library: Any = torch.library.Library("lathe", "DEF")  # type: ignore[no-untyped-call]
+_calls: list[Call] = []
 _statistics: dict[str, int] = {}
 
 
@@ -67,11 +67,17 @@ def _options_of_text(text: str) -> Options:
 Tensors = Sequence[torch.Tensor | None]
 
 
-def _maker(outputs: Sequence[_shapes.Output], infer: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Returns make((options, *tensors)) -> the outputs, fresh and contiguous, as a tuple."""
+def maker(outputs: Sequence[_shapes.Output], infer: Callable[[Any], Any], zeros: bool = False
+          ) -> Callable[[Any], Any]:
+    """Returns make((options, *tensors)) -> the outputs, fresh and contiguous, as a tuple.
+
+    zeros: those that hold no tokens begin as 0; over ranks each rank writes only some of them.
+    """
     parts = []
     for i, output in enumerate(outputs):
-        if output.like is not None:
+        if zeros and not output.tokens and output.shape is not None:
+            parts.append(f"zeros(shape{i}(t[1:]), dtype=dtype{i}, device=t[{output.beside + 1}].device)")
+        elif output.like is not None:
             parts.append(f"empty_like(t[{output.like + 1}], memory_format=contiguous)")
         elif output.shape is not None:
             parts.append(f"empty(shape{i}(t[1:]), dtype=dtype{i}, device=t[{output.beside + 1}].device)")
@@ -79,12 +85,19 @@ def _maker(outputs: Sequence[_shapes.Output], infer: Callable[[Any], Any]) -> Ca
             parts.append(f"empty(infer(t)['{output.name}'], dtype=dtype{i}, "
                          f"device=t[{output.beside + 1}].device)")
     names: dict[str, Any] = {"empty": torch.empty, "empty_like": torch.empty_like, "infer": infer,
-                             "contiguous": torch.contiguous_format}
+                             "zeros": torch.zeros, "contiguous": torch.contiguous_format}
     for i, output in enumerate(outputs):
         names.update({f"shape{i}": output.shape, f"dtype{i}": output.dtype})
     # One function of texts made above, so that a call makes nothing but the outputs.
     return cast(Callable[[Any], Any], eval(f"lambda t: ({''.join(f'{part}, ' for part in parts)})",
                                            names))
+
+
+class Over(Protocol):
+    """Ranks that a call runs over: lathe.torch.Ranks."""
+
+    def run(self, call: Call, options: Options, tensors: Tensors) -> tuple[torch.Tensor, ...]:
+        """Runs the call on this rank and returns the outputs that there are."""
 
 
 class Call:
@@ -109,38 +122,44 @@ class Call:
 
     # ---- eager ---------------------------------------------------------------------------------
 
+    def problem(self, options: Options, tensors: Tensors) -> Problem:
+        """Returns the problem of a call, open in what may vary."""
+        problem = _shapes.wanted_problem(self.op, self.inputs, tensors, dict(options), self.outputs)
+        problem.open()
+        return problem
+
     def _prepare(self, options: Options, alignment: int, *tensors: torch.Tensor | None
                  ) -> tuple[tuple[Plan, Any, Any], Problem]:
         where = _device.context_of(self.inputs, tensors)
-        problem = _shapes.wanted_problem(self.op, self.inputs, tensors, dict(options), self.outputs)
+        problem = self.problem(options, tensors)
         problem.alignment(alignment)
-        problem.open()
         if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
             raise LatheError("a plan would be made while a CUDA graph is captured; run once before "
                              f"the capture, with tensors like these:\n{problem.text()}",
                              Status.UNSUPPORTED)
         outputs = _shapes.outputs_of(problem, self.inputs)
         device = next(each for each in tensors if each is not None).device
-        make = _maker(outputs, lambda t: _shapes.inferred_shapes(self.op, self.inputs, t[1:],
-                                                                 dict(t[0]), self.outputs))
+        make = maker(outputs, lambda t: _shapes.inferred_shapes(self.op, self.inputs, t[1:],
+                                                                dict(t[0]), self.outputs))
         workspace = functools.partial(torch.empty, dtype=torch.uint8, device=device)
         return (Plan(where, problem), make, workspace), problem
 
-    def __call__(self, options: Options, *tensors: torch.Tensor | None
-                 ) -> tuple[torch.Tensor | None, ...]:
+    def __call__(self, options: Options, *tensors: torch.Tensor | None,
+                 over: Over | None = None) -> tuple[Any, ...]:
+        if over is not None:
+            return self.spread(over.run(self, options, tensors), tensors)
         if not (torch.compiler.is_compiling() or _dispatch_modes() or _function_modes()
                 or _functorch_level() is not None):
             made = self.table.run(options, *tensors)
             if made is not None:
-                return made if len(made) == len(self.outputs) else self._spread(made, tensors)
+                return made if len(made) == len(self.outputs) else self.spread(made, tensors)
         # Gradients are made by an autograd.Function around the call, if at all.
         plain = [each.detach() if each is not None else None for each in tensors]
         found = self.traced(*plain, _text_of(options))
         found = found if isinstance(found, (tuple, list)) else (found,)
         return tuple(each if there else None for each, there in zip(found, self.present(tensors)))
 
-    def _spread(self, made: Sequence[torch.Tensor], tensors: Tensors
-                ) -> tuple[torch.Tensor | None, ...]:
+    def spread(self, made: Sequence[torch.Tensor], tensors: Tensors) -> tuple[Any, ...]:
         """Returns the outputs with None for each that these inputs do not have."""
         rest = iter(made)
         return tuple(next(rest) if there else None for there in self.present(tensors))
@@ -182,7 +201,8 @@ class Call:
         *tensors, text = arguments
         plain = [each.detach() if each is not None else None for each in tensors]
         made = self.table.run(_options_of_text(text), *plain)
-        return self._returned(self._spread(made, plain), plain)
+        assert made is not None
+        return self._returned(self.spread(made, plain), plain)
 
     def _traced_fake(self, *arguments: Any) -> Any:
         *tensors, text = arguments

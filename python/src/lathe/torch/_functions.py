@@ -2,19 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operators as functions of torch: the names, shapes and options of the operator table.
 
-Where an input requires a gradient, the call is an autograd.Function whose backward is lathe's. The
+`over` are the ranks that share a sequence (lathe.torch.Ranks); each calls with its tokens. Where an
+input requires a gradient, the call is an autograd.Function whose backward is lathe's. The
 gradient of a gradient is not there. Options not named here are keywords with the table's names.
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from lathe.torch._calls import Call, Options, options_of
+from lathe.torch._calls import Call, Options, Over, options_of
 from lathe.torch._tensors import dense, usable, wants_gradient
+
+_Two = tuple[Tensor, Tensor]
+_Four = tuple[Tensor, Tensor, Tensor, Tensor]
 
 # ---- causal convolution ------------------------------------------------------------------------------
 
@@ -29,11 +33,12 @@ _conv_update = Call("causal_conv1d_update", "causal_conv1d_update",
 
 class _CausalConv1d(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, options: Options, final: bool, *tensors: Tensor | None) -> Any:
+    def forward(ctx: Any, over: Over | None, options: Options, final: bool,
+                *tensors: Tensor | None) -> Any:
         ctx.save_for_backward(*tensors)
-        ctx.options = options
+        ctx.over, ctx.options = over, options
         ctx.set_materialize_grads(False)
-        return (_conv_final if final else _conv)(options, *tensors)
+        return (_conv_final if final else _conv)(options, *tensors, over=over)
 
     @staticmethod
     @once_differentiable
@@ -41,29 +46,32 @@ class _CausalConv1d(torch.autograd.Function):
         x, weight, bias, residual, state, cu_seqlens = ctx.saved_tensors
         dy = torch.zeros_like(x) if dy is None else usable(dy)
         dx, dweight, dbias, dstate = _conv_bwd(ctx.options, x, weight, bias, residual, state,
-                                               cu_seqlens, dy, dense(dfinal))
+                                               cu_seqlens, dy, dense(dfinal), over=ctx.over)
         # The residual is added after all else, so its gradient is dy.
-        return (None, None, dx, dweight, dbias, dy if residual is not None else None, dstate, None)
+        return (None, None, None, dx, dweight, dbias, dy if residual is not None else None,
+                dstate, None)
 
 
 def causal_conv1d(x: Tensor, weight: Tensor, bias: Tensor | None = None, *,
                   residual: Tensor | None = None, initial_state: Tensor | None = None,
                   cu_seqlens: Tensor | None = None, activation: str = "none",
-                  output_final_state: bool = False) -> tuple[Tensor, Tensor | None]:
+                  output_final_state: bool = False, over: Over | None = None
+                  ) -> tuple[Tensor, Tensor | None]:
     """Returns (y, final_state): x [B,T,D] convolved along T with weight [D,W]."""
     tensors = (x, weight, bias, residual, initial_state, cu_seqlens)
     options = options_of(activation=activation)
     if wants_gradient(tensors):
-        found = _CausalConv1d.apply(options, output_final_state, *tensors)
+        found = _CausalConv1d.apply(over, options, output_final_state, *tensors)
     else:
-        found = (_conv_final if output_final_state else _conv)(options, *tensors)
+        found = (_conv_final if output_final_state else _conv)(options, *tensors, over=over)
     return (found[0], found[1] if output_final_state else None)
 
 
 def causal_conv1d_update(x: Tensor, state: Tensor, weight: Tensor, bias: Tensor | None = None, *,
                          residual: Tensor | None = None, activation: str = "none") -> Tensor:
     """Returns y [B,D] for one token a row; rolls state [B,D,W] in place. Has no gradient."""
-    return _conv_update(options_of(activation=activation), x, weight, bias, residual, state)[0]
+    (y,) = _conv_update(options_of(activation=activation), x, weight, bias, residual, state)
+    return cast(Tensor, y)
 
 
 # ---- Kimi Delta Attention ----------------------------------------------------------------------------
@@ -93,14 +101,15 @@ def _saved(q: Tensor, v: Tensor, cu_seqlens: Tensor | None) -> tuple[Tensor, Ten
 
 class _Kda(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, options: Options, final: bool, chunks: bool, *tensors: Tensor | None) -> Any:
+    def forward(ctx: Any, over: Over | None, options: Options, final: bool, chunks: bool,
+                *tensors: Tensor | None) -> Any:
         q, v, cu_seqlens = tensors[0], tensors[2], tensors[8]
         assert q is not None and v is not None
         keeps = dict(options).get("disable_recompute", False)
         saved = _saved(q, v, cu_seqlens) if keeps else (None, None)
-        found = _kda[final, chunks](options, *tensors, *saved)
+        found = _kda[final, chunks](options, *tensors, *saved, over=over)
         ctx.save_for_backward(*tensors, *saved)
-        ctx.options = options
+        ctx.over, ctx.options = over, options
         ctx.set_materialize_grads(False)
         if chunks:
             ctx.mark_non_differentiable(found[-1])
@@ -112,23 +121,23 @@ class _Kda(torch.autograd.Function):
                  dchunks: Tensor | None = None) -> Any:
         *tensors, values, states = ctx.saved_tensors
         do = torch.zeros_like(tensors[2]) if do is None else usable(do)
-        found = _kda_bwd(ctx.options, *tensors, do, dense(dht), values, states)
-        return (None, None, None, *found, None)
+        found = _kda_bwd(ctx.options, *tensors, do, dense(dht), values, states, over=ctx.over)
+        return (None, None, None, None, *found, None)
 
 
 def kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *, A_log: Tensor | None = None,
         dt_bias: Tensor | None = None, initial_state: Tensor | None = None,
         cu_seqlens: Tensor | None = None, output_final_state: bool = False,
-        output_chunk_states: bool = False, **options: Any
+        output_chunk_states: bool = False, over: Over | None = None, **options: Any
         ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Returns (o, final_state, chunk_states) of chunked Kimi Delta Attention."""
     tensors = (q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens)
     final, chunks = bool(output_final_state), bool(output_chunk_states)
     if wants_gradient(tensors):
-        found = _Kda.apply(options_of(**options), final, chunks, *tensors)
+        found = _Kda.apply(over, options_of(**options), final, chunks, *tensors)
     else:
         options.pop("disable_recompute", None)  # there is no backward to keep anything for
-        found = _kda[final, chunks](options_of(**options), *tensors, None, None)
+        found = _kda[final, chunks](options_of(**options), *tensors, None, None, over=over)
     rest = iter(found[1:])
     return (found[0], next(rest) if final else None, next(rest) if chunks else None)
 
@@ -161,10 +170,10 @@ _decode = Call("flash_attention_decode", "flash_attention_decode",
 
 class _FlashAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, options: Options, *tensors: Tensor | None) -> Any:
-        out, lse = _attention(options, *tensors)
+    def forward(ctx: Any, over: Over | None, options: Options, *tensors: Tensor | None) -> Any:
+        out, lse = _attention(options, *tensors, over=over)
         ctx.save_for_backward(*tensors, out, lse)
-        ctx.options = options
+        ctx.over, ctx.options = over, options
         ctx.set_materialize_grads(False)
         return out, lse
 
@@ -175,14 +184,14 @@ class _FlashAttention(torch.autograd.Function):
         dout = torch.zeros_like(out) if dout is None else usable(dout)
         options = (*ctx.options, ("saved_forward", 1))
         dq, dk, dv, dsinks = _attention_bwd(options, *tensors[:7], dout, dense(dlse), *tensors[7:],
-                                            out, lse)
-        return (None, dq, dk, dv, None, dsinks, None, None, None, None, None, None)
+                                            out, lse, over=ctx.over)
+        return (None, None, dq, dk, dv, None, dsinks, None, None, None, None, None, None)
 
 
 def flash_attention(q: Tensor, k: Tensor, v: Tensor, *, alibi_slopes: Tensor | None = None,
                     sinks: Tensor | None = None, cu_seqlens_q: Tensor | None = None,
                     cu_seqlens_k: Tensor | None = None, captures: tuple[Tensor, ...] = (),
-                    **options: Any) -> tuple[Tensor, Tensor]:
+                    over: Over | None = None, **options: Any) -> tuple[Tensor, Tensor]:
     """Returns (out, lse) of softmax attention; both can be differentiated."""
     padded = (*captures, *(None,) * (len(_CAPTURES) - len(captures)))
     tensors = (q, k, v, alibi_slopes, sinks, cu_seqlens_q, cu_seqlens_k, *padded)
@@ -190,8 +199,8 @@ def flash_attention(q: Tensor, k: Tensor, v: Tensor, *, alibi_slopes: Tensor | N
         options["deterministic"] = 1
     chosen = options_of(**options)
     if wants_gradient(tensors):
-        return _FlashAttention.apply(chosen, *tensors)
-    return _attention(chosen, *tensors)
+        return cast(_Two, _FlashAttention.apply(over, chosen, *tensors))
+    return cast(_Two, _attention(chosen, *tensors, over=over))
 
 
 def flash_attention_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table: Tensor,
@@ -201,8 +210,8 @@ def flash_attention_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_ta
                            **options: Any) -> tuple[Tensor, Tensor]:
     """Returns (out, lse) over a cache in pages, to which k_new and v_new are appended in place."""
     padded = (*captures, *(None,) * (len(_CAPTURES) - len(captures)))
-    return _decode(options_of(**options), q, k_cache, v_cache, block_table, cache_seqlens, k_new,
-                   v_new, alibi_slopes, sinks, *padded)
+    return cast(_Two, _decode(options_of(**options), q, k_cache, v_cache, block_table, cache_seqlens,
+                              k_new, v_new, alibi_slopes, sinks, *padded))
 
 
 # ---- sparse flash attention --------------------------------------------------------------------------
@@ -218,10 +227,10 @@ _sparse_bwd = Call("sparse_flash_attention_bwd", "sparse_flash_attention",
 
 class _SparseFlashAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, options: Options, *tensors: Tensor | None) -> Any:
-        out, most, total, lse = _sparse(options, *tensors)
+    def forward(ctx: Any, over: Over | None, options: Options, *tensors: Tensor | None) -> Any:
+        out, most, total, lse = _sparse(options, *tensors, over=over)
         ctx.save_for_backward(*tensors, out, lse)
-        ctx.options = options
+        ctx.over, ctx.options = over, options
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(most, total, lse)
         return out, most, total, lse
@@ -232,14 +241,16 @@ class _SparseFlashAttention(torch.autograd.Function):
         *tensors, out, lse = ctx.saved_tensors
         dout = torch.zeros_like(out) if dout is None else usable(dout)
         options = (*ctx.options, ("saved_forward", 1))
-        dq, dk, dv, dq_rope, dk_rope, dsinks = _sparse_bwd(options, *tensors, dout, out, lse)
-        return (None, dq, dk, dv, dq_rope, dk_rope, None, None, None, None, dsinks)
+        dq, dk, dv, dq_rope, dk_rope, dsinks = _sparse_bwd(options, *tensors, dout, out, lse,
+                                                                over=ctx.over)
+        return (None, None, dq, dk, dv, dq_rope, dk_rope, None, None, None, None, dsinks)
 
 
 def sparse_flash_attention(q: Tensor, k: Tensor, v: Tensor | None, indices: Tensor, *, scale: float,
                            q_rope: Tensor | None = None, k_rope: Tensor | None = None,
                            cu_seqlens_q: Tensor | None = None, cu_seqlens_k: Tensor | None = None,
-                           q_pos: Tensor | None = None, sinks: Tensor | None = None, **options: Any
+                           q_pos: Tensor | None = None, sinks: Tensor | None = None,
+                           over: Over | None = None, **options: Any
                            ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Returns (out, softmax_max, softmax_sum, lse) over the keys that each row's list names."""
     tensors = (q, k, v, q_rope, k_rope, indices, cu_seqlens_q, cu_seqlens_k, q_pos, sinks)
@@ -247,5 +258,5 @@ def sparse_flash_attention(q: Tensor, k: Tensor, v: Tensor | None, indices: Tens
         options["deterministic"] = 1
     chosen = options_of(scale=scale, **options)
     if wants_gradient(tensors):
-        return _SparseFlashAttention.apply(chosen, *tensors)
-    return _sparse(chosen, *tensors)
+        return cast(_Four, _SparseFlashAttention.apply(over, chosen, *tensors))
+    return cast(_Four, _sparse(chosen, *tensors, over=over))

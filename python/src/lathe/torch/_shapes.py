@@ -33,6 +33,7 @@ class Output(NamedTuple):
     shape: Shape | None
     like: int | None  # the input that has the same dims and dtype
     beside: int  # an input on the same device
+    tokens: bool  # it has a dimension of tokens, which ranks share
 
 
 def declared_problem(op: str, names: Sequence[str], tensors: Sequence[torch.Tensor | None],
@@ -43,8 +44,9 @@ def declared_problem(op: str, names: Sequence[str], tensors: Sequence[torch.Tens
     """
     known = operator(op).options
     texts = {name for name in options if name in known and "FILE" in known[name].allowed}
-    problem = Problem(op, **{name: DeviceText(value) if name in texts else value
-                             for name, value in options.items()})
+    problem = Problem(op)
+    for name, value in options.items():
+        problem.set(name, DeviceText(value) if name in texts else value)
     for name, tensor in zip(names, tensors):
         if tensor is not None:
             shape = [extent if isinstance(extent, int) else -1 for extent in tensor.shape]
@@ -104,7 +106,8 @@ def outputs_of(problem: Problem, names: Sequence[str]) -> list[Output]:
         like = next((given.index(source["name"]) for source in inputs
                      if source["dims"] == row["dims"] and source["dtype"] == row["dtype"]
                      and source["added"] == row["added"]), None)
-        outputs.append(Output(row["name"], DTYPES[row["dtype"]], shape, like, beside))
+        outputs.append(Output(row["name"], DTYPES[row["dtype"]], shape, like, beside,
+                              row["token_dim"] >= 0))
     return outputs
 
 

@@ -1,0 +1,330 @@
+# SPDX-FileCopyrightText: 2026 The lathe authors
+# SPDX-License-Identifier: Apache-2.0
+"""torch.distributed.tensor.experimental: context parallelism, with lathe's attention over ranks.
+
+Follows torch 2.15. Within context_parallel, F.scaled_dot_product_attention computes over the ranks of
+the mesh: keys are gathered ("allgather", the default) or travel a ring ("alltoall"). Lengths need not
+divide. A mask and dropout are refused.
+"""
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+from typing import Any, Iterator, Sequence
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor
+
+import lathe.torch as lt
+from lathe._errors import InvalidArgument, Unsupported
+from lathe.torch._calls import count
+from lathe.torch._tensors import usable
+
+_ROTATIONS = {"allgather": ("allgather",), "alltoall": ()}
+_settings = {"rotate": "allgather"}
+# Ranks may be threads: what a thread is in is its own.
+_here = threading.local()
+
+
+def set_rotate_method(rotate_method: str) -> None:
+    """Chooses how keys meet queries: "allgather", or "alltoall", which is a ring."""
+    if rotate_method not in _ROTATIONS:
+        raise NotImplementedError(f"Unknown rotate method {rotate_method}")
+    _settings["rotate"] = rotate_method
+
+
+# ---- load balancers ----------------------------------------------------------------------------------
+
+
+class _LoadBalancer:
+    """Says in which order the tokens of a buffer are before they are cut into even parts."""
+
+    def _generate_indices(self, restore: bool = False) -> Tensor | None:
+        """Returns [1, S] or [B, S]: positions in the order of the cut; restore: where each went."""
+        raise NotImplementedError
+
+
+def _restored(order: Tensor, restore: bool) -> Tensor:
+    return order.argsort(-1) if restore else order
+
+
+def _head_tail(length: int, world: int) -> list[int]:
+    if length % (2 * world) != 0:
+        raise ValueError(f"seq_length {length} is not a multiple of 2 * world_size = {2 * world}")
+    chunk = length // (2 * world)
+    order: list[int] = []
+    for rank in range(world):
+        order += range(rank * chunk, (rank + 1) * chunk)
+        order += range(length - (rank + 1) * chunk, length - rank * chunk)
+    return order
+
+
+class _HeadTailLoadBalancer(_LoadBalancer):
+    """Gives rank r the chunks r and 2W-1-r of 2W."""
+
+    def __init__(self, seq_length: int, world_size: int, device: str | torch.device) -> None:
+        self.seq_length, self.world_size, self.device = seq_length, world_size, device
+
+    def _generate_indices(self, restore: bool = False) -> Tensor:
+        order = torch.tensor([_head_tail(self.seq_length, self.world_size)], device=self.device)
+        return _restored(order, restore)
+
+
+class _PerDocumentHeadTailLoadBalancer(_LoadBalancer):
+    """Gives each rank two chunks of each document; a list of lengths for each row of the batch."""
+
+    def __init__(self, seq_length_per_doc: list[list[int]], world_size: int,
+                 device: str | torch.device) -> None:
+        self.seq_length_per_doc, self.world_size = seq_length_per_doc, world_size
+        self.device = device
+
+    def _row(self, lengths: Sequence[int]) -> list[int]:
+        parts: list[list[int]] = [[] for _ in range(self.world_size)]
+        start = 0
+        for length in lengths:
+            order = [start + at for at in _head_tail(length, self.world_size)]
+            each = length // self.world_size
+            for rank, part in enumerate(parts):
+                part += order[rank * each:(rank + 1) * each]
+            start += length
+        return [at for part in parts for at in part]
+
+    def _generate_indices(self, restore: bool = False) -> Tensor:
+        rows = [self._row(lengths) for lengths in self.seq_length_per_doc]
+        return _restored(torch.tensor(rows, device=self.device), restore)
+
+
+class _PTRRLoadBalancer(_LoadBalancer):
+    """Deals blocks of queries to the ranks by the keys that they see: the longest first, in turns."""
+
+    def __init__(self, block_mask: Any, world_size: int) -> None:
+        self.block_mask, self.world_size = block_mask, world_size
+
+    @staticmethod
+    def ptrr_scheduling(process_time: Tensor, group_size: int) -> Tensor:
+        """Returns [groups, tasks of a group]: which tasks each group gets, in ascending order."""
+        tasks = process_time.numel()
+        if tasks % group_size != 0:
+            raise NotImplementedError(f"{tasks} tasks are not a multiple of {group_size} groups")
+        order = torch.argsort(process_time, descending=True, stable=True)
+        deals = order.view(-1, group_size).clone()
+        deals[1::2] = deals[1::2].flip(-1)
+        return torch.sort(deals.T.contiguous(), dim=-1)[0]
+
+    def _generate_indices(self, restore: bool = False) -> Tensor:
+        mask = self.block_mask
+        seen = mask.kv_num_blocks
+        if mask.full_kv_num_blocks is not None:
+            seen = seen + mask.full_kv_num_blocks
+        blocks = seen.sum(1)  # [B, blocks of queries], over the heads
+        size = mask.BLOCK_SIZE[0]
+        within = torch.arange(size, device=blocks.device)
+        rows = [(self.ptrr_scheduling(row, self.world_size).reshape(-1, 1) * size + within).reshape(-1)
+                for row in blocks]
+        return _restored(torch.stack(rows), restore)
+
+
+def _create_default_load_balancer(seq_length: int, world_size: int, device: str | torch.device
+                                  ) -> _LoadBalancer | None:
+    """Returns head-tail where it divides the length, else none: parts are contiguous."""
+    if seq_length % (2 * world_size) != 0:
+        return None
+    return _HeadTailLoadBalancer(seq_length, world_size, device)
+
+
+# ---- buffers -----------------------------------------------------------------------------------------
+
+
+def _reordered(buffer: Tensor, dim: int, indices: Tensor | None) -> Tensor:
+    """Returns a buffer with its tokens in the order of indices [1, S] or [B, S]; batch is dim 0."""
+    if indices is None:
+        return buffer
+    if dim == 0 or indices.shape[0] == 1:
+        return buffer.index_select(dim, indices[0])
+    if indices.shape[0] != buffer.shape[0]:
+        raise ValueError(f"load balance indices have shape {tuple(indices.shape)}, but the buffer "
+                         f"has shape {tuple(buffer.shape)}")
+    return torch.stack([row.index_select(dim - 1, order) for row, order in zip(buffer, indices)])
+
+
+def _bounds(length: int, world: int, rank: int) -> tuple[int, int]:
+    return length * rank // world, length * (rank + 1) // world
+
+
+def _context_parallel_shard(mesh: Any, buffers: Sequence[Any], seq_dims: Sequence[int],
+                            load_balancer: _LoadBalancer | None = None) -> list[Tensor]:
+    """Returns this rank's part of each buffer, whose tokens are first put in the balancer's order."""
+    if len(seq_dims) != len(buffers):
+        raise ValueError("`seq_dims` must have the same number of elements as `buffers`.")
+    group = mesh.get_group()
+    indices = load_balancer._generate_indices() if load_balancer else None
+    parts = []
+    for buffer, dim in zip(buffers, seq_dims):
+        if not isinstance(buffer, Tensor):
+            raise Unsupported(f"a buffer is a {type(buffer).__name__}; allowed are tensors: keep the "
+                              "mask's function, which lathe.flex reads by positions")
+        begin, end = _bounds(buffer.shape[dim], dist.get_world_size(group), dist.get_rank(group))
+        parts.append(_reordered(buffer, dim, indices).narrow(dim, begin, end - begin).contiguous())
+    return parts
+
+
+def _gathered(buffer: Tensor, dim: int, group: Any) -> Tensor:
+    """Returns the ranks' parts one behind the other; they may have different lengths."""
+    world = dist.get_world_size(group)
+    lengths: list[Any] = [None] * world
+    dist.all_gather_object(lengths, buffer.shape[dim], group=group)
+    rows = buffer.movedim(dim, 0).contiguous()
+    padded = rows.new_zeros((max(lengths), *rows.shape[1:]))
+    padded[:rows.shape[0]] = rows
+    parts = [torch.empty_like(padded) for _ in range(world)]
+    dist.all_gather(parts, padded, group=group)
+    return torch.cat([part[:length] for part, length in zip(parts, lengths)]).movedim(0, dim)
+
+
+@torch.no_grad()
+def context_parallel_unshard(mesh: Any, buffers: list[Tensor], seq_dims: list[int],
+                             load_balancer: _LoadBalancer | None = None) -> list[Tensor]:
+    """Returns the whole of buffers that were sharded, in the order of before."""
+    group = mesh.get_group()
+    whole = []
+    for buffer, dim in zip(buffers, seq_dims):
+        joined = _gathered(buffer, dim, group)
+        balancer = load_balancer or _create_default_load_balancer(
+            joined.shape[dim], dist.get_world_size(group), buffer.device)
+        restore = balancer._generate_indices(restore=True) if balancer else None
+        whole.append(_reordered(joined, dim, restore).contiguous())
+    return whole
+
+
+# ---- attention ---------------------------------------------------------------------------------------
+
+
+class _Place:
+    """What a thread is within: the mesh and the length of the whole sequence."""
+
+    def __init__(self, mesh: Any, length: int, balanced: bool) -> None:
+        self.mesh, self.length, self.balanced = mesh, length, balanced
+        self._ranks: dict[tuple[int, bool, str], lt.Ranks] = {}
+
+    def ranks(self, length: int, balanced: bool) -> lt.Ranks:
+        key = (length, balanced, _settings["rotate"])
+        if key not in self._ranks:
+            self._ranks[key] = lt.Ranks(self.mesh.get_group(), length,
+                                        balance="head_tail" if balanced else "none",
+                                        flags=_ROTATIONS[_settings["rotate"]])
+        return self._ranks[key]
+
+
+def _attention(place: _Place, query: Tensor, key: Tensor, value: Tensor, is_causal: bool,
+               scale: float | None) -> Tensor:
+    """Computes [B,H,S,D] of this rank's rows over the keys of all ranks."""
+    world = place.mesh.size()
+    held = place.ranks(place.length, place.balanced)
+    rows = sum(end - begin for begin, end in held.shard.intervals())
+    if query.shape[2] != rows or key.shape[2] != rows:
+        raise InvalidArgument(f"query has {query.shape[2]} and key {key.shape[2]} tokens; this rank "
+                              f"of {world} holds {rows} of the {place.length} of the buffers")
+    q, k, v = (usable(each.transpose(1, 2)) for each in (query, key, value))
+    out, _ = lt.flash_attention(q, k, v, causal=is_causal, softmax_scale=scale, over=held)
+    return out.transpose(1, 2)
+
+
+def _patched(original: Any) -> Any:
+    def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor,
+                                     attn_mask: Tensor | None = None, dropout_p: float = 0.0,
+                                     is_causal: bool = False, scale: float | None = None,
+                                     enable_gqa: bool = False) -> Tensor:
+        place = getattr(_here, "place", None)
+        if place is None:  # another thread, which is in no context
+            return original(query, key, value, attn_mask, dropout_p, is_causal,  # type: ignore
+                            scale=scale, enable_gqa=enable_gqa)
+        if attn_mask is not None:
+            raise Unsupported("attn_mask is given; over ranks allowed are None and is_causal")
+        if dropout_p != 0:
+            raise Unsupported(f"dropout_p is {dropout_p}; allowed is 0")
+        if query.shape[1] != key.shape[1] and not enable_gqa:
+            raise InvalidArgument(f"query has {query.shape[1]} heads and key {key.shape[1]}; different "
+                                  "numbers need enable_gqa=True")
+        if scale is not None and not (scale > 0 and math.isfinite(scale)):
+            raise InvalidArgument(f"scale is {scale}; allowed are positive numbers")
+        return _attention(place, query, key, value, is_causal, scale)
+
+    return scaled_dot_product_attention
+
+
+_patches = 0
+_original: Any = None
+_patch_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def _attention_over_ranks(place: _Place) -> Iterator[None]:
+    """Patches F.scaled_dot_product_attention while any thread is within."""
+    global _patches, _original
+    outer = getattr(_here, "place", None)
+    with _patch_lock:
+        if _patches == 0:
+            _original = F.scaled_dot_product_attention
+            F.scaled_dot_product_attention = _patched(_original)
+        _patches += 1
+    _here.place = place
+    try:
+        yield
+    finally:
+        _here.place = outer
+        with _patch_lock:
+            _patches -= 1
+            if _patches == 0:
+                F.scaled_dot_product_attention = _original
+
+
+@contextlib.contextmanager
+@torch.no_grad()
+def _resharded(buffers: Sequence[Tensor], parts: Sequence[Tensor], kept: Sequence[Tensor | None]
+               ) -> Iterator[None]:
+    for buffer, part in zip(buffers, parts):
+        buffer.resize_(part.shape)
+        buffer.copy_(part)
+    try:
+        with torch.enable_grad():
+            yield
+    finally:
+        for buffer, whole in zip(buffers, kept):
+            if whole is not None:
+                buffer.resize_(whole.shape)
+                buffer.copy_(whole)
+
+
+@contextlib.contextmanager
+def context_parallel(mesh: Any, *, buffers: list[Tensor] | None = None,
+                     buffer_seq_dims: list[int] | None = None,
+                     no_restore_buffers: set[Tensor] | None = None) -> Iterator[None]:
+    """Shards buffers in place, and lets scaled_dot_product_attention compute over the ranks.
+
+    The length of the sequence is that of the first buffer. Where 2 * world_size divides it, rank r
+    holds the chunks r and 2W-1-r, else part r. Buffers are restored at the end, except those of
+    no_restore_buffers.
+    """
+    given, dims = buffers or [], buffer_seq_dims or []
+    if len(given) != len(dims):
+        raise ValueError("`seq_dims` must have the same number of elements as `buffers`.")
+    for each in no_restore_buffers or ():
+        if not any(each is buffer for buffer in given):
+            raise ValueError("`no_restore_buffers` must be a subset of `buffers`.")
+    if not given:
+        raise InvalidArgument("buffers is empty; the first gives the length of the sequence")
+    left = [any(each is buffer for each in no_restore_buffers or ()) for buffer in given]
+    kept = [None if stays else buffer.detach().clone() for buffer, stays in zip(given, left)]
+    length = given[0].shape[dims[0]]
+    balancer = _create_default_load_balancer(length, mesh.size(), given[0].device)
+    parts = [part.detach().clone() for part in _context_parallel_shard(mesh, given, dims, balancer)]
+    count("buffers sharded")
+    place = _Place(mesh, length, balancer is not None)
+    with _resharded(given, parts, kept), _attention_over_ranks(place):
+        yield
+
+
+__all__ = ["context_parallel", "context_parallel_unshard", "set_rotate_method"]

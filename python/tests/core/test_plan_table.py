@@ -1,0 +1,71 @@
+# SPDX-FileCopyrightText: 2026 The lathe authors
+# SPDX-License-Identifier: Apache-2.0
+"""PlanTable: what shares an entry, and what needs one of its own."""
+import numpy as np
+
+import lathe
+from lathe import _core
+
+NAMES = ("x", "weight", "bias")
+
+
+class Builder:
+    """Builds problems of causal_conv1d and counts them."""
+
+    def __init__(self):
+        self.alignments = []
+
+    def __call__(self, options, alignment, x, weight, bias):
+        self.alignments.append(alignment)
+        tensors = {"x": ("f32", x.shape), "weight": ("f32", weight.shape)}
+        if bias is not None:
+            tensors["bias"] = ("f32", bias.shape)
+        problem = lathe.Problem("causal_conv1d", tensors, **dict(options))
+        problem.infer()
+        return len(self.alignments), problem
+
+
+def x(tokens=8, channels=16):
+    return np.zeros((1, tokens, channels), np.float32)
+
+
+def weight(channels=16, width=4):
+    return np.zeros((channels, width), np.float32)
+
+
+def test_lengths_share_an_entry_and_widths_do_not():
+    build = Builder()
+    table = _core.PlanTable(NAMES, build)
+    silu = (("activation", "silu"),)
+    assert table(silu, x(), weight(), None) == 1
+    assert table(silu, x(9), weight(), None) == 1
+    assert table(silu, x(0), weight(), None) == 1
+    assert table(silu, x(8, 32), weight(32), None) == 2
+    assert table(silu, x(), weight(width=3), None) == 3
+    assert table(silu, x(), weight(), np.zeros(16, np.float32)) == 4
+    assert table((), x(), weight(), None) == 5
+    assert table((("activation", "silu"),), x(100), weight(), None) == 1
+    assert len(table) == 5
+    table.clear()
+    assert len(table) == 0 and table(silu, x(), weight(), None) == 6
+
+
+def test_what_is_promised_of_alignment():
+    build = Builder()
+    table = _core.PlanTable(NAMES, build)
+    flat = np.zeros(4096, np.float32)
+    start = -(flat.ctypes.data // 4) % 4  # elements to the next multiple of 16 bytes
+    at = flat[start:]
+    table((), at[:128].reshape(1, 8, 16), weight(), None)          # as an allocator gives it
+    table((), at[1:129].reshape(1, 8, 16), weight(), None)         # begins 4 bytes later
+    table((), at[2:130].reshape(1, 8, 16), weight(), None)         # 8 bytes
+    table((), at[:144].reshape(1, 8, 18)[..., :16], weight(), None)  # rows 8 bytes apart
+    table((), at[:120].reshape(1, 8, 15), weight(15), None)        # contiguous rows of 15
+    assert build.alignments == [16, 4, 8, 16]
+    assert len(table) == 4, "rows 8 bytes apart and a start at 8 bytes promise the same"
+
+
+def test_other_types_are_not_looked_at():
+    table = _core.PlanTable(NAMES, Builder(), (np.ndarray,))
+    assert table((), memoryview(x()), weight(), None) is None
+    assert table((), x(), weight(), None) == 1

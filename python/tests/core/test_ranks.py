@@ -1,0 +1,75 @@
+# SPDX-FileCopyrightText: 2026 The lathe authors
+# SPDX-License-Identifier: Apache-2.0
+"""Groups and shards: ranks as threads on the simulator, against one rank."""
+import threading
+
+import numpy as np
+import pytest
+
+import lathe
+from arrays import rms_error
+
+WORLD, TOKENS = 4, 203
+
+
+def over_ranks(work):
+    """Calls work(rank, group) in a thread for each rank; returns what they return."""
+    context = lathe.context("sim")
+    unique = context.unique_id()
+    results, failures = [None] * WORLD, []
+
+    def rank(index):
+        try:
+            results[index] = work(index, lathe.Group(context, unique, WORLD, index))
+        except BaseException as failure:  # a rank that fails must not keep the others waiting
+            failures.append(failure)
+
+    threads = [threading.Thread(target=rank, args=(index,)) for index in range(WORLD)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    return results
+
+
+@pytest.mark.parametrize("balance, flags", [("none", ()), ("head_tail", ()),
+                                            ("none", ("allgather",))])
+def test_attention_over_ranks_is_that_of_one(balance, flags):
+    r = np.random.default_rng(0)
+    q, k, v, dout = (r.standard_normal((1, TOKENS, 2, 32)).astype(np.float16) for _ in range(4))
+    whole = lathe.run("flash_attention", q=q, k=k, v=v, dout=dout, causal=True)
+
+    def work(rank, group):
+        shard = lathe.Shard(WORLD, rank, TOKENS, balance=balance)
+        rows = np.concatenate([np.arange(b, e) for b, e in shard.intervals()])
+        parts = {name: np.ascontiguousarray(array[:, rows])
+                 for name, array in dict(q=q, k=k, v=v, dout=dout).items()}
+        found = lathe.run("flash_attention", **parts, causal=True, group=group, flags=flags,
+                          shard=shard)
+        return rows, found
+
+    results = over_ranks(work)
+    for name in ("out", "dq", "dk", "dv"):
+        joined = np.zeros_like(whole[name])
+        for rows, found in results:
+            joined[:, rows] = found[name]
+        assert rms_error(joined, whole[name]) < 3e-3, name
+
+
+def test_shards_say_who_holds_what():
+    first = lathe.Shard(2, 0, 10, balance="head_tail")
+    assert first.intervals() == [(0, 2), (7, 10)] or first.intervals() == [(0, 2), (8, 10)]
+    with pytest.raises(lathe.InvalidArgument, match="balance"):
+        lathe.Shard(2, 0, 10, balance="tail")
+    with pytest.raises(lathe.InvalidArgument, match="rank is 2; allowed are 0 to 1"):
+        lathe.Shard(2, 2, 10)
+
+
+def test_groups_split():
+    def work(rank, group):
+        half = group.split(rank % 2, rank)
+        return group.rank, group.world, half.rank, half.world
+
+    assert over_ranks(work) == [(0, 4, 0, 2), (1, 4, 0, 2), (2, 4, 1, 2), (3, 4, 1, 2)]

@@ -1,0 +1,43 @@
+# SPDX-FileCopyrightText: 2026 The lathe authors
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks of torch.distributed as threads of this process, which is how the simulator has ranks."""
+import threading
+
+import torch
+import torch.distributed as dist
+from torch.testing._internal.distributed.multi_threaded_pg import (_install_threaded_pg,
+                                                                   _uninstall_threaded_pg)
+
+
+def over_ranks(world, work):
+    """Calls work(rank) in a thread for each rank of a threaded process group; returns the results."""
+    world_object = _install_threaded_pg()
+    torch._C._distributed_c10d._set_thread_isolation_mode(True)
+    store = dist.HashStore()
+    results, failures = [None] * world, []
+
+    def rank(index):
+        try:
+            dist.init_process_group(backend="threaded", rank=index, world_size=world, store=store)
+            results[index] = work(index)
+        except BaseException as failure:
+            failures.append(failure)
+            from torch.testing._internal.distributed.multi_threaded_pg import ProcessLocalGroup
+            ProcessLocalGroup.exception_handle(failure)
+        finally:
+            if dist.is_initialized():
+                dist.destroy_process_group()
+
+    threads = [threading.Thread(target=rank, args=(index,)) for index in range(world)]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        torch._C._distributed_c10d._set_thread_isolation_mode(False)
+        _uninstall_threaded_pg()
+        del world_object
+    if failures:
+        raise failures[0]
+    return results

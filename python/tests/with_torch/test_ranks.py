@@ -1,0 +1,84 @@
+# SPDX-FileCopyrightText: 2026 The lathe authors
+# SPDX-License-Identifier: Apache-2.0
+"""Calls over ranks of torch's threaded process group, forward and backward, against one rank."""
+import pytest
+import torch
+
+import lathe
+import lathe.torch as lt
+from threads import over_ranks
+
+WORLD, TOKENS = 4, 157
+
+
+def error(found, wanted):
+    return ((found - wanted).double().pow(2).mean() / wanted.double().pow(2).mean()).sqrt().item()
+
+
+def inputs(*shapes, dtype=torch.float16, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn(shape, generator=generator).to(dtype) for shape in shapes]
+
+
+def both(function, tensors, upstream):
+    """Returns the result and the gradients of the tensors."""
+    tensors = [each.detach().clone().requires_grad_() for each in tensors]
+    out = function(*tensors)
+    out.backward(upstream)
+    return [out.detach(), *(each.grad for each in tensors)]
+
+
+def compare(function, tensors, upstream, make_ranks, summed=()):
+    """Compares a function of (over, tensors...) over ranks with one rank; tokens are dim 1."""
+    whole = both(lambda *each: function(None, *each), tensors, upstream)
+
+    def work(rank):
+        over = make_ranks()
+        parts = [each if i in summed else over.take(each, 1) for i, each in enumerate(tensors)]
+        found = both(lambda *each: function(over, *each), parts, over.take(upstream, 1))
+        return over.shard.intervals(), found
+
+    results = over_ranks(WORLD, work)
+    for i, wanted in enumerate(whole):
+        if i - 1 in summed:
+            joined = sum(found[i].double() for _, found in results)
+        else:
+            joined = torch.empty_like(wanted)
+            for intervals, found in results:
+                rows = torch.cat([torch.arange(b, e) for b, e in intervals])
+                joined[:, rows] = found[i]
+        assert error(joined, wanted) < 4e-3, i
+
+
+@pytest.mark.parametrize("balance, flags", [("none", ()), ("head_tail", ("allgather",))])
+def test_attention(balance, flags):
+    q, k, v, dout = inputs(*[(1, TOKENS, 2, 32)] * 4)
+    compare(lambda over, q, k, v: lt.flash_attention(q, k, v, causal=True, over=over)[0], (q, k, v),
+            dout, lambda: lt.Ranks(None, TOKENS, balance=balance, flags=flags))
+
+
+def test_kda():
+    q, k, v, do = inputs(*[(1, TOKENS, 2, 32)] * 4)
+    k = torch.nn.functional.normalize(k.float(), dim=-1).half()
+    (g,) = inputs((1, TOKENS, 2, 32), dtype=torch.float32, seed=1)
+    (beta,) = inputs((1, TOKENS, 2), dtype=torch.float32, seed=2)
+    compare(lambda over, *t: lt.kda(*t, over=over)[0],
+            (q, k, v, torch.nn.functional.logsigmoid(g), beta.sigmoid()), do,
+            lambda: lt.Ranks(None, TOKENS))
+
+
+def test_conv_leaves_parameter_gradients_apart():
+    x, dy = inputs((1, TOKENS, 32), (1, TOKENS, 32))
+    (weight,) = inputs((32, 4))
+    compare(lambda over, x, w: lt.causal_conv1d(x, w, activation="silu", over=over)[0], (x, weight),
+            dy, lambda: lt.Ranks(None, TOKENS), summed=(1,))
+
+
+def test_groups_are_kept_and_flags_are_checked():
+    def work(rank):
+        assert lt.group() is lt.group()
+        with pytest.raises(lathe.InvalidArgument, match='a flag is "ring"'):
+            lt.Ranks(None, 8, flags=("ring",))
+        return lt.group().rank
+
+    assert over_ranks(WORLD, work) == list(range(WORLD))
