@@ -41,17 +41,6 @@ def state_layout(state_v_first: bool, keywords: dict[str, Any]) -> bool:
     return bool(keywords.pop("transpose_state_layout"))
 
 
-def packed_lengths(q: Tensor, initial_state: Tensor | None, cu_seqlens: Tensor) -> None:
-    """Checks what has to agree with the offsets of packed sequences; their values are not read."""
-    if q.shape[0] != 1:
-        raise ValueError(f"the batch is {q.shape[0]}; with cu_seqlens it must be 1: flatten the "
-                         "sequences into one row")
-    count_of = cu_seqlens.shape[0] - 1
-    if initial_state is not None and initial_state.shape[0] != count_of:
-        raise ValueError(f"initial_state has {initial_state.shape[0]} states, but cu_seqlens has "
-                         f"{count_of} sequences; there must be one for each")
-
-
 def refusal(q: Tensor, v: Tensor, beta: Tensor, lower_bound: float | None) -> str | None:
     """Returns why no kernel of KDA takes such tensors although the peer does; None: one takes them.
 
@@ -84,3 +73,49 @@ def flat_float(tensor: Tensor | None) -> Tensor | None:
     tensor = dense(tensor)
     assert tensor is not None
     return tensor if tensor.dim() == 1 else tensor.view(-1)
+
+
+# ---- after a call has failed ---------------------------------------------------------------------
+# The library checks all of this at every call. The peer's checks are made after it has refused one,
+# because they decide which class of errors is raised and would cost time before.
+
+
+def explain_packed(q: Tensor, initial_state: Tensor | None, cu_seqlens: Tensor | None) -> None:
+    """Raises what is wrong with packed sequences; their offsets are not read."""
+    if cu_seqlens is None:
+        return
+    if q.shape[0] != 1:
+        raise ValueError(f"the batch is {q.shape[0]}; with cu_seqlens it must be 1: flatten the "
+                         "sequences into one row")
+    found = cu_seqlens.shape[0] - 1
+    if initial_state is not None and initial_state.shape[0] != found:
+        raise ValueError(f"initial_state has {initial_state.shape[0]} states, but cu_seqlens has "
+                         f"{found} sequences; there must be one for each")
+
+
+def explain_unsupported(q: Tensor, v: Tensor, beta: Tensor, lower_bound: float | None) -> None:
+    """Raises Unsupported for what the peer takes and no kernel here does."""
+    reason = refusal(q, v, beta, lower_bound)
+    if reason is not None:
+        raise Unsupported(reason)
+
+
+def explain_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
+                initial_state: Tensor | None, cu_seqlens: Tensor | None,
+                lower_bound: float | None) -> None:
+    """Raises what the peer says of a call of chunk_kda; nothing if it is content with it."""
+    explain_packed(q, initial_state, cu_seqlens)
+    if initial_state is not None:
+        assert initial_state.dtype is torch.float32, \
+            f"initial_state has dtype {initial_state.dtype}; it must be float32"
+    batch, tokens, heads, width = q.shape
+    value_heads = v.shape[2]
+    assert q.shape == k.shape, f"k has shape {tuple(k.shape)}; it must be q's, {tuple(q.shape)}"
+    assert width <= _WIDEST, f"K, the width of q and k, is {width}; it must be {_WIDEST} at most"
+    assert value_heads % heads == 0, \
+        f"v has {value_heads} heads; they must be a multiple of q's, {heads}"
+    assert g.shape == (batch, tokens, value_heads, width), \
+        f"g has shape {tuple(g.shape)}; it must be {(batch, tokens, value_heads, width)}"
+    assert beta.shape == (batch, tokens, value_heads), \
+        f"beta has shape {tuple(beta.shape)}; it must be {(batch, tokens, value_heads)}"
+    explain_unsupported(q, v, beta, lower_bound)

@@ -78,6 +78,20 @@ def causal_conv1d(x: Tensor, weight: Tensor | None = None, bias: Tensor | None =
     return (y if y.shape == shape else y.view(shape)), final
 
 
+def _tokens(x: Tensor, channels: int) -> Tensor:
+    """Returns [N, D] of one token for each sequence."""
+    if x.dim() == 4:
+        x = flattened(x, channels)
+    if x.dim() == 3 and x.shape[1] == 1:
+        x = x.squeeze(1)
+    elif x.dim() == 3 and x.shape[0] == 1:
+        x = x.squeeze(0)
+    if x.dim() != 2:
+        raise ValueError(f"x has shape {tuple(x.shape)}; allowed are [N, D], [N, 1, D] and "
+                         "[1, N, D]")
+    return x
+
+
 def causal_conv1d_update(x: Tensor, cache: Tensor, residual: Tensor | None = None,
                          weight: Tensor | None = None, bias: Tensor | None = None,
                          activation: str | None = None) -> tuple[Tensor, Tensor]:
@@ -86,14 +100,9 @@ def causal_conv1d_update(x: Tensor, cache: Tensor, residual: Tensor | None = Non
     x is [N, D], [N, 1, D] or [1, N, D], or has heads in place of D. There is no gradient.
     """
     weight = given(weight)
-    shape, channels = x.shape, weight.shape[0]
-    if x.dim() > 2:
-        x = flattened(x, channels)
-    if x.dim() not in (2, 3) or (x.dim() == 3 and 1 not in x.shape[:2]):
-        raise ValueError(f"x has shape {tuple(shape)}; allowed are [N, D], [N, 1, D] and [1, N, D]")
-    rows = usable(x.reshape(-1, channels))
+    rows = usable(_tokens(x, weight.shape[0]))
     if residual is not None:
-        residual = usable(flattened(residual, channels).reshape(-1, channels))
+        residual = usable(_tokens(residual, weight.shape[0]))
     state = cache if cache.is_contiguous() else dense(cache)
     assert state is not None
     y = lathe.torch.causal_conv1d_update(rows, state, weight, dense(bias), residual=residual,
@@ -101,7 +110,9 @@ def causal_conv1d_update(x: Tensor, cache: Tensor, residual: Tensor | None = Non
     if state is not cache:
         count("state copied back into cache")
         cache.detach().copy_(state)
-    return (y if y.shape == shape else y.view(shape)), cache
+    if x.dim() == 3:
+        return y.unsqueeze(1 if x.shape[1] == 1 else 0), cache
+    return (y if x.dim() == 2 else y.view(x.shape)), cache
 
 
 class ShortConvolution(nn.Conv1d):
@@ -130,7 +141,7 @@ class ShortConvolution(nn.Conv1d):
 
     def extra_repr(self) -> str:
         """Returns what print(module) shows."""
-        shown = super().extra_repr()
+        shown: str = super().extra_repr()  # type: ignore[no-untyped-call]
         return shown if self.activation is None else f"{shown}, activation={self.activation}"
 
     def forward(self, x: Tensor, residual: Tensor | None = None,  # type: ignore[override]

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lathe._errors import Unsupported
-from lathe.compat._fla_checks import (flat_float, no_context, packed_lengths, refusal, state_layout,
-                                      unknown)
+from lathe._errors import LatheError, Unsupported
+from lathe.compat._fla_checks import (explain_kda, explain_packed, explain_unsupported, flat_float,
+                                      no_context, state_layout, unknown)
 from lathe.torch import kda, kda_recurrent
 from lathe.torch._calls import count
 from lathe.torch._tensors import dense, usable
@@ -59,30 +59,22 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, scale: f
         if kwargs:
             raise unknown("chunk_kda", kwargs)
     no_context(cp_context)
-    if cu_seqlens is not None:
-        packed_lengths(q, initial_state, cu_seqlens)
-        if use_graph and max_num_seqs is not None:
-            found = cu_seqlens.shape[0] - 1
-            assert found == max_num_seqs, f"cu_seqlens has {found} sequences; max_num_seqs is " \
-                                          f"{max_num_seqs}: pad it with empty ones"
-    if initial_state is not None:
-        assert initial_state.dtype is torch.float32, \
-            f"initial_state has dtype {initial_state.dtype}; it must be float32"
+    if use_graph and max_num_seqs is not None and cu_seqlens is not None:
+        found = cu_seqlens.shape[0] - 1
+        assert found == max_num_seqs, f"cu_seqlens has {found} sequences; max_num_seqs is " \
+                                      f"{max_num_seqs}: pad it with empty ones"
     if not use_gate_in_kernel:
         A_log = dt_bias = lower_bound = None
-    elif A_log is None and lower_bound is None:
-        raise ValueError("A_log is None; use_gate_in_kernel without lower_bound needs it")
+    elif lower_bound is None or not -5 <= lower_bound < 0:
+        if safe_gate:
+            raise ValueError(f"lower_bound is {lower_bound}; safe_gate with use_gate_in_kernel "
+                             "needs -5 <= lower_bound < 0")
+        if A_log is None and lower_bound is None:
+            raise ValueError("A_log is None; use_gate_in_kernel without lower_bound needs it")
     if chunk_size not in (32, 64):
         raise ValueError(f"`chunk_size` must be either 32 or 64, but it is {chunk_size}")
-    if safe_gate and use_gate_in_kernel and (lower_bound is None or not -5 <= lower_bound < 0):
-        raise ValueError(f"lower_bound is {lower_bound}; safe_gate with use_gate_in_kernel needs "
-                         "-5 <= lower_bound < 0")
     if allow_neg_eigval and not use_beta_sigmoid_in_kernel:
         raise ValueError("allow_neg_eigval is True; it needs use_beta_sigmoid_in_kernel=True")
-    _check_shapes(q, k, v, g, beta)
-    reason = refusal(q, v, beta, lower_bound)
-    if reason is not None:
-        raise Unsupported(reason)
     options = _options(scale, use_qk_l2norm_in_kernel, use_gate_in_kernel,
                        use_beta_sigmoid_in_kernel, allow_neg_eigval, lower_bound, state_v_first)
     if return_intermediate_states:
@@ -95,11 +87,15 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, scale: f
         options["safe_gate"] = 1
     if disable_recompute:
         options["disable_recompute"] = 1
-    o, final, states = kda(usable(q), usable(k), usable(v), usable(g), usable(beta),
-                           A_log=flat_float(A_log), dt_bias=flat_float(dt_bias),
-                           initial_state=dense(initial_state), cu_seqlens=dense(cu_seqlens),
-                           output_final_state=output_final_state,
-                           output_chunk_states=return_intermediate_states, **options)
+    try:
+        o, final, states = kda(usable(q), usable(k), usable(v), usable(g), usable(beta),
+                               A_log=flat_float(A_log), dt_bias=flat_float(dt_bias),
+                               initial_state=dense(initial_state), cu_seqlens=dense(cu_seqlens),
+                               output_final_state=output_final_state,
+                               output_chunk_states=return_intermediate_states, **options)
+    except LatheError:
+        explain_kda(q, k, v, g, beta, initial_state, cu_seqlens, lower_bound)
+        raise
     if not return_intermediate_states:
         return o, final
     assert states is not None
@@ -107,20 +103,6 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, scale: f
         count("states of chunks cast to k's dtype")
         states = states.to(k.dtype)
     return o, final, states
-
-
-def _check_shapes(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor) -> None:
-    """Asserts what the peer asserts of the shapes."""
-    batch, tokens, heads, width = q.shape
-    value_heads = v.shape[2]
-    assert q.shape == k.shape, f"k has shape {tuple(k.shape)}; it must be q's, {tuple(q.shape)}"
-    assert width <= 256, f"K, the width of q and k, is {width}; it must be 256 at most"
-    assert value_heads % heads == 0, \
-        f"v has {value_heads} heads; they must be a multiple of q's, {heads}"
-    assert g.shape == (batch, tokens, value_heads, width), \
-        f"g has shape {tuple(g.shape)}; it must be {(batch, tokens, value_heads, width)}"
-    assert beta.shape == (batch, tokens, value_heads), \
-        f"beta has shape {tuple(beta.shape)}; it must be {(batch, tokens, value_heads)}"
 
 
 def fused_recurrent_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
@@ -139,8 +121,6 @@ def fused_recurrent_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor
         state_v_first = state_layout(state_v_first, kwargs)
         if kwargs:
             raise unknown("fused_recurrent_kda", kwargs)
-    if cu_seqlens is not None:
-        packed_lengths(q, initial_state, cu_seqlens)
     if allow_neg_eigval and not use_beta_sigmoid_in_kernel:
         raise ValueError("allow_neg_eigval is True; it needs use_beta_sigmoid_in_kernel=True")
     return fused_recurrent_kda_fwd(
@@ -184,9 +164,6 @@ def fused_recurrent_kda_fwd(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Te
                                      f"{tuple(v.shape)}"
     if not use_gate_in_kernel:
         A_log = dt_bias = lower_bound = None
-    reason = refusal(q, v, beta, lower_bound)
-    if reason is not None:
-        raise Unsupported(reason)
     pool = initial_state if ssm_state_indices is not None else None
     if pool is None and initial_state is not None and initial_state.dtype is not torch.float32:
         count("cast to float32")
@@ -197,13 +174,19 @@ def fused_recurrent_kda_fwd(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Te
         num_accepted_tokens = num_accepted_tokens.to(ssm_state_indices.dtype)
     options = _options(scale, use_qk_l2norm_in_kernel, use_gate_in_kernel,
                        use_beta_sigmoid_in_kernel, allow_neg_eigval, lower_bound, state_v_first)
-    o, final = kda_recurrent(
-        usable(q), usable(k), usable(v), usable(g), usable(beta), A_log=flat_float(A_log),
-        dt_bias=flat_float(dt_bias),
-        initial_state=usable(initial_state) if pool is None and initial_state is not None else None,
-        cu_seqlens=dense(cu_seqlens), state_pool=pool, state_indices=dense(ssm_state_indices),
-        num_accepted_tokens=dense(num_accepted_tokens),
-        output_final_state=pool is None and (output_final_state or inplace_final_state), **options)
+    try:
+        o, final = kda_recurrent(
+            usable(q), usable(k), usable(v), usable(g), usable(beta), A_log=flat_float(A_log),
+            dt_bias=flat_float(dt_bias), cu_seqlens=dense(cu_seqlens),
+            initial_state=usable(initial_state) if pool is None and initial_state is not None
+            else None, state_pool=pool, state_indices=dense(ssm_state_indices),
+            num_accepted_tokens=dense(num_accepted_tokens),
+            output_final_state=pool is None and (output_final_state or inplace_final_state),
+            **options)
+    except LatheError:
+        explain_packed(q, initial_state if pool is None else None, cu_seqlens)
+        explain_unsupported(q, v, beta, lower_bound)
+        raise
     if pool is not None:
         final = pool
     elif inplace_final_state:

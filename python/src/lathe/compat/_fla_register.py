@@ -181,7 +181,11 @@ def _register_operations(backends: Any) -> list[str]:
     """Registers with fla 0.5, where an object has the functions of an operation."""
     found: list[str] = []
     registry = backends.BackendRegistry
-    for operation, functions in (("kda", {**_CHUNK, **_RECURRENT}), ("modules", _CONV)):
+    kda = dict(_CHUNK)
+    recurrent = importlib.import_module("fla.ops.kda.fused_recurrent")
+    if hasattr(recurrent.fused_recurrent_kda_fwd, "__wrapped__"):
+        kda.update(_RECURRENT)  # up to 0.5.2 this function asks no backend
+    for operation, functions in (("kda", kda), ("modules", _CONV)):
         with contextlib.suppress(ImportError):
             registry.ensure_initialized(operation)
         known = registry._registries.get(operation)
