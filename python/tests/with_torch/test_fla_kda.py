@@ -88,6 +88,15 @@ def test_packed():
     compared(made(B=1, N=3), BOUNDS[torch.float32], cu_seqlens=offsets.int())
 
 
+def test_rows_past_the_last_offset_are_zero():
+    tensors = made(B=1, N=2)
+    o, _ = chunk_kda(**tensors, cu_seqlens=torch.tensor([0, 9, 30]))
+    o.square().sum().backward()
+    assert o[:, :30].any() and not o[:, 30:].any()
+    for name in ("q", "k", "v", "g", "beta"):
+        assert tensors[name].grad[:, :30].any() and not tensors[name].grad[:, 30:].any(), name
+
+
 def test_a_loss_on_the_final_state_alone():
     tensors = made()
     _, final = chunk_kda(**tensors, output_final_state=True)
@@ -157,6 +166,7 @@ def test_states_of_chunks():
         found = chunk_kda(*(tensors[name][:1] for name in ("q", "k", "v", "g", "beta")),
                           cu_seqlens=torch.tensor([0, 40, 70]), return_intermediate_states=True)
     assert found[1] is None and found[2].shape == (1, 2, 2, 32, 32)
+    assert "offsets read on the host" in lathe.torch.stats(reset=True)
 
 
 def test_autocast_changes_nothing():

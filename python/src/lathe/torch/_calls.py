@@ -139,10 +139,14 @@ class Call:
                              Status.UNSUPPORTED)
         outputs = _shapes.outputs_of(problem, self.inputs)
         device = next(each for each in tensors if each is not None).device
-        make = maker(outputs, lambda t: _shapes.inferred_shapes(self.op, self.inputs, t[1:],
-                                                                dict(t[0]), self.outputs))
+        make = maker(outputs, self._shapes)
         workspace = functools.partial(torch.empty, dtype=torch.uint8, device=device)
         return (Plan(where, problem), make, workspace), problem
+
+    def _shapes(self, t: Sequence[Any]) -> dict[str, tuple[int, ...]]:
+        """Returns the outputs' shapes, where they depend on values, of (options, *tensors)."""
+        count("offsets read on the host")
+        return _shapes.inferred_shapes(self.op, self.inputs, t[1:], dict(t[0]), self.outputs)
 
     def __call__(self, options: Options, *tensors: torch.Tensor | None,
                  over: Over | None = None) -> tuple[Any, ...]:
