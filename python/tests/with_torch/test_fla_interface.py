@@ -170,7 +170,7 @@ def test_update_and_layer_refuse():
         compat.ShortConvolution(8, 4, use_fast_conv1d=True)
 
 
-# ---- registration, with what stands in for the peer -----------------------------------------------
+# ---- registration, with what stands in for the peer ---------------------------------------------
 
 
 class _Backend:
