@@ -183,7 +183,7 @@ def _register_operations(backends: Any) -> list[str]:
     registry = backends.BackendRegistry
     kda = dict(_CHUNK)
     recurrent = importlib.import_module("fla.ops.kda.fused_recurrent")
-    if hasattr(recurrent.fused_recurrent_kda_fwd, "__wrapped__"):
+    if hasattr(recurrent, "dispatch"):
         kda.update(_RECURRENT)  # up to 0.5.2 this function asks no backend
     for operation, functions in (("kda", kda), ("modules", _CONV)):
         with contextlib.suppress(ImportError):
