@@ -63,6 +63,20 @@ Json words_of_step(const AttentionRounds& rounds, int step, int32_t tokens) {
           {"gradients_sent_to", rank_or_null(round.send_gradients.peer)}};
 }
 
+// JSON has no infinities: they are words.
+double number_of(const Json& value) {
+  if (!value.is_string()) return value.get<double>();
+  const auto word = value.get<std::string>();
+  if (word == "-inf") return -HUGE_VAL;
+  if (word == "inf") return HUGE_VAL;
+  if (word == "nan") return NAN;
+  throw Refused(text(in_quotes(word), " is no number; allowed words are -inf, inf, nan"));
+}
+Json word_of(double value) {
+  if (std::isnan(value)) return "nan";
+  return std::isinf(value) ? Json(value < 0 ? "-inf" : "inf") : Json(value);
+}
+
 }  // namespace
 
 // The sequence has as many tokens on every rank.
@@ -125,24 +139,6 @@ Json gather_slices(const PlanCase& input) {
   }
   return {{"ranks", ranks}};
 }
-
-namespace {
-
-// JSON has no infinities: they are words.
-double number_of(const Json& value) {
-  if (!value.is_string()) return value.get<double>();
-  const auto word = value.get<std::string>();
-  if (word == "-inf") return -HUGE_VAL;
-  if (word == "inf") return HUGE_VAL;
-  if (word == "nan") return NAN;
-  throw Refused(text(in_quotes(word), " is no number; allowed words are -inf, inf, nan"));
-}
-Json word_of(double value) {
-  if (std::isnan(value)) return "nan";
-  return std::isinf(value) ? Json(value < 0 ? "-inf" : "inf") : Json(value);
-}
-
-}  // namespace
 
 // Joins partial results, (out, natural logarithm of the sum of exponentials), in their order, as
 // the kernels join them: a part of lse -inf has no weight, whatever its out holds.

@@ -37,25 +37,19 @@ static_assert([] {
   return true;
 }());
 
-struct LastError {
+thread_local struct {
   std::string text;
   const char* shown = "";
-};
-
-LastError& last_error() {
-  thread_local LastError error;
-  return error;
-}
+} last_error;
 
 }  // namespace
 
 lathe_status report(Code code, const char* text) noexcept {
-  LastError& last = last_error();
   try {
-    last.text = printable(text);
-    last.shown = last.text.c_str();
+    last_error.text = printable(text);
+    last_error.shown = last_error.text.c_str();
   } catch (...) {
-    last.shown = "out of host memory while keeping the text of a failure";
+    last_error.shown = "out of host memory while keeping the text of a failure";
   }
   return static_cast<lathe_status>(code);
 }
@@ -69,7 +63,7 @@ const char* lathe_status_name(lathe_status status) {
   return index < std::size(lathe::kStatuses) ? lathe::kStatuses[index].name : "UNKNOWN";
 }
 
-const char* lathe_last_error(void) { return lathe::last_error().shown; }
+const char* lathe_last_error(void) { return lathe::last_error.shown; }
 
 #define LATHE_WORD_(x) #x
 #define LATHE_WORD(x) LATHE_WORD_(x)

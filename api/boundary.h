@@ -110,4 +110,12 @@ inline Status give_text(const std::string& from, char* out, size_t bytes, size_t
   return {};
 }
 
+// Returns the text as a field of a line: without tabs and ends of lines.
+inline std::string one_line(std::string_view from) {
+  std::string out(from);
+  std::ranges::replace_if(
+      out, [](char c) { return c == '\n' || c == '\t'; }, ' ');
+  return out;
+}
+
 }  // namespace lathe

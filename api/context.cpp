@@ -33,7 +33,7 @@ Result<lathe_device_kind> kind_of(lathe_device_kind asked) {
 // A context without a device may be of a GPU by its name as well.
 Status check_arch(const std::string& arch, lathe_device_kind kind) {
   const auto& archs = supported_archs();
-  if (std::find(archs.begin(), archs.end(), arch) != archs.end()) return {};
+  if (std::ranges::find(archs, arch) != archs.end()) return {};
   std::string allowed = comma_list(archs);
   if (kind == LATHE_DEVICE_NONE) allowed += ", " + comma_list(known_gpus());
   return invalid(text("arch is ", in_quotes(arch), "; allowed are ", allowed));
@@ -45,13 +45,15 @@ std::string profile_of(std::string arch) {
   return arch;
 }
 
-struct SimProfile {
-  std::mutex mutex;
-  std::string opened;  // the arch of the simulator, once it is open
-};
-SimProfile& sim_profile() {
-  static SimProfile* profile = new SimProfile;
-  return *profile;
+// Holds the arch of the simulator once it is open. The text is never freed: a thread may read it
+// while the process ends.
+std::atomic<const std::string*> sim_arch{nullptr};
+
+Status check_sim_profile(const std::string& arch) {
+  const std::string* opened = sim_arch;
+  if (arch.empty() || !opened || profile_of(*opened) == profile_of(arch)) return {};
+  return invalid(text("arch is ", arch, ", but this process has opened the simulator as ", *opened,
+                      "; it has one profile for the whole process"));
 }
 
 Status open_device(const std::string& arch, int ordinal, lathe_context* context) {
@@ -67,21 +69,18 @@ Status open_device(const std::string& arch, int ordinal, lathe_context* context)
 Status create(const lathe_context_options& options, lathe_context* context) {
   LATHE_ASSIGN(context->kind, kind_of(options.device));
   const std::string arch = options.arch ? options.arch : "";
-  if (context->kind == LATHE_DEVICE_NONE && facts_of_gpu(arch).ok()) {
-    LATHE_ASSIGN(context->facts, facts_of_gpu(arch));
-  } else if (!arch.empty()) {
-    LATHE_TRY(check_arch(arch, context->kind));
-  }
+  const bool without_device = context->kind == LATHE_DEVICE_NONE;
+  const Result<DeviceFacts> gpu = facts_of_gpu(arch);
+  const bool is_gpu = without_device && gpu.ok();
+  if (!is_gpu && !arch.empty()) LATHE_TRY(check_arch(arch, context->kind));
   if (options.ordinal < 0) {
     return invalid(text("options.ordinal is ", options.ordinal, ", but must be 0 or more"));
   }
-  if (context->kind == LATHE_DEVICE_NONE) {
-    if (arch.empty()) {
-      return invalid("options.arch is not given, but LATHE_DEVICE_NONE needs it, as sm_90a");
-    }
-    if (context->facts.arch.empty()) {
-      LATHE_ASSIGN(context->facts, facts_of_arch(arch));
-    }
+  if (without_device && arch.empty()) {
+    return invalid("options.arch is not given, but LATHE_DEVICE_NONE needs it, as sm_90a");
+  }
+  if (without_device) {
+    LATHE_ASSIGN(context->facts, is_gpu ? gpu : facts_of_arch(arch));
   } else {
     LATHE_TRY(open_device(arch, options.ordinal, context));
   }
@@ -96,21 +95,9 @@ Status create(const lathe_context_options& options, lathe_context* context) {
 
 }  // namespace
 
-Status check_sim_profile(const std::string& arch) {
-  SimProfile& profile = sim_profile();
-  const std::lock_guard<std::mutex> lock(profile.mutex);
-  if (arch.empty() || profile.opened.empty()) return {};
-  if (profile_of(profile.opened) != profile_of(arch)) {
-    return invalid(text("arch is ", arch, ", but this process has opened the simulator as ",
-                        profile.opened, "; it has one profile for the whole process"));
-  }
-  return {};
-}
-
 void sim_opened(const std::string& arch) {
-  SimProfile& profile = sim_profile();
-  const std::lock_guard<std::mutex> lock(profile.mutex);
-  if (profile.opened.empty()) profile.opened = arch;
+  static const std::string* const first = new std::string(arch);
+  sim_arch = first;
 }
 
 Result<std::shared_ptr<const BuiltKernel>> build_counted(lathe_context& context,
@@ -153,21 +140,20 @@ void lathe_context_destroy(lathe_context* context) { delete context; }
 
 lathe_status lathe_context_get_info(const lathe_context* context, lathe_context_info* out) {
   return boundary({{context, "context"}}, [&]() -> Status {
-    lathe_context_info info = {};
     const Device* device = context->device.get();
-    info.device = context->kind;
-    info.ordinal = device ? device->ordinal() : 0;
-    info.device_name = device ? device->name().c_str() : "";
-    info.arch = context->facts.arch.c_str();
-    info.driver_path = device ? device->driver().path.c_str() : "";
-    info.driver_version = device ? device->driver().version : 0;
-    info.cache_dir = context->store->root().c_str();
-    info.cache_problem = context->store->problem().c_str();
-    info.compiled = context->compiled;
-    info.hits = context->hits;
     const std::lock_guard<std::mutex> lock(context->mutex);
-    info.compiler = context->compiler.empty() ? "" : context->compiler.c_str();
-    return give_sized(info, out);
+    return give_sized({.device = context->kind,
+                       .ordinal = device ? device->ordinal() : 0,
+                       .device_name = device ? device->name().c_str() : "",
+                       .arch = context->facts.arch.c_str(),
+                       .driver_path = device ? device->driver().path.c_str() : "",
+                       .driver_version = device ? device->driver().version : 0,
+                       .compiler = context->compiler.empty() ? "" : context->compiler.c_str(),
+                       .cache_dir = context->store->root().c_str(),
+                       .cache_problem = context->store->problem().c_str(),
+                       .compiled = context->compiled,
+                       .hits = context->hits},
+                      out);
   });
 }
 

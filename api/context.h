@@ -45,8 +45,8 @@ Result<std::shared_ptr<const BuiltKernel>> build_counted(lathe_context& context,
                                                          const KernelSpec& spec,
                                                          const std::function<void()>& busy = {});
 
-// The simulator has one profile in a process, that of the first context: whether `arch` is it.
-Status check_sim_profile(const std::string& arch);
+// Says that the simulator is open as `arch`. The first call decides: it has one profile in a
+// process.
 void sim_opened(const std::string& arch);
 
 // Returns CACHE_IO, with the reason, if the cache is in memory only.

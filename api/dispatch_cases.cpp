@@ -9,7 +9,21 @@
 #include "codegen/base/text.h"
 #include "collective/plans/planner.h"
 
-namespace lathe::kinds {
+namespace lathe {
+
+// The JSON library calls these two wherever a case or an answer has a shard.
+static void from_json(const Json& value, DocumentShard& shard) {
+  const std::vector<int64_t> three = integers_of(value, "a number of shards", 0, INT_MAX);
+  if (three.size() != 3) {
+    throw Refused(text("a shard is ", shown(value), "; allowed is [document, start, length]"));
+  }
+  shard = {three[0], three[1], three[2]};
+}
+static void to_json(Json& value, const DocumentShard& shard) {
+  value = {shard.document, shard.start, shard.length};
+}
+
+namespace kinds {
 namespace {
 
 // Returns the rows of `name`, a list of lists.
@@ -55,65 +69,8 @@ void check_targets(const char* name, const Json& rows, const Table& seq_len, boo
   }
 }
 
-}  // namespace
-
-Json dispatch_query(const PlanCase& input) {
-  Exchange exchange;
-  exchange.seq_len = table_of(input, "seq_len", 0, INT_MAX);
-  exchange.targets = rows_of(input, "dispatch");
-  const bool lists = has_copies(exchange.targets);
-  check_targets("dispatch", exchange.targets, exchange.seq_len, lists);
-  std::vector<int64_t> fill(exchange.seq_len.size());
-  size_t most = 0, copies = 0;
-  for (size_t i = 0; i < exchange.seq_len.size(); ++i) {
-    exchange.num_seqs.push_back(0);
-    most = std::max(most, exchange.seq_len[i].size());
-    for (size_t j = 0; j < exchange.seq_len[i].size(); ++j) {
-      const Json& shard = exchange.targets[i][j];
-      const auto targets = (lists ? shard : Json::array({shard})).get<std::vector<int64_t>>();
-      bool used = exchange.seq_len[i][j] > 0;
-      copies = std::max(copies, targets.size());
-      for (size_t c = 0; c < targets.size(); ++c) {
-        const int64_t to = targets[c];
-        if (to < 0) continue;
-        used = true;
-        exchange.entries.push_back({static_cast<int64_t>(i), static_cast<int64_t>(j),
-                                    static_cast<int64_t>(c), to, fill[to]});
-        fill[to] += exchange.seq_len[i][j];
-      }
-      if (used) exchange.num_seqs.back() = static_cast<int64_t>(j) + 1;
-    }
-  }
-  list_entries(input, exchange.seq_len.size(), most, copies);
-  return {{"forward", forward(exchange)}, {"reverse", reverse(exchange, lists)}};
-}
-
-namespace {
-
 DocumentShards shards_of(const PlanCase& input) {
-  DocumentShards out;
-  for (const Json& rank : rows_of(input, "shards")) {
-    auto& row = out.emplace_back();
-    for (const Json& shard : rank) {
-      const std::vector<int64_t> three = integers_of(shard, "a number of shards", 0, INT_MAX);
-      if (three.size() != 3) {
-        throw Refused(text("a shard is ", shown(shard), "; allowed is [document, start, length]"));
-      }
-      row.push_back({three[0], three[1], three[2]});
-    }
-  }
-  return out;
-}
-Json words(const DocumentShards& shards) {
-  Json out = Json::array();
-  for (const auto& rank : shards) {
-    Json row = Json::array();
-    for (const DocumentShard& shard : rank) {
-      row.push_back({shard.document, shard.start, shard.length});
-    }
-    out.push_back(row);
-  }
-  return out;
+  return rows_of(input, "shards").get<DocumentShards>();
 }
 
 // Returns the exchange of queries, as it is executed. Tables have a column for the longest rank.
@@ -132,9 +89,9 @@ Exchange queries_of(Table seq_len, Table dst, size_t most,
     lengths.resize(most), dst[i].resize(most, kNowhere);
   }
   out.seq_len = std::move(seq_len), out.targets = dst;
-  for (size_t to = 0; to < contexts.size(); ++to) {
+  for (int64_t to = 0; to < std::ssize(contexts); ++to) {
     for (const auto& q : contexts[to].queries) {
-      out.entries.push_back({q.rank, q.shard, 0, static_cast<int64_t>(to), q.q_offset});
+      out.entries.push_back({q.rank, q.shard, 0, to, q.q_offset});
     }
   }
   return out;
@@ -149,10 +106,9 @@ Exchange keys_of(const DocumentShards& shards, const DocumentChains& chains, Exc
     out.num_seqs[i] = static_cast<int64_t>(shards[i].size());
     for (Json& shard : out.targets[i]) shard = Json(copies, Json(kNowhere));
   }
-  for (size_t at = 0; at < contexts.size(); ++at) {
-    const auto to = static_cast<int64_t>(at);
+  for (int64_t to = 0; to < std::ssize(contexts); ++to) {
     int64_t base = 0;
-    for (const auto& q : contexts[at].queries) {
+    for (const auto& q : contexts[to].queries) {
       const DocumentShard& own = shards[q.rank][q.shard];
       const auto& chain = chains.at(own.document);
       const ChainLink link = {own.start, own.length, q.rank, q.shard};
@@ -198,12 +154,8 @@ Json inputs_of(const DocumentShards& shards, const DocumentChains& chains, const
 
 // Adds the executed contexts, and the offsets for a packed causal kernel that wants them apart.
 void add_contexts(const std::vector<SharedContext>& contexts, Json* out) {
-  Json layout = {{"cu_seqlens_q", Json::array()},
-                 {"cu_seqlens_kv", Json::array()},
-                 {"max_q", Json::array()},
-                 {"max_kv", Json::array()},
-                 {"num_shards", Json::array()}};
-  Json shared = Json::array();
+  // These become lists with the first element. There is a context for each rank, so none is empty.
+  Json layout, shared;
   for (const SharedContext& context : contexts) {
     Json queries = Json::array(), keys = Json::array();
     std::vector<int64_t> cu_q = {0}, cu_k = {0};
@@ -234,18 +186,48 @@ void add_contexts(const std::vector<SharedContext>& contexts, Json* out) {
 
 }  // namespace
 
+Json dispatch_query(const PlanCase& input) {
+  Exchange exchange;
+  exchange.seq_len = table_of(input, "seq_len", 0, INT_MAX);
+  exchange.targets = rows_of(input, "dispatch");
+  const bool lists = has_copies(exchange.targets);
+  check_targets("dispatch", exchange.targets, exchange.seq_len, lists);
+  std::vector<int64_t> fill(exchange.seq_len.size());
+  size_t most = 0, copies = 0;
+  for (int64_t i = 0; i < std::ssize(exchange.seq_len); ++i) {
+    const std::vector<int64_t>& lengths = exchange.seq_len[i];
+    int64_t& used = exchange.num_seqs.emplace_back(0);
+    most = std::max(most, lengths.size());
+    for (int64_t j = 0; j < std::ssize(lengths); ++j) {
+      const Json& shard = exchange.targets[i][j];
+      const auto targets = (lists ? shard : Json::array({shard})).get<std::vector<int64_t>>();
+      if (lengths[j] > 0) used = j + 1;
+      copies = std::max(copies, targets.size());
+      for (int64_t c = 0; c < std::ssize(targets); ++c) {
+        const int64_t to = targets[c];
+        if (to < 0) continue;
+        used = j + 1;
+        exchange.entries.push_back({i, j, c, to, fill[to]});
+        fill[to] += lengths[j];
+      }
+    }
+  }
+  list_entries(input, exchange.seq_len.size(), most, copies);
+  return {{"forward", forward(exchange)}, {"reverse", reverse(exchange, lists)}};
+}
+
 Json dispatch_kv(const PlanCase& input) {
   const DocumentShards shards = shards_of(input);
   const Table dst = table_of(input, "dst", kNowhere, INT_MAX);
   Table lengths;
+  size_t most = 0, copies = 0, entries = 0;
   for (const auto& rank : shards) {
     auto& row = lengths.emplace_back();
     for (const DocumentShard& shard : rank) row.push_back(shard.length);
+    most = std::max(most, rank.size());
   }
   check_targets("dst", dst, lengths, false);
   const DocumentChains chains = accepted(document_chains(shards));
-  size_t most = 0, copies = 0, entries = 0;
-  for (const auto& rank : shards) most = std::max(most, rank.size());
   for (const auto& [document, chain] : chains) {
     copies = std::max(copies, chain.size());
     entries += chain.size() * (chain.size() + 1) / 2;
@@ -281,10 +263,11 @@ Json planner(const PlanCase& input) {
   for (const auto& rank : plan.shards) {
     input.list("shards", static_cast<int64_t>(rank.size()), kEntry);
   }
-  return {{"out_shards", words(plan.shards)},
+  return {{"out_shards", plan.shards},
           {"dst", plan.dst},
           {"load", plan.load},
           {"load_before", plan.load_before}};
 }
 
-}  // namespace lathe::kinds
+}  // namespace kinds
+}  // namespace lathe

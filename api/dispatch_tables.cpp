@@ -62,12 +62,9 @@ Json reverse(const Exchange& exchange, bool copies) {
     lengths[entry.to].push_back(exchange.length(entry));
     received[entry.rank][entry.to] += exchange.length(entry);
   }
-  size_t longest = 0;
   std::vector<size_t> counts;
-  for (const auto& list : ranks) {
-    counts.push_back(list.size());
-    longest = std::max(longest, list.size());
-  }
+  for (const auto& list : ranks) counts.push_back(list.size());
+  const size_t longest = std::ranges::max(counts);
   for (size_t i = 0; i < world; ++i) {
     ranks[i].resize(longest, kNowhere), offsets[i].resize(longest), lengths[i].resize(longest);
   }

@@ -15,13 +15,6 @@
 namespace lathe {
 namespace {
 
-std::string one_line(std::string from) {
-  for (char& c : from) {
-    if (c == '\n' || c == '\t') c = ' ';
-  }
-  return from;
-}
-
 std::string line(const char* name, bool found, const std::string& where,
                  const std::string& remedy) {
   return text(name, "\t", found ? "found" : "missing", "\t", one_line(where), "\t",
@@ -99,31 +92,29 @@ std::string shared_gpu_line() {
               "multiprocessors at the same time, or they wait for each other for ever");
 }
 
+std::string contents(const std::string& where, const StoreStat& stat) {
+  return text(where, " ", stat.entries, " entries, ", stat.bytes, " bytes");
+}
+
 std::string cache_lines() {
   const auto tiers = Tiers::open("");
   Store& store = tiers->store();
-  const StoreStat stat = store.stat();
   std::string lines;
   if (environment("LATHE_CACHE_DIR") == "off") {
     lines = line("cache directory", true, store.problem(), "");
   } else if (!store.root().empty()) {
-    lines = line("cache directory", true,
-                 text(store.root(), " ", stat.entries, " entries, ", stat.bytes, " bytes"), "");
+    lines = line("cache directory", true, contents(store.root(), store.stat()), "");
   } else {
     lines = line("cache directory", false, store.problem(),
                  "set LATHE_CACHE_DIR to a directory that can be written");
   }
   for (const auto& tier : tiers->read_only()) {
-    const bool found = tier->problem().empty();
     const bool bundle = tier->origin() == Origin::bundle;
-    const StoreStat there = tier->stat();
-    lines +=
-        line(bundle ? "bundle" : "read-only cache", found,
-             found ? text(tier->name(), " ", there.entries, " entries, ", there.bytes, " bytes")
-                   : tier->problem(),
-             found ? ""
-                   : text("mend it, or take it out of ",
-                          bundle ? "LATHE_BUNDLES" : "LATHE_CACHE_READONLY"));
+    const char* name = bundle ? "bundle" : "read-only cache";
+    const char* variable = bundle ? "LATHE_BUNDLES" : "LATHE_CACHE_READONLY";
+    lines += tier->problem().empty() ? line(name, true, contents(tier->name(), tier->stat()), "")
+                                     : line(name, false, tier->problem(),
+                                            text("mend it, or take it out of ", variable));
   }
   return lines;
 }

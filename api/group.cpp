@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "api/boundary.h"
+#include "collective/plans/shard.h"
 #include "collective/rendezvous/rendezvous.h"
-#include "collective/world.h"
 
 namespace lathe {
 namespace {
@@ -54,8 +54,9 @@ extern "C" {
 
 lathe_status lathe_unique_id(lathe_context* context, char out[LATHE_UNIQUE_ID_BYTES]) {
   return boundary({{context, "context"}, {out, "out"}}, [&]() -> Status {
-    LATHE_ASSIGN(const UniqueId id, make_unique_id(choice_of(*context)));
-    std::memcpy(out, id.bytes, sizeof(id.bytes));
+    LATHE_ASSIGN(const auto nccl, open_nccl(choice_of(*context)));
+    LATHE_ASSIGN(const UniqueId unique, make_unique_id(*nccl));
+    std::memcpy(out, unique.internal, sizeof(unique.internal));
     return {};
   });
 }
@@ -67,8 +68,9 @@ lathe_status lathe_group_create(lathe_group** out, lathe_context* context,
     LATHE_TRY(require(id, "id"));
     LATHE_TRY(check_place(world, rank, timeout_ms));
     UniqueId unique;
-    std::memcpy(unique.bytes, id, sizeof(unique.bytes));
-    return Group::create(context->device, choice_of(*context), unique, world, rank,
+    std::memcpy(unique.internal, id, sizeof(unique.internal));
+    LATHE_ASSIGN(auto nccl, open_nccl(choice_of(*context)));
+    return Group::create(context->device, std::move(nccl), unique, world, rank,
                          timeout_ms ? timeout_ms : kDefaultTimeoutMs);
   });
 }
@@ -76,7 +78,8 @@ lathe_status lathe_group_create(lathe_group** out, lathe_context* context,
 lathe_status lathe_group_adopt(lathe_group** out, lathe_context* context, void* nccl_comm) {
   return give_group(out, context, [&]() -> Result<std::shared_ptr<Group>> {
     LATHE_TRY(require(nccl_comm, "nccl_comm"));
-    return Group::adopt(context->device, choice_of(*context), static_cast<ncclComm_t>(nccl_comm));
+    LATHE_ASSIGN(auto nccl, open_nccl(choice_of(*context)));
+    return Group::adopt(context->device, std::move(nccl), static_cast<ncclComm_t>(nccl_comm));
   });
 }
 

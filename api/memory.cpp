@@ -37,7 +37,7 @@ lathe_status lathe_malloc(lathe_context* context, void** out, size_t bytes) {
   return on_device(context, "lathe_malloc", [&](const Driver& driver) -> Status {
     LATHE_TRY(require(out, "out"));
     CUdeviceptr pointer = 0;
-    if (bytes > 0) LATHE_TRY(check(driver, driver.cuMemAlloc(&pointer, bytes), "cuMemAlloc"));
+    if (bytes > 0) LATHE_TRY(LATHE_DRIVER_CALL(driver, cuMemAlloc, &pointer, bytes));
     *out = reinterpret_cast<void*>(pointer);
     return {};
   });
@@ -46,7 +46,7 @@ lathe_status lathe_malloc(lathe_context* context, void** out, size_t bytes) {
 lathe_status lathe_free(lathe_context* context, void* pointer) {
   return on_device(context, "lathe_free", [&](const Driver& driver) -> Status {
     if (!pointer) return {};
-    return check(driver, driver.cuMemFree(address(pointer)), "cuMemFree");
+    return LATHE_DRIVER_CALL(driver, cuMemFree, address(pointer));
   });
 }
 
@@ -56,10 +56,9 @@ lathe_status lathe_copy_to_device(lathe_context* context, void* to, const void* 
     LATHE_TRY(check_copy(to, from, bytes));
     if (bytes == 0) return {};
     const auto on = static_cast<CUstream>(stream);
-    LATHE_TRY(
-        check(driver, driver.cuMemcpyHtoDAsync(address(to), from, bytes, on), "cuMemcpyHtoDAsync"));
+    LATHE_TRY(LATHE_DRIVER_CALL(driver, cuMemcpyHtoDAsync, address(to), from, bytes, on));
     // Pinned memory is read later than the call returns: only waiting frees every buffer.
-    return check(driver, driver.cuStreamSynchronize(on), "cuStreamSynchronize");
+    return LATHE_DRIVER_CALL(driver, cuStreamSynchronize, on);
   });
 }
 
@@ -69,10 +68,9 @@ lathe_status lathe_copy_to_host(lathe_context* context, void* to, const void* fr
     LATHE_TRY(check_copy(to, from, bytes));
     const auto on = static_cast<CUstream>(stream);
     if (bytes > 0) {
-      LATHE_TRY(check(driver, driver.cuMemcpyDtoHAsync(to, address(from), bytes, on),
-                      "cuMemcpyDtoHAsync"));
+      LATHE_TRY(LATHE_DRIVER_CALL(driver, cuMemcpyDtoHAsync, to, address(from), bytes, on));
     }
-    return check(driver, driver.cuStreamSynchronize(on), "cuStreamSynchronize");
+    return LATHE_DRIVER_CALL(driver, cuStreamSynchronize, on);
   });
 }
 
@@ -80,8 +78,7 @@ lathe_status lathe_stream_create(lathe_context* context, void** out) {
   return on_device(context, "lathe_stream_create", [&](const Driver& driver) -> Status {
     LATHE_TRY(require(out, "out"));
     CUstream stream = nullptr;
-    LATHE_TRY(
-        check(driver, driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate"));
+    LATHE_TRY(LATHE_DRIVER_CALL(driver, cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING));
     *out = stream;
     return {};
   });
@@ -90,14 +87,13 @@ lathe_status lathe_stream_create(lathe_context* context, void** out) {
 lathe_status lathe_stream_destroy(lathe_context* context, void* stream) {
   return on_device(context, "lathe_stream_destroy", [&](const Driver& driver) -> Status {
     if (!stream) return {};
-    return check(driver, driver.cuStreamDestroy(static_cast<CUstream>(stream)), "cuStreamDestroy");
+    return LATHE_DRIVER_CALL(driver, cuStreamDestroy, static_cast<CUstream>(stream));
   });
 }
 
 lathe_status lathe_stream_synchronize(lathe_context* context, void* stream) {
   return on_device(context, "lathe_stream_synchronize", [&](const Driver& driver) {
-    return check(driver, driver.cuStreamSynchronize(static_cast<CUstream>(stream)),
-                 "cuStreamSynchronize");
+    return LATHE_DRIVER_CALL(driver, cuStreamSynchronize, static_cast<CUstream>(stream));
   });
 }
 

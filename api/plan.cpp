@@ -3,6 +3,7 @@
 // Makes plans and runs them. The run path allocates nothing and takes no lock.
 #include "api/plan.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include "api/boundary.h"
@@ -16,25 +17,13 @@ namespace lathe {
 namespace {
 
 Status take_kernels(lathe_plan* plan) {
-  const std::vector<KernelSpec>& specs = plan->executor->specs();
-  LATHE_ASSIGN(auto loaded, load_kernels(*plan->context, specs));
-  plan->kernels.reserve(specs.size());
-  for (size_t i = 0; i < specs.size(); ++i) {
-    PlanKernel kernel;
-    kernel.built = std::move(loaded[i].built);
-    kernel.loaded = std::move(loaded[i].kernel);
-    kernel.spec_text = kernel.built->spec_text();
-    kernel.key_hex = kernel.built->entry->key.digest.hex();
-    plan->kernels.push_back(std::move(kernel));
+  LATHE_ASSIGN(const auto kernels,
+               build_kernels(*plan->context, plan->executor->specs(), Load::yes));
+  for (const auto& [built, loaded] : kernels) {
+    plan->kernels.push_back({built, loaded, built->spec_text(), built->entry->key.digest.hex()});
   }
   plan->executor->bind(plan->kernels);
   return {};
-}
-
-Status check_part(const lathe_shard& shard, Dim dim, int64_t found, int64_t held) {
-  if (found == kUnknown || found == held) return {};
-  return invalid(text(name_of(dim), " is ", found, ", but the shard gives rank ", shard.rank,
-                      " of ", shard.layout.world(), " ", held, " tokens"));
 }
 
 Status check_shard(const lathe_plan& plan, const lathe_shard* shard, Call* call) {
@@ -49,10 +38,12 @@ Status check_shard(const lathe_plan& plan, const lathe_shard* shard, Call* call)
     const auto dim = static_cast<Dim>(i);
     const TokenAxis axis = info_of(dim).axis;
     if (axis != TokenAxis::queries && axis != TokenAxis::keys) continue;
-    const Layout& layout = shard->layout;
-    LATHE_TRY(check_part(*shard, dim, call->extents[dim],
-                         axis == TokenAxis::keys ? layout.key_tokens(shard->rank)
-                                                 : layout.query_tokens(shard->rank)));
+    const int64_t found = call->extents[dim];
+    const int64_t held = axis == TokenAxis::keys ? shard->layout.key_tokens(shard->rank)
+                                                 : shard->layout.query_tokens(shard->rank);
+    if (found == kUnknown || found == held) continue;
+    return invalid(text(name_of(dim), " is ", found, ", but the shard gives rank ", shard->rank,
+                        " of ", world, " ", held, " tokens"));
   }
   call->shard = shard;
   call->shard_state = shard->find(plan.id);
@@ -155,13 +146,13 @@ void lathe_plan_destroy(lathe_plan* plan) { delete plan; }
 
 lathe_status lathe_plan_slot(const lathe_plan* plan, const char* name, size_t* out) {
   return boundary({{plan, "plan"}, {name, "name"}, {out, "out"}}, [&]() -> Status {
-    for (size_t i = 0; i < plan->slots.size(); ++i) {
-      if (std::string_view(plan->slots[i].name) != name) continue;
-      *out = i;
-      return {};
+    const auto found = std::ranges::find(plan->slots, std::string_view(name), &Slot::name);
+    if (found == plan->slots.end()) {
+      return invalid(text("the plan has no tensor ", in_quotes(name), "; declared are ",
+                          comma_list(plan->slots, &Slot::name)));
     }
-    return invalid(text("the plan has no tensor ", in_quotes(name), "; declared are ",
-                        comma_list(plan->slots, &Slot::name)));
+    *out = static_cast<size_t>(found - plan->slots.begin());
+    return {};
   });
 }
 

@@ -45,6 +45,8 @@ struct lathe_plan {
 
 namespace lathe {
 
+// Returns what lathe_plan_kernel says; its texts are lent by the kernel.
+lathe_kernel_info describe(const PlanKernel& kernel);
 // INVALID_ARGUMENT if all that is known of the plan's group is how many ranks it has.
 Status require_ranks(const lathe_plan& plan);
 // INVALID_ARGUMENT unless the shard is one of the plan's group that the operator can run on.

@@ -5,7 +5,7 @@
 
 #include "api/boundary.h"
 #include "api/plan.h"
-#include "codegen/prediction.h"
+#include "codegen/launch_shape.h"
 
 namespace lathe {
 namespace {
@@ -26,39 +26,21 @@ Status check_index(const lathe_plan* plan, size_t index) {
                       " kernels, counted from 0"));
 }
 
-lathe_kernel_info describe(const PlanKernel& kernel) {
-  const Entry& entry = *kernel.built->entry;
-  lathe_kernel_info info = {};
-  info.name = kernel.built->spec().kernel.c_str();
-  info.spec = kernel.spec_text.c_str();
-  info.key = kernel.key_hex.c_str();
-  info.from = word(kernel.built->origin);
-  info.threads = kernel.built->spec().threads;
-  info.registers = number(entry, "registers");
-  info.smem_bytes = sum(kernel.built->spec().smem_bytes, number(entry, "smem_static"));
-  info.spill_bytes = sum(number(entry, "spill_stores"), number(entry, "spill_loads"));
-  info.stack_bytes = number(entry, "stack_bytes");
-  info.compile_ms = number(entry, "compile_ms");
-  return info;
-}
-
 lathe_estimate summarise(const Estimate& estimate, const DeviceFacts& facts) {
   const Prediction prediction = predict(estimate.cost, estimate.launches, facts);
-  lathe_estimate out = {};
-  out.launches = estimate.launches;
-  out.bytes = estimate.cost.bytes;
-  out.minimum_bytes = estimate.cost.minimum_bytes;
-  out.flops = estimate.cost.flops;
-  out.microseconds = prediction.microseconds;
-  out.bound = prediction.bound;
-  out.tensor_ops = estimate.cost.tensor_ops;
-  out.memory_microseconds = prediction.memory_microseconds;
-  out.tensor_microseconds = prediction.tensor_microseconds;
-  out.gpu = facts.gpu.c_str();
-  out.chain_microseconds = prediction.chain_microseconds;
-  out.exchanges = estimate.exchanges;
-  out.exchange_bytes = estimate.exchange_bytes;
-  return out;
+  return {.launches = estimate.launches,
+          .bytes = estimate.cost.bytes,
+          .minimum_bytes = estimate.cost.minimum_bytes,
+          .flops = estimate.cost.flops,
+          .microseconds = prediction.microseconds,
+          .bound = prediction.bound,
+          .tensor_ops = estimate.cost.tensor_ops,
+          .memory_microseconds = prediction.memory_microseconds,
+          .tensor_microseconds = prediction.tensor_microseconds,
+          .gpu = facts.gpu.c_str(),
+          .chain_microseconds = prediction.chain_microseconds,
+          .exchanges = estimate.exchanges,
+          .exchange_bytes = estimate.exchange_bytes};
 }
 
 // The text is lent for as long as the plan is there.
@@ -73,6 +55,22 @@ Result<const std::string*> ptx_of(const lathe_plan& plan, size_t index) {
 }
 
 }  // namespace
+
+lathe_kernel_info describe(const PlanKernel& kernel) {
+  const Entry& entry = *kernel.built->entry;
+  const KernelSpec& spec = kernel.built->spec();
+  return {.name = spec.kernel.c_str(),
+          .spec = kernel.spec_text.c_str(),
+          .key = kernel.key_hex.c_str(),
+          .from = word(kernel.built->origin),
+          .threads = spec.threads,
+          .registers = number(entry, "registers"),
+          .smem_bytes = sum(spec.smem_bytes, number(entry, "smem_static")),
+          .spill_bytes = sum(number(entry, "spill_stores"), number(entry, "spill_loads")),
+          .stack_bytes = number(entry, "stack_bytes"),
+          .compile_ms = static_cast<double>(number(entry, "compile_ms"))};
+}
+
 }  // namespace lathe
 
 using namespace lathe;

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The C functions that declare a problem, complete it and say what it holds.
+// The C functions that list the operators, the tables of ops/ as structs of lathe.h, and those that
+// declare a problem, complete it and say what it holds.
 #include "ops/problem.h"
 
 #include <charconv>
@@ -8,32 +9,66 @@
 #include <memory>
 
 #include "api/boundary.h"
+#include "api/cache/manifest.h"
 #include "ops/infer.h"
-#include "ops/option_text.h"
 
 namespace lathe {
 namespace {
 
-// Fills in which dimension is cut over ranks, and by whose tokens.
-void say_axis(const Shape& shape, lathe_tensor_info* info) {
-  info->token_dim = -1;
-  for (int d = 0; d < shape.rank && info->token_dim < 0; ++d) {
-    const TokenAxis axis = info_of(shape.dims[d].dim).axis;
-    if (axis == TokenAxis::none || axis == TokenAxis::slots) continue;
-    info->token_dim = d;
-    info->token_axis = axis == TokenAxis::keys ? LATHE_KEYS : LATHE_QUERIES;
-    info->counts_chunks = axis == TokenAxis::chunks;
+static_assert(static_cast<int>(Role::inout) == LATHE_INOUT);
+static_assert(static_cast<int>(OptionType::word) == LATHE_OPTION_STRING);
+
+lathe_operator_tensor to_c(const TensorInfo& tensor) {
+  return {.name = tensor.name,
+          .shape = tensor.shape,
+          .role = static_cast<lathe_role>(tensor.role),
+          .optional = tensor.is_optional,
+          .dtypes = tensor.dtypes,
+          .alias_of = tensor.alias_of,
+          .sentence = tensor.sentence,
+          .given_if = tensor.given_if,
+          .changed_by = tensor.changed_by};
+}
+
+lathe_operator_option to_c(const OptionInfo& option) {
+  return {.name = option.name,
+          .type = static_cast<lathe_option_type>(option.type),
+          .fallback = option.fallback,
+          .allowed = option.allowed,
+          .sentence = option.sentence};
+}
+
+// An operator's rows and the struct that points to them.
+struct Listed {
+  std::vector<lathe_operator_tensor> tensors;
+  std::vector<lathe_operator_option> options;
+  lathe_operator_info info;
+
+  explicit Listed(const Operator& op) {
+    for (const TensorInfo& tensor : op.tensors) tensors.push_back(to_c(tensor));
+    for (const OptionInfo& option : op.options) options.push_back(to_c(option));
+    info = {.name = op.name,
+            .sentence = op.sentence,
+            .tensors = tensors.data(),
+            .tensor_count = tensors.size(),
+            .options = options.data(),
+            .option_count = options.size(),
+            .ranks = op.ranks};
   }
+};
+
+const std::vector<Listed>& listed_operators() {
+  static const std::vector<Listed> all(operators().begin(), operators().end());
+  return all;
 }
 
 lathe_tensor_info tensor_info(const lathe_problem& problem, size_t index) {
   const TensorInfo& tensor = problem.op->tensors[index];
   const Declared& declared = problem.tensors[index];
-  lathe_tensor_info info = {};
-  info.name = tensor.name;
-  info.declared = declared.given;
-  info.alias_of = declared.aliased ? tensor.alias_of : nullptr;
-  info.token_dim = -1;
+  lathe_tensor_info info = {.name = tensor.name,
+                            .declared = declared.given,
+                            .alias_of = declared.aliased ? tensor.alias_of : nullptr,
+                            .token_dim = -1};
   if (!declared.given) return info;
   info.written = problem.writes(static_cast<int>(index));
   info.read = tensor.role != Role::output || !info.written;
@@ -46,8 +81,13 @@ lathe_tensor_info tensor_info(const lathe_problem& problem, size_t index) {
     info.dims[d] = dim.name;
     info.added[d] = shape.dims[d].plus;
     info.varies[d] = dim.varies;
+    // The first dimension that counts tokens, or chunks of them, is cut over ranks.
+    const bool cut = dim.axis != TokenAxis::none && dim.axis != TokenAxis::slots;
+    if (!cut || info.token_dim >= 0) continue;
+    info.token_dim = d;
+    info.token_axis = dim.axis == TokenAxis::keys ? LATHE_KEYS : LATHE_QUERIES;
+    info.counts_chunks = dim.axis == TokenAxis::chunks;
   }
-  say_axis(shape, &info);
   return info;
 }
 
@@ -57,6 +97,17 @@ lathe_tensor_info tensor_info(const lathe_problem& problem, size_t index) {
 using namespace lathe;
 
 extern "C" {
+
+size_t lathe_operator_count(void) { return operators().size(); }
+
+const lathe_operator_info* lathe_operator_at(size_t index) {
+  return index < operators().size() ? &listed_operators()[index].info : nullptr;
+}
+
+const lathe_operator_info* lathe_operator_find(const char* name) {
+  const Operator* op = name ? find_operator(name) : nullptr;
+  return op ? lathe_operator_at(static_cast<size_t>(op - operators().data())) : nullptr;
+}
 
 lathe_status lathe_problem_create(lathe_problem** out, const char* op) {
   return boundary({{out, "out"}, {op, "op"}}, [&]() -> Status {
@@ -125,6 +176,22 @@ lathe_status lathe_problem_infer(lathe_problem* problem, const DLTensor* const* 
 
 lathe_status lathe_problem_open(lathe_problem* problem) {
   return boundary({{problem, "problem"}}, [&] { open_extents(problem); });
+}
+
+lathe_status lathe_problem_parse(lathe_problem** out, const char* line, size_t bytes) {
+  return boundary({{out, "out"}, {line, "line"}}, [&]() -> Status {
+    LATHE_ASSIGN(auto problem, parse_problem({line, bytes}));
+    *out = problem.release();
+    return {};
+  });
+}
+
+lathe_status lathe_problem_text(const lathe_problem* problem, char* out, size_t bytes,
+                                size_t* needed) {
+  return boundary({{problem, "problem"}}, [&]() -> Status {
+    if (bytes > 0) LATHE_TRY(require(out, "text"));
+    return give_text(problem_text(*problem), out, bytes, needed);
+  });
 }
 
 lathe_status lathe_problem_tensor_info(const lathe_problem* problem, size_t index,

@@ -18,8 +18,10 @@ Status require_contiguous(const lathe_shard& shard, const char* function) {
                       "(lathe_shard_intervals)"));
 }
 
-Status check_axis(lathe_axis axis) {
-  if (axis == LATHE_QUERIES || axis == LATHE_KEYS) return {};
+// Returns the intervals of an axis that the shard's rank holds.
+Result<const std::vector<Interval>*> intervals_of(const lathe_shard& shard, lathe_axis axis) {
+  if (axis == LATHE_QUERIES) return &shard.layout.queries[shard.rank];
+  if (axis == LATHE_KEYS) return &shard.layout.keys[shard.rank];
   return invalid(text("axis is ", static_cast<int>(axis),
                       "; allowed are LATHE_QUERIES (0) and LATHE_KEYS (1)"));
 }
@@ -60,8 +62,9 @@ Result<LayoutOptions> layout_options(const lathe_shard_options& options) {
 }
 
 Status create(lathe_shard** out, const lathe_shard_options& options) {
-  if (options.world < 1)
+  if (options.world < 1) {
     return invalid(text("world is ", options.world, ", but must be 1 or more"));
+  }
   if (options.rank < 0 || options.rank >= options.world) {
     return invalid(text("rank is ", options.rank, "; allowed are 0 to ", options.world - 1));
   }
@@ -80,10 +83,7 @@ std::vector<int64_t> flat(const ShardLayout& layout) {
   std::vector<int64_t> out;
   for (const std::vector<Interval>& intervals : layout) {
     out.push_back(static_cast<int64_t>(intervals.size()));
-    for (const Interval& each : intervals) {
-      out.push_back(each.begin);
-      out.push_back(each.end);
-    }
+    for (const auto& [begin, end] : intervals) out.insert(out.end(), {begin, end});
   }
   return out;
 }
@@ -107,32 +107,13 @@ Status agree_on(const lathe_plan& plan, const Layout& layout) {
   return agree(*plan.group, digests);
 }
 
-Status prepare(lathe_shard* shard, const lathe_plan* plan) {
-  LATHE_TRY(require(shard, "shard"));
-  LATHE_TRY(require(plan, "plan"));
-  LATHE_TRY(check_group_of(*plan, *shard));
-  LATHE_TRY(require_ranks(*plan));
-  for (const lathe_shard::ForPlan& each : shard->states) {
-    if (each.plan == plan->id) return {};
-  }
-  LATHE_TRY(require_device(*plan->context, "a shard's preparation"));
-  const Device::Scope scope(*plan->context->device);
-  LATHE_TRY(scope.status());
-  LATHE_TRY(agree_on(*plan, shard->layout));
-  LATHE_ASSIGN(auto state, plan->executor->prepare(*shard));
-  shard->states.push_back({plan->id, std::move(state)});
-  return {};
-}
-
 // Without the axes of which each rank may have declared its own part.
 std::string extents_text(const Declared& declared) {
   std::string out;
   for (int axis = 0; axis < declared.shape.rank; ++axis) {
-    const auto at = static_cast<size_t>(axis);
-    const Dim dim = declared.shape.dims[at].dim;
-    const bool cut =
-        dim == Dim::T || dim == Dim::Sq || dim == Dim::Tq || dim == Dim::Sk || dim == Dim::Tk;
-    if (!cut) out += text(" ", declared.extents[at]);
+    const TokenAxis cut = info_of(declared.shape.dims[axis].dim).axis;
+    if (cut == TokenAxis::queries || cut == TokenAxis::keys) continue;
+    out += text(" ", declared.extents[axis]);
   }
   return out;
 }
@@ -171,13 +152,9 @@ extern "C" {
 
 lathe_status lathe_shard_create(lathe_shard** out, int world, int rank, int64_t length,
                                 const int64_t* bounds) {
-  return boundary({{out, "out"}}, [&]() -> Status {
-    lathe_shard_options options = LATHE_SHARD_OPTIONS_INIT;
-    options.world = world;
-    options.rank = rank;
-    options.length = length;
-    options.bounds = bounds;
-    return create(out, options);
+  return boundary({{out, "out"}}, [&] {
+    return create(
+        out, {.world = world, .rank = rank, .length = length, .key_length = -1, .bounds = bounds});
   });
 }
 
@@ -204,18 +181,14 @@ lathe_status lathe_shard_range(const lathe_shard* shard, int64_t* begin, int64_t
 lathe_status lathe_shard_indices(const lathe_shard* shard, lathe_axis axis, int32_t* out,
                                  size_t count) {
   return boundary({{shard, "shard"}}, [&]() -> Status {
-    LATHE_TRY(check_axis(axis));
-    const ShardLayout& layout = axis == LATHE_KEYS ? shard->layout.keys : shard->layout.queries;
-    size_t tokens = 0;
-    for (const Interval& each : layout[shard->rank]) {
-      tokens += static_cast<size_t>(each.size());
-    }
+    LATHE_ASSIGN(const auto* mine, intervals_of(*shard, axis));
+    const auto tokens = static_cast<size_t>(total_size(*mine));
     if (tokens > count) {
       return invalid(
           text("count is ", count, ", but rank ", shard->rank, " holds ", tokens, " tokens"));
     }
     if (tokens > 0) LATHE_TRY(require(out, "out"));
-    for (const Interval& each : layout[shard->rank]) {
+    for (const Interval& each : *mine) {
       for (int64_t t = each.begin; t < each.end; ++t) *out++ = static_cast<int32_t>(t);
     }
     return {};
@@ -225,11 +198,9 @@ lathe_status lathe_shard_indices(const lathe_shard* shard, lathe_axis axis, int3
 lathe_status lathe_shard_intervals(const lathe_shard* shard, lathe_axis axis,
                                    const int64_t** begin_end, size_t* count) {
   return boundary({{shard, "shard"}, {begin_end, "begin_end"}, {count, "count"}}, [&]() -> Status {
-    LATHE_TRY(check_axis(axis));
-    const ShardLayout& layout = axis == LATHE_KEYS ? shard->layout.keys : shard->layout.queries;
-    const std::vector<Interval>& mine = layout[shard->rank];
-    *begin_end = reinterpret_cast<const int64_t*>(mine.data());
-    *count = mine.size();
+    LATHE_ASSIGN(const auto* mine, intervals_of(*shard, axis));
+    *begin_end = reinterpret_cast<const int64_t*>(mine->data());
+    *count = mine->size();
     return {};
   });
 }
@@ -241,27 +212,36 @@ lathe_status lathe_shard_view_of(lathe_shard* shard, const int64_t* cu_seqlens, 
     LATHE_TRY(require_contiguous(*shard, "lathe_shard_view_of"));
     const Partition& partition = shard->layout.partition;
     const std::vector<int64_t> offsets(cu_seqlens, cu_seqlens + count);
-    LATHE_TRY(check_cu_seqlens(offsets, partition.length()));
     LATHE_ASSIGN(auto contexts, part_contexts(offsets, partition));
-    for (PartContext& context : contexts) {
-      if (context.rank == shard->rank) shard->view = std::move(context);
-    }
+    shard->view = std::move(contexts[shard->rank]);
     const PartContext& found = shard->view;
-    lathe_shard_view view = {};
-    view.cu_seqlens = found.cu_seqlens.data();
-    view.sequence_ids = found.seq_ids.data();
-    view.sequences = found.seq_ids.size();
-    view.pre = found.pre;
-    view.post = found.post;
-    view.is_first = found.is_first;
-    view.is_last = found.is_last;
-    view.pre_tokens = found.pre_tokens;
-    return give_sized(view, out);
+    return give_sized({.cu_seqlens = found.cu_seqlens.data(),
+                       .sequence_ids = found.seq_ids.data(),
+                       .sequences = found.seq_ids.size(),
+                       .pre = found.pre,
+                       .post = found.post,
+                       .is_first = found.is_first,
+                       .is_last = found.is_last,
+                       .pre_tokens = found.pre_tokens},
+                      out);
   });
 }
 
 lathe_status lathe_shard_prepare(lathe_shard* shard, const lathe_plan* plan) {
-  return boundary([&] { return prepare(shard, plan); });
+  return boundary({{shard, "shard"}, {plan, "plan"}}, [&]() -> Status {
+    LATHE_TRY(check_group_of(*plan, *shard));
+    LATHE_TRY(require_ranks(*plan));
+    for (const lathe_shard::ForPlan& each : shard->states) {
+      if (each.plan == plan->id) return {};
+    }
+    LATHE_TRY(require_device(*plan->context, "a shard's preparation"));
+    const Device::Scope scope(*plan->context->device);
+    LATHE_TRY(scope.status());
+    LATHE_TRY(agree_on(*plan, shard->layout));
+    LATHE_ASSIGN(auto state, plan->executor->prepare(*shard));
+    shard->states.push_back({plan->id, std::move(state)});
+    return {};
+  });
 }
 
 }  // extern "C"

@@ -64,6 +64,44 @@ Json zigzag_fields(const PartContext& front, const PartContext& back) {
           {"seq_ids", seq_ids}};
 }
 
+// As strict as the balancers of torch: refuses what does not divide.
+void require_multiple(const std::string& what, int64_t length, int64_t factor, const char* name) {
+  if (length % factor == 0) return;
+  throw Refused(text(what, " ", length, ", which is not a multiple of ", name, " = ", factor));
+}
+void require_divisible(Balance balance, const std::vector<int64_t>& cu_seqlens, int world,
+                       int64_t block_size) {
+  const int64_t length = cu_seqlens.back(), twice = int64_t{2} * world;
+  switch (balance) {
+    case Balance::none:
+      return require_multiple("the length is", length, world, "world_size");
+    case Balance::head_tail:
+      return require_multiple("the length is", length, twice, "2 * world_size");
+    case Balance::per_document:
+      for (size_t n = 0; n + 1 < cu_seqlens.size(); ++n) {
+        require_multiple(text("document ", n, " has length"), cu_seqlens[n + 1] - cu_seqlens[n],
+                         twice, "2 * world_size");
+      }
+      return;
+    case Balance::ptrr:
+      require_multiple("the length is", length, block_size, "block_size");
+      require_multiple("the number of blocks is", length / block_size, world, "world_size");
+  }
+}
+
+// Returns the rows before a part, oldest first: slots of the initial state, then tokens of other
+// parts.
+Json words_of_halo(const std::vector<int64_t>& cu_seqlens, int64_t begin, int64_t width) {
+  const auto next = std::upper_bound(cu_seqlens.begin(), cu_seqlens.end(), begin);
+  const int64_t start = *(next - 1);
+  Json out = Json::array();
+  for (int64_t at = begin - width + 1; at < begin; ++at) {
+    out.push_back(at < start ? Json{"init", next - 1 - cu_seqlens.begin(), width + at - start}
+                             : Json{"x", at});
+  }
+  return out;
+}
+
 }  // namespace
 
 // Refuses what flash-linear-attention refuses: unequal parts, and fewer tokens than ranks.
@@ -111,35 +149,6 @@ Json cp_context_ragged(const PlanCase& input) {
   return {{"part_bounds", bounds}, {"parts", parts}};
 }
 
-namespace {
-
-// As strict as the balancers of torch: refuses what does not divide.
-void require_multiple(const std::string& what, int64_t length, int64_t factor, const char* name) {
-  if (length % factor == 0) return;
-  throw Refused(text(what, " ", length, ", which is not a multiple of ", name, " = ", factor));
-}
-void require_divisible(Balance balance, const std::vector<int64_t>& cu_seqlens, int world,
-                       int64_t block_size) {
-  const int64_t length = cu_seqlens.back(), twice = int64_t{2} * world;
-  switch (balance) {
-    case Balance::none:
-      return require_multiple("the length is", length, world, "world_size");
-    case Balance::head_tail:
-      return require_multiple("the length is", length, twice, "2 * world_size");
-    case Balance::per_document:
-      for (size_t n = 0; n + 1 < cu_seqlens.size(); ++n) {
-        require_multiple(text("document ", n, " has length"), cu_seqlens[n + 1] - cu_seqlens[n],
-                         twice, "2 * world_size");
-      }
-      return;
-    case Balance::ptrr:
-      require_multiple("the length is", length, block_size, "block_size");
-      require_multiple("the number of blocks is", length / block_size, world, "world_size");
-  }
-}
-
-}  // namespace
-
 Json balancers(const PlanCase& input) {
   const std::string kind = input.word("kind");
   const int world = input.world();
@@ -171,23 +180,6 @@ Json balancers(const PlanCase& input) {
   if (balance == Balance::ptrr) out["block_cost"] = causal_block_costs(cu_seqlens, block_size);
   return out;
 }
-
-namespace {
-
-// Returns the rows before a part, oldest first: slots of the initial state, then tokens of other
-// parts.
-Json words_of_halo(const std::vector<int64_t>& cu_seqlens, int64_t begin, int64_t width) {
-  const auto next = std::upper_bound(cu_seqlens.begin(), cu_seqlens.end(), begin);
-  const int64_t start = *(next - 1);
-  Json out = Json::array();
-  for (int64_t at = begin - width + 1; at < begin; ++at) {
-    out.push_back(at < start ? Json{"init", next - 1 - cu_seqlens.begin(), width + at - start}
-                             : Json{"x", at});
-  }
-  return out;
-}
-
-}  // namespace
 
 Json conv_halo(const PlanCase& input) {
   constexpr int64_t kLeastWidth = 2, kMostWidth = 8;

@@ -43,9 +43,12 @@ class PlanCase {
   const Json& at(const char* name) const;
   std::string word(const char* name) const;
   bool flag(const char* name) const;  // false if it is not there
-  int64_t integer(const char* name, int64_t low, int64_t high) const;
-  int64_t length(const char* name) const { return integer(name, 0, INT_MAX); }
-  std::vector<int64_t> integers(const char* name, int64_t low, int64_t high) const;
+  int64_t integer(const char* name, int64_t low, int64_t high) const {
+    return integer_of(at(name), name, low, high);
+  }
+  std::vector<int64_t> integers(const char* name, int64_t low, int64_t high) const {
+    return integers_of(at(name), name, low, high);
+  }
   int world() const;
   std::vector<int64_t> cu_seqlens() const;
 
@@ -67,26 +70,19 @@ Result<std::string> shard_answers(const std::string& kind, const char* input, in
 // Numbers of JSON that a thing with named fields takes the memory of.
 constexpr int64_t kFields = 64;
 
-// One kind of question: a case's inputs to its results.
+// A function of this type answers one case of its kind of question.
+using Answer = Json(const PlanCase& input);
 struct ShardKind {
   const char* name;
-  Json (*answer)(const PlanCase& input);
+  Answer* answer;
 };
 extern const ShardKind kShardKinds[11];
 
 namespace kinds {
 
-Json cp_context(const PlanCase& input);
-Json cp_context_ragged(const PlanCase& input);
-Json balancers(const PlanCase& input);
-Json ring_schedule(const PlanCase& input);
-Json range_rule(const PlanCase& input);
-Json gather_slices(const PlanCase& input);
-Json conv_halo(const PlanCase& input);
-Json merge(const PlanCase& input);
-Json dispatch_query(const PlanCase& input);
-Json dispatch_kv(const PlanCase& input);
-Json planner(const PlanCase& input);
+Answer cp_context, cp_context_ragged, balancers, conv_halo;  // in shard_cases.cpp
+Answer ring_schedule, range_rule, gather_slices, merge;      // in attention_cases.cpp
+Answer dispatch_query, dispatch_kv, planner;                 // in dispatch_cases.cpp
 
 }  // namespace kinds
 }  // namespace lathe

@@ -1,20 +1,20 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // lathe_shard_plan asks the pure functions behind context parallelism, in text.
+#include <algorithm>
+
 #include "api/boundary.h"
 #include "api/lathe.h"
 #include "api/shard_cases.h"
 #include "codegen/base/printable.h"
 #include "collective/plans/shard.h"
-#include "collective/world.h"
 
 namespace lathe {
 namespace {
 
 Result<const ShardKind*> kind_of(const std::string& name) {
-  for (const ShardKind& kind : kShardKinds) {
-    if (name == kind.name) return &kind;
-  }
+  const ShardKind* found = std::ranges::find(kShardKinds, name, &ShardKind::name);
+  if (found != std::end(kShardKinds)) return found;
   return invalid(text("kind is ", in_quotes(name), "; allowed are ",
                       comma_list(kShardKinds, &ShardKind::name)));
 }
@@ -101,14 +101,6 @@ bool PlanCase::flag(const char* name) const {
   throw Refused(text(name, " is ", shown(value), "; allowed are true and false"));
 }
 
-int64_t PlanCase::integer(const char* name, int64_t low, int64_t high) const {
-  return integer_of(at(name), name, low, high);
-}
-
-std::vector<int64_t> PlanCase::integers(const char* name, int64_t low, int64_t high) const {
-  return integers_of(at(name), name, low, high);
-}
-
 int PlanCase::world() const { return static_cast<int>(integer("world_size", 1, kMostWorld)); }
 
 std::vector<int64_t> PlanCase::cu_seqlens() const {
@@ -130,11 +122,8 @@ void PlanCase::list(const char* things, int64_t count, int64_t numbers) const {
 using namespace lathe;
 
 extern "C" lathe_status lathe_shard_plan(const char* kind, const char* input, const char** out) {
-  return boundary([&]() -> Status {
+  return boundary({{kind, "kind"}, {input, "input"}, {out, "out"}}, [&]() -> Status {
     static thread_local std::string lent;
-    LATHE_TRY(require(kind, "kind"));
-    LATHE_TRY(require(input, "input"));
-    LATHE_TRY(require(out, "out"));
     LATHE_ASSIGN(lent, shard_answers(kind, input, kMostPlanNumbers));
     *out = lent.c_str();
     return {};

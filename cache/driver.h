@@ -125,3 +125,7 @@ class Device {
 };
 
 }  // namespace lathe
+
+// LATHE_DRIVER_CALL(driver, cuMemFree, pointer): calls a function of the table and checks it.
+#define LATHE_DRIVER_CALL(driver, name, ...) \
+  ::lathe::check(driver, (driver).name(__VA_ARGS__), #name)

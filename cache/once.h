@@ -12,7 +12,6 @@
 #include <unordered_map>
 
 #include "codegen/base/digest.h"
-#include "codegen/base/guarded.h"
 #include "codegen/base/status.h"
 
 namespace lathe {

@@ -81,6 +81,7 @@ set(LATHE_TEST_SECONDS
   attention_f32_test 12 attention_ranks_counters_test 10 conv_update_test 10 kda_layer_ranks_test 10
   golden_kda_recurrent 7 kda_recurrent_numerics_test 12 kda_chains_test 10 sparse_repeat_test 7 nccl_errors_test 6 attention_ring_test 20 sparse_run_test 6
   attention_tiles_test 60 attention_block_tiles_test 60 sparse_tiles_test 25
+  python_golden_test 60 python_core_test 10
   collective_test 22 package_test 12 api_launch_test 10 processes_test 9
   cli_input_test 7 cli_cache_test 7)
 function(lathe_limit name)
@@ -100,7 +101,7 @@ set(LATHE_THOROUGH
   attention_block_test attention_counters_test attention_dispatch_test attention_heads_test attention_options_test
   attention_ranks_test attention_repeat_test attention_mods_test conv_numerics_test conv_ranks_test
   golden_.*_sm80 golden_causal_conv1d_ranks golden_flash_attention_ranks golden_kda_ranks
-  kda_adversarial_test kda_chains_test kda_chunks_test kda_counters_test kda_isolation_test
+  python_golden_test kda_adversarial_test kda_chains_test kda_chunks_test kda_counters_test kda_isolation_test
   kda_options_test kda_ranks_test kda_recurrent_run_test kda_relations_test kda_repeat_test sparse_options_test
   sparse_ranks_test templates_attention_compile_test templates_kda_compile_test
   templates_sparse_compile_test templates_test

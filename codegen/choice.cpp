@@ -12,17 +12,10 @@ namespace {
 
 constexpr std::string_view kKernelWord = "kernel=";
 
-bool is_of_tile(const Constant& constant, const std::vector<const char*>& tile) {
-  return std::any_of(tile.begin(), tile.end(),
-                     [&](const char* name) { return constant.name == name; });
-}
-
 std::string class_of(KernelSpec spec, const std::vector<const char*>& tile) {
-  auto& constants = spec.constants;
-  constants.erase(
-      std::remove_if(constants.begin(), constants.end(),
-                     [&](const Constant& constant) { return is_of_tile(constant, tile); }),
-      constants.end());
+  std::erase_if(spec.constants, [&](const Constant& constant) {
+    return std::ranges::count(tile, constant.name) > 0;
+  });
   const std::string all = spec.text();
   const size_t end = all.rfind(" threads=");
   const size_t begin = std::min(spec.kernel.size() + 1, end);
@@ -51,11 +44,6 @@ TuningKey tuning_key_of(const std::vector<CandidateGroup>& groups) {
     }
   }
   return tuning_key;
-}
-
-TuningKey tuning_key_of(const std::vector<KernelSpec>& specs,
-                        std::initializer_list<const char*> tile) {
-  return tuning_key_of({CandidateGroup{specs, tile}});
 }
 
 std::string_view kernel_of(const TuningKey& tuning_key, std::string_view candidate) {

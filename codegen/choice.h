@@ -42,8 +42,6 @@ struct CandidateIndex {
 // The tuning key has the name and the class of the first group. Candidates of the others begin with
 // the name of their kernel: "kernel=causal_conv1d_update_row warps=4".
 TuningKey tuning_key_of(const std::vector<CandidateGroup>& groups);
-TuningKey tuning_key_of(const std::vector<KernelSpec>& specs,
-                        std::initializer_list<const char*> tile);
 // The kernel that a candidate of the tuning key stands for.
 std::string_view kernel_of(const TuningKey& tuning_key, std::string_view candidate);
 
@@ -58,10 +56,9 @@ template <typename Tile, typename SpecOf>
 const Tile& pick(const std::vector<Tile>& candidates, const DeviceFacts& facts,
                  std::initializer_list<const char*> tile, SpecOf spec_of) {
   if (!facts.choices || candidates.size() < 2 || facts.choices->silent()) return candidates.front();
-  std::vector<KernelSpec> specs;
-  for (const Tile& candidate : candidates) specs.push_back(spec_of(candidate));
-  const size_t chosen = facts.choices->choose(tuning_key_of(specs, tile));
-  return candidates[chosen < candidates.size() ? chosen : 0];
+  std::vector<CandidateGroup> groups = {{{}, tile}};
+  for (const Tile& candidate : candidates) groups.front().specs.push_back(spec_of(candidate));
+  return candidates[pick(groups, facts).spec];
 }
 
 }  // namespace lathe

@@ -48,17 +48,15 @@ constexpr Gpu kGpus[] = {
 };
 
 DeviceFacts facts_of(const Gpu& gpu) {
-  DeviceFacts facts;
-  facts.arch = gpu.arch;
-  facts.gpu = gpu.name;
-  facts.multiprocessors = gpu.multiprocessors;
-  facts.shared_bytes_per_block = (gpu.shared_kib - 1) * kKiB;
-  facts.shared_bytes_per_multiprocessor = gpu.shared_kib * kKiB;
-  facts.l2_bytes = gpu.l2_mib * kMiB;
-  facts.clock_hz = gpu.clock_hz;
-  facts.memory_bytes_per_second = gpu.memory_bytes_per_second;
-  facts.tensor_ops_per_second = gpu.tensor_ops_per_second;
-  return facts;
+  return {.arch = gpu.arch,
+          .gpu = gpu.name,
+          .multiprocessors = gpu.multiprocessors,
+          .shared_bytes_per_block = (gpu.shared_kib - 1) * kKiB,
+          .shared_bytes_per_multiprocessor = gpu.shared_kib * kKiB,
+          .l2_bytes = gpu.l2_mib * kMiB,
+          .clock_hz = gpu.clock_hz,
+          .memory_bytes_per_second = gpu.memory_bytes_per_second,
+          .tensor_ops_per_second = gpu.tensor_ops_per_second};
 }
 
 std::string lower(std::string_view text) {
@@ -132,14 +130,11 @@ void add_published_rates(const std::string& driver_name, DeviceFacts* facts) {
 Result<std::string> arch_of_capability(int major, int minor) {
   // Hopper's wgmma and TMA multicast exist under the name with the suffix only.
   if (major == 9 && minor == 0) return std::string("sm_90a");
-  // Code for the first member of a generation runs on the later members.
-  const std::string exact = text("sm_", major, minor);
-  for (const std::string& arch : supported_archs()) {
-    if (arch == exact) return exact;
+  // Code for the first member of a generation runs on the later members, but for Hopper's.
+  for (const int member : {minor, 0}) {
+    const std::string arch = text("sm_", major, member);
+    if (major != 9 && std::ranges::count(supported_archs(), arch) > 0) return arch;
   }
-  if (major == 8) return std::string("sm_80");
-  if (major == 10) return std::string("sm_100");
-  if (major == 12) return std::string("sm_120");
   return Status(Code::unsupported,
                 text("devices of compute capability ", major, ".", minor,
                      " are not supported; supported are 8.x, 9.0, 10.x and 12.x"));

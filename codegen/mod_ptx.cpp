@@ -10,6 +10,7 @@ namespace lathe {
 namespace {
 
 constexpr char kMarked = '\x01';  // kPtxMark, once comments are gone
+constexpr std::string_view kBlanks = " \t\n\v\f\r";
 
 bool is_name(char letter) {
   return std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '_' || letter == '$' ||
@@ -36,15 +37,12 @@ std::string without_comments(std::string_view text) {
 }
 
 void skip_blanks(std::string_view& text) {
-  const auto blank = [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; };
-  text.remove_prefix(
-      static_cast<size_t>(std::find_if_not(text.begin(), text.end(), blank) - text.begin()));
+  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
 }
 
 // Takes a name from the front; empty if there is none.
 std::string_view take_name(std::string_view& text) {
-  const auto end = std::find_if_not(text.begin(), text.end(), is_name);
-  const std::string_view name = text.substr(0, static_cast<size_t>(end - text.begin()));
+  const std::string_view name = ptx_name(text);
   text.remove_prefix(name.size());
   return name;
 }
@@ -146,9 +144,7 @@ class Reader {
       take_name(text);
       skip_blanks(text);
     }
-    const auto blank = [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; };
-    const auto end = std::find_if(text.begin(), text.end(), blank);
-    found.opcode = text.substr(0, static_cast<size_t>(end - text.begin()));
+    found.opcode = text.substr(0, text.find_first_of(kBlanks));
     found.operands = text.substr(found.opcode.size());
     if (out_.functions.empty()) out_.functions.emplace_back();
     out_.functions.back().instructions.push_back(found);
@@ -160,6 +156,10 @@ class Reader {
 };
 
 }  // namespace
+
+std::string_view ptx_name(std::string_view text) {
+  return {text.begin(), std::find_if_not(text.begin(), text.end(), is_name)};
+}
 
 void read_ptx(std::string_view text, Ptx* out) {
   *out = Ptx();

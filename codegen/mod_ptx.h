@@ -34,6 +34,9 @@ struct Ptx {
   std::string_view outside;              // the first declaration that is .extern
 };
 
+// Returns the name that `text` begins with: "table" of "table+4"; empty if there is none.
+std::string_view ptx_name(std::string_view text);
+
 // Whatever the text is: what is no PTX gives other functions, and no failure.
 void read_ptx(std::string_view text, Ptx* out);
 

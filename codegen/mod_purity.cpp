@@ -1,15 +1,20 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Purity is read off each instruction of a probe: its opcode, the registers it names and, where it
-// reads memory, the variable that its address comes from.
+// Compiles a mod alone. Its text stands where it stands in a kernel, behind the same tokens,
+// and names nothing that is declared behind it: it is the same function there. In the PTX of its
+// probe every load, store and call is the mod's own but for the marked stores of its results.
+// Purity is read off each instruction: its opcode, the registers it names and, where it reads
+// memory, the variable that its address comes from.
 #include <algorithm>
-#include <cctype>
+#include <cstddef>
 #include <map>
 #include <optional>
 
 #include "codegen/base/text.h"
 #include "codegen/mod_ptx.h"
 #include "codegen/mods.h"
+#include "codegen/source.h"
+#include "templates/params/attention.h"
 
 namespace lathe {
 namespace {
@@ -56,18 +61,10 @@ std::vector<std::string_view> split(std::string_view operands) {
   return out;
 }
 
-// The name that an operand begins with: "table" of "table+4".
-std::string_view name_of(std::string_view operand) {
-  const auto end = std::find_if_not(operand.begin(), operand.end(), [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$' || c == '%';
-  });
-  return operand.substr(0, static_cast<size_t>(end - operand.begin()));
-}
-
 // A register that the function does not declare: %tid.x, %clock. Only the machine writes it.
 std::string_view special_register(std::string_view operands, const Names& declared) {
   for (size_t at = operands.find('%'); at != operands.npos; at = operands.find('%', at + 1)) {
-    const std::string_view name = name_of(operands.substr(at));
+    const std::string_view name = ptx_name(operands.substr(at));
     const size_t numbered = name.find_last_not_of("0123456789") + 1;
     if (declared.count(name) != 0 || declared.count(name.substr(0, numbered)) != 0) continue;
     const size_t end = operands.find_first_of(",; ]})\n", at);
@@ -87,7 +84,7 @@ class Addresses {
       if (!to.starts_with('%') && !to.starts_with('{')) continue;
       const Write write{root_of(each.opcode), std::move(operands)};
       for (size_t at = to.find('%'); at != to.npos; at = to.find('%', at + 1)) {
-        const std::string_view name = name_of(to.substr(at));
+        const std::string_view name = ptx_name(to.substr(at));
         writes_[name].push_back(write);
         holders_.insert(name);
       }
@@ -103,7 +100,7 @@ class Addresses {
   }
 
   bool holds(std::string_view operand) const {
-    const std::string_view name = name_of(operand);
+    const std::string_view name = ptx_name(operand);
     return (name.starts_with('%') ? holders_ : variables_).count(name) != 0;
   }
 
@@ -194,6 +191,19 @@ class Purity {
   std::optional<Addresses> constant_, table_;
 };
 
+// A compiler that is told of fewer would know of threadIdx what is not so in a kernel.
+constexpr int kMostThreads = 1024;
+
+// The assertion of an adapter that failed, if nothing failed before it: what a mod should have
+// been. Behind another error it says only that a function was not understood.
+std::string failed_assertion(const std::string& log) {
+  const std::string_view mark = "static assertion failed with \"must ";
+  const size_t at = log.find(mark), error = log.find("error: ");
+  if (at == log.npos || error + std::string_view("error: ").size() < at) return {};
+  const size_t from = at + mark.size() - std::string_view("must ").size();
+  return log.substr(from, log.find('"', from) - from);
+}
+
 }  // namespace
 
 std::string impurity_of(std::string_view text) {
@@ -214,6 +224,40 @@ std::string impurity_of(std::string_view text) {
     }
   }
   return {};
+}
+
+KernelSpec mod_probe_spec(const KernelSpec& spec, const Mod& mod) {
+  KernelSpec probe = KernelSpec::of(
+      LATHE_TEMPLATE("attention/mods", "mod_probe", ModProbeParams, kv_idx), kMostThreads);
+  probe.loads = "attention/mods/probe_loads.cuh";
+  for (const Constant& constant : spec.constants) {
+    if (constant.is_capture()) probe.constants.push_back(constant);
+  }
+  probe.constants.push_back(Constant::flag("masks", "kMasks", mod.name == "mask_mod"));
+  // All that stands before it in a kernel: it is the last.
+  for (const Mod& each : spec.mods) {
+    probe.mods.push_back(each);
+    if (each.name == mod.name) break;
+  }
+  return probe;
+}
+
+Status probe_mod(const KernelSpec& probe, const Compiler& compiler, const std::string& arch) {
+  const Mod& mod = probe.mods.back();
+  const auto refuse = [&](const std::string& what) {
+    return Status(Code::invalid_argument, text("option ", mod.name, ": ", mod.file, " ", what));
+  };
+  std::string log;
+  const auto compiled = compiler.compile(emit_unit(probe, arch), arch, probe.mods, &log);
+  if (!compiled.ok()) {
+    if (log.empty()) return compiled.status();
+    const std::string expected = failed_assertion(log);
+    return refuse(expected.empty() ? "does not compile\n" + log : expected);
+  }
+  const std::string impurity = impurity_of(compiled->ptx);
+  if (impurity.empty()) return {};
+  return refuse(impurity +
+                "; a mod is a pure function of its arguments, captures and __constant__ tables");
 }
 
 }  // namespace lathe

@@ -78,14 +78,8 @@ class Reader {
   }
 
   void push(Kind kind, std::string word, size_t at) {
-    ModToken token;
-    token.kind = kind;
-    token.first = first_;
     directive_ = directive_ || (first_ && word == "#");
-    token.directive = directive_;
-    token.line = spliced_.lines[at];
-    token.text = std::move(word);
-    out_.all.push_back(std::move(token));
+    out_.all.push_back({kind, std::move(word), spliced_.lines[at], first_, directive_});
     first_ = false;
   }
 

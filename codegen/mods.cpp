@@ -46,7 +46,7 @@ const char* why_not(std::string_view word) {
   };
   if (word.starts_with("lathe_")) word = "lathe";
   for (const Rule& rule : kRules) {
-    if (std::find(rule.words.begin(), rule.words.end(), word) != rule.words.end()) return rule.why;
+    if (one_of(word, rule.words)) return rule.why;
   }
   return nullptr;
 }

@@ -6,9 +6,10 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <cctype>
+#include <charconv>
 #include <chrono>
 #include <cstring>
+#include <ranges>
 #include <string_view>
 
 #include "codegen/base/env.h"
@@ -16,7 +17,6 @@
 #include "codegen/base/text.h"
 #include "codegen/compiler_library.h"
 #include "codegen/mods.h"
-#include "codegen/saved_unit.h"
 
 namespace lathe {
 
@@ -41,12 +41,8 @@ const std::string& appended_flags() {
 std::string escaped(const std::string& value) {
   std::string result;
   for (const char c : value) {
-    if (c == '\n') {
-      result += "\\n";
-    } else {
-      if (c == '\\') result += '\\';
-      result += c;
-    }
+    if (c == '\n' || c == '\\') result += '\\';
+    result += c == '\n' ? 'n' : c;
   }
   return result;
 }
@@ -100,16 +96,6 @@ bool in_own_process() {
   return true;
 }
 
-// Returns name and text of each, one after another.
-std::vector<std::string> headers_of(const std::vector<Mod>& mods) {
-  std::vector<std::string> headers;
-  for (const Mod& mod : mods) {
-    headers.push_back(mod.header());
-    headers.push_back(mod_header_text(mod));
-  }
-  return headers;
-}
-
 // Returns "option score_mod: bias.cuh", or the first line of a unit without mods.
 std::string subject(const std::string& unit, const std::vector<Mod>& mods) {
   if (mods.empty()) return unit.substr(0, unit.find('\n'));
@@ -121,18 +107,14 @@ std::string subject(const std::string& unit, const std::vector<Mod>& mods) {
 
 // The number that stands before `what` in `line`, as in "512 bytes smem"; -1 if there is none.
 int number_before(std::string_view line, std::string_view what) {
-  size_t at = line.find(what);
+  const size_t at = line.find(what);
   if (at == std::string_view::npos) return -1;
-  while (at > 0 && line[at - 1] == ' ') --at;
-  long long value = 0, scale = 1;
-  bool any = false;
-  while (at > 0 && std::isdigit(static_cast<unsigned char>(line[at - 1])) != 0) {
-    value += scale * (line[--at] - '0');
-    scale *= 10;
-    any = true;
-    if (value > 1'000'000'000) return -1;
-  }
-  return any ? static_cast<int>(value) : -1;
+  line = line.substr(0, at);
+  line = line.substr(0, line.find_last_not_of(' ') + 1);
+  line = line.substr(line.find_last_not_of("0123456789") + 1);
+  int value = -1;
+  std::from_chars(line.data(), line.data() + line.size(), value);
+  return value;
 }
 
 void read_line(std::string_view line, CompileReport* report) {
@@ -155,11 +137,8 @@ void read_line(std::string_view line, CompileReport* report) {
 CompileReport parse_compile_log(const std::string& log) {
   CompileReport report;
   bool inside = false;
-  std::string_view rest = log;
-  while (!rest.empty()) {
-    const size_t end = std::min(rest.find('\n'), rest.size());
-    const std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
+  for (const auto& each : std::views::split(log, '\n')) {
+    const std::string_view line(each.begin(), each.end());
     if (line.find("Compiling entry function") != std::string_view::npos) {
       inside = line.find("'entry'") != std::string_view::npos;
     } else if (inside) {
@@ -199,9 +178,7 @@ Result<std::shared_ptr<const Compiler>> Compiler::open(const std::string& path,
 Result<CompileOutcome> Compiler::compile_job(const CompileJob& job, bool users_text) const {
   if (processes_) return processes_->compile(job, users_text);
   CompileJob whole = job;
-  for (const TemplateFile& file : template_files()) {
-    whole.headers.push_back({file.name, file.text.data()});
-  }
+  for (CompileHeader& header : template_headers()) whole.headers.push_back(std::move(header));
   const HeldInterrupt held_back;
   return library_->compile(whole);
 }
@@ -220,10 +197,7 @@ Result<CompiledUnit> Compiler::compile(const std::string& unit, const std::strin
   if (facts_.major > 12 || facts_.minor >= 9) job.options.push_back("-no-cache");
   std::string option_text;
   for (const std::string& option : job.options) option_text += ' ' + option;
-  const std::vector<std::string> held = headers_of(mods);
-  for (size_t i = 0; i < held.size(); i += 2) {
-    job.headers.push_back({held[i].c_str(), held[i + 1].c_str()});
-  }
+  for (const Mod& mod : mods) job.headers.push_back({mod.header(), mod_header_text(mod)});
   auto answered = compile_job(job, !mods.empty());
   if (!answered.ok()) {
     return Status(answered.status().code(),

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "codegen/base/status.h"
@@ -48,9 +49,8 @@ class Compiler {
   static const std::vector<std::string>& options();
 
   // `arch` is "sm_90a"; `mods` are what the unit includes beside the embedded files. On failure
-  // the text holds the log, the options and the path of the saved unit (saved_unit.h). With
-  // `log` nothing is saved and the compiler's own words go there, mods under
-  // their files.
+  // the text holds the log, the options and the path of the saved unit. With `log` nothing is saved
+  // and the compiler's own words go there, mods under their files.
   Result<CompiledUnit> compile(const std::string& unit, const std::string& arch,
                                const std::vector<Mod>& mods = {}, std::string* log = nullptr) const;
 
@@ -62,6 +62,11 @@ class Compiler {
   std::shared_ptr<const NvrtcLibrary> library_;
   CompilerFacts facts_;
 };
+
+// Saves `unit` in the temporary directory as lathe-failed-<user id>/<kernel>-<digest>.cu, for
+// whoever reads the message, and returns that path; empty if it cannot. The folder is the user's
+// own, and it keeps the 16 files that were saved last: the same failure again takes no more room.
+std::string save_failed_unit(std::string_view unit);
 
 // Reads "Used 31 registers", stack frame, spills and static shared memory of `entry` from a log.
 CompileReport parse_compile_log(const std::string& log);

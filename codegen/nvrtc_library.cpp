@@ -7,6 +7,7 @@
 #include <elf.h>
 #include <link.h>
 
+#include <charconv>
 #include <cstring>
 
 #include "abi/nvrtc.h"
@@ -37,19 +38,6 @@ struct NvrtcLibrary::Api {
 };
 
 namespace {
-
-// One program of the compiler, destroyed on every way out.
-template <typename Destroy>
-struct Program {
-  explicit Program(Destroy function) : destroy(function) {}
-  ~Program() {
-    if (handle != nullptr) destroy(&handle);
-  }
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
-  Destroy destroy;
-  nvrtcProgram handle = nullptr;
-};
 
 template <typename Size, typename Get>
 std::string fetch(nvrtcProgram program, Size size_of, Get get) {
@@ -96,23 +84,6 @@ std::string build_id_in(const char* note, const char* end) {
   return {};
 }
 
-struct BuildIdSearch {
-  ElfW(Addr) base;
-  std::string id;
-};
-
-int visit_object(dl_phdr_info* object, size_t, void* data) {
-  auto* search = static_cast<BuildIdSearch*>(data);
-  if (object->dlpi_addr != search->base) return 0;
-  for (int i = 0; i < object->dlpi_phnum && search->id.empty(); ++i) {
-    const ElfW(Phdr)& segment = object->dlpi_phdr[i];
-    if (segment.p_type != PT_NOTE) continue;
-    const auto* note = reinterpret_cast<const char*>(object->dlpi_addr + segment.p_vaddr);
-    search->id = build_id_in(note, note + segment.p_memsz);
-  }
-  return 1;
-}
-
 std::string version_text(int major, int minor) {
   return std::to_string(major) + "." + std::to_string(minor);
 }
@@ -148,21 +119,25 @@ bool driver_loads(int compiler_major, int driver_version) {
 int major_of_identity(std::string_view identity) {
   constexpr std::string_view kName = "nvrtc ";
   int major = 0;
-  if (identity.substr(0, kName.size()) != kName) return 0;
-  for (size_t i = kName.size(); i < identity.size() && identity[i] >= '0' && identity[i] <= '9';
-       ++i) {
-    major = major * 10 + (identity[i] - '0');
-    if (major > 1000) return 0;
-  }
-  return major;
+  if (!identity.starts_with(kName)) return 0;
+  std::from_chars(identity.data() + kName.size(), identity.data() + identity.size(), major);
+  return major > 0 && major <= 1000 ? major : 0;
 }
 
 std::string build_id_of(const void* address) {
   Dl_info where{};
   if (dladdr(address, &where) == 0) return {};
-  BuildIdSearch search{reinterpret_cast<ElfW(Addr)>(where.dli_fbase), {}};
-  dl_iterate_phdr(visit_object, &search);
-  return search.id;
+  // The loader has mapped the file's first page, which begins with the table of its segments.
+  const auto* const base = static_cast<const char*>(where.dli_fbase);
+  const auto* const file = reinterpret_cast<const ElfW(Ehdr)*>(base);
+  const auto* const segments = reinterpret_cast<const ElfW(Phdr)*>(base + file->e_phoff);
+  std::string id;
+  for (int i = 0; i < file->e_phnum && id.empty(); ++i) {
+    if (segments[i].p_type != PT_NOTE) continue;
+    const char* const note = base + segments[i].p_vaddr;
+    id = build_id_in(note, note + segments[i].p_memsz);
+  }
+  return id;
 }
 
 NvrtcLibrary::NvrtcLibrary() : api_(std::make_unique<Api>()) {}
@@ -230,27 +205,30 @@ CompileOutcome NvrtcLibrary::compile(const CompileJob& job) const {
   std::vector<const char*> options, names, texts;
   for (const std::string& option : job.options) options.push_back(option.c_str());
   for (const CompileHeader& header : job.headers) {
-    names.push_back(header.name);
-    texts.push_back(header.text);
+    names.push_back(header.name.c_str());
+    texts.push_back(header.text.c_str());
   }
   CompileOutcome outcome;
-  Program program(api_->nvrtcDestroyProgram);
+  nvrtcProgram program = nullptr;
+  const auto destroy = [this](nvrtcProgram* made) {
+    if (*made != nullptr) api_->nvrtcDestroyProgram(made);
+  };
+  const std::unique_ptr<nvrtcProgram, decltype(destroy)> on_every_way_out(&program, destroy);
   nvrtcResult result =
-      api_->nvrtcCreateProgram(&program.handle, job.unit.c_str(), "/lathe/entry.cu",
+      api_->nvrtcCreateProgram(&program, job.unit.c_str(), "/lathe/entry.cu",
                                static_cast<int>(names.size()), texts.data(), names.data());
   if (result == NVRTC_SUCCESS) {
-    result =
-        api_->nvrtcCompileProgram(program.handle, static_cast<int>(options.size()), options.data());
+    result = api_->nvrtcCompileProgram(program, static_cast<int>(options.size()), options.data());
     outcome.log =
-        without_zero(fetch(program.handle, api_->nvrtcGetProgramLogSize, api_->nvrtcGetProgramLog));
+        without_zero(fetch(program, api_->nvrtcGetProgramLogSize, api_->nvrtcGetProgramLog));
   }
   if (result != NVRTC_SUCCESS) {
     const char* const word = api_->nvrtcGetErrorString(result);
     outcome.error = word == nullptr || *word == '\0' ? "unknown error of NVRTC" : word;
     return outcome;
   }
-  outcome.cubin = fetch(program.handle, api_->nvrtcGetCUBINSize, api_->nvrtcGetCUBIN);
-  outcome.ptx = without_zero(fetch(program.handle, api_->nvrtcGetPTXSize, api_->nvrtcGetPTX));
+  outcome.cubin = fetch(program, api_->nvrtcGetCUBINSize, api_->nvrtcGetCUBIN);
+  outcome.ptx = without_zero(fetch(program, api_->nvrtcGetPTXSize, api_->nvrtcGetPTX));
   return outcome;
 }
 

@@ -36,10 +36,9 @@ struct CompilerFacts {
   }
 };
 
-// Text that an #include of the unit may name. Both end in a zero byte and belong to the caller.
+// Text that an #include of the unit may name.
 struct CompileHeader {
-  const char* name;
-  const char* text;
+  std::string name, text;
   static auto fields(auto& self) { return std::tie(self.name, self.text); }
 };
 

@@ -1,8 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-#include "codegen/prediction.h"
-
+// Predicts what a call would take at best.
 #include <algorithm>
+
+#include "codegen/device_facts.h"
+#include "codegen/launch_shape.h"
 
 namespace lathe {
 namespace {

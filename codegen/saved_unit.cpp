@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-#include "codegen/saved_unit.h"
-
+// Keeps units that did not compile.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 
 #include "codegen/base/digest.h"
 #include "codegen/base/text.h"
+#include "codegen/nvrtc.h"
 
 namespace lathe {
 namespace {

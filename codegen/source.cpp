@@ -67,33 +67,14 @@ std::string emit_unit(const KernelSpec& spec, const std::string& arch) {
 std::string emit_unit(const KernelSpec& spec, std::string_view spec_text, const std::string& arch) {
   std::string unit;
   unit.reserve(4096);
-  append(&unit, {"// ",
-                 spec_text,
-                 " arch=",
-                 arch,
-                 "\n",
-                 before_source(spec),
-                 "#include \"",
-                 spec.source,
-                 "\"\n",
-                 config_of(spec),
-                 "static_assert(sizeof(",
-                 spec.params,
-                 ") == ",
-                 std::to_string(spec.params_bytes),
-                 ", \"host and device disagree on ",
-                 spec.params,
-                 "\");\nstatic_assert(__INTADDR__(&((",
-                 spec.params,
-                 "*)0)->",
-                 spec.last_field,
-                 ") == ",
-                 std::to_string(spec.last_field_offset),
-                 ", \"host and device disagree on ",
-                 spec.params,
-                 "::",
-                 spec.last_field,
-                 "\");\n"});
+  const std::string &params = spec.params, &last = spec.last_field;
+  append(&unit, {"// ", spec_text, " arch=", arch, "\n", before_source(spec)});
+  append(&unit, {"#include \"", spec.source, "\"\n", config_of(spec)});
+  append(&unit, {"static_assert(sizeof(", params, ") == ", std::to_string(spec.params_bytes),
+                 ", \"host and device disagree on ", params, "\");\n"});
+  append(&unit, {"static_assert(__INTADDR__(&((", params, "*)0)->", last,
+                 ") == ", std::to_string(spec.last_field_offset),
+                 ", \"host and device disagree on ", params, "::", last, "\");\n"});
   if (!spec.smem.empty()) {
     append(&unit, {"static_assert(", spec.smem,
                    "<Config>::kBytes == Config::kSmemBytes, \"host and device disagree on "

@@ -43,10 +43,11 @@ void KernelSpec::set(const Template& from) {
   last_field = from.last_field, last_field_offset = static_cast<int>(from.last_field_offset);
 }
 
-KernelSpec KernelSpec::of(const Template& from, int threads) {
+KernelSpec KernelSpec::of(const Template& from, int threads, std::vector<Constant> constants) {
   KernelSpec spec;
   spec.set(from);
   spec.threads = threads;
+  spec.constants = std::move(constants);
   return spec;
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -87,8 +88,12 @@ struct KernelSpec {
   // Returns "causal_conv1d_bwd x=bf16 weight=bf16 width=4 ... threads=128 smem=0": no architecture.
   // A mod is there with its digest.
   std::string text() const;
-  // Returns a spec of a template, without constants.
-  static KernelSpec of(const Template& from, int threads = 0);
+  // Returns a spec of a template.
+  static KernelSpec of(const Template& from, int threads = 0, std::vector<Constant> constants = {});
+  // Appends constants.
+  void add(std::initializer_list<Constant> more) {
+    constants.insert(constants.end(), more.begin(), more.end());
+  }
   // Takes the names and sizes of a template over.
   void set(const Template& from);
   // The value of a constant; asserts that it is there.

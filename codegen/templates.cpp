@@ -15,50 +15,26 @@ namespace {
 constexpr std::string_view kMods = "caller/";
 
 // Marks what a text reaches, by index in the table.
-class Reach {
- public:
-  Reach() : marked_(files_.size(), false) {}
-
-  Status visit(std::string_view from, std::string_view source) {
-    std::string_view unknown;
-    Status status;
-    for_each_include(source, [&](std::string_view name) {
-      if (name.substr(0, kMods.size()) == kMods) return true;
-      const auto found = std::lower_bound(files_.begin(), files_.end(), name, before);
-      if (found == files_.end() || found->name != name) {
-        status = Status(Code::internal, text(from, " includes '", name,
-                                             "', which is not one of the embedded templates"));
-      } else {
-        status = take(static_cast<size_t>(found - files_.begin()));
-      }
-      return status.ok();
-    });
-    return status;
-  }
-
-  std::vector<const TemplateFile*> files() const {
-    std::vector<const TemplateFile*> out;
-    for (size_t i = 0; i < marked_.size(); ++i) {
-      if (marked_[i]) out.push_back(&files_[i]);
+Status reach(std::string_view from, std::string_view source, std::vector<bool>* marked) {
+  const std::vector<TemplateFile>& files = template_files();
+  Status status;
+  for_each_include(source, [&](std::string_view name) {
+    if (name.starts_with(kMods)) return true;
+    const auto found = std::ranges::lower_bound(files, name, {}, &TemplateFile::name);
+    if (found == files.end() || found->name != name) {
+      status = Status(Code::internal, text(from, " includes '", name,
+                                           "', which is not one of the embedded templates"));
+      return false;
     }
-    return out;
-  }
-
- private:
-  static bool before(const TemplateFile& file, std::string_view name) { return file.name < name; }
-
-  Status take(size_t index) {
-    if (marked_[index]) return {};
-    const TemplateFile& file = files_[index];
-    marked_[index] = true;
-    if (file.reached == nullptr) return visit(file.name, file.text);
-    for (size_t i = 0; i < file.reached_count; ++i) marked_[file.reached[i]] = true;
-    return {};
-  }
-
-  const std::vector<TemplateFile>& files_ = template_files();
-  std::vector<bool> marked_;
-};
+    const auto index = static_cast<size_t>(found - files.begin());
+    if ((*marked)[index]) return true;
+    (*marked)[index] = true;
+    for (size_t i = 0; i < found->reached_count; ++i) (*marked)[found->reached[i]] = true;
+    if (found->reached == nullptr) status = reach(found->name, found->text, marked);
+    return status.ok();
+  });
+  return status;
+}
 
 }  // namespace
 
@@ -67,9 +43,14 @@ std::string TemplateFile::digest() const {
 }
 
 Result<std::vector<const TemplateFile*>> reached_templates(std::string_view unit) {
-  Reach reach;
-  LATHE_TRY(reach.visit("the emitted unit", unit));
-  return reach.files();
+  const std::vector<TemplateFile>& files = template_files();
+  std::vector<bool> marked(files.size());
+  LATHE_TRY(reach("the emitted unit", unit, &marked));
+  std::vector<const TemplateFile*> out;
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (marked[i]) out.push_back(&files[i]);
+  }
+  return out;
 }
 
 }  // namespace lathe

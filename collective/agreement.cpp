@@ -16,32 +16,26 @@
 namespace lathe {
 namespace {
 
-using Message = std::array<uint64_t, 1 + 2 * kMostDigests>;
-
-struct Difference {
-  size_t at = 0;
-  std::string ranks;  // "2", "1 and 3", "1, 2 and 3"
+struct Entry {
+  uint64_t name = 0, value = 0;
+  bool operator==(const Entry&) const = default;
+};
+struct Message {
+  uint64_t count = 0;
+  std::array<Entry, kMostDigests> entries;
 };
 
-bool same_entry(const Message& a, const Message& b, size_t at) {
-  return a[1 + 2 * at] == b[1 + 2 * at] && a[2 + 2 * at] == b[2 + 2 * at];
-}
-
-// Finds the first entry in which some rank differs from rank 0.
-bool find_difference(const std::vector<Message>& all, Difference* out) {
-  for (size_t at = 0; at < kMostDigests; ++at) {
-    std::vector<size_t> ranks;
-    for (size_t rank = 1; rank < all.size(); ++rank) {
-      if (!same_entry(all[0], all[rank], at)) ranks.push_back(rank);
-    }
-    if (ranks.empty()) continue;
-    out->at = at;
-    for (size_t i = 0; i < ranks.size(); ++i) {
-      out->ranks += text(i == 0 ? "" : i + 1 == ranks.size() ? " and " : ", ", ranks[i]);
-    }
-    return true;
+// Returns the ranks whose entry is not that of rank 0: "", "2", "1 and 3", "1, 2 and 3".
+std::string ranks_that_differ(const std::vector<Message>& all, size_t entry) {
+  std::vector<size_t> ranks;
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank].entries[entry] != all[0].entries[entry]) ranks.push_back(rank);
   }
-  return false;
+  std::string out;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    out += text(i == 0 ? "" : i + 1 == ranks.size() ? " and " : ", ", ranks[i]);
+  }
+  return out;
 }
 
 }  // namespace
@@ -63,23 +57,25 @@ Status agree(Group& group, std::span<const NamedDigest> digests) {
             text(digests.size(), " digests to agree on, of at most ", kMostDigests)};
   }
   if (group.world() == 1) return {};
-  Message mine{};
-  mine[0] = digests.size();
+  Message mine;
+  mine.count = digests.size();
   for (size_t at = 0; at < digests.size(); ++at) {
-    mine[1 + 2 * at] = digest_of(std::string_view(digests[at].name));
-    mine[2 + 2 * at] = digests[at].value;
+    mine.entries[at] = {digest_of(std::string_view(digests[at].name)), digests[at].value};
   }
   LATHE_ASSIGN(const std::string bytes,
-               small_gather(group, mine.data(), sizeof(mine), "the agreement on a plan"));
+               small_gather(group, &mine, sizeof(mine), "the agreement on a plan"));
   std::vector<Message> all(static_cast<size_t>(group.world()));
   std::memcpy(all.data(), bytes.data(), bytes.size());
-  Difference found;
-  if (!find_difference(all, &found)) return {};
-  // A rank that is about to do something else may not know the name; then it reports a general one.
-  const bool named = found.at < digests.size();
-  return invalid(text(named ? digests[found.at].name : "what the ranks are about to run",
-                      " must be equal", " on all ranks: that of rank ", found.ranks,
-                      " is not that of rank 0"));
+  for (size_t at = 0; at < kMostDigests; ++at) {
+    const std::string ranks = ranks_that_differ(all, at);
+    if (ranks.empty()) continue;
+    // A rank that is about to do something else may not know the name; then it reports a general
+    // one.
+    return invalid(text(at < digests.size() ? digests[at].name : "what the ranks are about to run",
+                        " must be equal on all ranks: that of rank ", ranks,
+                        " is not that of rank 0"));
+  }
+  return {};
 }
 
 }  // namespace lathe

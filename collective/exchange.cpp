@@ -31,30 +31,38 @@ Status check_hop(const Group& group, const Hop& hop) {
 Posting posting_of(const Hop& hop) {
   Posting out;
   out.step = hop.step;
-  for (const Transfer& to : hop.sends) {
-    out.bytes += to.total();
-    if (to.total() > 0) out.peer = to.peer;
-  }
-  for (const Transfer& from : hop.receives) {
-    out.bytes += from.total();
-    if (from.total() > 0) out.peer = from.peer;
+  for (const auto& transfers : {hop.sends, hop.receives}) {
+    for (const Transfer& each : transfers) {
+      out.bytes += each.total();
+      if (each.total() > 0) out.peer = each.peer;
+    }
   }
   return out;
 }
 
+// Makes one NCCL group of all messages. After a message that failed no other is posted.
+ncclResult_t post_group(const Group& group, const Hop& hop) {
+  const Nccl& nccl = group.nccl();
+  const ncclResult_t begun = nccl.ncclGroupStart();
+  if (begun != ncclSuccess) return begun;
+  ncclResult_t result = ncclSuccess;
+  const auto failed = [&] { return result != ncclSuccess && result != ncclInProgress; };
+  const auto post_all = [&](std::span<const Transfer> transfers, const auto& call) {
+    for (const Transfer& each : transfers) {
+      for (int64_t i = 0; i < each.count && each.bytes > 0 && !failed(); ++i) {
+        result = call(each.at(i), each.bytes, ncclInt8, each.peer, group.comm(),
+                      group.exchange_stream());
+      }
+    }
+  };
+  post_all(hop.receives, nccl.ncclRecv);
+  post_all(hop.sends, nccl.ncclSend);
+  // A group that was begun must be ended, or the next call of this thread joins it.
+  const ncclResult_t ended = nccl.ncclGroupEnd();
+  return failed() ? result : ended;
+}
+
 }  // namespace
-
-void Messages::send(int peer, const void* data, size_t bytes) {
-  if (bytes == 0 || failed()) return;
-  result_ =
-      group_.nccl().ncclSend(data, bytes, ncclInt8, peer, group_.comm(), group_.exchange_stream());
-}
-
-void Messages::receive(int peer, void* data, size_t bytes) {
-  if (bytes == 0 || failed()) return;
-  result_ =
-      group_.nccl().ncclRecv(data, bytes, ncclInt8, peer, group_.comm(), group_.exchange_stream());
-}
 
 bool is_empty(const Hop& hop) {
   const auto nothing = [](const Transfer& transfer) { return transfer.total() == 0; };
@@ -67,15 +75,7 @@ Status post(Group& group, const Hop& hop) {
   const Group::Use use(group);
   LATHE_TRY(use.status());
   LATHE_TRY(check_hop(group, hop));
-  const ncclResult_t told = in_group(group, [&](Messages& messages) {
-    for (const Transfer& from : hop.receives) {
-      for (int64_t i = 0; i < from.count; ++i) messages.receive(from.peer, from.at(i), from.bytes);
-    }
-    for (const Transfer& to : hop.sends) {
-      for (int64_t i = 0; i < to.count; ++i) messages.send(to.peer, to.at(i), to.bytes);
-    }
-  });
-  LATHE_TRY(group.complete(told, hop.name));
+  LATHE_TRY(group.complete(post_group(group, hop), hop.name));
   return group.posted(posting_of(hop));
 }
 
@@ -85,6 +85,23 @@ Status post_after(Group& group, const Hop& hop, CUstream stream) {
   LATHE_TRY(check_hop(group, hop));
   LATHE_TRY(group.exchange_after(stream));
   return post(group, hop);
+}
+
+Status Exchange::post(const Hop& hop) {
+  if (is_empty(hop)) return {};
+  waiting_ = true;  // whatever becomes of it
+  return post_after(group_, hop, stream_);
+}
+
+Status Exchange::arrive() {
+  if (!waiting_) return {};
+  waiting_ = false;
+  return group_.stream_after_exchange(stream_);
+}
+
+Status Exchange::joined(Status status) {
+  const Status join = arrive();
+  return status.ok() ? join : status;
 }
 
 }  // namespace lathe

@@ -40,6 +40,28 @@ Status post_after(Group& group, const Hop& hop, CUstream stream);
 
 bool is_empty(const Hop& hop);
 
+// Runs the exchange of one call, on the group's own stream.
+class Exchange {
+ public:
+  Exchange(Group& group, CUstream stream) : group_(group), stream_(stream) {}
+
+  // Posts a hop after the work that is on the stream so far. Does nothing for a hop without
+  // messages.
+  Status post(const Hop& hop);
+  // Makes the stream wait until everything that was posted has arrived.
+  Status arrive();
+  // Does the same whatever `status` is. Posted messages read and write the call's memory, so the
+  // caller's stream waits for them even if the call has failed.
+  Status joined(Status status);
+  // Posts a hop that the stream waits for at once.
+  Status run(const Hop& hop) { return joined(post(hop)); }
+
+ private:
+  Group& group_;
+  CUstream stream_;
+  bool waiting_ = false;
+};
+
 // Describes a collective of all ranks on the exchange stream for the message of a timeout.
 struct Collective {
   const char* name = "ncclAllReduce";
@@ -53,32 +75,6 @@ Status post(Group& group, const Collective& what, F call) {
   LATHE_TRY(use.status());
   LATHE_TRY(group.complete(call(group.nccl(), group.comm(), group.exchange_stream()), what.name));
   return group.posted({what.step, -1, what.bytes});
-}
-
-// Posts the messages of one NCCL group one by one. Nothing is kept, so the run path allocates
-// nothing. Messages of no bytes are left out, and so are all after one that failed.
-class Messages {
- public:
-  explicit Messages(Group& group) : group_(group) {}
-  void send(int peer, const void* data, size_t bytes);
-  void receive(int peer, void* data, size_t bytes);
-  bool failed() const { return result_ != ncclSuccess && result_ != ncclInProgress; }
-  ncclResult_t result() const { return result_; }
-
- private:
-  Group& group_;
-  ncclResult_t result_ = ncclSuccess;
-};
-// `tell(messages)` posts all messages of the group.
-template <typename Tell>
-ncclResult_t in_group(Group& group, const Tell& tell) {
-  const ncclResult_t begun = group.nccl().ncclGroupStart();
-  if (begun != ncclSuccess) return begun;
-  Messages messages(group);
-  tell(messages);
-  // A group that was begun must be ended, or the next call of this thread joins it.
-  const ncclResult_t ended = group.nccl().ncclGroupEnd();
-  return messages.failed() ? messages.result() : ended;
 }
 
 }  // namespace lathe

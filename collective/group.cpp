@@ -4,52 +4,24 @@
 #include "collective/group.h"
 
 #include <chrono>
-#include <cstring>
 #include <thread>
 #include <utility>
 
 #include "codegen/base/invalid.h"
 #include "codegen/base/log.h"
-#include "collective/world.h"
 
 namespace lathe {
-namespace {
-
-Status check_place(int world, int rank, int timeout_ms) {
-  if (world < 1 || world > kMostWorld) {
-    return invalid(text("world is ", world, ", must be 1..", kMostWorld));
-  }
-  if (rank < 0 || rank >= world) {
-    return invalid(text("rank is ", rank, ", must be 0..", world - 1));
-  }
-  if (timeout_ms < 0) {
-    return invalid(text("timeout is ", timeout_ms, " ms, must not be negative"));
-  }
-  return {};
-}
-
-}  // namespace
 
 Result<UniqueId> make_unique_id(const Nccl& nccl) {
-  ncclUniqueId id;
+  UniqueId id;
   LATHE_TRY(check(nccl, nullptr, nccl.ncclGetUniqueId(&id), "ncclGetUniqueId"));
-  UniqueId out;
-  std::memcpy(out.bytes, id.internal, sizeof out.bytes);
-  return out;
-}
-
-Result<UniqueId> make_unique_id(NcclChoice choice) {
-  LATHE_ASSIGN(auto nccl, open_nccl(choice));
-  return make_unique_id(*nccl);
+  return id;
 }
 
 Result<std::shared_ptr<Group>> Group::create(std::shared_ptr<const Device> device,
                                              std::shared_ptr<const Nccl> nccl, const UniqueId& id,
                                              int world, int rank, int timeout_ms) {
-  LATHE_TRY(check_place(world, rank, timeout_ms));
-  std::shared_ptr<Group> group(new Group);
-  group->device_ = std::move(device);
-  group->nccl_ = std::move(nccl);
+  std::shared_ptr<Group> group(new Group(std::move(device), std::move(nccl)));
   group->world_ = world;
   group->rank_ = rank;
   if (timeout_ms > 0) group->timeout_ms_ = timeout_ms;
@@ -60,19 +32,10 @@ Result<std::shared_ptr<Group>> Group::create(std::shared_ptr<const Device> devic
   return group;
 }
 
-Result<std::shared_ptr<Group>> Group::create(std::shared_ptr<const Device> device,
-                                             NcclChoice choice, const UniqueId& id, int world,
-                                             int rank, int timeout_ms) {
-  LATHE_ASSIGN(auto nccl, open_nccl(choice));
-  return create(std::move(device), std::move(nccl), id, world, rank, timeout_ms);
-}
-
 Result<std::shared_ptr<Group>> Group::adopt(std::shared_ptr<const Device> device,
                                             std::shared_ptr<const Nccl> nccl, ncclComm_t comm) {
   if (comm == nullptr) return invalid("the communicator is null");
-  std::shared_ptr<Group> group(new Group);
-  group->device_ = std::move(device);
-  group->nccl_ = std::move(nccl);
+  std::shared_ptr<Group> group(new Group(std::move(device), std::move(nccl)));
   group->comm_ = comm;
   group->adopted_ = true;
   const Nccl& table = *group->nccl_;
@@ -80,7 +43,6 @@ Result<std::shared_ptr<Group>> Group::adopt(std::shared_ptr<const Device> device
   LATHE_TRY(check(table, comm, table.ncclCommCount(comm, &group->world_), "ncclCommCount"));
   LATHE_TRY(check(table, comm, table.ncclCommUserRank(comm, &group->rank_), "ncclCommUserRank"));
   LATHE_TRY(check(table, comm, table.ncclCommCuDevice(comm, &ordinal), "ncclCommCuDevice"));
-  LATHE_TRY(check_place(group->world_, group->rank_, 0));
   if (ordinal != group->device_->ordinal()) {
     return invalid(text("the communicator is on device ", ordinal, ", must be on the context's, ",
                         group->device_->ordinal()));
@@ -91,14 +53,8 @@ Result<std::shared_ptr<Group>> Group::adopt(std::shared_ptr<const Device> device
   return group;
 }
 
-Result<std::shared_ptr<Group>> Group::adopt(std::shared_ptr<const Device> device, NcclChoice choice,
-                                            ncclComm_t comm) {
-  LATHE_ASSIGN(auto nccl, open_nccl(choice));
-  return adopt(std::move(device), std::move(nccl), comm);
-}
-
 std::shared_ptr<Group> Group::unconnected(int world, int rank) {
-  std::shared_ptr<Group> group(new Group);
+  std::shared_ptr<Group> group(new Group(nullptr, nullptr));
   group->world_ = world;
   group->rank_ = rank;
   return group;
@@ -107,41 +63,31 @@ std::shared_ptr<Group> Group::unconnected(int world, int rank) {
 // The communicator is non-blocking, because a blocking call leaves no communicator to abort while a
 // rank is missing.
 Status Group::connect(const UniqueId& id) {
-  ncclUniqueId raw;
-  std::memcpy(raw.internal, id.bytes, sizeof raw.internal);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  ncclResult_t state = nccl_->ncclCommInitRankConfig(&comm_, world_, raw, rank_, &config);
+  ncclResult_t state = nccl_->ncclCommInitRankConfig(&comm_, world_, id, rank_, &config);
   if (state == ncclInProgress && comm_ != nullptr) {
     state = wait_while_busy(*nccl_, comm_, timeout_ms_);
   }
   if (state == ncclSuccess) return {};
-  Status status;
-  if (state == ncclInProgress) {
-    status = {Code::timeout,
-              text(name(), " waited ", timeout_ms_, " ms for the other ranks to join the group")};
-  } else {
-    status = check(*nccl_, comm_, state, "ncclCommInitRankConfig");
-    status = {status.code(), text(name(), ": ", status.text())};
-  }
+  const Status status =
+      state != ncclInProgress
+          ? named(state, "ncclCommInitRankConfig")
+          : Status(Code::timeout, text(name(), " waited ", timeout_ms_,
+                                       " ms for the other ranks to join the group"));
   if (comm_ != nullptr) (void)nccl_->ncclCommAbort(std::exchange(comm_, nullptr));
   return status;
 }
 
 Status Group::open() {
-  LATHE_TRY(make_streams());
-  LATHE_TRY(flight_.open(device_->driver()));
-  entry_ = watch(*this);
-  return {};
-}
-
-Status Group::make_streams() {
   const Driver& driver = device_->driver();
   LATHE_TRY(
       check(driver, driver.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate"));
   for (CUevent* event : {&to_exchange_, &from_exchange_}) {
     LATHE_TRY(check(driver, driver.cuEventCreate(event, CU_EVENT_DISABLE_TIMING), "cuEventCreate"));
   }
+  LATHE_TRY(flight_.open(driver));
+  entry_ = watch(*this);
   return {};
 }
 
@@ -154,13 +100,16 @@ bool Group::drained() const {
   return true;
 }
 
+void Group::stop_watching() {
+  if (entry_ == nullptr) return;
+  const std::lock_guard lock(entry_->mutex);
+  entry_->what = nullptr;
+}
+
 void Group::leave() {
   if (comm_ == nullptr || adopted_ || uses_.load() == kEnded) return;
   bool clean = drained() && async_error().ok();
-  if (entry_ != nullptr) {
-    const std::lock_guard lock(entry_->mutex);
-    entry_->what = nullptr;
-  }
+  stop_watching();
   if (uses_.load() == kEnded) return;
   if (clean) {
     ncclResult_t state = nccl_->ncclCommFinalize(comm_);
@@ -180,10 +129,7 @@ Group::~Group() {
   if (device_ == nullptr) return;
   const Device::Scope scope(*device_);
   leave();
-  if (entry_ != nullptr) {
-    const std::lock_guard lock(entry_->mutex);
-    entry_->what = nullptr;
-  }
+  stop_watching();
   const Driver& driver = device_->driver();
   flight_.close(driver);
   if (to_exchange_ != nullptr) (void)driver.cuEventDestroy(to_exchange_);

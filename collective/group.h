@@ -17,11 +17,8 @@
 
 namespace lathe {
 
-struct UniqueId {
-  char bytes[NCCL_UNIQUE_ID_BYTES];
-};
+using UniqueId = ncclUniqueId;
 Result<UniqueId> make_unique_id(const Nccl& nccl);
-Result<UniqueId> make_unique_id(NcclChoice choice);
 
 class Group : private Watched {
  public:
@@ -29,18 +26,14 @@ class Group : private Watched {
 
   // This is a collective over all ranks. It blocks until every rank has called it, or until the
   // timeout (0: the default). The timeout also bounds each later call that has to wait for peers to
-  // connect, and how long an exchange may take on the device.
+  // connect, and how long an exchange may take on the device. The caller has checked that `rank` is
+  // one of `world`.
   static Result<std::shared_ptr<Group>> create(std::shared_ptr<const Device> device,
                                                std::shared_ptr<const Nccl> nccl, const UniqueId& id,
                                                int world, int rank, int timeout_ms);
-  static Result<std::shared_ptr<Group>> create(std::shared_ptr<const Device> device,
-                                               NcclChoice choice, const UniqueId& id, int world,
-                                               int rank, int timeout_ms);
   // Adopts a communicator that the caller keeps: the group never destroys or aborts it.
   static Result<std::shared_ptr<Group>> adopt(std::shared_ptr<const Device> device,
                                               std::shared_ptr<const Nccl> nccl, ncclComm_t comm);
-  static Result<std::shared_ptr<Group>> adopt(std::shared_ptr<const Device> device,
-                                              NcclChoice choice, ncclComm_t comm);
   // This is a collective over the ranks of `parent`. Ranks of one color become a group, ordered by
   // key, then by their rank in `parent`. Returns null for a negative color. The new group does not
   // need `parent`, which may be destroyed first.
@@ -110,11 +103,12 @@ class Group : private Watched {
   Status fail(Status why);
 
  private:
-  Group() = default;
+  Group(std::shared_ptr<const Device> device, std::shared_ptr<const Nccl> nccl)
+      : device_(std::move(device)), nccl_(std::move(nccl)) {}
   Status open();
   Status connect(const UniqueId& id);
-  Status make_streams();
   void leave();
+  void stop_watching();
   // Waits, within the timeout, until no posted exchange is running.
   bool drained() const;
 
@@ -122,6 +116,8 @@ class Group : private Watched {
   bool pending() const override { return uses_.load() != kEnded && flight_.pending(); }
   Status late(const Posting& posting) const;
   std::string name() const;
+  // Returns check() of a call that concerns this group, with the group's name before the words.
+  Status named(ncclResult_t result, const char* call) const;
 
   static Result<std::shared_ptr<Group>> split_by_id(Group& parent, int color, int key);
   static Result<std::shared_ptr<Group>> split_by_nccl(Group& parent, int color, int key);

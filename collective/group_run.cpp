@@ -28,6 +28,11 @@ ncclResult_t wait_while_busy(const Nccl& nccl, ncclComm_t comm, int timeout_ms) 
 
 std::string Group::name() const { return text("rank ", rank_, " of ", world_); }
 
+Status Group::named(ncclResult_t result, const char* call) const {
+  const Status status = check(*nccl_, comm_, result, call);
+  return {status.code(), text(name(), ": ", status.text())};
+}
+
 Group::Use::Use(Group& group) : group_(group) {
   int uses = group.uses_.load();
   while (uses != kEnded && !group.uses_.compare_exchange_weak(uses, uses + 1)) {
@@ -71,8 +76,7 @@ Status Group::async_error() {
   LATHE_TRY(
       check(*nccl_, comm_, nccl_->ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError"));
   if (state == ncclSuccess || state == ncclInProgress) return {};
-  const Status status = check(*nccl_, comm_, state, "the communicator");
-  return {status.code(), text(name(), ": ", status.text())};
+  return named(state, "the communicator");
 }
 
 Status Group::abort() {
@@ -129,8 +133,7 @@ bool Group::inspect(Clock::time_point now) {
         error == ncclInProgress) {
       return true;
     }
-    const Status known = check(*nccl_, comm_, error, "the communicator");
-    why = {known.code(), text(name(), ": ", known.text())};
+    why = named(error, "the communicator");
   }
   why_ = std::move(why);
   int unused = 0;

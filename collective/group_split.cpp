@@ -21,9 +21,7 @@ struct Wish {
 }  // namespace
 
 Result<std::shared_ptr<Group>> Group::split_by_nccl(Group& parent, int color, int key) {
-  std::shared_ptr<Group> group(new Group);
-  group->device_ = parent.device_;
-  group->nccl_ = parent.nccl_;
+  std::shared_ptr<Group> group(new Group(parent.device_, parent.nccl_));
   group->timeout_ms_ = parent.timeout_ms_;
   const Nccl& nccl = *parent.nccl_;
   {

@@ -6,7 +6,7 @@
 #include <charconv>
 
 #include "codegen/base/invalid.h"
-#include "collective/world.h"
+#include "collective/plans/shard.h"
 
 namespace lathe {
 namespace {
@@ -16,22 +16,16 @@ struct Launcher {
   const char* rank;
   const char* world;
   const char* local_rank;
-  const char* run[2];  // together they name the run; null: nothing does
+  const char *run, *restart;  // together they name the run
 };
 
 constexpr Launcher kLaunchers[] = {
-    {"torchrun",
-     "RANK",
-     "WORLD_SIZE",
-     "LOCAL_RANK",
-     {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}},
-    {"Open MPI",
-     "OMPI_COMM_WORLD_RANK",
-     "OMPI_COMM_WORLD_SIZE",
-     "OMPI_COMM_WORLD_LOCAL_RANK",
-     {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}},
-    {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", {"PMI_JOBID", "SLURM_STEP_ID"}},
-    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RUN_ID",
+     "TORCHELASTIC_RESTART_COUNT"},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"},
+    {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "PMI_JOBID", "SLURM_STEP_ID"},
+    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_JOB_ID", "SLURM_STEP_ID"},
 };
 constexpr int kDefaultPort = 29500;
 
@@ -56,9 +50,8 @@ Result<std::optional<Launch>> read(const Launcher& launcher, const Lookup& looku
   if (const auto local = lookup(launcher.local_rank)) {
     LATHE_ASSIGN(out.local_rank, number(launcher.local_rank, *local, 0, kMostWorld));
   }
-  for (const char* name : launcher.run) {
-    const auto part = name == nullptr ? std::nullopt : lookup(name);
-    if (part) out.run += text("/", *part);
+  for (const char* name : {launcher.run, launcher.restart}) {
+    if (const auto part = lookup(name)) out.run += text("/", *part);
   }
   return std::optional<Launch>(std::move(out));
 }

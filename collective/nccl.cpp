@@ -7,7 +7,6 @@
 #include <limits.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -106,15 +105,15 @@ Result<std::shared_ptr<const Nccl>> load(NcclChoice choice) {
   auto nccl = std::make_shared<Nccl>();
   nccl->path = path_of(handle);
   std::string missing;
-#define LATHE_NCCL_FIND(name)                                             \
-  nccl->name = reinterpret_cast<decltype(&::name)>(dlsym(handle, #name)); \
-  if (nccl->name == nullptr) missing += missing.empty() ? #name : ", " #name;
+  const auto find = [&](const char* name, auto& function) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(handle, name));
+    return function != nullptr;
+  };
+#define LATHE_NCCL_FIND(name) \
+  if (!find(#name, nccl->name)) missing += missing.empty() ? #name : ", " #name;
   LATHE_NCCL_FUNCTIONS(LATHE_NCCL_FIND)
 #undef LATHE_NCCL_FIND
-#define LATHE_NCCL_FIND(name, since) \
-  nccl->name = reinterpret_cast<decltype(&::name)>(dlsym(handle, #name));
-  LATHE_NCCL_OPTIONAL(LATHE_NCCL_FIND)
-#undef LATHE_NCCL_FIND
+  (void)find("ncclCommSplit", nccl->ncclCommSplit);
   if (!missing.empty()) {
     dlclose(handle);
     return Status(Code::nccl, text(nccl->path, " lacks ", missing, "; ", asked.remedy));
@@ -125,11 +124,6 @@ Result<std::shared_ptr<const Nccl>> load(NcclChoice choice) {
                                    kOldestVersion, "; ", asked.remedy));
   }
   return std::shared_ptr<const Nccl>(std::move(nccl));
-}
-
-// Formats version 21801 as "2.18.1".
-std::string spoken(int version) {
-  return text(version / 10000, ".", version / 100 % 100, ".", version % 100);
 }
 
 }  // namespace
@@ -146,19 +140,6 @@ Result<std::shared_ptr<const Nccl>> open_nccl(NcclChoice choice) {
     LATHE_ASSIGN(table, load(choice));
   }
   return table;
-}
-
-Status require(const Nccl& nccl, const char* name) {
-  const auto judge = [&](bool there, int since) -> Status {
-    if (there) return {};
-    return {Code::nccl, text(nccl.path, " is version ", spoken(nccl.version), " and lacks ", name,
-                             ", which NCCL has from ", spoken(since), " on")};
-  };
-#define LATHE_NCCL_JUDGE(function, since) \
-  if (std::strcmp(name, #function) == 0) return judge(nccl.function != nullptr, since);
-  LATHE_NCCL_OPTIONAL(LATHE_NCCL_JUDGE)
-#undef LATHE_NCCL_JUDGE
-  return {Code::internal, text(name, " is not among NCCL's optional functions")};
 }
 
 Status check(const Nccl& nccl, ncclComm_t comm, ncclResult_t result, const char* call) {

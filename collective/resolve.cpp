@@ -6,10 +6,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 
-#include <algorithm>
-#include <condition_variable>
 #include <cstring>
-#include <mutex>
 #include <thread>
 
 namespace lathe {
@@ -39,15 +36,6 @@ int ask(const std::string& host, int port, int flags, std::vector<Address>& out)
 
 }  // namespace
 
-// Holds the thread's result. The thread and the waiting callers share ownership.
-struct NameLookup::Pending {
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool done = false;
-  int failed = 0;
-  std::vector<Address> found;
-};
-
 std::vector<Address> addresses_without_lookup(const std::string& host, int port) {
   std::vector<Address> out;
   if (host == "localhost") {
@@ -62,28 +50,22 @@ std::vector<Address> addresses_without_lookup(const std::string& host, int port)
 std::vector<Address> NameLookup::addresses(Deadline deadline, std::string& why) {
   std::vector<Address> known = addresses_without_lookup(host_, port_);
   if (!known.empty()) return known;
-  if (pending_ == nullptr) {
-    pending_ = std::make_shared<Pending>();
-    std::thread([pending = pending_, host = host_, port = port_] {
-      std::vector<Address> found;
-      const int failed = ask(host, port, 0, found);
-      const std::lock_guard lock(pending->mutex);
-      pending->found = std::move(found);
-      pending->failed = failed;
-      pending->done = true;
-      pending->changed.notify_all();
-    }).detach();
+  if (!pending_.valid()) {
+    std::packaged_task<Answer()> look([host = host_, port = port_] {
+      Answer out;
+      out.failed = ask(host, port, 0, out.found);
+      return out;
+    });
+    pending_ = look.get_future();
+    std::thread(std::move(look)).detach();
   }
-  std::unique_lock lock(pending_->mutex);
-  if (!pending_->changed.wait_until(lock, deadline, [&] { return pending_->done; })) {
+  if (pending_.wait_until(deadline) != std::future_status::ready) {
     why = "the name " + host_ + " is still being looked up";
     return {};
   }
-  if (pending_->failed != 0) why = gai_strerror(pending_->failed);
-  std::vector<Address> out = std::move(pending_->found);
-  lock.unlock();
-  pending_ = nullptr;
-  return out;
+  Answer answer = pending_.get();
+  if (answer.failed != 0) why = gai_strerror(answer.failed);
+  return std::move(answer.found);
 }
 
 }  // namespace lathe

@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 
 #include <chrono>
-#include <memory>
+#include <future>
 #include <string>
 #include <vector>
 
@@ -35,10 +35,13 @@ class NameLookup {
   std::vector<Address> addresses(Deadline deadline, std::string& why);
 
  private:
-  struct Pending;
+  struct Answer {
+    int failed = 0;
+    std::vector<Address> found;
+  };
   std::string host_;
   int port_;
-  std::shared_ptr<Pending> pending_;  // null: no thread is looking
+  std::future<Answer> pending_;  // not valid: no thread is looking
 };
 
 }  // namespace lathe

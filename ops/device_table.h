@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "cache/driver.h"
 
@@ -17,6 +18,10 @@ class DeviceTable {
   DeviceTable() = default;
   // Returns when the bytes are on the device, so the launch path must not call it.
   static Result<DeviceTable> upload(const Device& device, std::span<const std::byte> bytes);
+  template <typename T>
+  static Result<DeviceTable> upload(const Device& device, const std::vector<T>& values) {
+    return upload(device, std::as_bytes(std::span(values)));
+  }
   ~DeviceTable();
   DeviceTable(DeviceTable&& other) noexcept { *this = std::move(other); }
   DeviceTable& operator=(DeviceTable&& other) noexcept {

@@ -4,6 +4,7 @@
 #include "ops/dims.h"
 
 #include <cstdlib>
+#include <span>
 
 #include "codegen/base/text.h"
 
@@ -71,6 +72,11 @@ std::string shape_text(const Shape& shape) {
   std::string out = "[";
   for (int i = 0; i < shape.rank; ++i) out += text(i ? "," : "", dim_text(shape.dims[i]));
   return out + "]";
+}
+
+std::string extents_text(int rank, const int64_t* extents) {
+  const auto number = [](int64_t extent) { return std::to_string(extent); };
+  return text("[", comma_list(std::span(extents, static_cast<size_t>(rank)), number), "]");
 }
 
 bool has_dim(const Shape& shape, Dim dim) {

@@ -5,93 +5,68 @@
 
 #include <array>
 #include <cstdint>
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace lathe {
 
-// Two tensors that use the same dim must have the same extent. `fixed` stands for a number, as in
-// "NP,7": its extent is 0, and the 7 is added to it.
-enum class Dim : uint8_t {
-  B,
-  T,
-  N,
-  D,
-  W,
-  H,
-  HK,
-  DV,
-  Sq,
-  Sk,
-  Tq,
-  Tk,
-  P,
-  page,
-  M,
-  K,
-  V,
-  HV,
-  HVK,
-  S,
-  spec,
-  NT,
-  slots,
-  C0,
-  C1,
-  C2,
-  C3,
-  NP,
-  R,
-  topk,
-  G,
-  fixed
-};
-
 // Says how a dim is cut over the ranks of a group: by the tokens of queries or of keys, or by
 // chunks or slots of saved states, which are counted along tokens.
 enum class TokenAxis : uint8_t { none, queries, keys, chunks, slots };
 
+// Lists X(dim, name, varies, axis). If a dim varies, its extent may differ from call to call
+// without a new kernel.
+// clang-format off
+#define LATHE_DIMS(X)           \
+  X(B, "B", true, none)         \
+  X(T, "T", true, queries)      \
+  X(N, "N", true, none)         \
+  X(D, "D", false, none)        \
+  X(W, "W", false, none)        \
+  X(H, "H", false, none)        \
+  X(HK, "HK", false, none)      \
+  X(DV, "DV", false, none)      \
+  X(Sq, "Sq", true, queries)    \
+  X(Sk, "Sk", true, keys)       \
+  X(Tq, "Tq", true, queries)    \
+  X(Tk, "Tk", true, keys)       \
+  X(P, "P", true, none)         \
+  X(page, "page", true, none)   \
+  X(M, "M", true, none)         \
+  X(K, "K", false, none)        \
+  X(V, "V", false, none)        \
+  X(HV, "HV", false, none)      \
+  X(HVK, "HV*K", false, none)   \
+  X(S, "S", true, none)         \
+  X(spec, "spec", true, none)   \
+  X(NT, "NT", true, chunks)     \
+  X(slots, "slots", true, slots)\
+  X(C0, "C0", true, none)       \
+  X(C1, "C1", true, none)       \
+  X(C2, "C2", true, none)       \
+  X(C3, "C3", true, none)       \
+  X(NP, "NP", true, none)       \
+  X(R, "R", false, none)        \
+  X(topk, "topk", true, none)   \
+  X(G, "G", false, none)
+// clang-format on
+
+// Two tensors that use the same dim must have the same extent. `fixed` stands for a number, as in
+// "NP,7": its extent is 0, and the 7 is added to it.
+#define LATHE_DIM(dim, name, varies, axis) dim,
+enum class Dim : uint8_t { LATHE_DIMS(LATHE_DIM) fixed };
+#undef LATHE_DIM
+inline constexpr int kDimCount = static_cast<int>(Dim::fixed) + 1;
+
 struct DimInfo {
   const char* name;
-  bool varies;  // its extent may differ from call to call without a new kernel
-  TokenAxis axis = TokenAxis::none;
+  bool varies;
+  TokenAxis axis;
 };
-inline constexpr DimInfo kDims[] = {{"B", true},
-                                    {"T", true, TokenAxis::queries},
-                                    {"N", true},
-                                    {"D", false},
-                                    {"W", false},
-                                    {"H", false},
-                                    {"HK", false},
-                                    {"DV", false},
-                                    {"Sq", true, TokenAxis::queries},
-                                    {"Sk", true, TokenAxis::keys},
-                                    {"Tq", true, TokenAxis::queries},
-                                    {"Tk", true, TokenAxis::keys},
-                                    {"P", true},
-                                    {"page", true},
-                                    {"M", true},
-                                    {"K", false},
-                                    {"V", false},
-                                    {"HV", false},
-                                    {"HV*K", false},
-                                    {"S", true},
-                                    {"spec", true},
-                                    {"NT", true, TokenAxis::chunks},
-                                    {"slots", true, TokenAxis::slots},
-                                    {"C0", true},
-                                    {"C1", true},
-                                    {"C2", true},
-                                    {"C3", true},
-                                    {"NP", true},
-                                    {"R", false},
-                                    {"topk", true},
-                                    {"G", false},
-                                    {"", false}};
-inline constexpr int kDimCount = 32;
-static_assert(std::size(kDims) == kDimCount);
+#define LATHE_DIM(dim, name, varies, axis) {name, varies, TokenAxis::axis},
+inline constexpr DimInfo kDims[] = {LATHE_DIMS(LATHE_DIM){"", false, TokenAxis::none}};
+#undef LATHE_DIM
 inline const DimInfo& info_of(Dim dim) { return kDims[static_cast<int>(dim)]; }
 inline const char* name_of(Dim dim) { return info_of(dim).name; }
 // Returns the dim of this name; `fixed` if there is none.
@@ -129,8 +104,9 @@ std::vector<Shape> parse_shapes(std::string_view shapes);
 // Returns the shape of this rank. If there are several, returns the one of that number, or the
 // last. If there is none, the result has rank 0.
 Shape shape_of_rank(std::string_view shapes, int rank, int number = 0);
-std::string shape_text(const Shape& shape);  // "[B,T,D]"
-std::string dim_text(const Axis& axis);      // "N+1"
+std::string shape_text(const Shape& shape);                  // "[B,T,D]"
+std::string dim_text(const Axis& axis);                      // "N+1"
+std::string extents_text(int rank, const int64_t* extents);  // "[3, 5]"
 bool has_dim(const Shape& shape, Dim dim);
 // Return whether a shape is that of packed sequences, or of whole rows of a batch; offsets are
 // neither.

@@ -18,10 +18,11 @@ namespace lathe {
 class Kernel;
 struct BuiltKernel;
 
-// Returns a spec of a template, without constants, whose blocks have dynamic shared memory. The
-// template's struct `smem` computes the size.
-inline KernelSpec shared_spec(const Template& from, const char* smem, int smem_bytes, int threads) {
-  KernelSpec spec = KernelSpec::of(from, threads);
+// Returns a spec of a template whose blocks have dynamic shared memory. The template's struct
+// `smem` computes the size.
+inline KernelSpec shared_spec(const Template& from, const char* smem, int smem_bytes, int threads,
+                              std::vector<Constant> constants = {}) {
+  KernelSpec spec = KernelSpec::of(from, threads, std::move(constants));
   spec.smem = smem;
   spec.smem_bytes = smem_bytes;
   return spec;

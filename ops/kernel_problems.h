@@ -123,8 +123,7 @@ struct KdaProblem {
   bool sigmoid = false;        // beta is a logit
   bool state_v_first = false;  // states are [.., V, K]
 
-  bool recurrent = false;  // kda_recurrent
-  int states = 0;          // KdaStates: where its states are
+  int states = 0;  // KdaStates: where those of kda_recurrent are
 
   int vector_bytes =
       16;  // 8 or 16: rows of q, k, v and g, and what lies between them, are multiples

@@ -1,15 +1,17 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Declaring a problem: every refusal names the tensor or option, what was found and what is
-// allowed.
+// allowed. The texts that options name are read once, when the option is set.
 #include "ops/problem.h"
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 #include "codegen/base/invalid.h"
 #include "codegen/base/printable.h"
+#include "codegen/mods.h"
 #include "ops/group.h"
-#include "ops/option_text.h"
 #include "ops/options.h"
 
 namespace lathe {
@@ -17,12 +19,6 @@ namespace {
 
 constexpr unsigned kMethods = kAllgather | kDispatch | kExchangeHeads;
 constexpr unsigned kGroupFlags = kReduceParameterGrads | kMethods | kNarrowGradients;
-
-std::string extents_text(int rank, const int64_t* shape) {
-  std::string out = "[";
-  for (int i = 0; i < rank; ++i) out += text(i ? ", " : "", shape[i]);
-  return out + "]";
-}
 
 std::string dtype_text(int dtype) {
   if (dtype < 0 || dtype >= static_cast<int>(std::size(kDtypes))) {
@@ -88,19 +84,45 @@ Status declare(lathe_problem& problem, const char* name, int dtype, int rank,
 
 namespace {
 
-const char* type_text(OptionType type) {
-  switch (type) {
-    case OptionType::integer:
-      return "an integer";
-    case OptionType::number:
-      return "a number";
-    case OptionType::word:
-      return "text";
+constexpr const char* kTypeTexts[] = {"an integer", "a number", "text"};  // by OptionType
+const char* type_text(OptionType type) { return kTypeTexts[static_cast<int>(type)]; }
+
+// Reads the whole of a small file. An error names the option, the file and the reason.
+Result<std::string> read_text(const char* option, const std::string& path) {
+  const auto refuse = [&](const std::string& why) {
+    return invalid(text("option ", option, " is '", path, "', which ", why));
+  };
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (!std::filesystem::exists(status))
+    return refuse("does not exist; allowed are none and a file of text");
+  if (!std::filesystem::is_regular_file(status)) {
+    return refuse("is no file; allowed are none and a file of text");
   }
-  return "unknown";
+  std::ifstream file(path, std::ios::binary);
+  // One byte more than allowed, so that a larger one is noticed and not read.
+  std::string bytes(kMostModBytes + 1, '\0');
+  if (!file.read(bytes.data(), static_cast<std::streamsize>(bytes.size())) && !file.eof()) {
+    return refuse("cannot be read");
+  }
+  bytes.resize(static_cast<size_t>(file.gcount()));
+  return bytes;
+}
+
+// `file`: what messages call the text.
+Status keep_text(lathe_problem* problem, const char* option, std::string file, std::string bytes) {
+  drop_byte_order_mark(&bytes);
+  Mod mod{option, std::move(file), std::move(bytes)};
+  LATHE_TRY(check_mod_text(mod));
+  problem->mods.push_back(std::move(mod));
+  return {};
 }
 
 }  // namespace
+
+bool takes_file(const OptionInfo& option) {
+  return option.type == OptionType::word && listed(option.allowed, '|', "FILE");
+}
 
 Status set_option(lathe_problem* problem, const char* name, OptionType given,
                   const std::string& value) {
@@ -124,12 +146,34 @@ Status set_option(lathe_problem* problem, const char* name, OptionType given,
                         " and to ", in_quotes(value)));
   }
   if (takes_file(option) && value != option.fallback) {
-    LATHE_TRY(read_option_text(problem, name, value));
+    LATHE_ASSIGN(std::string bytes, read_text(name, value));
+    LATHE_TRY(keep_text(problem, name, value, std::move(bytes)));
   }
   // One text for one integer: 01 is 1.
   const bool whole = option.type == OptionType::integer;
   problem->options[index] =
       whole ? std::to_string(std::strtoll(value.c_str(), nullptr, 10)) : value;
+  return {};
+}
+
+Status set_option_text(lathe_problem* problem, const char* name, std::string bytes) {
+  const Operator& op = *problem->op;
+  const int index = find_option(op, name);
+  if (index < 0 || !takes_file(op.options[index])) {
+    std::vector<std::string> all;
+    for (const OptionInfo& option : op.options) {
+      if (takes_file(option)) all.push_back(option.name);
+    }
+    return invalid(text(op.name, " has no option ", in_quotes(name), " that is a text; it has ",
+                        all.empty() ? "none" : comma_list(all)));
+  }
+  if (problem->options[index]) {
+    return invalid(text("option ", name, " is set twice, to ", in_quotes(*problem->options[index]),
+                        " and to a text"));
+  }
+  const std::string file = text("<", name, ">");
+  LATHE_TRY(keep_text(problem, name, file, std::move(bytes)));
+  problem->options[index] = file;
   return {};
 }
 

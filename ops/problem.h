@@ -62,4 +62,9 @@ Status check_group_flags(const Operator& op, unsigned flags);
 Status set_option(lathe_problem* problem, const char* name, OptionType given,
                   const std::string& value);
 
+// Returns whether the value of an option is the name of a file, whose text the problem keeps.
+bool takes_file(const OptionInfo& option);
+// Keeps `bytes` as the text of an option that has none yet.
+Status set_option_text(lathe_problem* problem, const char* option, std::string bytes);
+
 }  // namespace lathe

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Copies rows, checks shards and orders streams, for all programs of ranks.
+// Copies rows and checks shards, for all programs of ranks.
 #include "ops/rank_program.h"
 
 #include <algorithm>
@@ -40,6 +40,14 @@ void Part::put(Call* call, int tensor, const void* data, std::initializer_list<i
     stride *= std::max<int64_t>(out.extent[i], 1);
   }
   if (strides.size() > 0) std::copy(strides.begin(), strides.end(), out.stride.begin());
+}
+
+Call step_call(const Call& of, char* workspace, int64_t workspace_bytes) {
+  Call out;
+  out.stream = of.stream;
+  out.workspace = workspace;
+  out.workspace_bytes = static_cast<size_t>(workspace_bytes);
+  return out;
 }
 
 TokenRows TokenRows::dense_at(char* other) const {
@@ -118,23 +126,6 @@ Status check_shard_sequences(const Call& call, bool packed, int64_t sequences,
   if (!packed || found == sequences) return {};
   return invalid(text(offsets, " has N + 1 = ", found + 1, " offsets; the shard was made with ",
                       sequences + 1));
-}
-
-Status Exchange::post(const Hop& hop) {
-  if (is_empty(hop)) return {};
-  waiting_ = true;  // whatever becomes of it
-  return post_after(group_, hop, stream_);
-}
-
-Status Exchange::arrive() {
-  if (!waiting_) return {};
-  waiting_ = false;
-  return group_.stream_after_exchange(stream_);
-}
-
-Status Exchange::joined(Status status) {
-  const Status join = arrive();
-  return status.ok() ? join : status;
 }
 
 Status clear(const Group& group, char* data, int64_t bytes, CUstream stream) {

@@ -8,6 +8,8 @@
 
 #include <initializer_list>
 #include <span>
+#include <type_traits>
+#include <vector>
 
 #include "collective/exchange.h"
 #include "collective/plans/layout.h"
@@ -31,6 +33,44 @@ class Part {
  private:
   std::unique_ptr<Executor> executor_;
   std::vector<std::array<Shape, kMaxRank + 1>> shapes_;  // by tensor and rank
+};
+
+// Returns a call without tensors for a step of the call `of`. The step has its workspace within
+// that of the outer call.
+Call step_call(const Call& of, char* workspace, int64_t workspace_bytes);
+
+// An executor of this kind makes an object for each call. Derived has
+//   Status check(const Call&) const;  refuses a call whose shard has no state, and others
+// and Run, which is made after that check, has
+//   Run(const Derived&, const Call&);
+//   Status lay_out();                 lays out the workspace, of total() bytes
+//   Status operator()();              runs the call
+//   Result<Estimate> estimate();
+template <typename Derived, typename Run>
+class RankExecutor : public Executor {
+ public:
+  Result<size_t> workspace_bytes(const Call& call) const final {
+    return with_run(call, [](Run& run) { return Result(static_cast<size_t>(run.total())); });
+  }
+  Status run(const Call& call) const final {
+    return with_run(call, [&call](Run& run) -> Status {
+      LATHE_TRY(call.check_workspace(run.total()));
+      return run();
+    });
+  }
+  Result<Estimate> estimate(const Call& call) const final {
+    return with_run(call, [](Run& run) { return run.estimate(); });
+  }
+
+ private:
+  template <typename F>
+  std::invoke_result_t<F, Run&> with_run(const Call& call, F f) const {
+    const Derived& self = static_cast<const Derived&>(*this);
+    LATHE_TRY(self.check(call));
+    Run run(self, call);
+    LATHE_TRY(run.lay_out());
+    return f(run);
+  }
 };
 
 // Describes rows of tokens in memory, [batch, groups, tokens, heads, width]. Strides are in
@@ -74,28 +114,15 @@ Status check_shard_form(const Layout& layout, bool packed, const char* offsets);
 // Returns INVALID_ARGUMENT unless a packed call has as many sequences as the shard was made with.
 Status check_shard_sequences(const Call& call, bool packed, int64_t sequences, const char* offsets);
 
-// Runs the exchange of one call, on the group's own stream.
-class Exchange {
- public:
-  Exchange(Group& group, CUstream stream) : group_(group), stream_(stream) {}
+// Holds the messages of a hop of which there may be many. It belongs to a shard's state, which
+// reserves room, so a run that fills it does not allocate. A group, and so a plan and its shards,
+// runs one call at a time.
+struct HopMessages {
+  std::vector<Transfer> sends, receives;
 
-  // Posts a hop after the work that is on the stream so far. Does nothing for a hop without
-  // messages.
-  Status post(const Hop& hop);
-  // Makes the stream wait until everything that was posted has arrived.
-  Status arrive();
-  // Does the same whatever `status` is. Posted messages read and write the call's memory, so the
-  // caller's stream waits for them even if the call has failed.
-  Status joined(Status status);
-  // Posts a hop that the stream waits for at once.
-  Status run(const Hop& hop) { return joined(post(hop)); }
-  // Records that messages were posted by other means.
-  void begin() { waiting_ = true; }
-
- private:
-  Group& group_;
-  CUstream stream_;
-  bool waiting_ = false;
+  void clear() { sends.clear(), receives.clear(); }
+  void reserve(size_t each) { sends.reserve(each), receives.reserve(each); }
+  Hop hop(const char* name) const { return {sends, receives, name}; }
 };
 
 // Sets bytes of device memory to 0, on the stream.

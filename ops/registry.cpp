@@ -8,8 +8,7 @@
 #include "codegen/base/text.h"
 #include "ops/schema.h"
 
-// One line for each family: ops/<family>/schema.cpp defines std::span<const Operator>
-// <family>_operators().
+// One word for each family: ops/<family>/ defines std::span<const Operator> <family>_operators().
 #define LATHE_FAMILIES(family) \
   family(conv) family(attention) family(ring) family(kda) family(sparse) family(shard)
 
@@ -20,13 +19,6 @@ LATHE_FAMILIES(LATHE_DECLARE)
 #undef LATHE_DECLARE
 
 namespace {
-
-template <typename Row>
-std::vector<std::string_view> names_of(std::span<const Row> rows) {
-  std::vector<std::string_view> names;
-  for (const Row& row : rows) names.emplace_back(row.name);
-  return names;
-}
 
 template <typename Row>
 int find_named(std::span<const Row> rows, std::string_view name) {
@@ -40,11 +32,10 @@ int find_named(std::span<const Row> rows, std::string_view name) {
 template <typename Row>
 std::string unknown(const std::string& head, std::string_view name, const char* tail,
                     std::span<const Row> rows) {
-  const std::vector<std::string_view> names = names_of(rows);
-  std::string all;
-  for (const std::string_view each : names) all += text(all.empty() ? "" : ", ", each);
+  std::vector<std::string_view> names;
+  for (const Row& row : rows) names.emplace_back(row.name);
   return text(head, in_quotes(std::string(name)), did_you_mean(name, names), tail,
-              all.empty() ? "none" : all);
+              names.empty() ? "none" : comma_list(names));
 }
 
 }  // namespace
@@ -71,11 +62,7 @@ const Operator* find_operator(std::string_view name) {
 int find_tensor(const Operator& op, std::string_view name) { return find_named(op.tensors, name); }
 int find_option(const Operator& op, std::string_view name) { return find_named(op.options, name); }
 
-std::string operator_names() {
-  std::string out;
-  for (const Operator& op : operators()) out += text(out.empty() ? "" : ", ", op.name);
-  return out;
-}
+std::string operator_names() { return comma_list(operators(), &Operator::name); }
 
 std::string no_such_operator(std::string_view name) {
   return unknown("there is no operator ", name, "; there are ", operators());

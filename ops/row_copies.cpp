@@ -31,16 +31,12 @@ RowPlaces places(const RowCopier::Side& side, int64_t word_bytes) {
 
 RowKernels RowKernels::make() { return {move_rows_spec(16), move_rows_spec(4)}; }
 
-Result<DeviceTable> table_of(const Device& device, std::span<const int32_t> rows) {
-  return DeviceTable::upload(device, std::as_bytes(rows));
-}
-
 Result<RowRoute> RowRoute::make(const Device& device, RankCopies copies) {
   RowRoute out;
-  LATHE_ASSIGN(out.send_rows, table_of(device, copies.send_rows));
-  LATHE_ASSIGN(out.receive_rows, table_of(device, copies.receive_rows));
-  LATHE_ASSIGN(out.own_from, table_of(device, copies.own_from));
-  LATHE_ASSIGN(out.own_to, table_of(device, copies.own_to));
+  LATHE_ASSIGN(out.send_rows, DeviceTable::upload(device, copies.send_rows));
+  LATHE_ASSIGN(out.receive_rows, DeviceTable::upload(device, copies.receive_rows));
+  LATHE_ASSIGN(out.own_from, DeviceTable::upload(device, copies.own_from));
+  LATHE_ASSIGN(out.own_to, DeviceTable::upload(device, copies.own_to));
   out.copies = std::move(copies);
   return out;
 }

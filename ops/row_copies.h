@@ -4,7 +4,6 @@
 // the messages of a hop that carries several tensors.
 #pragma once
 
-#include <memory>
 #include <span>
 
 #include "collective/exchange.h"
@@ -14,9 +13,6 @@
 #include "templates/params/rows.h"
 
 namespace lathe {
-
-// Uploads a table of rows; null if there are none. The launch path must not call this.
-Result<DeviceTable> table_of(const Device& device, std::span<const int32_t> rows);
 
 // Holds one rank's part of a list of copies, with its tables on the device.
 struct RowRoute {

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 
-#include "codegen/launch_shape.h"
 #include "codegen/spec.h"
 
 namespace lathe {

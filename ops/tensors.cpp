@@ -36,15 +36,9 @@ std::string found_type(DLDataType type) {
   return type.lanes == 1 ? found : text(found, " in ", type.lanes, " lanes");
 }
 
-std::string list(int count, const int64_t* values) {
-  std::string out = "[";
-  for (int i = 0; i < count; ++i) out += text(i ? ", " : "", values[i]);
-  return out + "]";
-}
-
 template <typename... Why>
 Status shape_error(const Slot& slot, const DLTensor& tensor, const Why&... why) {
-  return invalid(text(slot.name, " has shape ", list(tensor.ndim, tensor.shape), why...));
+  return invalid(text(slot.name, " has shape ", extents_text(tensor.ndim, tensor.shape), why...));
 }
 
 Status check_extents(const Slot& slot, const Extents& declared, const DLTensor& tensor,
@@ -83,8 +77,8 @@ bool empty(const Slot& slot, const Tensor& tensor) {
 }
 
 Status stride_error(const Slot& slot, const DLTensor& from, const std::string& why) {
-  return invalid(text(slot.name, " has strides ", list(from.ndim, from.strides), " for shape ",
-                      list(from.ndim, from.shape), "; ", why));
+  return invalid(text(slot.name, " has strides ", extents_text(from.ndim, from.strides),
+                      " for shape ", extents_text(from.ndim, from.shape), "; ", why));
 }
 
 // Checks that elements do not overlap: every stride must step over all that the smaller ones reach.
@@ -181,7 +175,8 @@ Status check_address(const Slot& slot, const DLTensor& from, int ordinal, Tensor
   }
   if (empty(slot, *tensor)) return {};
   if (!from.data) {
-    return invalid(text(slot.name, " has a NULL address and shape ", list(from.ndim, from.shape),
+    return invalid(text(slot.name, " has a NULL address and shape ",
+                        extents_text(from.ndim, from.shape),
                         "; NULL is allowed for empty tensors only"));
   }
   tensor->data = static_cast<char*>(from.data) + from.byte_offset;

@@ -15,13 +15,7 @@ namespace lathe {
 namespace {
 
 // Holds the texts that the calling thread was last lent.
-struct Lent {
-  std::string problems, information, lines;
-};
-Lent& lent() {
-  thread_local Lent lent;
-  return lent;
-}
+thread_local struct { std::string problems, information, lines; } lent;
 
 std::string information_text(const BundleInformation& information) {
   std::string out;
@@ -31,21 +25,18 @@ std::string information_text(const BundleInformation& information) {
   return out;
 }
 
-Status check_report(const lathe_bundle_report* out) { return out ? check_sized(out) : Status(); }
-
 Status give(const BundleReport& report, std::string information, lathe_bundle_report* out) {
   if (!out) return {};
-  lent().problems = report.problems;
-  lent().information = std::move(information);
-  lathe_bundle_report told = {};
-  told.entries = report.entries;
-  told.bytes = report.bytes;
-  told.added = report.added;
-  told.present = report.present;
-  told.bad = report.bad;
-  told.problems = lent().problems.c_str();
-  told.information = lent().information.c_str();
-  return give_sized(told, out);
+  lent.problems = report.problems;
+  lent.information = std::move(information);
+  return give_sized({.entries = report.entries,
+                     .bytes = report.bytes,
+                     .added = report.added,
+                     .present = report.present,
+                     .bad = report.bad,
+                     .problems = lent.problems.c_str(),
+                     .information = lent.information.c_str()},
+                    out);
 }
 
 // Reports on a file just written.
@@ -53,13 +44,6 @@ Status give_of(const BundleReport& report, const char* path, lathe_bundle_report
   if (!out) return {};
   LATHE_ASSIGN(const auto bundle, Bundle::open(path));
   return give(report, information_text(bundle->information()), out);
-}
-
-std::string one_line(std::string_view from) {
-  std::string out(from);
-  std::replace_if(
-      out.begin(), out.end(), [](char c) { return c == '\n' || c == '\t'; }, ' ');
-  return out;
 }
 
 std::string line_of(const Entry& entry, uint64_t bytes) {
@@ -91,9 +75,10 @@ Result<std::vector<Digest>> parse_keys(const char* const* keys, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     LATHE_TRY(require(keys[i], text("keys[", i, "]").c_str()));
     const auto key = parse_digest(keys[i]);
-    if (!key)
+    if (!key) {
       return invalid(text("keys[", i, "] is ", in_quotes(keys[i]),
                           ", but a key has 32 hexadecimal digits (0-9, a-f)"));
+    }
     out.push_back(*key);
   }
   return out;
@@ -106,15 +91,14 @@ Status list_bundle(const char* path, std::string* lines, lathe_bundle_report* ou
   for (const BundleItem& item : bundle->items()) {
     ++report.entries;
     const Bundle::Found found = bundle->read(item);
-    if (!found.entry) {
-      ++report.bad;
-      report.problems += item.key.hex() + ": " + found.why + "\n";
+    if (found.entry) {
+      *lines += line_of(*found.entry, item.length) + "\n";
+      continue;
     }
-    if (lines)
-      *lines += (found.entry ? line_of(*found.entry, item.length)
-                             : text(item.key.hex(), "\t?\t?\t", item.length, "\t",
-                                    one_line("damaged: " + found.why))) +
-                "\n";
+    ++report.bad;
+    report.problems += item.key.hex() + ": " + found.why + "\n";
+    *lines += text(item.key.hex(), "\t?\t?\t", item.length, "\t", one_line("damaged: " + found.why),
+                   "\n");
   }
   return give(report, information_text(bundle->information()), out);
 }
@@ -128,15 +112,15 @@ extern "C" {
 
 lathe_status lathe_cache_list(lathe_context* context, const char** lines) {
   return boundary({{context, "context"}, {lines, "lines"}}, [&] {
-    lent().lines = list_tiers(*context);
-    *lines = lent().lines.c_str();
+    lent.lines = list_tiers(*context);
+    *lines = lent.lines.c_str();
   });
 }
 
 lathe_status lathe_cache_pack(lathe_context* context, const char* path, const char* const* keys,
                               size_t key_count, lathe_bundle_report* out) {
   return boundary({{context, "context"}, {path, "path"}}, [&]() -> Status {
-    LATHE_TRY(check_report(out));
+    if (out) LATHE_TRY(check_sized(out));
     if (!keys) LATHE_TRY(require_directory(*context));
     LATHE_ASSIGN(const auto named, parse_keys(keys, keys ? key_count : 0));
     const std::vector<Digest>* chosen = keys ? &named : nullptr;
@@ -151,7 +135,7 @@ lathe_status lathe_cache_pack(lathe_context* context, const char* path, const ch
 lathe_status lathe_cache_unpack(lathe_context* context, const char* path,
                                 lathe_bundle_report* out) {
   return boundary({{context, "context"}, {path, "path"}}, [&]() -> Status {
-    LATHE_TRY(check_report(out));
+    if (out) LATHE_TRY(check_sized(out));
     LATHE_TRY(require_directory(*context));
     LATHE_ASSIGN(const auto bundle, Bundle::open(path));
     LATHE_ASSIGN(const auto report, unpack_bundle(*bundle, *context->store));
@@ -164,7 +148,7 @@ lathe_status lathe_cache_unpack(lathe_context* context, const char* path,
 lathe_status lathe_bundle_merge(const char* path, const char* const* from, size_t count,
                                 lathe_bundle_report* out) {
   return boundary({{path, "path"}, {from, "from"}}, [&]() -> Status {
-    LATHE_TRY(check_report(out));
+    if (out) LATHE_TRY(check_sized(out));
     std::vector<std::string> paths;
     for (size_t i = 0; i < count; ++i) {
       LATHE_TRY(require(from[i], text("from[", i, "]").c_str()));
@@ -179,14 +163,15 @@ lathe_status lathe_bundle_merge(const char* path, const char* const* from, size_
 lathe_status lathe_bundle_verify(const char* path, lathe_bundle_report* out) {
   return boundary({{path, "path"}}, [&]() -> Status {
     LATHE_TRY(check_sized(out));
-    return list_bundle(path, nullptr, out);
+    std::string lines;
+    return list_bundle(path, &lines, out);
   });
 }
 
 lathe_status lathe_bundle_list(const char* path, const char** lines, lathe_bundle_report* out) {
   return boundary({{path, "path"}, {lines, "lines"}}, [&]() -> Status {
-    LATHE_TRY(check_report(out));
-    std::string& all = lent().lines;
+    if (out) LATHE_TRY(check_sized(out));
+    std::string& all = lent.lines;
     all.clear();
     LATHE_TRY(list_bundle(path, &all, out));
     *lines = all.c_str();

@@ -1,8 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The cache as its users see it: what is there, and whether it is whole.
+// The cache as its users see it: what is there, and whether it is whole. The library writes a
+// caller's own files as it publishes bundles.
 #include "api/boundary.h"
 #include "api/context.h"
+#include "cache/store/new_file.h"
 
 using namespace lathe;
 
@@ -30,11 +32,10 @@ extern "C" {
 lathe_status lathe_cache_stat(lathe_context* context, lathe_cache_info* out) {
   return boundary({{context, "context"}}, [&] {
     const StoreStat stat = context->store->stat();
-    lathe_cache_info info = {};
-    info.directory = context->store->root().c_str();
+    lathe_cache_info info = {.directory = context->store->root().c_str(),
+                             .published = stat.published,
+                             .publish_failures = stat.publish_failures};
     take(stat, &info);
-    info.published = stat.published;
-    info.publish_failures = stat.publish_failures;
     return give_sized(info, out);
   });
 }
@@ -59,17 +60,16 @@ lathe_status lathe_cache_trim(lathe_context* context, uint64_t max_bytes, int dr
     LATHE_TRY(check_sized(out));
     LATHE_TRY(require_directory(*context));
     TrimReport report = context->store->trim(max_bytes, dry_run != 0);
-    lathe_trim_report told = {};
-    told.entries = report.entries;
-    told.bytes = report.bytes;
-    told.removed = report.removed;
-    told.freed = report.freed;
-    told.temporaries = report.temporaries;
-    told.busy = report.busy;
     const std::lock_guard<std::mutex> lock(context->mutex);
     context->trimmed_names = std::move(report.names);
-    told.names = context->trimmed_names.c_str();
-    return give_sized(told, out);
+    return give_sized({.entries = report.entries,
+                       .bytes = report.bytes,
+                       .removed = report.removed,
+                       .freed = report.freed,
+                       .temporaries = report.temporaries,
+                       .busy = report.busy,
+                       .names = context->trimmed_names.c_str()},
+                      out);
   });
 }
 
@@ -98,6 +98,28 @@ lathe_status lathe_cache_tier(lathe_context* context, size_t index, lathe_tier_i
     }
     take(stat, &info);
     return give_sized(info, out);
+  });
+}
+
+lathe_status lathe_file_check(const char* path) {
+  return boundary({{path, "path"}}, [&]() -> Status {
+    return NewFile("file", path).create();  // and removed again
+  });
+}
+
+lathe_status lathe_file_write(const char* path, const void* const* pieces, const size_t* bytes,
+                              size_t count) {
+  return boundary({{path, "path"}}, [&]() -> Status {
+    if (count > 0) LATHE_TRY(require(pieces, "pieces"));
+    if (count > 0) LATHE_TRY(require(bytes, "bytes"));
+    NewFile file("file", path);
+    LATHE_TRY(file.create());
+    for (size_t i = 0; i < count; ++i) {
+      if (bytes[i] == 0) continue;
+      LATHE_TRY(require(pieces[i], "a piece"));
+      LATHE_TRY(file.write({static_cast<const char*>(pieces[i]), bytes[i]}));
+    }
+    return file.put_in_place();
   });
 }
 

@@ -11,7 +11,6 @@
 
 #include "api/lathe.h"
 #include "codegen/base/status.h"
-#include "collective/world.h"
 #include "ops/problem.h"
 
 namespace lathe {
@@ -20,8 +19,8 @@ namespace lathe {
 // escaped.
 inline constexpr size_t kMostLineBytes = 8 << 20;
 
-// Returns the canonical text, ASCII, without a newline. Fails where a text is no UTF-8.
-Result<std::string> problem_text(const lathe_problem& problem);
+// Returns the canonical text, ASCII, without a newline.
+std::string problem_text(const lathe_problem& problem);
 
 // Makes the problem of a line. The rules of a problem's setters about each field hold here too.
 // Opens no file.
@@ -29,18 +28,5 @@ Result<std::unique_ptr<lathe_problem>> parse_problem(std::string_view line);
 
 // Returns a failure to find kernels with the line of the problem below its first line.
 Status with_problem(const Status& status, const lathe_problem& problem);
-
-// The words of a group's flags in a line, in this order.
-struct GroupFlag {
-  unsigned flag;
-  const char* word;
-};
-inline constexpr GroupFlag kGroupFlagWords[] = {
-    {LATHE_REDUCE_PARAMETER_GRADS, "reduce_parameter_grads"},
-    {LATHE_ALLGATHER, "allgather"},
-    {LATHE_DISPATCH, "dispatch"},
-    {LATHE_EXCHANGE_HEADS, "exchange_heads"},
-    {LATHE_NARROW_GRADIENTS, "narrow_gradients"},
-};
 
 }  // namespace lathe

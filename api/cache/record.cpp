@@ -30,11 +30,10 @@ std::shared_ptr<Recorder> Recorder::from_environment() {
 }
 
 void Recorder::note(const lathe_problem& problem) {
-  const Result<std::string> line = problem_text(problem);
+  const std::string line = problem_text(problem);
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!line.ok()) return warn(line.status().text());
-  if (!noted_.insert(digest(*line).bytes).second) return;
-  const std::string why = append(*line + "\n");
+  if (!noted_.insert(digest(line).bytes).second) return;
+  const std::string why = append(line + "\n");
   if (!why.empty()) warn(why);
 }
 

@@ -10,40 +10,59 @@
 #include "api/boundary.h"
 #include "api/cache/build_kernels.h"
 #include "api/cache/manifest.h"
+#include "api/cache/workers.h"
+#include "api/plan.h"
+#include "api/tune/tune_choices.h"
 #include "codegen/source.h"
 
-namespace lathe {
-namespace {
-
-struct WarmKernel {
-  lathe_context* context = nullptr;
-  KernelSpec spec;
-  std::string spec_text, key;  // the key once it is built
-  const char* from = "";       // "" before
-  Status status;
-  double milliseconds = 0;
-
-  bool done() const { return *from != '\0' || !status.ok(); }
-};
-
-struct WarmItem {
-  std::string op, arch;
-  Status status;                // that of choosing kernels
-  std::vector<size_t> kernels;  // numbers, each once
-  std::vector<size_t> first;    // those that no earlier item needs
-};
-
-}  // namespace
-}  // namespace lathe
-
 struct lathe_warming {
-  std::vector<lathe::WarmItem> items;
-  std::vector<lathe::WarmKernel> kernels;
+  struct Kernel {
+    lathe_context* context = nullptr;
+    size_t item = 0;  // the first that needs it
+    lathe::KernelSpec spec;
+    std::string spec_text, key;  // the key once it is built
+    const char* from = "";       // "" before
+    lathe::Status status;
+    double milliseconds = 0;
+
+    bool done() const { return *from != '\0' || !status.ok(); }
+  };
+  struct Item {
+    std::string op, arch;
+    lathe::Status status;         // that of choosing kernels
+    std::vector<size_t> kernels;  // numbers, each once
+  };
+  std::vector<Item> items;
+  std::vector<Kernel> kernels;
   std::map<std::string, size_t> known;  // by where it goes, architecture and emitted unit
 };
 
 namespace lathe {
 namespace {
+
+using WarmKernel = lathe_warming::Kernel;
+using WarmItem = lathe_warming::Item;
+
+// Returns the specs that plans of the problem in the context are made of; nothing is compiled. If
+// the problem was read from a line and names a group, choices follow the rules and what is tuned
+// here, which its ranks may come to share.
+Result<std::vector<KernelSpec>> kernels_to_warm(const lathe_context& context,
+                                                const lathe_problem& problem) {
+  LATHE_ASSIGN(const Resolved resolved, declared_by(problem));
+  DeviceFacts facts = facts_for(context, problem);
+  LATHE_ASSIGN(const auto executor, make_executor(resolved, facts));
+  std::vector<KernelSpec> specs = executor->specs();
+  // Ranks that are connected make their plans together, and know what they share.
+  const bool line = problem.group && problem.group->group && !problem.group->group->connected();
+  if (!line || facts.choices || !context.tuned) return specs;
+  facts.choices = context.tuned;
+  LATHE_ASSIGN(const auto tuned, make_executor(resolved, facts));
+  for (const KernelSpec& spec : tuned->specs()) {
+    const bool there = std::ranges::find(specs, spec.text(), &KernelSpec::text) != specs.end();
+    if (!there) specs.push_back(spec);
+  }
+  return specs;
+}
 
 // Contexts of one directory share what is in it; what is kept in memory is each context's own.
 std::string name_of(const lathe_context& context, const KernelSpec& spec) {
@@ -58,18 +77,9 @@ Status add_kernels(lathe_warming* warming, lathe_context* context, const lathe_p
   for (const KernelSpec& spec : specs) {
     const auto [found, fresh] =
         warming->known.emplace(name_of(*context, spec), warming->kernels.size());
-    if (fresh) {
-      WarmKernel kernel;
-      kernel.context = context;
-      kernel.spec = spec;
-      kernel.spec_text = spec.text();
-      warming->kernels.push_back(std::move(kernel));
-      item->first.push_back(found->second);
-    }
-    const auto& all = item->kernels;
-    if (std::find(all.begin(), all.end(), found->second) == all.end()) {
-      item->kernels.push_back(found->second);
-    }
+    if (fresh) warming->kernels.push_back({context, warming->items.size(), spec, spec.text()});
+    auto& all = item->kernels;
+    if (std::ranges::find(all, found->second) == all.end()) all.push_back(found->second);
   }
   return {};
 }
@@ -77,7 +87,7 @@ Status add_kernels(lathe_warming* warming, lathe_context* context, const lathe_p
 // `busy` brings further threads.
 void build_one(WarmKernel* kernel, const Busy& busy) {
   const auto start = std::chrono::steady_clock::now();
-  const auto built = build_safely(*kernel->context, kernel->spec, busy);
+  const auto built = guarded([&] { return build_counted(*kernel->context, kernel->spec, busy); });
   const std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - start;
   kernel->milliseconds = spent.count();
   kernel->status = built.status();
@@ -90,37 +100,14 @@ bool was_compiled(const WarmKernel& kernel) {
   return std::string_view(kernel.from) == word(Origin::compiler);
 }
 
-Status run(lathe_warming* warming, int jobs, lathe_warming_progress progress, void* user) {
-  std::vector<WarmKernel*> left;
-  for (WarmKernel& kernel : warming->kernels) {
-    if (*kernel.from == '\0') left.push_back(&kernel);
-  }
-  std::mutex mutex;
-  size_t done = 0, compiled = 0;
-  if (progress && progress(user, 0, left.size(), 0)) return {};
-  work_through(left.size(), jobs, [&](size_t i, const Busy& busy) {
-    build_one(left[i], busy);
-    const std::lock_guard<std::mutex> lock(mutex);
-    compiled += was_compiled(*left[i]);
-    ++done;
-    return !progress || progress(user, done, left.size(), compiled) == 0;
-  });
-  for (const WarmItem& item : warming->items) {
-    LATHE_TRY(item.status);
-    for (const size_t kernel : item.kernels) LATHE_TRY(warming->kernels[kernel].status);
-  }
-  return {};
-}
-
-lathe_warming_item_info describe(const lathe_warming& warming, const WarmItem& item) {
-  lathe_warming_item_info out = {};
-  out.op = item.op.c_str();
-  out.arch = item.arch.c_str();
+lathe_warming_item_info describe(const lathe_warming& warming, size_t index) {
+  const WarmItem& item = warming.items[index];
+  lathe_warming_item_info out = {
+      .op = item.op.c_str(), .arch = item.arch.c_str(), .kernels = item.kernels.size()};
   const Status* wrong = &item.status;
-  out.kernels = item.kernels.size();
   for (const size_t number : item.kernels) {
     const WarmKernel& kernel = warming.kernels[number];
-    const bool own = std::find(item.first.begin(), item.first.end(), number) != item.first.end();
+    const bool own = kernel.item == index;
     if (own) out.milliseconds += kernel.milliseconds;
     if (!kernel.done()) {
       ++out.left;
@@ -154,14 +141,12 @@ lathe_status lathe_warm(lathe_context* context, const lathe_problem* problem, ui
                         uint64_t* hits) {
   return boundary({{context, "context"}, {problem, "problem"}}, [&]() -> Status {
     LATHE_ASSIGN(const auto specs, kernels_to_warm(*context, *problem));
-    const auto all = build_kernels(*context, specs);
+    const auto all = build_kernels(*context, specs, Load::no);
     LATHE_TRY(with_problem(all.status(), *problem));
-    uint64_t fresh = 0, found = 0;
-    for (const auto& built : *all) {
-      ++(built->origin == Origin::compiler ? fresh : found);
-    }
+    const auto fresh = static_cast<size_t>(std::ranges::count(
+        *all, Origin::compiler, [](const LoadedKernel& each) { return each.built->origin; }));
     if (compiled) *compiled = fresh;
-    if (hits) *hits = found;
+    if (hits) *hits = all->size() - fresh;
     return {};
   });
 }
@@ -176,9 +161,7 @@ lathe_status lathe_warming_add(lathe_warming* warming, lathe_context* context,
                                const lathe_problem* problem) {
   return boundary({{warming, "warming"}, {context, "context"}, {problem, "problem"}},
                   [&]() -> Status {
-                    WarmItem item;
-                    item.op = problem->op->name;
-                    item.arch = context->facts.arch;
+                    WarmItem item = {.op = problem->op->name, .arch = context->facts.arch};
                     item.status = add_kernels(warming, context, *problem, &item);
                     warming->items.push_back(std::move(item));
                     return warming->items.back().status;
@@ -189,7 +172,25 @@ lathe_status lathe_warming_run(lathe_warming* warming, int jobs, lathe_warming_p
                                void* user) {
   return boundary({{warming, "warming"}}, [&]() -> Status {
     if (jobs < 0) return invalid(text("jobs is ", jobs, ", but must be 0 or more"));
-    return run(warming, jobs, progress, user);
+    std::vector<WarmKernel*> left;
+    for (WarmKernel& kernel : warming->kernels) {
+      if (*kernel.from == '\0') left.push_back(&kernel);
+    }
+    std::mutex mutex;
+    size_t done = 0, compiled = 0;
+    if (progress && progress(user, 0, left.size(), 0)) return {};
+    work_through(left.size(), jobs, [&](size_t i, const Busy& busy) {
+      build_one(left[i], busy);
+      const std::lock_guard<std::mutex> lock(mutex);
+      compiled += was_compiled(*left[i]);
+      ++done;
+      return !progress || progress(user, done, left.size(), compiled) == 0;
+    });
+    for (const WarmItem& item : warming->items) {
+      LATHE_TRY(item.status);
+      for (const size_t kernel : item.kernels) LATHE_TRY(warming->kernels[kernel].status);
+    }
+    return {};
   });
 }
 
@@ -201,7 +202,7 @@ lathe_status lathe_warming_item(const lathe_warming* warming, size_t index,
                                 lathe_warming_item_info* out) {
   return boundary({{warming, "warming"}}, [&]() -> Status {
     LATHE_TRY(check_index(index, warming->items.size(), "items"));
-    return give_sized(describe(*warming, warming->items[index]), out);
+    return give_sized(describe(*warming, index), out);
   });
 }
 
@@ -214,16 +215,15 @@ lathe_status lathe_warming_kernel(const lathe_warming* warming, size_t index,
   return boundary({{warming, "warming"}}, [&]() -> Status {
     LATHE_TRY(check_index(index, warming->kernels.size(), "kernels"));
     const WarmKernel& kernel = warming->kernels[index];
-    lathe_warming_kernel_info info = {};
-    info.name = kernel.spec.kernel.c_str();
-    info.spec = kernel.spec_text.c_str();
-    info.arch = kernel.context->facts.arch.c_str();
-    info.key = kernel.key.c_str();
-    info.from = kernel.from;
-    info.status = static_cast<lathe_status>(kernel.status.code());
-    info.error = kernel.status.text().c_str();
-    info.milliseconds = kernel.milliseconds;
-    return give_sized(info, out);
+    return give_sized({.name = kernel.spec.kernel.c_str(),
+                       .spec = kernel.spec_text.c_str(),
+                       .arch = kernel.context->facts.arch.c_str(),
+                       .key = kernel.key.c_str(),
+                       .from = kernel.from,
+                       .status = static_cast<lathe_status>(kernel.status.code()),
+                       .error = kernel.status.text().c_str(),
+                       .milliseconds = kernel.milliseconds},
+                      out);
   });
 }
 

@@ -115,15 +115,11 @@ int64_t number_of(std::string_view text, int64_t otherwise) {
   return error == std::errc() && value >= 0 ? value : otherwise;
 }
 
-// Returns what follows `name` where that begins a line.
-std::string_view after(std::string_view text, std::string_view name) {
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    const std::string_view line = text.substr(at, end - at);
-    if (line.starts_with(name)) return line.substr(name.size());
-    at = end + 1;
-  }
-  return {};
+// Returns the text behind `name` where that begins a line.
+std::string_view after(std::string_view text, const std::string& name) {
+  if (text.starts_with(name)) return text.substr(name.size());
+  const size_t at = text.find('\n' + name);
+  return at == text.npos ? "" : text.substr(at + 1 + name.size());
 }
 
 int64_t left_in(const MachineTexts::Group& group) {
@@ -141,12 +137,9 @@ void add_groups(const std::string& place, std::string path, const char* limit, c
                 std::vector<MachineTexts::Group>* out) {
   for (;;) {
     const std::string folder = place + path + "/";
-    MachineTexts::Group group;
-    group.limit = read_text(folder + limit);
-    if (!group.limit.empty()) {
-      group.used = read_text(folder + used);
-      group.stat = read_text(folder + "memory.stat");
-      out->push_back(std::move(group));
+    const std::string bound = read_text(folder + limit);
+    if (!bound.empty()) {
+      out->push_back({bound, read_text(folder + used), read_text(folder + "memory.stat")});
     }
     if (path.empty()) return;
     path.resize(path.rfind('/') == path.npos ? 0 : path.rfind('/'));

@@ -1,43 +1,171 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// `lathe cache`: what the cache holds, and whether it is sound. Bundles: bundle.cpp.
-#include "api/cli/cache.h"
-
+// `lathe cache`: what the cache and its bundles hold, whether they are sound, and what moves
+// between them.
 #include <cstdio>
 
 #include "api/cli/options.h"
 #include "api/cli/reports/progress.h"
-#include "api/cli/verbs.h"
+#include "api/cli/reports/report.h"
 
 namespace lathe::cli {
+namespace {
 
+struct CacheOptions {
+  std::string cache_dir;
+  std::string max_bytes;
+  std::string bundle;             // the file that is written, unpacked, verified or listed
+  std::vector<std::string> from;  // bundles to merge
+  std::vector<std::string> keys;  // kernels to pack
+  bool tiers = false;             // all that is found, not only the user's directory
+  bool dry_run = false;
+  bool json = false;
+};
+
+// The lines of a text that ends each with a newline.
 Json lines_of(const std::string& text) {
   Json lines = Json::array();
   for (const auto& row : rows_of(text, 1)) lines.push_back(row[0]);
   return lines;
 }
 
+// Opens whatever is found; open_cache needs the user's directory.
+Context open_tiers(const CacheOptions& options) {
+  return open_context({"none", "", options.cache_dir});
+}
+
 Context open_cache(const CacheOptions& options) {
-  Context context = open_context({"none", "", options.cache_dir});
+  Context context = open_tiers(options);
   const lathe_context_info about = context_info(context.get());
   if (about.cache_dir[0] == '\0') {
-    fail("the cache directory cannot be used: " + std::string(about.cache_problem));
+    fail("the cache directory cannot be used: ", about.cache_problem);
   }
   return context;
 }
 
-namespace {
+Json information_of(const lathe_bundle_report& report) {
+  Json out = {{"archs", Json::array()}, {"compilers", Json::array()}, {"tuned", Json::array()}};
+  for (const std::string& line : split(report.information, '\n')) {
+    const size_t equals = line.find('=');
+    if (equals != line.npos) out[line.substr(0, equals) + "s"].push_back(line.substr(equals + 1));
+  }
+  return out;
+}
+
+// Prints the report, in a sentence that begins with `did`, or as an object.
+int tell(const lathe_bundle_report& report, const CacheOptions& options, const char* did) {
+  if (options.json) {
+    Json json = {{"bundle", options.bundle}, {"entries", report.entries}, {"bytes", report.bytes}};
+    json.update(information_of(report));
+    json["bad"] = report.bad;
+    json["problems"] = lines_of(report.problems);
+    print_json(json);
+  } else {
+    std::printf("%s%s %s: %llu kernels, %llu bytes, %llu damaged ones%s\n", report.problems, did,
+                options.bundle.c_str(), llu(report.entries), llu(report.bytes), llu(report.bad),
+                report.bad ? ", named above" : "");
+  }
+  return report.bad == 0 ? kDone : kFindings;
+}
+
+constexpr size_t kFields = 6;  // of a line of lathe_cache_list or lathe_bundle_list
+
+void print_row(const std::vector<std::string>& row) {
+  std::printf("%s  %-8s %9s  %s%s%s\n", row[0].c_str(), row[2].c_str(), row[3].c_str(),
+              row[4].c_str(), row[5].empty() ? "" : "  in ", row[5].c_str());
+}
+
+Json json_of(const std::vector<std::string>& row) {
+  Json json = {{"key", row[0]}, {"kernel", row[1]}, {"arch", row[2]}};
+  json["bytes"] = parse_int("bytes", row[3], 0, INT64_MAX);
+  json["spec"] = row[4];
+  if (!row[5].empty()) json["tier"] = row[5];
+  return json;
+}
+
+int pack_bundle(const CacheOptions& options) {
+  const Context context = open_tiers(options);
+  std::vector<std::string> keys = options.keys;
+  if (options.tiers) {
+    if (!keys.empty()) refuse("--tiers packs everything, so it does not go with --key");
+    const char* lines = nullptr;
+    check(lathe_cache_list(context.get(), &lines));
+    for (const auto& row : rows_of(lines, kFields)) keys.push_back(row[0]);
+  }
+  std::vector<const char*> named = pointers(keys);
+  named.push_back(nullptr);  // an empty list of keys is not NULL, which packs the user's directory
+  const bool all = options.keys.empty() && !options.tiers;
+  return tell(told<lathe_bundle_report>(lathe_cache_pack, context.get(), options.bundle.c_str(),
+                                        all ? nullptr : named.data(), keys.size()),
+              options, "packed");
+}
+
+int unpack_bundle(const CacheOptions& options) {
+  const Context context = open_cache(options);
+  const auto report =
+      told<lathe_bundle_report>(lathe_cache_unpack, context.get(), options.bundle.c_str());
+  const std::string directory = context_info(context.get()).cache_dir;
+  if (options.json) {
+    print_json({{"directory", directory},
+                {"added", report.added},
+                {"present", report.present},
+                {"bad", report.bad},
+                {"problems", lines_of(report.problems)}});
+  } else {
+    std::printf("%s%llu kernels added to %s, %llu were there, %llu damaged ones%s\n",
+                report.problems, llu(report.added), directory.c_str(), llu(report.present),
+                llu(report.bad), report.bad ? ", named above" : "");
+  }
+  return report.bad == 0 ? kDone : kFindings;
+}
+
+int merge_bundles(const CacheOptions& options) {
+  const std::vector<const char*> from = pointers(options.from);
+  return tell(told<lathe_bundle_report>(lathe_bundle_merge, options.bundle.c_str(), from.data(),
+                                        from.size()),
+              options, "merged into");
+}
+
+int verify_bundle(const CacheOptions& options) {
+  return tell(told<lathe_bundle_report>(lathe_bundle_verify, options.bundle.c_str()), options,
+              "read");
+}
+
+int list_kernels(const CacheOptions& options) {
+  lathe_bundle_report report{};
+  const char* lines = nullptr;
+  Context context;
+  if (options.bundle.empty()) {
+    context = open_tiers(options);
+    check(lathe_cache_list(context.get(), &lines));
+  } else {
+    report = told<lathe_bundle_report>(lathe_bundle_list, options.bundle.c_str(), &lines);
+  }
+  const auto rows = rows_of(lines, kFields);
+  if (options.json) {
+    Json kernels = Json::array();
+    for (const auto& row : rows) kernels.push_back(json_of(row));
+    Json json = options.bundle.empty() ? Json::object() : information_of(report);
+    json["kernels"] = kernels;
+    print_json(json);
+  } else {
+    for (const auto& row : rows) print_row(row);
+    if (!options.bundle.empty()) std::printf("%s", report.information);
+  }
+  return report.bad == 0 ? kDone : kFindings;
+}
 
 lathe_tier_info tier_of(lathe_context* context, size_t index) {
   return told<lathe_tier_info>(lathe_cache_tier, context, index);
 }
 
 int stat_cache(const CacheOptions& options) {
-  const Context context = open_context({"none", "", options.cache_dir});
+  const Context context = open_tiers(options);
   const size_t count = lathe_cache_tier_count(context.get());
   const lathe_tier_info first = tier_of(context.get(), 0);
-  if (count == 1 && first.path[0] == '\0')
-    fail("the cache directory cannot be used: " + std::string(first.problem));
+  if (count == 1 && first.path[0] == '\0') {
+    fail("the cache directory cannot be used: ", first.problem);
+  }
   Json tiers = Json::array();
   for (size_t i = 0; i < count; ++i) {
     const lathe_tier_info tier = tier_of(context.get(), i);

@@ -11,7 +11,6 @@
 #include "api/cli/reports/line_file.h"
 #include "api/cli/reports/progress.h"
 #include "api/cli/run.h"
-#include "api/cli/verbs.h"
 
 namespace lathe::cli {
 namespace {

@@ -6,7 +6,6 @@
 
 #include "api/cli/options.h"
 #include "api/cli/reports/report.h"
-#include "api/cli/verbs.h"
 
 namespace lathe::cli {
 namespace {

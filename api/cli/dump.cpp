@@ -7,7 +7,6 @@
 #include "api/cli/options.h"
 #include "api/cli/reports/progress.h"
 #include "api/cli/reports/report.h"
-#include "api/cli/verbs.h"
 
 namespace lathe::cli {
 namespace {
@@ -48,8 +47,8 @@ int dump(const DumpOptions& options) {
     if (size == 0 || text[size - 1] != '\n') std::printf("\n");
   }
   if (!found) {
-    refuse("--kernel is " + in_quotes(options.kernel) +
-           ", this problem has: " + comma_list(kernels, &KernelUse::name));
+    refuse("--kernel is ", in_quotes(options.kernel),
+           ", this problem has: ", comma_list(kernels, &KernelUse::name));
   }
   return kDone;
 }

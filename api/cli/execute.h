@@ -3,8 +3,6 @@
 // Runs a problem on host tensors: alone, or cut along their tokens over ranks that are threads.
 #pragma once
 
-#include "api/cli/inputs/rotation.h"
-#include "api/cli/inputs/slices.h"
 #include "api/cli/problem.h"
 #include "api/cli/reports/report.h"
 
@@ -14,37 +12,52 @@ namespace lathe::cli {
 struct StageTimes {
   double prepare = 0, upload = 0, run = 0, download = 0;
 };
+LATHE_JSON_OBJECT(StageTimes, prepare, upload, run, download)
+
+// How many ranks there are, how keys travel, which tokens each rank holds.
+struct Ranks {
+  int count = 0;        // 0: alone, without a group
+  unsigned method = 0;  // of lathe_problem_group
+  lathe_balance balance = LATHE_BALANCE_NONE;
+};
+
+// [begin, end) of tokens, in the order of a rank's buffer.
+using Intervals = std::vector<std::pair<int64_t, int64_t>>;
 
 // A rank's place: its group (null: alone) and which tokens are its own.
 struct Seat {
-  lathe_group* group = nullptr;
-  lathe_shard* shard = nullptr;
+  Group group;
+  Shard shard;
   int rank = 0, world = 1;
   unsigned method = 0;
   Intervals queries, keys, chunks;
-
-  const Intervals& of(const SplitAxis& split) const {
-    return split.chunks ? chunks : split.axis == LATHE_KEYS ? keys : queries;
-  }
 };
 
 // One rank's share of a run. The steps are called in this order, once each.
 class PartRun {
  public:
-  PartRun(lathe_context* context, const Problem& problem, const Seat& seat);
+  PartRun(lathe_context* context, const Problem& problem, Seat seat = {})
+      : context_(context),
+        problem_(problem),
+        seat_(std::move(seat)),
+        stream_(make_stream(context)) {}
 
-  void prepare();  // compiles or loads
-  void upload(const TensorMap& inputs);
-  void prepare_shard();  // over ranks; every rank calls it
-  void run();            // returns when the device has finished
+  void prepare();                        // compiles or loads
+  void upload(const TensorMap& inputs);  // what is not among them holds anything
+  void prepare_shard();                  // over ranks; every rank calls it
+  void run();                            // returns when the device has finished
   // Writes what this rank owns of each output into the whole tensors.
   void download(const TensorMap& inputs, TensorMap* outputs);
 
   const lathe_plan* plan() const { return plan_.get(); }
   const StageTimes& times() const { return times_; }
+  // Ends the waiting of the other ranks for this one.
+  void abort() { lathe_group_abort(seat_.group.get()); }
 
  private:
-  TensorSpec local_spec(const std::string& name, const TensorSpec& whole) const;
+  // The dimension in which a tensor is cut over the ranks, and what this rank holds there; below 0:
+  // it is not cut.
+  std::pair<int, const Intervals*> cut_of(const std::string& name) const;
   bool owns_sequence(const std::vector<int64_t>& offsets, size_t n, bool first_token) const;
   void download_rows(const std::string& name, const TensorMap& inputs, HostTensor* whole);
 
@@ -53,16 +66,12 @@ class PartRun {
   Seat seat_;
   Stream stream_;
   Plan plan_;
-  DeviceTensors tensors_;
-  std::unique_ptr<DeviceBytes> workspace_;
+  std::map<std::string, DeviceTensor> tensors_;
+  DeviceBytes workspace_;
   StageTimes times_;
 };
 
-// Returns the shard of one rank, cut as the lengths and offsets among `inputs` say.
-Shard make_shard(const Problem& problem, const TensorMap& inputs, const Ranks& ranks, int rank);
-
-// Every input of `problem` must be among `inputs`. `report` gets
-// the kernels even if the run fails.
+// Every input of `problem` must be among `inputs`. `report` gets the kernels even if the run fails.
 TensorMap execute(lathe_context* context, const Problem& problem, const TensorMap& inputs,
                   const Ranks& ranks, Report* report, StageTimes* times);
 

@@ -4,12 +4,9 @@
 #include <algorithm>
 #include <optional>
 
-#include "api/cli/options.h"
-#include "api/cli/reports/counted.h"
 #include "api/cli/reports/explained.h"
 #include "api/cli/reports/progress.h"
 #include "api/cli/reports/report.h"
-#include "api/cli/verbs.h"
 
 namespace lathe::cli {
 namespace {
@@ -24,12 +21,11 @@ struct ExplainOptions {
 
 // Bytes and time need lengths; with an open extent there are none.
 std::optional<lathe_estimate> estimate(const lathe_plan* plan, const Problem& problem) {
-  std::map<std::string, ShapeTensor> tensors;
-  for (const auto* specs : {&problem.inputs, &problem.outputs}) {
-    for (const auto& [name, spec] : *specs) {
-      if (std::count(spec.shape.begin(), spec.shape.end(), -1) > 0) return std::nullopt;
-      tensors.try_emplace(name, spec);
-    }
+  const Specs specs = problem.all();
+  std::map<std::string, DLTensor> tensors;
+  for (const auto& [name, spec] : specs) {
+    if (std::ranges::count(spec.shape, -1) > 0) return std::nullopt;
+    tensors[name] = dlpack(spec);
   }
   return told<lathe_estimate>(lathe_plan_estimate, plan, slots_of(plan, tensors).data(),
                               static_cast<const lathe_shard*>(nullptr));
@@ -38,12 +34,12 @@ std::optional<lathe_estimate> estimate(const lathe_plan* plan, const Problem& pr
 // The dims whose extents may differ from run to run without a new kernel, in the tensors' order.
 Json varying_dims(const Problem& problem) {
   Json out = Json::array();
-  for (size_t i = 0; i < problem.op->tensor_count; ++i) {
-    const auto found = problem.tensors.find(problem.op->tensors[i].name);
+  for (const auto& tensor : tensors_of(*problem.op)) {
+    const auto found = problem.tensors.find(tensor.name);
     if (found == problem.tensors.end()) continue;
     const lathe_tensor_info& info = found->second;
     for (int d = 0; d < info.rank; ++d) {
-      const bool listed = std::find(out.begin(), out.end(), info.dims[d]) != out.end();
+      const bool listed = std::ranges::find(out, info.dims[d]) != out.end();
       if (info.varies[d] && !listed) out.push_back(info.dims[d]);
     }
   }
@@ -70,8 +66,8 @@ void count_into(Json* report, const ExplainOptions& options, const lathe_plan* p
     missing = "nothing is known of this device";
     return;
   }
-  const Counts counts =
-      count_launches({options.problem, cost.gpu, (*report)["arch"], options.device.cache_dir});
+  const Counts counts = count_launches(
+      {options.problem, {"sim", (*report)["arch"], options.device.cache_dir}}, cost.gpu);
   missing = counts.missing;
   if (!missing.empty()) return;
   (*report)["counted"] = counts_json(plan, counts.launches);
@@ -110,11 +106,11 @@ Json explained(const ExplainOptions& options, const Problem& problem, Progress* 
 std::vector<ExplainOptions> each_gpu(const ExplainOptions& options) {
   if (options.gpus.empty()) return {options};
   if (options.device.device != "none") {
-    refuse("--device is " + in_quotes(options.device.device) + ", allowed with --gpu: none");
+    refuse("--device is ", in_quotes(options.device.device), ", allowed with --gpu: none");
   }
   std::vector<ExplainOptions> out;
   for (const std::string& gpu : split(options.gpus, ',')) {
-    if (gpu.empty()) refuse("--gpu is " + in_quotes(options.gpus) + ", expected NAME,NAME,...");
+    if (gpu.empty()) refuse("--gpu is ", in_quotes(options.gpus), ", expected NAME,NAME,...");
     out.push_back(options);
     out.back().device.arch = gpu;
   }

@@ -20,17 +20,31 @@ struct Failure : std::runtime_error {
   ExitCode code;
 };
 
-// Refuses the caller's arguments or input: the text names the thing, the value found, the values
-// allowed.
-[[noreturn]] void refuse(const std::string& text);
+// Refuses the caller's arguments or input: the parts of the text, one after another, name the
+// thing, the value found, the values allowed.
+template <typename... Parts>
+[[noreturn]] void refuse(const Parts&... parts) {
+  throw Failure(kBadInput, text(parts...));
+}
 // Reports a failure of the device, the compiler or the disk.
-[[noreturn]] void fail(const std::string& text);
+template <typename... Parts>
+[[noreturn]] void fail(const Parts&... parts) {
+  throw Failure(kFailed, text(parts...));
+}
 
 // Turns a failed call of the library into a Failure with the library's own text.
-void check(lathe_status status);
+inline void check(lathe_status status) {
+  if (status == LATHE_OK) return;
+  const std::string text = lathe_last_error();
+  const bool refused = status == LATHE_INVALID_ARGUMENT || status == LATHE_UNSUPPORTED;
+  throw Failure(refused ? kBadInput : kFailed, text.empty() ? lathe_status_name(status) : text);
+}
 
 // For messages: in quotes, control characters and what is no UTF-8 escaped, long text cut, so that
 // it stays one line.
-std::string in_quotes(const std::string& text);
+inline std::string in_quotes(const std::string& text) {
+  constexpr size_t kMost = 80;
+  return '"' + escaped(text, kMost) + '"';
+}
 
 }  // namespace lathe::cli

@@ -50,39 +50,25 @@ using Group = std::unique_ptr<lathe_group, Destroyer<lathe_group_destroy>>;
 using Warming = std::unique_ptr<lathe_warming, Destroyer<lathe_warming_destroy>>;
 using Shard = std::unique_ptr<lathe_shard, Destroyer<lathe_shard_destroy>>;
 
-class Stream {
- public:
-  explicit Stream(lathe_context* context) : context_(context) {
-    check(lathe_stream_create(context, &stream_));
-  }
-  ~Stream() { lathe_stream_destroy(context_, stream_); }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-  void* get() const { return stream_; }
-  void synchronize() { check(lathe_stream_synchronize(context_, stream_)); }
-
- private:
-  lathe_context* context_;
-  void* stream_ = nullptr;
+// Gives back what a context lent.
+template <auto Return>
+struct Returner {
+  lathe_context* context = nullptr;
+  void operator()(void* lent) const { Return(context, lent); }
 };
+using Stream = std::unique_ptr<void, Returner<lathe_stream_destroy>>;
+using DeviceBytes = std::unique_ptr<void, Returner<lathe_free>>;
 
-class DeviceBytes {
- public:
-  DeviceBytes(lathe_context* context, size_t bytes) : context_(context), bytes_(bytes) {
-    if (bytes > 0) check(lathe_malloc(context, &data_, bytes));
-  }
-  ~DeviceBytes() {
-    if (data_) lathe_free(context_, data_);
-  }
-  DeviceBytes(const DeviceBytes&) = delete;
-  DeviceBytes& operator=(const DeviceBytes&) = delete;
-  void* data() const { return data_; }
-  size_t size() const { return bytes_; }
+inline Stream make_stream(lathe_context* context) {
+  void* stream = nullptr;
+  check(lathe_stream_create(context, &stream));
+  return Stream(stream, {context});
+}
 
- private:
-  lathe_context* context_;
-  size_t bytes_;
-  void* data_ = nullptr;
-};
+inline DeviceBytes device_bytes(lathe_context* context, size_t bytes) {
+  void* data = nullptr;
+  if (bytes > 0) check(lathe_malloc(context, &data, bytes));
+  return DeviceBytes(data, {context});
+}
 
 }  // namespace lathe::cli

@@ -3,6 +3,7 @@
 // The program `lathe` reads its command line: verbs, flags that all of them share, and faults in
 // the words.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -10,8 +11,8 @@
 #include <vector>
 
 #include "api/cli/failure.h"
+#include "api/cli/options.h"
 #include "api/cli/reports/progress.h"
-#include "api/cli/verbs.h"
 
 namespace lathe::cli {
 namespace {
@@ -40,9 +41,7 @@ int parse_error(const CLI::App& app, const CLI::ParseError& error) {
     return code;
   }
   std::string text = error.what();
-  for (char& letter : text) {
-    if (letter == '\n') letter = ' ';
-  }
+  std::ranges::replace(text, '\n', ' ');
   say(text + " (see --help)");
   return kBadInput;
 }
@@ -51,7 +50,7 @@ int parse_error(const CLI::App& app, const CLI::ParseError& error) {
 void check_values_given(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& value : option->results()) {
-      if (value.empty()) refuse(option->get_name() + " is \"\", but needs a value");
+      if (value.empty()) refuse(option->get_name(), " is \"\", but needs a value");
     }
   }
   for (const CLI::App* verb : app.get_subcommands()) check_values_given(*verb);
@@ -66,11 +65,11 @@ int run_command_line(int count, char** words) {
       "-v,--verbose", [](int64_t times) { verbosity = 1 + static_cast<int>(times); },
       "say what is compiled and found; twice for more");
   app.fallthrough();
-  constexpr Action (*kVerbs[])(CLI::App*) = {add_demo,  add_run,     add_ops,  add_check,
-                                             add_warm,  add_explain, add_dump, add_doctor,
-                                             add_cache, add_plan,    add_tune, add_count};
   std::vector<Action> actions;
-  for (const auto add : kVerbs) actions.push_back(add(&app));
+  for (AddVerb* add : {add_demo, add_run, add_ops, add_check, add_warm, add_explain, add_dump,
+                       add_doctor, add_cache, add_plan, add_tune, add_count}) {
+    actions.push_back(add(&app));
+  }
   try {
     app.parse(count, words);
   } catch (const CLI::ParseError& error) {

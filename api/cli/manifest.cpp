@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/cli/manifest.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -9,17 +10,14 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "api/cli/inputs/made_up.h"
-
 namespace lathe::cli {
 namespace {
 
 bool takes_file(const lathe_operator_info* op, const std::string& option) {
-  for (size_t i = 0; i < op->option_count; ++i) {
-    if (op->options[i].name != option) continue;
-    return std::string(op->options[i].allowed).find("FILE") != std::string::npos;
-  }
-  return false;
+  const auto takes = [&](const lathe_operator_option& each) {
+    return each.name == option && std::string_view(each.allowed).find("FILE") != option.npos;
+  };
+  return std::ranges::any_of(options_of(*op), takes);
 }
 
 std::string text_of(const lathe_problem* problem) {
@@ -32,9 +30,31 @@ std::string text_of(const lathe_problem* problem) {
 }
 
 ProblemHandle parse(const std::string& text) {
-  lathe_problem* raw = nullptr;
-  if (lathe_problem_parse(&raw, text.data(), text.size()) != LATHE_OK) refuse(lathe_last_error());
-  return ProblemHandle(raw);
+  return made<ProblemHandle>(lathe_problem_parse, text.data(), text.size());
+}
+
+// Holds what a line of ManifestLine::text says, but for mods and group, as the command line's verbs
+// have it.
+struct LineParts {
+  const lathe_operator_info* op = nullptr;
+  Specs tensors;
+  Settings settings;
+};
+
+LineParts parts_of(const std::string& text) {
+  const auto json = nlohmann::json::parse(text);
+  LineParts parts;
+  parts.op = find_operator(json["op"].get<std::string>());
+  for (const auto& [name, value] : json["tensors"].items()) {
+    parts.tensors[name] = {find_dtype(&DtypeInfo::word, value[0].get<std::string>())->dtype,
+                           value[1].get<std::vector<int64_t>>()};
+  }
+  if (!json.contains("options")) return parts;
+  for (const auto& [name, value] : json["options"].items()) {
+    if (takes_file(parts.op, name)) continue;
+    parts.settings.emplace_back(name, value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return parts;
 }
 
 bool names_outputs(const LineParts& parts) {
@@ -65,12 +85,8 @@ using Known = std::map<std::string, int64_t>;  // dim -> extent
 Known parse_extents(const std::vector<std::string>& texts) {
   Known out;
   for (const std::string& text : texts) {
-    const size_t equals = text.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      refuse("--extent is " + in_quotes(text) + ", expected LETTER=NUMBER, such as T=8192");
-    }
-    const std::string dim = text.substr(0, equals);
-    out[dim] = parse_int("--extent " + dim, text.substr(equals + 1), 0, INT64_MAX);
+    const auto [dim, extent] = parse_pair("--extent", text, "LETTER=NUMBER, such as T=8192");
+    out[dim] = parse_int("--extent " + dim, extent, 0, INT64_MAX);
   }
   return out;
 }
@@ -82,18 +98,27 @@ Problem filled(const Problem& open, const Known& known) {
     TensorSpec& spec = specs[name];
     spec = {info.dtype, {info.shape, info.shape + info.rank}};
     for (int d = 0; d < info.rank; ++d) {
-      if (spec.shape[static_cast<size_t>(d)] != -1) continue;
+      if (info.shape[d] != -1) continue;
       const auto found = known.find(info.dims[d]);
       if (found == known.end()) {
-        refuse("tensor " + in_quotes(name) + ": " + info.dims[d] +
-               " is open, but what is measured "
-               "has an extent: give --extent " +
-               info.dims[d] + "=NUMBER");
+        refuse("tensor ", in_quotes(name), ": ", info.dims[d], " is open, but what is measured ",
+               "has an extent: give --extent ", info.dims[d], "=NUMBER");
       }
-      spec.shape[static_cast<size_t>(d)] = found->second + info.added[d];
+      spec.shape[d] = found->second + info.added[d];
     }
   }
   return make_problem(open.op, open.settings, specs);
+}
+
+// Refuses a problem of which an extent is open.
+void require_extents(const Problem& problem) {
+  for (const auto* specs : {&problem.inputs, &problem.outputs}) {
+    for (const auto& [name, spec] : *specs) {
+      if (std::ranges::count(spec.shape, -1) == 0) continue;
+      refuse("tensor ", in_quotes(name), " is ", shape_text(spec.shape),
+             ", but what is measured needs every extent (no -1)");
+    }
+  }
 }
 
 Problem problem_of_line(const std::string& text, const Known& known) {
@@ -106,27 +131,11 @@ Problem problem_of_line(const std::string& text, const Known& known) {
 
 }  // namespace
 
-LineParts parts_of(const std::string& text) {
-  const auto json = nlohmann::json::parse(text);
-  LineParts parts;
-  parts.op = find_operator(json["op"].get<std::string>());
-  for (const auto& [name, value] : json["tensors"].items()) {
-    parts.tensors[name] = {find_dtype_word(value[0].get<std::string>())->dtype,
-                           value[1].get<std::vector<int64_t>>()};
-  }
-  if (!json.contains("options")) return parts;
-  for (const auto& [name, value] : json["options"].items()) {
-    if (takes_file(parts.op, name)) continue;
-    parts.settings.emplace_back(name, value.is_string() ? value.get<std::string>() : value.dump());
-  }
-  return parts;
-}
-
 std::vector<ManifestLine> read_manifest(const std::string& path) {
   std::ifstream file;
   if (path != "-") {
     file.open(path);
-    if (!file) refuse("manifest " + in_quotes(path) + " cannot be read: " + std::strerror(errno));
+    if (!file) refuse("manifest ", in_quotes(path), " cannot be read: ", std::strerror(errno));
   }
   std::istream& from = path == "-" ? std::cin : file;
   std::vector<ManifestLine> lines;
@@ -138,11 +147,10 @@ std::vector<ManifestLine> read_manifest(const std::string& path) {
       ManifestLine line = parse_line(number, text);
       if (known.insert(line.text).second) lines.push_back(std::move(line));
     } catch (const Failure& failure) {
-      refuse("manifest " + in_quotes(path) + " line " + std::to_string(number) + ": " +
-             failure.what());
+      refuse("manifest ", in_quotes(path), " line ", number, ": ", failure.what());
     }
   }
-  if (from.bad()) refuse("manifest " + in_quotes(path) + " cannot be read to its end");
+  if (from.bad()) refuse("manifest ", in_quotes(path), " cannot be read to its end");
   return lines;
 }
 
@@ -155,7 +163,7 @@ std::vector<TuneProblem> problems_of_manifest(const std::string& path,
     try {
       out.push_back({where, problem_of_line(line.text, known), std::move(line.problem)});
     } catch (const Failure& failure) {
-      refuse("manifest " + in_quotes(path) + " " + where + ": " + failure.what());
+      refuse("manifest ", in_quotes(path), " ", where, ": ", failure.what());
     }
   }
   return out;

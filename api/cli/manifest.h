@@ -21,15 +21,6 @@ struct ManifestLine {
 // Each problem once; "-" is standard input. Refuses, naming the line, what the library cannot read.
 std::vector<ManifestLine> read_manifest(const std::string& path);
 
-// Holds what a line of ManifestLine::text says, but for mods and group, as the command line's verbs
-// have it.
-struct LineParts {
-  const lathe_operator_info* op = nullptr;
-  Specs tensors;
-  Settings settings;
-};
-LineParts parts_of(const std::string& text);
-
 struct TuneProblem {
   std::string where;  // "line 3"; "" of the command line
   Problem problem;

@@ -7,7 +7,6 @@
 
 #include "api/cli/options.h"
 #include "api/cli/reports/report.h"
-#include "api/cli/verbs.h"
 
 namespace lathe::cli {
 namespace {
@@ -87,8 +86,7 @@ Json operator_json(const lathe_operator_info& op) {
   static constexpr const char* kRoles[] = {"in", "out", "inout"};
   static constexpr const char* kTypes[] = {"int", "double", "string"};
   Json tensors = Json::array(), options = Json::array();
-  for (size_t i = 0; i < op.tensor_count; ++i) {
-    const lathe_operator_tensor& tensor = op.tensors[i];
+  for (const auto& tensor : tensors_of(op)) {
     tensors.push_back({{"name", tensor.name},
                        {"shapes", split(tensor.shape, '|')},
                        {"dtypes", split(tensor.dtypes, '|')},
@@ -96,8 +94,7 @@ Json operator_json(const lathe_operator_info& op) {
                        {"optional", tensor.optional != 0},
                        {"sentence", tensor.sentence}});
   }
-  for (size_t i = 0; i < op.option_count; ++i) {
-    const lathe_operator_option& option = op.options[i];
+  for (const auto& option : options_of(op)) {
     options.push_back({{"name", option.name},
                        {"type", kTypes[option.type]},
                        {"default", option.fallback},
@@ -132,13 +129,11 @@ int list(bool json) {
 
 std::string operator_text(const lathe_operator_info& op) {
   std::vector<Entry> tensors, options;
-  for (size_t i = 0; i < op.tensor_count; ++i) {
-    const lathe_operator_tensor& tensor = op.tensors[i];
+  for (const auto& tensor : tensors_of(op)) {
     tensors.push_back({{tensor.name, role_text(tensor), dtypes_text(tensor), shapes_text(tensor)},
                        given_text(tensor)});
   }
-  for (size_t i = 0; i < op.option_count; ++i) {
-    const lathe_operator_option& option = op.options[i];
+  for (const auto& option : options_of(op)) {
     options.push_back({{option.name, "default " + std::string(option.fallback),
                         "allowed " + comma_list(split(option.allowed, '|'))},
                        option.sentence});

@@ -10,31 +10,30 @@
 
 namespace lathe::cli {
 std::pair<std::string, TensorSpec> parse_tensor(const std::string& text) {
-  const size_t equals = text.find('=');
-  const size_t colon = text.find(':', equals == std::string::npos ? 0 : equals);
-  if (equals == std::string::npos || equals == 0 || colon == std::string::npos) {
-    refuse("--tensor is " + in_quotes(text) + ", expected name=dtype:extent,extent,...");
-  }
+  constexpr const char* kExpected = "name=dtype:extent,extent,...";
+  const auto [name, rest] = parse_pair("--tensor", text, kExpected);
+  const size_t colon = rest.find(':');
+  if (colon == rest.npos) refuse("--tensor is ", in_quotes(text), ", expected ", kExpected);
   TensorSpec spec;
-  const std::string word = text.substr(equals + 1, colon - equals - 1);
-  const DtypeInfo* dtype = find_dtype_word(word);
+  const std::string word = rest.substr(0, colon);
+  const DtypeInfo* dtype = find_dtype(&DtypeInfo::word, word);
   if (!dtype) {
-    refuse("--tensor " + in_quotes(text) + ": dtype is " + in_quotes(word) +
-           ", allowed: " + dtype_words());
+    refuse("--tensor ", in_quotes(text), ": dtype is ", in_quotes(word),
+           ", allowed: ", comma_list(kDtypes, &DtypeInfo::word));
   }
   spec.dtype = dtype->dtype;
-  for (const std::string& extent : split(text.substr(colon + 1), ',')) {
+  for (const std::string& extent : split(rest.substr(colon + 1), ',')) {
     spec.shape.push_back(
         parse_int("--tensor " + in_quotes(text) + ": extent", extent, -1, INT64_MAX));
   }
-  return {text.substr(0, equals), spec};
+  return {name, spec};
 }
 
 void add_device_flags(CLI::App* verb, DeviceOptions* options,
                       const std::vector<std::string>& devices) {
   options->device = devices.front();
   const auto allowed = [devices](const std::string& text) {
-    if (std::find(devices.begin(), devices.end(), text) != devices.end()) return std::string();
+    if (std::ranges::find(devices, text) != devices.end()) return std::string();
     return "is " + in_quotes(text) + ", allowed: " + comma_list(devices);
   };
   verb->add_option("--device", options->device, "where to run: " + comma_list(devices))
@@ -62,6 +61,27 @@ void add_set_flag(CLI::App* verb, std::vector<std::string>* set) {
       ->allow_extra_args(false);
 }
 
+std::pair<std::string, std::string> parse_pair(const char* flag, const std::string& text,
+                                               const char* expected) {
+  const size_t equals = text.find('=');
+  if (equals == text.npos || equals == 0) {
+    refuse(flag, " is ", in_quotes(text), ", expected ", expected);
+  }
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+Settings parse_settings(const std::vector<std::string>& texts) {
+  Settings out;
+  for (const std::string& text : texts) {
+    auto setting = parse_pair("--set", text, "key=value");
+    if (std::ranges::find(out, setting.first, &Settings::value_type::first) != out.end()) {
+      refuse("--set ", in_quotes(setting.first), " is given twice");
+    }
+    out.push_back(std::move(setting));
+  }
+  return out;
+}
+
 void add_problem_flags(CLI::App* verb, ProblemOptions* options) {
   add_operator(verb, &options->op);
   auto* input =
@@ -84,8 +104,9 @@ Problem problem_from(const ProblemOptions& options) {
   }
   for (const std::string& text : options.tensors) {
     const auto [name, spec] = parse_tensor(text);
-    if (!specs.emplace(name, spec).second)
-      refuse("--tensor " + in_quotes(name) + " is given twice");
+    if (!specs.emplace(name, spec).second) {
+      refuse("--tensor ", in_quotes(name), " is given twice");
+    }
   }
   return make_problem(op, parse_settings(options.set), specs);
 }
@@ -95,20 +116,16 @@ int64_t parse_int(const std::string& flag, const std::string& text, int64_t low,
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < low || value > high) {
     const std::string limit = high == INT64_MAX ? " up" : " to " + std::to_string(high);
-    refuse(flag + " is " + in_quotes(text) + ", allowed: whole numbers from " +
-           std::to_string(low) + limit);
+    refuse(flag, " is ", in_quotes(text), ", allowed: whole numbers from ", low, limit);
   }
   return value;
 }
 
 std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> out(1);
-  for (const char letter : text) {
-    if (letter == separator) {
-      out.emplace_back();
-    } else {
-      out.back() += letter;
-    }
+  std::vector<std::string> out;
+  for (size_t begin = 0, end = 0; end != text.npos; begin = end + 1) {
+    end = text.find(separator, begin);
+    out.push_back(text.substr(begin, end - begin));
   }
   return out;
 }

@@ -1,14 +1,25 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Flags that several verbs share.
+// The verbs of the program, and the flags that several of them share.
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <functional>
 
 #include "api/cli/device.h"
 #include "api/cli/problem.h"
 
 namespace lathe::cli {
+
+// Each verb adds itself to the command line and gives back what to do if it was chosen, which gives
+// the exit code.
+using Action = std::function<int()>;
+using AddVerb = Action(CLI::App* app);
+AddVerb add_demo, add_run, add_ops, add_check, add_warm, add_explain, add_dump, add_doctor,
+    add_cache, add_plan, add_tune, add_count;
+
+// Lists tensors, shapes, options, defaults and sentences of one operator, in lines.
+std::string operator_text(const lathe_operator_info& op);
 
 // Adds --device, --arch and --cache-dir. `devices` lists what --device allows; the first is the
 // default.
@@ -31,6 +42,11 @@ std::pair<std::string, TensorSpec> parse_tensor(const std::string& text);
 // Adds "OP", a positional argument with the known operators in its help.
 void add_operator(CLI::App* verb, std::string* op);
 void add_set_flag(CLI::App* verb, std::vector<std::string>* set);
+// Reads the "key=value" texts of --set; each key once.
+Settings parse_settings(const std::vector<std::string>& texts);
+// Reads "key=value"; a refusal says that `expected` is what the flag needs.
+std::pair<std::string, std::string> parse_pair(const char* flag, const std::string& text,
+                                               const char* expected);
 
 // A whole number; anything else, or one outside [low, high], is refused.
 int64_t parse_int(const std::string& flag, const std::string& text, int64_t low, int64_t high);

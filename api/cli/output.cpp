@@ -20,21 +20,17 @@ bool same_file(const fs::path& one, const fs::path& other) {
   return !a.empty() && a == b;
 }
 
-std::string named(const char* option, const std::string& path) {
-  return std::string(option) + " is " + in_quotes(path);
-}
-
 }  // namespace
 
 void check_output(const char* option, const std::string& path) {
   if (lathe_file_check(path.c_str()) == LATHE_OK) return;
-  refuse(named(option, path) + ", which cannot be written: " + lathe_last_error());
+  refuse(option, " is ", in_quotes(path), ", which cannot be written: ", lathe_last_error());
 }
 
 void check_apart(const char* option, const std::string& path, const char* other_option,
                  const std::string& other) {
   if (!same_file(path, other)) return;
-  refuse(named(option, path) + ", the file of " + other_option +
+  refuse(option, " is ", in_quotes(path), ", the file of ", other_option,
          "; allowed is another file, since it would be replaced");
 }
 
@@ -43,7 +39,7 @@ void write_output(const char* option, const std::string& path,
   if (lathe_file_write(path.c_str(), pieces.data(), bytes.data(), pieces.size()) == LATHE_OK) {
     return;
   }
-  fail(named(option, path) + ", which cannot be written: " + lathe_last_error());
+  fail(option, " is ", in_quotes(path), ", which cannot be written: ", lathe_last_error());
 }
 
 void write_output(const char* option, const std::string& path, const std::string& text) {

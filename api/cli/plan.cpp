@@ -9,7 +9,6 @@
 #include "api/cli/options.h"
 #include "api/cli/output.h"
 #include "api/cli/reports/schedule_picture.h"
-#include "api/cli/verbs.h"
 
 namespace lathe::cli {
 namespace {
@@ -23,10 +22,9 @@ std::string read_text(const char* option, const std::string& path) {
   std::ifstream from(path, std::ios::binary);
   std::ostringstream text;
   if (from) text << from.rdbuf();
-  if (!from) refuse(std::string(option) + " is " + in_quotes(path) + ", which cannot be read");
+  if (!from) refuse(option, " is ", in_quotes(path), ", which cannot be read");
   if (text.view().find('\0') != std::string_view::npos) {
-    refuse(std::string(option) + " is " + in_quotes(path) +
-           ", which holds a byte 0; allowed is JSON text");
+    refuse(option, " is ", in_quotes(path), ", which holds a byte 0; allowed is JSON text");
   }
   return text.str();
 }

@@ -4,6 +4,7 @@
 // go in, which come out, and their extents. No operator is known by name here.
 #pragma once
 
+#include <span>
 #include <utility>
 
 #include "api/cli/handles.h"
@@ -21,14 +22,29 @@ struct Problem {
   Specs outputs;                                             // those that are only written
   std::vector<std::pair<std::string, std::string>> aliases;  // dresidual is the bytes of dy
   std::map<std::string, int64_t> extents;                    // B, T, D, ...; -1: varies
+
+  Specs all() const {
+    Specs both = inputs;
+    both.insert(outputs.begin(), outputs.end());
+    return both;
+  }
 };
+
+// Returns the extent of the first of some dims that the problem has; `none` without any.
+int64_t extent_of(const Problem& problem, std::initializer_list<const char*> dims, int64_t none);
+
+// Return the tensors and the options of an operator, in its order.
+inline std::span<const lathe_operator_tensor> tensors_of(const lathe_operator_info& op) {
+  return {op.tensors, op.tensor_count};
+}
+inline std::span<const lathe_operator_option> options_of(const lathe_operator_info& op) {
+  return {op.options, op.option_count};
+}
 
 // Refuses unknown operators, naming those there are.
 const lathe_operator_info* find_operator(const std::string& name);
 const lathe_operator_tensor* find_tensor(const lathe_operator_info* op, const std::string& name);
 
-// Reads "key=value" texts; each key once.
-Settings parse_settings(const std::vector<std::string>& texts);
 // The value of an option; its default if it is not set.
 std::string setting(const Problem& problem, const std::string& option);
 
@@ -41,16 +57,9 @@ Problem make_problem(const lathe_operator_info* op, Settings settings, const Spe
 // True if a tensor is in and out, and the run changes it.
 bool is_changed(const Problem& problem, const std::string& name);
 
-// True for "d" + the name of an input, which is its gradient.
-bool is_input_gradient(const lathe_operator_info* op, const std::string& name);
-
 // Makes the library's problem. Extents that may change from run to run are left open, so that the
 // plan is the same one that a manifest with open extents makes.
 ProblemHandle declare(const Problem& problem);
-
-using DeviceTensors = std::map<std::string, DeviceTensor>;
-// Returns all tensors of a problem, those in `values` with what they hold.
-DeviceTensors on_device(lathe_context* context, const Problem& problem, const TensorMap& values);
 
 // Returns the slots of a call of the plan, filled with these tensors by name.
 template <typename Tensors>
@@ -59,7 +68,7 @@ std::vector<const DLTensor*> slots_of(const lathe_plan* plan, const Tensors& ten
   for (const auto& [name, tensor] : tensors) {
     size_t slot = 0;
     check(lathe_plan_slot(plan, name.c_str(), &slot));
-    slots[slot] = tensor.dlpack();
+    slots[slot] = &tensor;
   }
   return slots;
 }

@@ -3,12 +3,12 @@
 // Executes on one thread per rank, each with its own group, all on one context.
 #include <algorithm>
 #include <barrier>
+#include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <thread>
 
 #include "api/cli/execute.h"
-#include "api/cli/inputs/slices.h"
 
 namespace lathe::cli {
 namespace {
@@ -17,27 +17,22 @@ namespace {
 // ranks that miss their partner.
 class Crew {
  public:
-  explicit Crew(int world) : barrier_(world) {}
+  explicit Crew(int world) : barrier_(world, Decide{this}) {}
 
+  // Does a step of a rank if all went well before, and waits for the others. Every rank comes to
+  // every step.
   template <typename Body>
-  void guarded(int rank, Body body) {
+  void step(int rank, Body body) {
     try {
-      body();
+      if (all_well_) body();
     } catch (const Failure& failure) {
       // Every rank makes the same objection to bad input, so a rank's number would mislead.
-      const std::string prefix =
-          failure.code == kBadInput ? "" : "rank " + std::to_string(rank) + ": ";
+      const std::string prefix = failure.code == kBadInput ? "" : text("rank ", rank, ": ");
       note(std::make_exception_ptr(Failure(failure.code, prefix + failure.what())));
     } catch (...) {
       note(std::current_exception());
     }
-  }
-
-  // True if all ranks came here without a failure.
-  bool all_well() {
     barrier_.arrive_and_wait();
-    std::lock_guard lock(mutex_);
-    return first_ == nullptr;
   }
 
   void rethrow() {
@@ -47,12 +42,20 @@ class Crew {
   std::mutex& mutex() { return mutex_; }
 
  private:
+  // Decides for all ranks while all of them wait: a rank that went on without one that knew of a
+  // failure already would wait for it in vain.
+  struct Decide {
+    Crew* crew;
+    void operator()() noexcept { crew->all_well_ = crew->first_ == nullptr; }
+  };
+
   void note(std::exception_ptr failure) {
     std::lock_guard lock(mutex_);
     if (!first_) first_ = failure;
   }
 
-  std::barrier<> barrier_;
+  std::barrier<Decide> barrier_;
+  bool all_well_ = true;
   std::mutex mutex_;
   std::exception_ptr first_;
 };
@@ -74,6 +77,85 @@ TensorMap empty_outputs(const Problem& problem, const TensorMap& inputs) {
   return outputs;
 }
 
+// 0 without the option, and for what is no number, which the library refuses.
+int64_t chunk_size(const Problem& problem) {
+  return std::strtoll(setting(problem, "chunk_size").c_str(), nullptr, 10);
+}
+
+// Returns the offsets that cut chunks, among all tokens of a row; empty: no states are asked for.
+std::vector<int64_t> cuts_of_chunks(const Problem& problem, const TensorMap& inputs) {
+  if (chunk_size(problem) <= 0 || !problem.outputs.contains("chunk_states")) return {};
+  if (inputs.contains("cu_seqlens")) return integers(inputs, "cu_seqlens");
+  return {0, problem.extents.at("T")};
+}
+
+// Returns where the parts of `ranks` ranks begin if no chunk may be cut, as even as that allows;
+// empty if no states of chunks are asked for.
+std::vector<int64_t> chunk_bounds(const Problem& problem, const TensorMap& inputs, int ranks) {
+  const std::vector<int64_t> cuts = cuts_of_chunks(problem, inputs);
+  if (cuts.empty()) return {};
+  const int64_t size = chunk_size(problem), tokens = cuts.back();
+  std::vector<int64_t> bounds;
+  for (int rank = 0; rank <= ranks; ++rank) {
+    int64_t bound = tokens * rank / ranks;
+    const auto next = std::upper_bound(cuts.begin(), cuts.end(), bound);
+    if (next != cuts.end()) {
+      const int64_t low = bound - (bound - *(next - 1)) % size;
+      const int64_t high = std::min(low + size, *next);
+      bound = bound - low <= high - bound ? low : high;
+    }
+    bounds.push_back(bound);
+  }
+  return bounds;
+}
+
+// Returns the chunks of these tokens among all.
+Intervals chunks_of(const Problem& problem, const TensorMap& inputs, const Intervals& tokens) {
+  const std::vector<int64_t> cuts = cuts_of_chunks(problem, inputs);
+  const int64_t size = chunk_size(problem);
+  const auto before = [&](int64_t until) {
+    int64_t chunks = 0;
+    for (size_t n = 1; n < cuts.size(); ++n) {
+      const int64_t count = std::min(cuts[n], until) - cuts[n - 1];
+      if (count > 0) chunks += (count + size - 1) / size;
+    }
+    return chunks;
+  };
+  Intervals out;
+  for (const auto& [begin, end] : tokens) {
+    if (!cuts.empty()) out.emplace_back(before(begin), before(end));
+  }
+  return out;
+}
+
+Intervals intervals_of(const lathe_shard* shard, lathe_axis axis) {
+  const int64_t* begin_end = nullptr;
+  size_t count = 0;
+  check(lathe_shard_intervals(shard, axis, &begin_end, &count));
+  Intervals out;
+  for (size_t i = 0; i < count; ++i) out.emplace_back(begin_end[2 * i], begin_end[2 * i + 1]);
+  return out;
+}
+
+// Returns the shard of one rank, cut as the lengths and offsets among `inputs` say.
+Shard make_shard(const Problem& problem, const TensorMap& inputs, const Ranks& ranks, int rank) {
+  std::vector<int64_t> offsets = integers(inputs, "cu_seqlens");
+  if (offsets.empty()) offsets = integers(inputs, "cu_seqlens_q");
+  const std::vector<int64_t> key_offsets = integers(inputs, "cu_seqlens_k");
+  lathe_shard_options options = LATHE_SHARD_OPTIONS_INIT;
+  options.world = ranks.count;
+  options.rank = rank;
+  options.balance = ranks.balance;
+  options.length = extent_of(problem, {"T", "Sq", "Tq"}, -1);
+  options.key_length = extent_of(problem, {"Sk", "Tk"}, -1);
+  if (!offsets.empty()) options.cu_seqlens = offsets.data();
+  if (!key_offsets.empty()) options.cu_seqlens_k = key_offsets.data();
+  options.offsets = offsets.size();
+  const std::vector<int64_t> bounds = chunk_bounds(problem, inputs, ranks.count);
+  if (!bounds.empty()) options.bounds = bounds.data();
+  return made<Shard>(lathe_shard_create_with, &options);
+}
+
 struct Shared {
   lathe_context* context;
   const Problem& problem;
@@ -85,24 +167,22 @@ struct Shared {
   StageTimes* times;
 };
 
-void run_rank(const Shared& shared, Crew* crew, int rank) {
-  Group group;
-  Shard shard;
+Seat take_seat(const Shared& shared, int rank) {
+  const auto& [context, problem, inputs, ranks, id, outputs, report, times] = shared;
   Seat seat;
+  seat.group = made<Group>(lathe_group_create, context, id, ranks.count, rank, 0);
+  seat.shard = make_shard(problem, inputs, ranks, rank);
+  seat.rank = rank, seat.world = ranks.count, seat.method = ranks.method;
+  seat.queries = intervals_of(seat.shard.get(), LATHE_QUERIES);
+  seat.keys = intervals_of(seat.shard.get(), LATHE_KEYS);
+  seat.chunks = chunks_of(problem, inputs, seat.queries);
+  return seat;
+}
+
+void run_rank(const Shared& shared, Crew* crew, int rank) {
   std::unique_ptr<PartRun> part;
-  crew->guarded(rank, [&] {
-    group = made<Group>(lathe_group_create, shared.context, shared.id, shared.ranks.count, rank, 0);
-    shard = make_shard(shared.problem, shared.inputs, shared.ranks, rank);
-    seat = {group.get(),
-            shard.get(),
-            rank,
-            shared.ranks.count,
-            shared.ranks.method,
-            intervals_of(shard.get(), LATHE_QUERIES),
-            intervals_of(shard.get(), LATHE_KEYS),
-            {}};
-    seat.chunks = chunks_of(shared.problem, shared.inputs, seat.queries);
-    part = std::make_unique<PartRun>(shared.context, shared.problem, seat);
+  crew->step(rank, [&] {
+    part = std::make_unique<PartRun>(shared.context, shared.problem, take_seat(shared, rank));
     part->prepare();
     {
       std::lock_guard lock(crew->mutex());
@@ -110,36 +190,29 @@ void run_rank(const Shared& shared, Crew* crew, int rank) {
     }
     part->upload(shared.inputs);
   });
-  if (crew->all_well()) {
-    crew->guarded(rank, [&] {
-      try {
-        part->prepare_shard();
-      } catch (const Failure& failure) {
-        // Every rank makes the same objection to bad input, once it is through with the others.
-        if (failure.code != kBadInput) lathe_group_abort(group.get());
-        throw;
-      }
-    });
-  }
-  if (crew->all_well()) {
-    crew->guarded(rank, [&] {
-      try {
-        part->run();
-      } catch (...) {
-        // The others would wait for this rank until their time is up.
-        lathe_group_abort(group.get());
-        throw;
-      }
-    });
-  }
-  if (crew->all_well()) {
-    crew->guarded(rank, [&] {
-      part->download(shared.inputs, shared.outputs);
-      std::lock_guard lock(crew->mutex());
-      keep_slowest(part->times(), shared.times);
-    });
-  }
-  part.reset();  // before the group that its plan refers to
+  crew->step(rank, [&] {
+    try {
+      part->prepare_shard();
+    } catch (const Failure& failure) {
+      // Every rank makes the same objection to bad input, once it is through with the others.
+      if (failure.code != kBadInput) part->abort();
+      throw;
+    }
+  });
+  crew->step(rank, [&] {
+    try {
+      part->run();
+    } catch (...) {
+      // The others would wait for this rank until their time is up.
+      part->abort();
+      throw;
+    }
+  });
+  crew->step(rank, [&] {
+    part->download(shared.inputs, shared.outputs);
+    std::lock_guard lock(crew->mutex());
+    keep_slowest(part->times(), shared.times);
+  });
 }
 
 }  // namespace
@@ -148,7 +221,7 @@ TensorMap execute(lathe_context* context, const Problem& problem, const TensorMa
                   const Ranks& ranks, Report* report, StageTimes* times) {
   TensorMap outputs = empty_outputs(problem, inputs);
   if (ranks.count == 0) {
-    PartRun part(context, problem, Seat{});
+    PartRun part(context, problem);
     part.prepare();
     report->add(part.plan());
     part.upload(inputs);

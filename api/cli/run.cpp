@@ -3,32 +3,80 @@
 // `lathe run` runs one operator on safetensors files.
 #include "api/cli/run.h"
 
-#include <cstdio>
+#include <algorithm>
 
 #include "api/cli/inputs/safetensors.h"
 #include "api/cli/output.h"
 #include "api/cli/reports/progress.h"
-#include "api/cli/verbs.h"
 
 namespace lathe::cli {
 namespace {
 
+constexpr int kMostRanks = 256;
+
+template <typename Value>
+using Words = std::vector<std::pair<std::string, Value>>;
+
+// The ways in which keys and rows meet, of the operators that pass keys around.
+const std::map<std::string, Words<unsigned>> kMethods = {
+    {"flash_attention",
+     {{"ring", 0u},
+      {"allgather", LATHE_ALLGATHER},
+      {"dispatch", LATHE_DISPATCH},
+      {"heads", LATHE_EXCHANGE_HEADS}}},
+    {"sparse_flash_attention", {{"allgather", LATHE_ALLGATHER}}}};
+const Words<lathe_balance> kBalances = {{"none", LATHE_BALANCE_NONE},
+                                        {"head_tail", LATHE_BALANCE_HEAD_TAIL},
+                                        {"per_document", LATHE_BALANCE_PER_DOCUMENT},
+                                        {"ptrr", LATHE_BALANCE_PTRR}};
+
+// Takes the value of a word that was given; refuses one that the operator does not allow.
+template <typename Value>
+void take_choice(const char* flag, const std::string& word, const lathe_operator_info* op,
+                 const Words<Value>& allowed, Value* out) {
+  if (word.empty()) return;
+  const auto found = std::ranges::find(allowed, word, &Words<Value>::value_type::first);
+  if (found == allowed.end()) {
+    refuse(flag, " is ", in_quotes(word), "; ", op->name, " allows ",
+           comma_list(allowed, &Words<Value>::value_type::first));
+  }
+  *out = found->second;
+}
+
+// Refuses what the operator has no choice of.
+Ranks parse_ranks(const RunOptions& options, const lathe_operator_info* op) {
+  Ranks out;
+  const auto methods = kMethods.find(op->name);
+  const bool chooses = methods != kMethods.end();
+  if (chooses) {
+    take_choice("--rotate", options.rotate, op, methods->second, &out.method);
+    take_choice("--balance", options.balance, op, kBalances, &out.balance);
+  }
+  for (const auto& [flag, word] :
+       {std::pair("--rotate", options.rotate), std::pair("--balance", options.balance)}) {
+    if (word.empty() || (chooses && !options.ranks.empty())) continue;
+    if (chooses) refuse(flag, " is ", in_quotes(word), ", but --ranks is not given");
+    refuse(flag, " is ", in_quotes(word), ", but ", op->name,
+           op->ranks ? " exchanges summaries over contiguous parts" : " runs on one rank",
+           " and takes neither --rotate nor --balance");
+  }
+  if (options.ranks.empty()) return out;
+  const int64_t count = parse_int("--ranks", options.ranks, 1, op->ranks ? kMostRanks : 1);
+  if (op->ranks) out.count = static_cast<int>(count);
+  return out;
+}
+
 // Writes "kda ran on the simulator (sm_90a) in 12 ms: 2 kernels, 1 compiled (310 ms to prepare), 1
 // from the cache"
 std::string summary(const std::string& op, const Report& report, const StageTimes& times) {
-  const auto ms = [](double value) {
-    char text[32];
-    std::snprintf(text, sizeof text, value < 10 ? "%.2f ms" : "%.0f ms", value);
-    return std::string(text);
-  };
-  const size_t kernels = report.kernels.size();
+  const auto ms = [](double value) { return formatted("%.*f ms", value < 10 ? 2 : 0, value); };
+  const size_t kernels = report.kernels.size(), compiled = report.compiled();
   const std::string device = report.device == "sim" ? "the simulator" : report.device_name;
-  std::string out = op + " ran on " + device + " (" + report.arch + ") in " + ms(times.run) + ": " +
-                    std::to_string(kernels) + (kernels == 1 ? " kernel, " : " kernels, ");
-  if (report.compiled() > 0) {
-    out += std::to_string(report.compiled()) + " compiled (" + ms(times.prepare) + " to prepare), ";
-  }
-  return out + std::to_string(report.hits()) + " from the cache";
+  return text(
+      op, " ran on ", device, " (", report.arch, ") in ", ms(times.run), ": ", kernels,
+      kernels == 1 ? " kernel, " : " kernels, ",
+      compiled > 0 ? text(compiled, " compiled (", ms(times.prepare), " to prepare), ") : "",
+      report.hits(), " from the cache");
 }
 
 int run(const RunOptions& options) {
@@ -54,7 +102,11 @@ void add_run_flags(CLI::App* verb, RunOptions* options, const std::vector<std::s
   verb->add_option("--output", options->output, "safetensors file to write; a link is not followed")
       ->required();
   add_set_flag(verb, &options->set);
-  add_rank_flags(verb, &options->ranks);
+  verb->add_option("--ranks", options->ranks, "split the sequence axis over this many ranks");
+  verb->add_option("--rotate", options->rotate,
+                   "attention only: ring, allgather, dispatch or heads; how keys and rows meet");
+  verb->add_option("--balance", options->balance,
+                   "attention only: none, head_tail, per_document or ptrr; who holds which tokens");
   add_device_flags(verb, &options->device, devices);
   add_json_flag(verb, &options->json);
 }
@@ -62,7 +114,7 @@ void add_run_flags(CLI::App* verb, RunOptions* options, const std::vector<std::s
 Task load_task(const RunOptions& options) {
   Task task;
   const auto* op = find_operator(options.op);
-  task.ranks = parse_ranks(options.ranks, op);
+  task.ranks = parse_ranks(options, op);
   const Settings settings = parse_settings(options.set);
   check_apart("--output", options.output, "--input", options.input);
   check_output("--output", options.output);
@@ -72,7 +124,7 @@ Task load_task(const RunOptions& options) {
   task.problem = make_problem(op, settings, specs, &task.inputs);
   for (const auto& [name, tensor] : task.inputs) {
     if (task.problem.tensors.at(name).read) continue;
-    refuse("tensor " + in_quotes(name) + " is an output of " + op->name +
+    refuse("tensor ", in_quotes(name), " is an output of ", op->name,
            ", the input file must not hold it");
   }
   declare(task.problem);  // the library's own objections, before any device is opened

@@ -4,15 +4,14 @@
 #pragma once
 
 #include "api/cli/execute.h"
-#include "api/cli/inputs/rotation.h"
 #include "api/cli/options.h"
 
 namespace lathe::cli {
 
 struct RunOptions {
   std::string op, input, output;
+  std::string ranks, rotate, balance;  // as given; "": not given
   std::vector<std::string> set;
-  RankFlags ranks;
   DeviceOptions device;
   bool json = false;
   bool quiet = false;

@@ -11,7 +11,6 @@
 #include "api/cli/options.h"
 #include "api/cli/reports/progress.h"
 #include "api/cli/reports/report.h"
-#include "api/cli/verbs.h"
 
 namespace lathe::cli {
 namespace {
@@ -34,13 +33,20 @@ struct Watch {
 int tell_progress(void* user, const char* what, size_t done, size_t total) {
   const Watch& watch = *static_cast<Watch*>(user);
   watch.progress->stage(what);
-  watch.progress->count(done, total);
+  watch.progress->count(done, total, done);
   return watch.interrupt->asked();
 }
 
-TensorMap inputs_of(const TuneOptions& options, const Problem& problem) {
-  if (options.problem.input.empty()) return noise_inputs(problem);
-  return read_safetensors(options.problem.input);
+// Returns all tensors of a problem; the inputs hold what the file does, or noise.
+std::map<std::string, DeviceTensor> on_device(lathe_context* context, const Problem& problem,
+                                              const std::string& input) {
+  std::map<std::string, DeviceTensor> tensors;
+  for (const auto* specs : {&problem.inputs, &problem.outputs}) {
+    for (const auto& [name, spec] : *specs) tensors.try_emplace(name, context, spec);
+  }
+  const TensorMap values = input.empty() ? noise_inputs(problem) : read_safetensors(input);
+  for (const auto& [name, value] : values) tensors.at(name).upload(value.data, nullptr);
+  return tensors;
 }
 
 std::string number_text(int value) { return value < 0 ? "?" : std::to_string(value); }
@@ -97,8 +103,7 @@ Json report_json(const Problem& problem, const lathe_context* context,
                {"improved", report.improved},
                {"stored_in", report.stored_in}};
   json["candidates"] = Json::array();
-  for (size_t i = 0; i < report.count; ++i) {
-    const lathe_tune_candidate& each = report.candidates[i];
+  for (const lathe_tune_candidate& each : std::span(report.candidates, report.count)) {
     json["candidates"].push_back({{"kernel", each.kernel},
                                   {"class", each.problem_class},
                                   {"choice", each.choice},
@@ -133,7 +138,7 @@ std::vector<TuneProblem> problems_of(const TuneOptions& options) {
 // False if it was interrupted.
 bool tune_one(lathe_context* context, const TuneOptions& options, const TuneProblem& one,
               const Interrupt& interrupt, lathe_tune_options how, Json* lines) {
-  const DeviceTensors tensors = on_device(context, one.problem, inputs_of(options, one.problem));
+  const auto tensors = on_device(context, one.problem, options.problem.input);
   const auto slots =
       slots_of(made<Plan>(lathe_plan_create, context, one.handle.get()).get(), tensors);
   const auto report = [&] {
@@ -207,17 +212,14 @@ int change(const TuneOptions& options) {
       told<lathe_tuned_report>(merges ? lathe_tuned_merge : lathe_tuned_forget, context.get(),
                                given == "all" && !merges ? nullptr : given.c_str());
   if (options.json) {
-    print_json({{"changed", report.changed},
-                {"skipped", report.skipped},
-                {"records", report.records},
-                {"path", report.path}});
+    print_json(report);
   } else {
     std::printf("%llu records %s; %llu in %s\n", llu(report.changed),
                 merges ? "added or replaced" : "forgotten", llu(report.records), report.path);
   }
   if (report.skipped == 0) return kDone;
-  say(std::to_string(report.skipped) + " lines of " + in_quotes(options.merge) +
-      " were skipped, the first: " + report.problem);
+  say(text(report.skipped, " lines of ", in_quotes(options.merge),
+           " were skipped, the first: ", report.problem));
   return kFindings;
 }
 

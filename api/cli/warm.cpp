@@ -16,7 +16,6 @@
 #include "api/cli/output.h"
 #include "api/cli/reports/progress.h"
 #include "api/cli/reports/report.h"
-#include "api/cli/verbs.h"
 
 namespace lathe::cli {
 namespace {
@@ -34,18 +33,6 @@ struct WarmLine {
   size_t number = 0;
   const WarmTarget* target = nullptr;
 };
-
-// Holds what was packed, if anything.
-struct WarmBundle {
-  std::string path;
-  Json report;
-};
-
-struct WarmTotals {
-  uint64_t kernels = 0, compiled = 0, hits = 0, left = 0;
-};
-
-constexpr double kSecondsBetweenLines = 10;
 
 lathe_warming_item_info item_of(const lathe_warming* warming, size_t index) {
   return told<lathe_warming_item_info>(lathe_warming_item, warming, index);
@@ -69,52 +56,49 @@ void print_line(const WarmLine& line, const lathe_warming_item_info& item) {
   std::printf("  %8.1f ms\n", item.milliseconds);
 }
 
-// Estimates the seconds left from the time that compiles have taken so far; kernels that were found
-// took none.
-double seconds_left(double spent, size_t done, size_t total, size_t compiled) {
-  const size_t counted = compiled > 0 ? compiled : done;
-  if (counted == 0) return -1;
-  return spent / static_cast<double>(counted) * static_cast<double>(total - done);
-}
-
 // Shows a bar on a terminal, elsewhere a line now and then.
 class WarmProgress {
  public:
-  void count(size_t done, size_t total, size_t compiled) {
-    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start_;
-    const double left = seconds_left(spent.count(), done, total, compiled);
-    bar_.count(done, total, left);
-    if (!lines_ || spent.count() - told_ < kSecondsBetweenLines || done == total) return;
-    told_ = spent.count();
-    char seconds[32] = "";
-    if (left >= 0) std::snprintf(seconds, sizeof seconds, ", %.0f s left", left);
-    say("warming: " + std::to_string(done) + " of " + std::to_string(total) + " kernels, " +
-        std::to_string(compiled) + " compiled" + seconds);
+  explicit WarmProgress(const Interrupt& interrupt) : interrupt_(interrupt) {}
+
+  // Tells the library to end if the user asked for it.
+  static int count_kernel(void* self, size_t done, size_t total, size_t compiled) {
+    static_cast<WarmProgress*>(self)->count(done, total, compiled);
+    return static_cast<WarmProgress*>(self)->interrupt_.asked();
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::seconds kBetweenLines{10};
+
+  void count(size_t done, size_t total, size_t compiled) {
+    // Kernels that were found took no time.
+    const double left = bar_.count(done, total, compiled > 0 ? compiled : done);
+    const auto now = Clock::now();
+    if (!lines_ || now - told_ < kBetweenLines || done == total) return;
+    told_ = now;
+    say(text("warming: ", done, " of ", total, " kernels, ", compiled, " compiled",
+             left < 0 ? "" : formatted(", %.0f s left", left)));
+  }
+
+  const Interrupt& interrupt_;
   Progress bar_{"warming"};
   const bool lines_ = !isatty(STDERR_FILENO);
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  double told_ = 0;
+  Clock::time_point told_ = Clock::now();
 };
 
-WarmTotals totals_of(const lathe_warming* warming) {
-  WarmTotals out;
-  out.kernels = lathe_warming_kernel_count(warming);
-  for (size_t i = 0; i < out.kernels; ++i) {
+// Reports failures on standard error, the rest on standard output. `bundle` tells what was packed;
+// null: nothing was.
+void report_warming(const lathe_warming* warming, const std::vector<WarmLine>& lines,
+                    const Json& bundle, bool json) {
+  const size_t kernels = lathe_warming_kernel_count(warming);
+  uint64_t compiled = 0, hits = 0, left = 0;
+  for (size_t i = 0; i < kernels; ++i) {
     const auto kernel = told<lathe_warming_kernel_info>(lathe_warming_kernel, warming, i);
     const std::string_view from = kernel.from;
     if (kernel.status != LATHE_OK) continue;
-    ++(from.empty() ? out.left : from == "compiler" ? out.compiled : out.hits);
+    ++(from.empty() ? left : from == "compiler" ? compiled : hits);
   }
-  return out;
-}
-
-// Reports failures on standard error, the rest on standard output.
-void report_warming(const lathe_warming* warming, const std::vector<WarmLine>& lines,
-                    const WarmBundle& bundle, bool json) {
-  const WarmTotals totals = totals_of(warming);
   Json all = Json::array(), errors = Json::array();
   for (size_t i = 0; i < lines.size(); ++i) {
     const lathe_warming_item_info item = item_of(warming, i);
@@ -122,23 +106,22 @@ void report_warming(const lathe_warming* warming, const std::vector<WarmLine>& l
     all.push_back(line_json(line, item));
     if (!json) print_line(line, item);
     if (item.status == LATHE_OK) continue;
-    say("line " + std::to_string(line.number) + " for " + line.target->word() + ": " + item.error);
+    say(text("line ", line.number, " for ", line.target->word(), ": ", item.error));
     errors.push_back({{"line", line.number}, {"arch", item.arch}, {"error", item.error}});
   }
   if (json) {
-    Json out = {{"kernels", totals.kernels}, {"compiled", totals.compiled}, {"hits", totals.hits},
-                {"failed", errors.size()},   {"left", totals.left},         {"lines", all},
+    Json out = {{"kernels", kernels},      {"compiled", compiled}, {"hits", hits},
+                {"failed", errors.size()}, {"left", left},         {"lines", all},
                 {"errors", errors}};
-    if (!bundle.path.empty()) out["bundle"] = bundle.report;
+    if (!bundle.is_null()) out["bundle"] = bundle;
     print_json(out);
     return;
   }
-  std::printf("%zu lines, %llu kernels: %llu compiled, %llu found in the cache; %zu lines failed\n",
-              lines.size(), llu(totals.kernels), llu(totals.compiled), llu(totals.hits),
-              errors.size());
-  if (bundle.path.empty()) return;
-  std::printf("bundle %s: %s entries, %s bytes\n", bundle.path.c_str(),
-              bundle.report["entries"].dump().c_str(), bundle.report["bytes"].dump().c_str());
+  std::printf("%zu lines, %zu kernels: %llu compiled, %llu found in the cache; %zu lines failed\n",
+              lines.size(), kernels, llu(compiled), llu(hits), errors.size());
+  if (bundle.is_null()) return;
+  std::printf("bundle %s: %s entries, %s bytes\n", bundle["path"].get<std::string>().c_str(),
+              bundle["entries"].dump().c_str(), bundle["bytes"].dump().c_str());
 }
 
 struct WarmOptions {
@@ -154,7 +137,7 @@ WarmTarget open_target(const std::string& arch, const std::string& gpu,
   const lathe_context_info about = context_info(target.context.get());
   target.arch = about.arch;
   if (about.cache_dir[0] == '\0') {
-    fail("there is no cache to warm: " + std::string(about.cache_problem));
+    fail("there is no cache to warm: ", about.cache_problem);
   }
   return target;
 }
@@ -171,18 +154,18 @@ std::vector<WarmTarget> open_targets(const WarmOptions& options) {
   if (!options.gpu.empty()) {
     for (const std::string& gpu : split(options.gpu, ',')) {
       if (gpu.starts_with("sm_")) {
-        refuse("--gpu is " + in_quotes(gpu) + ", expected a GPU's name, such as h100; " +
+        refuse("--gpu is ", in_quotes(gpu), ", expected a GPU's name, such as h100; ",
                "architectures are named by --arch");
       }
       targets.push_back(open_target("", gpu, options.cache_dir));
       const std::string& arch = served.emplace_back(targets.back().arch);
-      if (archs.empty() || std::find(archs.begin(), archs.end(), arch) != archs.end()) continue;
-      refuse("--gpu " + in_quotes(gpu) + " runs " + arch + ", which is not in --arch " +
+      if (archs.empty() || std::ranges::find(archs, arch) != archs.end()) continue;
+      refuse("--gpu ", in_quotes(gpu), " runs ", arch, ", which is not in --arch ",
              in_quotes(options.arch));
     }
   }
   for (const std::string& arch : archs) {
-    if (std::find(served.begin(), served.end(), arch) != served.end()) continue;
+    if (std::ranges::find(served, arch) != served.end()) continue;
     targets.push_back(open_target(arch, "", options.cache_dir));
   }
   return targets;
@@ -191,14 +174,14 @@ std::vector<WarmTarget> open_targets(const WarmOptions& options) {
 // True if every line has all its kernels.
 bool all_there(const lathe_warming* warming) {
   for (size_t i = 0; i < lathe_warming_item_count(warming); ++i) {
-    const auto item = told<lathe_warming_item_info>(lathe_warming_item, warming, i);
+    const lathe_warming_item_info item = item_of(warming, i);
     if (item.status != LATHE_OK || item.left > 0) return false;
   }
   return true;
 }
 
 // The kernels of the manifest, wherever they were found, and nothing else.
-WarmBundle pack(const lathe_warming* warming, lathe_context* context, const std::string& path) {
+Json pack(const lathe_warming* warming, lathe_context* context, const std::string& path) {
   std::vector<std::string> keys;
   for (size_t i = 0; i < lathe_warming_kernel_count(warming); ++i) {
     keys.emplace_back(told<lathe_warming_kernel_info>(lathe_warming_kernel, warming, i).key);
@@ -206,18 +189,7 @@ WarmBundle pack(const lathe_warming* warming, lathe_context* context, const std:
   const std::vector<const char*> names = pointers(keys);
   const auto report = told<lathe_bundle_report>(lathe_cache_pack, context, path.c_str(),
                                                 names.data(), names.size());
-  return {path, {{"path", path}, {"entries", report.entries}, {"bytes", report.bytes}}};
-}
-
-struct WarmWatch {
-  WarmProgress* progress;
-  const Interrupt* interrupt;
-};
-
-int count_kernel(void* user, size_t done, size_t total, size_t compiled) {
-  const WarmWatch& watch = *static_cast<WarmWatch*>(user);
-  watch.progress->count(done, total, compiled);
-  return watch.interrupt->asked();
+  return {{"path", path}, {"entries", report.entries}, {"bytes", report.bytes}};
 }
 
 int warm(const WarmOptions& options) {
@@ -225,7 +197,7 @@ int warm(const WarmOptions& options) {
       options.jobs.empty() ? 0 : static_cast<int>(parse_int("--jobs", options.jobs, 1, 1024));
   const std::vector<ManifestLine> manifest = read_manifest(options.manifest);
   if (manifest.empty() && !options.bundle.empty()) {
-    refuse("manifest " + in_quotes(options.manifest) +
+    refuse("manifest ", in_quotes(options.manifest),
            " has no problem, so there is nothing for --bundle");
   }
   if (!options.bundle.empty()) check_output("--bundle", options.bundle);
@@ -241,12 +213,11 @@ int warm(const WarmOptions& options) {
     }
   }
   {
-    WarmProgress progress;
-    WarmWatch watch = {&progress, &interrupt};
-    (void)lathe_warming_run(warming.get(), jobs, count_kernel, &watch);
+    WarmProgress progress(interrupt);
+    (void)lathe_warming_run(warming.get(), jobs, WarmProgress::count_kernel, &progress);
   }
   const bool good = all_there(warming.get());
-  WarmBundle bundle;
+  Json bundle;
   std::string why_not;
   if (good && !options.bundle.empty()) {
     try {

@@ -1,22 +1,21 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // lathe_tune tunes each tuning key of a plan in turn, with the answers found so far.
-#include <cmath>
+#include <cstring>
 #include <deque>
 #include <optional>
 
 #include "api/boundary.h"
 #include "api/tune/tune_plan.h"
-#include "api/tune/tune_ranks.h"
 #include "cache/tuned_file.h"
 #include "codegen/base/env.h"
 #include "collective/agreement.h"
+#include "collective/small_gather.h"
 
 namespace lathe {
 namespace {
 
 constexpr int kUsualRepeats = 20;
-constexpr double kUsualSeconds = 30;
 
 // Holds what a report points to.
 struct TuneTexts {
@@ -27,35 +26,38 @@ struct TuneTexts {
 
 class Tuning {
  public:
-  Tuning(lathe_context& context, const lathe_problem& problem, const lathe_tune_options& options,
-         TuneTexts* texts)
-      : context_(context), problem_(problem), options_(options), texts_(texts) {
+  Tuning(lathe_context& context, const lathe_problem& problem, const lathe_tune_options& options)
+      : context_(context), problem_(problem), options_(options), device_(tuned_device_of(context)) {
     report_.by_model = context.kind == LATHE_DEVICE_SIM;
-    device_ = tuned_device(context.facts, context.device->name());
   }
+  TuneTexts& texts() { return texts_; }
 
   Result<lathe_tune_report> go(const DLTensor* const* slots) {
     LATHE_TRY(check());
-    LATHE_TRY(check_slots(slots));
+    LATHE_TRY(require(slots, "slots"));
+    LATHE_ASSIGN(const Resolved resolved, declared_by(problem_));
+    const std::vector<Slot> wanted = make_slots(resolved);
+    LATHE_TRY(check_slots(wanted, slots));
     scope_.emplace(*context_.device);
     LATHE_TRY(scope_->status());
     LATHE_ASSIGN(std::vector<TuningKey> tuning_keys,
-                 tuning_keys_of_call(context_, problem_, slots));
-    for (TuningKey& tuning_key : tuning_keys) cut(&tuning_key);
+                 tuning_keys_of_call(context_, problem_, wanted, slots));
+    const auto most = static_cast<size_t>(options_.candidates);
+    for (auto& [kernel, problem_class, candidates] : tuning_keys) {
+      if (most > 0 && candidates.size() > most) candidates.resize(most);
+    }
     if (group()) LATHE_TRY(agree_on(tuning_keys));
-    const double seconds = options_.seconds > 0 ? options_.seconds : kUsualSeconds;
-    LATHE_ASSIGN(bench_,
-                 TuneBench::make(context_, problem_, slots, options_.shard, seconds,
-                                 !options_.keep_cache && !report_.by_model, report_.by_model != 0));
-    shape_ = shape_text(slots);
+    bench_.emplace(context_, problem_, options_);
+    LATHE_TRY(bench_->open(wanted, slots));
+    shape_ = shape_text(wanted, slots);
     for (const TuningKey& tuning_key : tuning_keys) {
       LATHE_TRY(tune(tuning_key));
       if (report_.cancelled) break;
     }
     if (options_.store && !report_.cancelled) LATHE_TRY(store());
-    report_.candidates = texts_->candidates.data();
-    report_.count = texts_->candidates.size();
-    report_.gpu = texts_->keep(device_.gpu);
+    report_.candidates = texts_.candidates.data();
+    report_.count = texts_.candidates.size();
+    report_.gpu = texts_.keep(device_.gpu);
     if (!report_.stored_in) report_.stored_in = "";
     return report_;
   }
@@ -104,22 +106,12 @@ class Tuning {
     return {};
   }
 
-  Status check_slots(const DLTensor* const* slots) const {
-    LATHE_TRY(require(slots, "slots"));
-    LATHE_ASSIGN(const Resolved resolved, declared_by(problem_));
-    size_t index = 0;
-    for (const Slot& slot : make_slots(resolved)) {
-      if (!slots[index]) {
-        return invalid(text("slots[", index, "] is NULL, but ", slot.name, " was declared"));
-      }
-      ++index;
+  static Status check_slots(const std::vector<Slot>& wanted, const DLTensor* const* slots) {
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      if (slots[i]) continue;
+      return invalid(text("slots[", i, "] is NULL, but ", wanted[i].name, " was declared"));
     }
     return {};
-  }
-
-  void cut(TuningKey* tuning_key) const {
-    const auto most = static_cast<size_t>(options_.candidates);
-    if (most > 0 && tuning_key->candidates.size() > most) tuning_key->candidates.resize(most);
   }
 
   // Ranks that count differently would wait for each other's votes for ever.
@@ -139,12 +131,10 @@ class Tuning {
   }
 
   // Returns a text such as "causal_conv1d(x:1x4096x2048,weight:2048x4)".
-  std::string shape_text(const DLTensor* const* slots) const {
+  std::string shape_text(const std::vector<Slot>& wanted, const DLTensor* const* slots) const {
     std::string out = std::string(problem_.op->name) + '(';
-    const auto resolved = declared_by(problem_);
-    if (!resolved.ok()) return out + ')';
     const char* comma = "";
-    for (const Slot& slot : make_slots(*resolved)) {
+    for (const Slot& slot : wanted) {
       const DLTensor& tensor = **slots++;
       out += comma + std::string(slot.name) + ':';
       for (int i = 0; i < tensor.ndim; ++i) out += text(i ? "x" : "", tensor.shape[i]);
@@ -159,7 +149,7 @@ class Tuning {
   }
 
   Status tune(const TuningKey& tuning_key) {
-    PlanRunner runner(*bench_, context_.facts, chosen_, tuning_key);
+    PlanRunner runner(*bench_, chosen_, tuning_key);
     RaceOptions race_options;
     race_options.rounds = options_.repeats > 0 ? options_.repeats : kUsualRepeats;
     race_options.timed_once = report_.by_model != 0;
@@ -169,10 +159,7 @@ class Tuning {
         return options_.progress(options_.user, line.c_str(), done, total) != 0;
       };
     }
-    LoneBallot alone;
-    std::unique_ptr<GroupBallot> ranks;
-    if (group()) ranks = std::make_unique<GroupBallot>(*group());
-    Ballot& ballot = ranks ? static_cast<Ballot&>(*ranks) : alone;
+    const auto ballot = [this](const std::vector<double>& mine) { return exchange(mine); };
     const auto raced = race(runner, tuning_key.candidates.size(), race_options, ballot);
     if (!bench_->lost().empty()) return Status(Code::timeout, bench_->lost());
     LATHE_TRY(raced);
@@ -185,42 +172,52 @@ class Tuning {
     return {};
   }
 
+  Result<Votes> exchange(const std::vector<double>& mine) const {
+    if (!group()) return Votes{mine};
+    const size_t bytes = mine.size() * sizeof(double);
+    LATHE_ASSIGN(const std::string all,
+                 small_gather(*group(), mine.data(), bytes, "a vote on kernels"));
+    Votes votes(static_cast<size_t>(group()->world()), std::vector<double>(mine.size()));
+    for (size_t rank = 0; rank < votes.size(); ++rank) {
+      std::memcpy(votes[rank].data(), all.data() + rank * bytes, bytes);
+    }
+    return votes;
+  }
+
   void note(const TuningKey& tuning_key, const PlanRunner& runner, const RaceResult& result) {
     const Outcome& first = result.outcomes[0];
     const Outcome& winner = result.outcomes[result.winner];
     if (report_.kernels++ == 0) report_.default_us = first.us;
     report_.us = winner.us;
-    report_.improved += result.winner > 0 ? 1 : 0;
-    const char* kernel = texts_->keep(tuning_key.kernel);
-    const char* problem_class = texts_->keep(tuning_key.problem_class);
+    report_.improved += result.winner > 0;
+    const char* kernel = texts_.keep(tuning_key.kernel);
+    const char* problem_class = texts_.keep(tuning_key.problem_class);
     for (size_t i = 0; i < result.outcomes.size(); ++i) {
       const Outcome& outcome = result.outcomes[i];
-      const TuneResources resources = runner.resources(i);
-      texts_->candidates.push_back(
-          {kernel, problem_class, texts_->keep(tuning_key.candidates[i]), word(outcome.kind),
-           texts_->keep(outcome.reason), resources.registers, resources.smem_bytes,
-           resources.spill_bytes, resources.stack_bytes, outcome.us, outcome.spread});
+      const lathe_kernel_info info = runner.kernel(i);
+      texts_.candidates.push_back({kernel, problem_class, texts_.keep(tuning_key.candidates[i]),
+                                   word(outcome.kind), texts_.keep(outcome.reason), info.registers,
+                                   info.smem_bytes, info.spill_bytes, info.stack_bytes, outcome.us,
+                                   outcome.spread});
     }
     const std::string& choice = tuning_key.candidates[result.winner];
     chosen_.set(tuning_key, choice);
-    records_.push_back(record_of(tuning_key, choice, first.us, winner.us, runner.compiler()));
-  }
-
-  TunedRecord record_of(const TuningKey& tuning_key, const std::string& choice, double default_us,
-                        double us, const std::string& compiler) const {
-    TunedRecord record;
-    record.kernel = tuning_key.kernel, record.problem_class = tuning_key.problem_class;
-    record.choice = choice;
-    record.gpu = device_.gpu, record.arch = device_.arch;
-    record.multiprocessors = device_.multiprocessors;
-    record.shape = shape_;
-    record.us = us, record.default_us = default_us;
-    record.measured = report_.by_model == 0;
-    record.tried = static_cast<int>(tuning_key.candidates.size());
-    record.lathe = lathe_version(), record.sources = sources_digest();
-    record.driver = std::to_string(context_.device->driver().version);
-    record.nvrtc = compiler.empty() ? "" : safe_word(compiler);
-    return record;
+    const std::string compiler = runner.compiler();
+    records_.push_back({.kernel = tuning_key.kernel,
+                        .problem_class = tuning_key.problem_class,
+                        .choice = choice,
+                        .gpu = device_.gpu,
+                        .arch = device_.arch,
+                        .multiprocessors = device_.multiprocessors,
+                        .shape = shape_,
+                        .us = winner.us,
+                        .default_us = first.us,
+                        .measured = report_.by_model == 0,
+                        .tried = static_cast<int>(tuning_key.candidates.size()),
+                        .lathe = lathe_version(),
+                        .driver = std::to_string(context_.device->driver().version),
+                        .nvrtc = compiler.empty() ? "" : safe_word(compiler),
+                        .sources = sources_digest()});
   }
 
   Status store() {
@@ -231,7 +228,7 @@ class Tuning {
                      return with_fresh(std::move(there), records_);
                    }));
       if (context_.tuned) context_.tuned->replace_source(file.path(), all);
-      report_.stored_in = texts_->keep(file.path());
+      report_.stored_in = texts_.keep(file.path());
     }
     return group() ? share_tuned(*problem_.group) : Status();
   }
@@ -239,10 +236,10 @@ class Tuning {
   lathe_context& context_;
   const lathe_problem& problem_;
   const lathe_tune_options& options_;
-  TuneTexts* texts_;
-  TunedDevice device_;
+  TuneTexts texts_;
+  const TunedDevice device_;
   std::optional<Device::Scope> scope_;  // ends after what is freed in it
-  std::unique_ptr<TuneBench> bench_;
+  std::optional<TuneBench> bench_;
   std::string shape_;
   FixedChoices chosen_;
   std::vector<TunedRecord> records_;
@@ -262,11 +259,10 @@ extern "C" lathe_status lathe_tune(lathe_context* context, const lathe_problem* 
     LATHE_TRY(require_device(*context, "tuning"));
     lathe_tune_options taken = LATHE_TUNE_OPTIONS_INIT;
     if (options) LATHE_TRY(take_sized(options, "options", &taken));
-    thread_local std::unique_ptr<TuneTexts> kept;
-    auto texts = std::make_unique<TuneTexts>();
-    Tuning tuning(*context, *problem, taken, texts.get());
+    thread_local TuneTexts kept;
+    Tuning tuning(*context, *problem, taken);
     LATHE_ASSIGN(const lathe_tune_report report, tuning.go(slots));
-    kept = std::move(texts);
+    kept = std::move(tuning.texts());
     return give_sized(report, out);
   });
 }

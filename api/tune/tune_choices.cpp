@@ -23,17 +23,21 @@ std::string name_of(const TuningKey& tuning_key) {
   return name_of(tuning_key.kernel, tuning_key.problem_class);
 }
 
+bool among(const std::vector<TuningKey>& list, const TuningKey& tuning_key) {
+  return std::ranges::any_of(
+      list, [&](const TuningKey& each) { return name_of(each) == name_of(tuning_key); });
+}
+
 class Listener : public Choices {
  public:
   size_t choose(const TuningKey& tuning_key) const override {
-    const bool seen = std::any_of(asked.begin(), asked.end(), [&](const TuningKey& each) {
-      return name_of(each) == name_of(tuning_key);
-    });
-    if (!seen && tuning_key.candidates.size() > 1) asked.push_back(tuning_key);
+    if (tuning_key.candidates.size() > 1 && !among(asked, tuning_key)) asked.push_back(tuning_key);
     return 0;
   }
   mutable std::vector<TuningKey> asked;  // one plan at a time, by one thread
 };
+
+void warn(const std::string& message) { log_message(LogLevel::warning, message); }
 
 // A directory gives its file, a bundle the records alone.
 void add_tier(ReadOnlyTier& tier, TunedChoices* choices) {
@@ -42,14 +46,27 @@ void add_tier(ReadOnlyTier& tier, TunedChoices* choices) {
   if (!all.starts_with("lathe-tuned ")) all.insert(0, std::string(kTunedHeader) + '\n');
   const auto read = parse_tuned(all);
   const std::string problem = read.ok() ? read->problem : read.status().text();
-  if (!problem.empty()) {
-    log_message(LogLevel::warning, text("tuned choices of ", tier.name(), ": ", problem));
-  }
+  if (!problem.empty()) warn(text("tuned choices of ", tier.name(), ": ", problem));
   if (read.ok()) choices->add_source(tier.name(), read->records);
 }
 
 bool is_rank(const lathe_problem& problem) {
   return problem.group && problem.group->group && problem.group->group->world() > 1;
+}
+
+// Returns all that a plan of the problem asks.
+Result<std::vector<TuningKey>> tuning_keys_of(const lathe_context& context,
+                                              const lathe_problem& problem) {
+  LATHE_ASSIGN(const Resolved resolved, declared_by(problem));
+  const auto listener = std::make_shared<Listener>();
+  DeviceFacts facts = context.facts;
+  facts.choices = listener;
+  LATHE_ASSIGN(const auto executor, make_executor(resolved, facts));
+  // A tuning key of a kernel that is not in the plan is none of the plan's.
+  std::erase_if(listener->asked, [specs = executor->specs()](const TuningKey& tuning_key) {
+    return std::ranges::find(specs, tuning_key.kernel, &KernelSpec::kernel) == specs.end();
+  });
+  return std::move(listener->asked);
 }
 
 }  // namespace
@@ -68,53 +85,28 @@ size_t FixedChoices::choose(const TuningKey& tuning_key) const {
   const auto found = choices_.find(name_of(tuning_key));
   if (found == choices_.end()) return 0;
   const auto& candidates = tuning_key.candidates;
-  const auto at = std::find(candidates.begin(), candidates.end(), found->second);
+  const auto at = std::ranges::find(candidates, found->second);
   return at == candidates.end() ? 0 : static_cast<size_t>(at - candidates.begin());
-}
-
-Result<std::vector<TuningKey>> tuning_keys_of(const lathe_context& context,
-                                              const lathe_problem& problem) {
-  LATHE_ASSIGN(const Resolved resolved, declared_by(problem));
-  const auto listener = std::make_shared<Listener>();
-  DeviceFacts facts = context.facts;
-  facts.choices = listener;
-  LATHE_ASSIGN(const auto executor, make_executor(resolved, facts));
-  // A tuning key of a kernel that is not in the plan is none of the plan's.
-  std::vector<TuningKey> out;
-  for (const TuningKey& tuning_key : listener->asked) {
-    const auto& specs = executor->specs();
-    const bool made = std::any_of(specs.begin(), specs.end(), [&](const KernelSpec& spec) {
-      return spec.kernel == tuning_key.kernel;
-    });
-    if (made) out.push_back(tuning_key);
-  }
-  return out;
 }
 
 Result<std::vector<TuningKey>> tuning_keys_of_call(const lathe_context& context,
                                                    const lathe_problem& problem,
-                                                   const DLTensor* const* slots) {
+                                                   const std::vector<Slot>& slots,
+                                                   const DLTensor* const* given) {
   LATHE_ASSIGN(std::vector<TuningKey> all, tuning_keys_of(context, problem));
   if (is_rank(problem)) return all;
   lathe_problem exact = problem;
-  LATHE_ASSIGN(const Resolved resolved, declared_by(problem));
-  for (const Slot& slot : make_slots(resolved)) {
-    const DLTensor& given = **slots++;
+  for (const Slot& slot : slots) {
+    const DLTensor& tensor = **given++;
     auto& extents = exact.tensors[static_cast<size_t>(slot.tensor)].extents;
-    for (int i = 0; i < given.ndim && i < static_cast<int>(extents.size()); ++i) {
-      extents[static_cast<size_t>(i)] = given.shape[i];
-    }
+    std::copy_n(tensor.shape, std::min(tensor.ndim, kMaxRank), extents.begin());
   }
   const auto own = tuning_keys_of(context, exact);
   // A plan of exactly these shapes may be refused where one of open shapes is not.
   if (!own.ok()) return all;
-  const auto among = [](const std::vector<TuningKey>& list, const TuningKey& tuning_key) {
-    return std::any_of(list.begin(), list.end(),
-                       [&](const TuningKey& each) { return name_of(each) == name_of(tuning_key); });
-  };
   std::vector<TuningKey> out;
   for (const TuningKey& tuning_key : all) {
-    const bool other_serves = std::any_of(own->begin(), own->end(), [&](const TuningKey& each) {
+    const bool other_serves = std::ranges::any_of(*own, [&](const TuningKey& each) {
       return each.kernel == tuning_key.kernel && among(all, each);
     });
     if (among(*own, tuning_key) || !other_serves) out.push_back(tuning_key);
@@ -130,22 +122,25 @@ DeviceFacts facts_for(const lathe_context& context, const lathe_problem& problem
   return facts;
 }
 
+TunedDevice tuned_device_of(const lathe_context& context) {
+  return tuned_device(context.facts, context.device ? context.device->name() : "");
+}
+
 std::shared_ptr<TunedChoices> open_tuned(lathe_context& context) {
   const std::string setting = environment("LATHE_TUNED").value_or("");
   if (setting == "off") return nullptr;
-  const std::string driver_name = context.device ? context.device->name() : "";
-  auto choices = std::make_shared<TunedChoices>(tuned_device(context.facts, driver_name));
+  auto choices = std::make_shared<TunedChoices>(tuned_device_of(context));
   if (!setting.empty()) {
-    auto read = read_tuned_file(setting);
+    const auto read = read_tuned_file(setting);
     if (!read.ok()) {
-      log_message(LogLevel::warning, text("LATHE_TUNED is not used: ", read.status().text()));
-    } else {
-      if (read->skipped > 0) {
-        log_message(LogLevel::warning, text("LATHE_TUNED ", setting, ": ", read->skipped,
-                                            " lines were skipped, the first: ", read->problem));
-      }
-      choices->add_source(setting, read->records);
+      warn(text("LATHE_TUNED is not used: ", read.status().text()));
+      return choices;
     }
+    if (read->skipped > 0) {
+      warn(text("LATHE_TUNED ", setting, ": ", read->skipped,
+                " lines were skipped, the first: ", read->problem));
+    }
+    choices->add_source(setting, read->records);
     return choices;
   }
   const TunedFile file(*context.store, choices->device().gpu);

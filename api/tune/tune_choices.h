@@ -26,24 +26,26 @@ class FixedChoices : public Choices {
   std::map<std::string, std::string> choices_;
 };
 
-// Returns the tuning keys that a plan of the problem asks, each with more than one candidate once;
-// nothing is compiled.
-Result<std::vector<TuningKey>> tuning_keys_of(const lathe_context& context,
-                                              const lathe_problem& problem);
-// Returns those of them that matter to a call of these shapes: of kernels that serve different
-// lengths, the ones that serve these.
+// Returns the tuning keys, each with more than one candidate once, that a plan of the problem asks
+// and that matter to a call with `given` in its slots: of kernels that serve different lengths, the
+// ones that serve these. Nothing is compiled.
 Result<std::vector<TuningKey>> tuning_keys_of_call(const lathe_context& context,
                                                    const lathe_problem& problem,
-                                                   const DLTensor* const* slots);
+                                                   const std::vector<Slot>& slots,
+                                                   const DLTensor* const* given);
 
 // The facts that a plan of the problem in the context is chosen by. Over ranks nothing tuned holds
 // but what the group shares, since all must choose alike.
 DeviceFacts facts_for(const lathe_context& context, const lathe_problem& problem);
 
+TunedDevice tuned_device_of(const lathe_context& context);
 // Reads the databases of the context's device: LATHE_TUNED, or the cache directory.
 std::shared_ptr<TunedChoices> open_tuned(lathe_context& context);
 // Returns the digest of what is embedded: kernels of other sources may have other times.
 const std::string& sources_digest();
+
+// Gives the group rank 0's choices. Collective.
+Status share_tuned(lathe_group& group);
 
 // Tuned choices that travel with kernels: "<gpu> | RECORD", a line of a bundle's information.
 

@@ -4,8 +4,10 @@
 #include "api/tune/tune_compare.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "codegen/base/half.h"
 #include "codegen/base/text.h"
@@ -21,36 +23,29 @@ Status differs(std::string what) { return Status(Code::invalid_argument, std::mo
 struct Tolerance {
   double rms = 0, most = 0;
 };
-Tolerance tolerance_of(Dtype dtype) {
+// Returns nothing for integers, which must be equal.
+std::optional<Tolerance> tolerance_of(Dtype dtype) {
   switch (dtype) {
     case Dtype::f32:
-      return {2e-4, 2e-2};
+      return Tolerance{2e-4, 2e-2};
     case Dtype::f16:
-      return {2e-3, 1e-1};
+      return Tolerance{2e-3, 1e-1};
     case Dtype::bf16:
-      return {1e-2, 2e-1};
+      return Tolerance{1e-2, 2e-1};
     default:
-      return {0, 0};
+      return {};
   }
 }
 
 double value_at(Dtype dtype, const char* at) {
-  uint32_t bits = 0;
   uint16_t narrow = 0;
+  float value = 0;
   if (dtype == Dtype::f32) {
-    std::memcpy(&bits, at, sizeof(bits));
-  } else {
-    std::memcpy(&narrow, at, sizeof(narrow));
-    if (dtype == Dtype::f16) return half_value(narrow);
-    bits = static_cast<uint32_t>(narrow) << 16;
+    std::memcpy(&value, at, sizeof(value));
+    return value;
   }
-  float value;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
-}
-
-bool is_float(Dtype dtype) {
-  return dtype == Dtype::f32 || dtype == Dtype::f16 || dtype == Dtype::bf16;
+  std::memcpy(&narrow, at, sizeof(narrow));
+  return dtype == Dtype::f16 ? half_value(narrow) : std::bit_cast<float>(uint32_t{narrow} << 16);
 }
 
 // Calls visit(offset in elements) for every element.
@@ -76,16 +71,15 @@ void for_each_element(const OutputLayout& layout, Visit visit) {
 
 Status compare_values(const OutputLayout& layout, const char* expected, const char* found) {
   const auto bytes = static_cast<size_t>(bytes_of(layout.dtype));
-  const bool floats = is_float(layout.dtype);
+  const std::optional<Tolerance> allowed = tolerance_of(layout.dtype);
   double error = 0, norm = 0, worst = 0;
   int64_t worst_at = 0, broken_at = -1;
   size_t count = 0;
   for_each_element(layout, [&](int64_t offset) {
     const char* a = expected + static_cast<size_t>(offset) * bytes;
     const char* b = found + static_cast<size_t>(offset) * bytes;
-    if (std::memcmp(a, b, bytes) == 0 && !floats) return;
-    if (!floats) {
-      if (broken_at < 0) broken_at = offset;
+    if (!allowed) {
+      if (broken_at < 0 && std::memcmp(a, b, bytes) != 0) broken_at = offset;
       return;
     }
     const double x = value_at(layout.dtype, a), y = value_at(layout.dtype, b);
@@ -99,7 +93,7 @@ Status compare_values(const OutputLayout& layout, const char* expected, const ch
   });
   const auto both = [&](int64_t at) {
     const size_t byte = static_cast<size_t>(at) * bytes;
-    if (!floats) return std::string();
+    if (!allowed) return std::string();
     return text(": ", value_at(layout.dtype, found + byte), ", the default's is ",
                 value_at(layout.dtype, expected + byte));
   };
@@ -107,12 +101,11 @@ Status compare_values(const OutputLayout& layout, const char* expected, const ch
     return differs(text(layout.name, " is another at element ", broken_at, both(broken_at)));
   }
   if (count == 0 || worst == 0) return {};
-  const Tolerance allowed = tolerance_of(layout.dtype);
   const double size = std::sqrt(norm / static_cast<double>(count));
   const double rms = std::sqrt(error / static_cast<double>(count));
   // Sums that cancel to nothing have no relative error.
   const double least = 1e-6;
-  if (rms <= allowed.rms * size + least && worst <= allowed.most * std::max(size, 1.0) + least) {
+  if (rms <= allowed->rms * size + least && worst <= allowed->most * std::max(size, 1.0) + least) {
     return {};
   }
   return differs(text(layout.name, " differs by ", rms, " (rms) of ", size, ", most at element ",

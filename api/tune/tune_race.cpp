@@ -22,9 +22,18 @@ double quantile(const std::vector<double>& sorted, double share) {
   return sorted[below] + (at - static_cast<double>(below)) * (sorted[above] - sorted[below]);
 }
 
+// Returns the time of the slowest rank. A time that is no number was not measured.
+double slowest_of(const Votes& votes, size_t candidate) {
+  double slowest = 0;
+  for (const std::vector<double>& vote : votes) {
+    slowest = std::max(slowest, std::isnan(vote[candidate]) ? kOut : vote[candidate]);
+  }
+  return slowest;
+}
+
 class Race {
  public:
-  Race(TuneRunner& runner, size_t candidates, const RaceOptions& options, Ballot& ballot)
+  Race(TuneRunner& runner, size_t candidates, const RaceOptions& options, const Ballot& ballot)
       : runner_(runner), options_(options), ballot_(ballot) {
     result_.outcomes.resize(candidates);
     samples_.resize(candidates);
@@ -70,7 +79,7 @@ class Race {
       if (i == 0 && out_[0]) stop = true;
     }
     mine.push_back(stop && !out_[0] ? kOut : 0);
-    LATHE_ASSIGN(const Ballot::Votes votes, ballot_.exchange(mine));
+    LATHE_ASSIGN(const Votes votes, ballot_(mine));
     return take(votes);
   }
 
@@ -79,7 +88,7 @@ class Race {
     if (result_.outcomes[i].reason.empty()) result_.outcomes[i].reason = why;
   }
 
-  Status take(const Ballot::Votes& votes) {
+  Status take(const Votes& votes) {
     for (size_t rank = 0; rank < votes.size(); ++rank) {
       for (size_t i = 0; i < out_.size(); ++i) {
         if (votes[rank][i] == kOut) drop(i, text("it failed on rank ", rank));
@@ -110,33 +119,26 @@ class Race {
       mine.push_back(out_[i] ? kOut : outcome.us);
     }
     mine.push_back(std::max(noise, result_.outcomes[0].spread / 2));
-    LATHE_ASSIGN(Ballot::Votes votes, ballot_.exchange(mine));
-    double slowest = 0;
+    LATHE_ASSIGN(Votes votes, ballot_(mine));
     for (std::vector<double>& vote : votes) {
       noise = std::max(noise, vote.back());
       vote.pop_back();
-      slowest = std::max(slowest, vote[0]);
     }
     const size_t best = voted(votes);
-    double best_us = 0;
-    for (const std::vector<double>& vote : votes) best_us = std::max(best_us, vote[best]);
-    result_.winner = best_us < slowest * (1 - noise) ? best : 0;
-    name_kinds();
-    return {};
-  }
-
-  void name_kinds() {
+    const bool saves = slowest_of(votes, best) < slowest_of(votes, 0) * (1 - noise);
+    result_.winner = saves ? best : 0;
     for (size_t i = 0; i < out_.size(); ++i) {
       result_.outcomes[i].kind = out_[i]                         ? Outcome::Kind::out
                                  : i == result_.winner && i > 0  ? Outcome::Kind::won
                                  : i == 0 && result_.winner == 0 ? Outcome::Kind::fallback
                                                                  : Outcome::Kind::slower;
     }
+    return {};
   }
 
   TuneRunner& runner_;
   const RaceOptions& options_;
-  Ballot& ballot_;
+  const Ballot& ballot_;
   RaceResult result_;
   std::vector<std::vector<double>> samples_;
   std::vector<bool> out_;
@@ -152,23 +154,16 @@ const char* word(Outcome::Kind kind) {
   return kWords[static_cast<int>(kind)];
 }
 
-size_t voted(const Ballot::Votes& votes) {
-  if (votes.empty()) return 0;
+size_t voted(const Votes& votes) {
   size_t best = 0;
-  double best_us = kOut;
-  for (size_t i = 0; i < votes[0].size(); ++i) {
-    double slowest = 0;
-    for (const std::vector<double>& vote : votes) {
-      // A time that is no number was not measured.
-      slowest = std::max(slowest, std::isnan(vote[i]) ? kOut : vote[i]);
-    }
-    if (slowest < best_us) best = i, best_us = slowest;
+  for (size_t i = 1; !votes.empty() && i < votes[0].size(); ++i) {
+    if (slowest_of(votes, i) < slowest_of(votes, best)) best = i;
   }
   return best;
 }
 
 Result<RaceResult> race(TuneRunner& runner, size_t candidates, const RaceOptions& options,
-                        Ballot& ballot) {
+                        const Ballot& ballot) {
   return Race(runner, candidates, options, ballot).go();
 }
 

@@ -25,22 +25,13 @@ class TuneRunner {
   virtual Result<double> time(size_t candidate) = 0;
 };
 
+using Votes = std::vector<std::vector<double>>;  // [rank][thing]
 // Every rank gives a number for each of the same things, and gets all ranks' numbers.
-class Ballot {
- public:
-  virtual ~Ballot() = default;
-  using Votes = std::vector<std::vector<double>>;  // [rank][thing]
-  virtual Result<Votes> exchange(const std::vector<double>& mine) = 0;
-};
-// One rank, which nobody is asked about.
-class LoneBallot : public Ballot {
- public:
-  Result<Votes> exchange(const std::vector<double>& mine) override { return Votes{mine}; }
-};
+using Ballot = std::function<Result<Votes>(const std::vector<double>& mine)>;
 
 // Returns the candidate whose slowest rank is the fastest, the first of several; 0 if each failed
 // somewhere. votes[rank][candidate] is infinite where it failed.
-size_t voted(const Ballot::Votes& votes);
+size_t voted(const Votes& votes);
 
 struct RaceOptions {
   int rounds = 1;           // runs of each candidate, in turns
@@ -66,6 +57,6 @@ struct RaceResult {
 // Returns the winner; exchanges the same number of times on every rank, whatever fails on which.
 // Not ok if candidate 0 fails on any rank, or an exchange does.
 Result<RaceResult> race(TuneRunner& runner, size_t candidates, const RaceOptions& options,
-                        Ballot& ballot);
+                        const Ballot& ballot);
 
 }  // namespace lathe

@@ -2,27 +2,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // The database of tuned choices as its users see it: what is there, adding to it, forgetting.
 #include <algorithm>
+#include <cstring>
 #include <map>
+#include <set>
 #include <sstream>
+#include <tuple>
 
 #include "api/boundary.h"
 #include "api/tune/tune_choices.h"
 #include "cache/tuned_file.h"
+#include "collective/agreement.h"
+#include "collective/small_gather.h"
+#include "ops/group.h"
 
 namespace lathe {
 namespace {
 
-TunedDevice device_of(const lathe_context& context) {
-  return tuned_device(context.facts, context.device ? context.device->name() : "");
+TunedFile file_of(const lathe_context& context) {
+  return TunedFile(*context.store, tuned_device_of(context).gpu);
 }
 
 const char* mark_of(const TunedRecord& record, const TunedDevice& device,
                     const std::vector<TunedRecord>& holding) {
   if (!device.fits(record)) return "other";
-  const bool holds = std::any_of(holding.begin(), holding.end(), [&](const TunedRecord& each) {
-    return text_of(each) == text_of(record);
-  });
-  if (!holds) return "hidden";
+  if (std::ranges::find(holding, text_of(record), text_of) == holding.end()) return "hidden";
   return record.stale(lathe_version(), sources_digest()) ? "stale" : "holds";
 }
 
@@ -31,7 +34,7 @@ Status give_report(lathe_context& context, lathe_tuned_report report, const std:
                    lathe_tuned_report* out) {
   if (!out) return {};
   thread_local std::string path_text, problem_text;
-  const TunedFile file(*context.store, device_of(context).gpu);
+  const TunedFile file = file_of(context);
   path_text = file.path(), problem_text = problem;
   report.path = path_text.c_str(), report.problem = problem_text.c_str();
   if (context.tuned) {
@@ -47,13 +50,13 @@ void take_file(lathe_context& context, const std::string& path,
   if (context.tuned) context.tuned->replace_source(path, records);
 }
 
-uint64_t differences(const std::vector<TunedRecord>& before,
-                     const std::vector<TunedRecord>& after) {
-  std::map<std::string, int> places;
-  for (const TunedRecord& record : before) places[text_of(record)] = 1;
-  uint64_t fresh = 0;
-  for (const TunedRecord& record : after) fresh += places.count(text_of(record)) == 0 ? 1 : 0;
-  return fresh;
+// Returns how many of the records after a change were not there before.
+int64_t fresh_records(const std::vector<TunedRecord>& before,
+                      const std::vector<TunedRecord>& after) {
+  std::set<std::string> there;
+  for (const TunedRecord& record : before) there.insert(text_of(record));
+  return std::ranges::count_if(
+      after, [&](const TunedRecord& record) { return !there.contains(text_of(record)); });
 }
 
 // Adds records, of whatever GPUs, to the files of the user's directory; gives how many are new.
@@ -69,34 +72,10 @@ Result<uint64_t> add_records(lathe_context& context, const std::vector<TunedReco
       there.insert(there.end(), records.begin(), records.end());
       return there;
     }));
-    changed += differences(before, after);
+    changed += static_cast<uint64_t>(fresh_records(before, after));
     take_file(context, file.path(), after);
   }
   return changed;
-}
-
-Status merge(lathe_context& context, const char* path, lathe_tuned_report* out) {
-  LATHE_ASSIGN(const TunedText given, read_tuned_file(path));
-  lathe_tuned_report report = {};
-  report.skipped = given.skipped;
-  LATHE_ASSIGN(report.changed, add_records(context, given.records));
-  return give_report(context, report, given.problem, out);
-}
-
-Status forget(lathe_context& context, const char* kernel, lathe_tuned_report* out) {
-  const TunedFile file(*context.store, device_of(context).gpu);
-  lathe_tuned_report report = {};
-  LATHE_ASSIGN(const auto after, file.update([&](std::vector<TunedRecord> there) {
-    const size_t before = there.size();
-    const auto goes = [&](const TunedRecord& record) {
-      return kernel == nullptr || record.kernel == kernel;
-    };
-    there.erase(std::remove_if(there.begin(), there.end(), goes), there.end());
-    report.changed = before - there.size();
-    return there;
-  }));
-  take_file(context, file.path(), after);
-  return give_report(context, report, "", out);
 }
 
 std::string list_text(const lathe_context& context) {
@@ -112,20 +91,14 @@ std::string list_text(const lathe_context& context) {
   return lines;
 }
 
-struct MadeKernel {
-  std::string arch, spec;
-};
-
-std::vector<MadeKernel> kernels_of(const std::vector<EntrySource*>& sources,
+// Returns the texts of the keys of what the sources have, or of those among `keys`.
+std::vector<std::string> key_texts(const std::vector<EntrySource*>& sources,
                                    const std::vector<Digest>* keys) {
-  std::vector<MadeKernel> out;
+  std::vector<std::string> out;
   for (EntrySource* source : sources) {
     for (const Digest& key : source->keys()) {
-      if (keys && std::find(keys->begin(), keys->end(), key) == keys->end()) continue;
-      const Result<Entry> entry = source->read(key);
-      if (!entry.ok()) continue;
-      out.push_back({std::string(value_of(entry->key.text, "arch")),
-                     std::string(value_of(entry->key.text, "spec"))});
+      if (keys && std::ranges::find(*keys, key) == keys->end()) continue;
+      if (const Result<Entry> entry = source->read(key); entry.ok()) out.push_back(entry->key.text);
     }
   }
   return out;
@@ -133,19 +106,16 @@ std::vector<MadeKernel> kernels_of(const std::vector<EntrySource*>& sources,
 
 // Returns the record that would be used for each device and class.
 std::vector<TunedRecord> deciding(const std::vector<TunedRecord>& records) {
-  std::map<std::string, std::pair<TunedDevice, std::vector<TunedRecord>>> by_device;
+  std::map<std::tuple<std::string, std::string, int>, std::vector<TunedRecord>> by_device;
   for (const TunedRecord& record : records) {
-    auto& [device, own] =
-        by_device[text(record.gpu, '|', record.arch, '|', record.multiprocessors)];
-    device = {record.gpu, record.arch, record.multiprocessors};
-    own.push_back(record);
+    by_device[{record.gpu, record.arch, record.multiprocessors}].push_back(record);
   }
   std::vector<TunedRecord> out;
-  for (const auto& [name, each] : by_device) {
-    TunedChoices choices(each.first);
-    choices.add_source("", each.second);
-    const auto own = choices.holding();
-    out.insert(out.end(), own.begin(), own.end());
+  for (const auto& [device, own] : by_device) {
+    TunedChoices choices(std::make_from_tuple<TunedDevice>(device));
+    choices.add_source("", own);
+    const auto holding = choices.holding();
+    out.insert(out.end(), holding.begin(), holding.end());
   }
   return out;
 }
@@ -162,13 +132,13 @@ std::vector<std::string> tuned_lines(lathe_context& context,
   const auto others = deciding(all_tuned(*context.store));
   records.insert(records.end(), others.begin(), others.end());
   if (records.empty()) return lines;
-  const std::vector<MadeKernel> kernels = kernels_of(sources, keys);
+  const std::vector<std::string> kernels = key_texts(sources, keys);
   for (const TunedRecord& record : records) {
-    const bool made = std::any_of(kernels.begin(), kernels.end(), [&](const MadeKernel& kernel) {
-      return kernel.arch == record.arch && is_choice_of(record, kernel.spec);
+    const bool made = std::ranges::any_of(kernels, [&](const std::string& key) {
+      return value_of(key, "arch") == record.arch && is_choice_of(record, value_of(key, "spec"));
     });
     const std::string line = record.gpu + " | " + text_of(record);
-    if (made && std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
+    if (made && std::ranges::find(lines, line) == lines.end()) lines.push_back(line);
   }
   return lines;
 }
@@ -187,6 +157,29 @@ Status take_tuned_lines(lathe_context& context, const std::string& information) 
   return {};
 }
 
+// A gather, of which the others' bytes are not looked at: databases have some KB.
+Status share_tuned(lathe_group& group) {
+  constexpr uint64_t kMostBytes = uint64_t{4} << 20;
+  constexpr const char* kWhat = "the agreement on tuned choices";
+  const auto& tuned = group.context->tuned;
+  std::string mine = tuned ? tuned_text(tuned->holding()) : std::string();
+  uint64_t bytes = mine.size() > kMostBytes ? 0 : mine.size();
+  LATHE_ASSIGN(const std::string sizes, small_gather(*group.group, &bytes, sizeof(bytes), kWhat));
+  std::memcpy(&bytes, sizes.data(), sizeof(bytes));
+  std::string text;
+  if (bytes > 0) {
+    mine.resize(bytes);
+    LATHE_ASSIGN(text, small_gather(*group.group, mine.data(), bytes, kWhat));
+    text.resize(bytes);
+  }
+  group.choices = nullptr, group.choices_digest = 0;
+  if (text.empty()) return {};
+  LATHE_ASSIGN(const TunedText read, parse_tuned(text));
+  group.choices = std::make_shared<FixedChoices>(read.records);
+  group.choices_digest = digest_of(std::string_view(text));
+  return {};
+}
+
 }  // namespace lathe
 
 using namespace lathe;
@@ -197,8 +190,7 @@ lathe_status lathe_tuned_list(lathe_context* context, const char** lines, lathe_
   return boundary({{context, "context"}, {lines, "lines"}}, [&]() -> Status {
     if (out) LATHE_TRY(check_sized(out));
     std::string all = list_text(*context);
-    const TunedFile file(*context->store, device_of(*context).gpu);
-    LATHE_TRY(give_report(*context, {}, file.read().problem, out));
+    LATHE_TRY(give_report(*context, {}, file_of(*context).read().problem, out));
     const std::lock_guard<std::mutex> lock(context->mutex);
     context->tuned_list = std::move(all);
     *lines = context->tuned_list.c_str();
@@ -209,7 +201,10 @@ lathe_status lathe_tuned_list(lathe_context* context, const char** lines, lathe_
 lathe_status lathe_tuned_merge(lathe_context* context, const char* path, lathe_tuned_report* out) {
   return boundary({{context, "context"}, {path, "path"}}, [&]() -> Status {
     if (out) LATHE_TRY(check_sized(out));
-    return merge(*context, path, out);
+    LATHE_ASSIGN(const TunedText given, read_tuned_file(path));
+    LATHE_ASSIGN(const uint64_t changed, add_records(*context, given.records));
+    return give_report(*context, {.skipped = given.skipped, .changed = changed}, given.problem,
+                       out);
   });
 }
 
@@ -217,7 +212,24 @@ lathe_status lathe_tuned_forget(lathe_context* context, const char* kernel,
                                 lathe_tuned_report* out) {
   return boundary({{context, "context"}}, [&]() -> Status {
     if (out) LATHE_TRY(check_sized(out));
-    return forget(*context, kernel, out);
+    const TunedFile file = file_of(*context);
+    lathe_tuned_report report = {};
+    LATHE_ASSIGN(const auto after, file.update([&](std::vector<TunedRecord> there) {
+      report.changed = std::erase_if(there, [&](const TunedRecord& record) {
+        return kernel == nullptr || record.kernel == kernel;
+      });
+      return there;
+    }));
+    take_file(*context, file.path(), after);
+    return give_report(*context, report, "", out);
+  });
+}
+
+lathe_status lathe_group_share_tuned(lathe_group* group) {
+  return boundary({{group, "group"}}, [&]() -> Status {
+    const Device::Scope scope(*group->context->device);
+    LATHE_TRY(scope.status());
+    return share_tuned(*group);
   });
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // A call's counts follow from those of a part of it, and what the library tells of a call without
-// running it (ops/kda/chain.h) is what counts say.
+// running it (ops/kda/chain.cpp) is what counts say.
 #include "bench/operators/kda_predict.h"
 
 #include <doctest/doctest.h>

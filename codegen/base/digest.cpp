@@ -17,7 +17,7 @@ const Xxh3& fastest() {
   static const bool avx2 = __builtin_cpu_supports("avx2");
   if (avx2) return xxh3_avx2;
 #endif
-  return xxh3;
+  return kXxh3Here;
 }
 
 Digest canonical(XXH128_hash_t hash) {

@@ -30,13 +30,10 @@ void set_log_sink(LogSink function, void* user) {
 }
 
 void log_message(LogLevel level, const std::string& text) {
-  LogSink function = nullptr;
-  void* user = nullptr;
-  {
-    const std::lock_guard lock(sink().mutex);
-    function = sink().function;
-    user = sink().user;
-  }
+  std::unique_lock lock(sink().mutex);
+  const LogSink function = sink().function;
+  void* const user = sink().user;
+  lock.unlock();
   // Called without the lock: a sink may log or change the sink.
   if (function != nullptr) function(user, static_cast<int>(level), printable(text).c_str());
 }

@@ -16,22 +16,6 @@ namespace lathe {
 
 using Sha256Digest = std::array<uint8_t, 32>;
 
-// SHA-256 of bytes that come in pieces.
-class Sha256 {
- public:
-  void add(std::string_view bytes);
-  // The object must not be used afterwards.
-  Sha256Digest end();
-
- private:
-  void block(const uint8_t* from);
-
-  std::array<uint32_t, 8> state_{0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                                 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-  std::array<uint8_t, 64> pending_{};  // the first `bytes_ % 64` are bytes of an unfinished block
-  uint64_t bytes_ = 0;                 // how many were added
-};
-
 Sha256Digest sha256(std::string_view bytes);
 // The code that only a holder of `key` can compute for `message`.
 Sha256Digest hmac_sha256(std::string_view key, std::string_view message);

@@ -6,6 +6,7 @@
 // allocates nothing, so it is fit for the launch path.
 #pragma once
 
+#include <exception>
 #include <optional>
 #include <string>
 #include <utility>
@@ -65,6 +66,17 @@ inline const Status& status_of(const Status& status) { return status; }
 template <typename T>
 const Status& status_of(const Result<T>& result) {
   return result.status();
+}
+
+// Returns what body() returns, a Status or a Result, or an exception (memory) as a Status: it must
+// not go further where somebody waits or is to be joined.
+template <typename Body>
+auto guarded(Body&& body) -> decltype(body()) {
+  try {
+    return body();
+  } catch (const std::exception& error) {
+    return Status(Code::internal, error.what());
+  }
 }
 
 }  // namespace lathe

@@ -80,15 +80,6 @@ void give_back(Idle process) {
   all.idle.push_back(std::move(process));
 }
 
-std::string opening_for(const std::vector<CompilerCandidate>& candidates, int driver_version,
-                        int64_t bytes) {
-  std::vector<CompileHeader> headers;
-  for (const TemplateFile& file : template_files())
-    headers.push_back({file.name, file.text.data()});
-  MessageWriter opening(MessageKind::open);
-  return opening.add(bytes, driver_version, candidates, headers).finish();
-}
-
 // Says why a process said no more.
 struct End {
   Received how = Received::ended;
@@ -150,7 +141,8 @@ Result<Idle> start(const std::vector<CompilerCandidate>& candidates, int driver_
   Idle process;
   process.process = *spawned;
   std::string message;
-  send_bytes(process.process.socket, opening_for(candidates, driver_version, bytes));
+  send_bytes(process.process.socket,
+             message_of(MessageKind::open, bytes, driver_version, candidates, template_headers()));
   End end;
   end.how = receive_message(process.process.socket, milliseconds_now() + kOpenMs, &message);
   MessageReader reader(message);
@@ -217,8 +209,8 @@ Result<CompileOutcome> CompileProcesses::compile(const CompileJob& job, bool lim
   const int64_t seconds = limited ? seconds_ : 0;
   const std::vector<CompilerCandidate> same = {{facts_.asked, file_}};
   const std::string key = key_of(same, 0, memory_bytes_);
-  MessageWriter message(MessageKind::compile);
-  const std::string request = message.add(seconds, job.unit, job.options, job.headers).finish();
+  const std::string request =
+      message_of(MessageKind::compile, seconds, job.unit, job.options, job.headers);
   while (true) {
     std::optional<Idle> process = take_idle(key);
     const bool waited = process.has_value();
@@ -248,6 +240,14 @@ Result<CompileOutcome> CompileProcesses::compile(const CompileJob& job, bool lim
     return Status(Code::compile_failed,
                   text("the compiler ", describe(end, memory_bytes_, seconds)));
   }
+}
+
+std::vector<CompileHeader> template_headers() {
+  std::vector<CompileHeader> headers;
+  for (const TemplateFile& file : template_files()) {
+    headers.push_back({file.name, std::string(file.text)});
+  }
+  return headers;
 }
 
 int64_t compile_processes_started() { return pool().started; }

@@ -40,6 +40,9 @@ class CompileProcesses {
   int64_t memory_bytes_ = 0, seconds_ = 0;  // 0: no limit
 };
 
+// Returns the embedded files, which every unit may include.
+std::vector<CompileHeader> template_headers();
+
 // Returns the number of processes that this one has started: a warm start starts none.
 int64_t compile_processes_started();
 

@@ -45,16 +45,10 @@ namespace {
 
 constexpr size_t kStackBytes = 64 << 10;  // of each of the two processes
 constexpr int kFirstFree = 3;             // descriptors below are the program's own
-#ifndef MFD_EXEC
-constexpr unsigned kExecutable = 0x10;
-#else
-constexpr unsigned kExecutable = MFD_EXEC;
-#endif
-#ifndef CLONE_PIDFD
-constexpr int kPidfd = 0x1000;
-#else
-constexpr int kPidfd = CLONE_PIDFD;
-#endif
+// Numbers of the kernel that older headers lack:
+constexpr unsigned kExecutable = 0x10;               // MFD_EXEC
+constexpr int kPidfd = 0x1000;                       // CLONE_PIDFD
+constexpr auto kByPidfd = static_cast<idtype_t>(3);  // P_PIDFD
 
 using Clone = int (*)(int (*)(void*), void*, int, void*, ...);
 
@@ -62,7 +56,7 @@ using Clone = int (*)(int (*)(void*), void*, int, void*, ...);
 struct Order {
   Clone clone;
   int image, socket, open_max;
-  char* stacks;
+  char* stacks = nullptr;
   char* const* arguments;
   char* const* variables;
   const char* failed_step = nullptr;
@@ -230,16 +224,14 @@ Result<SpawnedProcess> spawn_compile_process(const std::string& append_flags) {
   const Descriptor theirs(ends[1]);
   std::vector<std::string> words = {"lathe-compile"}, strings = variables_with(append_flags);
   const std::vector<char*> arguments = pointers(&words), variables = pointers(&strings);
-  Order order = {};
-  order.clone = real_clone();
-  order.image = image.get();
-  order.socket = theirs.get();
   struct rlimit files = {};
   getrlimit(RLIMIT_NOFILE, &files);
-  order.open_max = static_cast<int>(std::min<rlim_t>(files.rlim_cur, 1 << 20));
-  order.arguments = arguments.data();
-  order.variables = variables.data();
-  order.pidfd = -1;
+  Order order = {.clone = real_clone(),
+                 .image = image.get(),
+                 .socket = theirs.get(),
+                 .open_max = static_cast<int>(std::min<rlim_t>(files.rlim_cur, 1 << 20)),
+                 .arguments = arguments.data(),
+                 .variables = variables.data()};
   const Status done = carry_out(&order);
   if (!done.ok()) {
     if (order.pidfd >= 0) close(order.pidfd);
@@ -251,7 +243,6 @@ Result<SpawnedProcess> spawn_compile_process(const std::string& append_flags) {
 void end_process(const SpawnedProcess& process) {
   close(process.socket);
   if (process.pidfd < 0) return;
-  constexpr auto kByPidfd = static_cast<idtype_t>(3);  // P_PIDFD, which older headers lack
   siginfo_t ended;
   while (waitid(kByPidfd, static_cast<id_t>(process.pidfd), &ended, WEXITED | __WALL) < 0 &&
          errno == EINTR) {

@@ -38,12 +38,6 @@ Received receive_bytes(int socket, int64_t deadline_ms, char* to, size_t size) {
 
 }  // namespace
 
-const std::string& MessageWriter::finish() {
-  const uint64_t size = bytes_.size() - sizeof(size);
-  std::memcpy(bytes_.data(), &size, sizeof(size));
-  return bytes_;
-}
-
 int64_t MessageReader::number() {
   int64_t value = 0;
   good_ = good_ && left_.size() >= sizeof(value);

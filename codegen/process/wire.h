@@ -29,25 +29,12 @@ concept Fields = requires(T& value) {
   T::fields(value);
 };
 
-class MessageWriter {
- public:
-  explicit MessageWriter(MessageKind kind) : bytes_(sizeof(uint64_t), '\0') {
-    put(static_cast<int64_t>(kind));
-  }
-  // Numbers, texts, structs of them and lists; a list goes behind its length.
-  template <typename... Values>
-  MessageWriter& add(const Values&... values) {
-    (put(values), ...);
-    return *this;
-  }
-  // Returns the whole message, with its length.
-  const std::string& finish();
-
- private:
-  void put(int64_t value) { bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value)); }
+// Appends numbers, texts, structs of them and lists; a list goes behind its length.
+struct MessageWriter {
+  void put(int64_t value) { bytes.append(reinterpret_cast<const char*>(&value), sizeof(value)); }
   void put(std::string_view value) {
     put(static_cast<int64_t>(value.size()));
-    bytes_.append(value);
+    bytes.append(value);
   }
   template <typename T>
   void put(const std::vector<T>& list) {
@@ -56,11 +43,22 @@ class MessageWriter {
   }
   template <Fields T>
   void put(const T& value) {
-    std::apply([this](const auto&... each) { add(each...); }, T::fields(value));
+    std::apply([this](const auto&... each) { (put(each), ...); }, T::fields(value));
   }
 
-  std::string bytes_;
+  std::string bytes;
 };
+
+// Returns a whole message, with its length.
+template <typename... Values>
+std::string message_of(MessageKind kind, const Values&... values) {
+  MessageWriter fields;
+  fields.put(static_cast<int64_t>(kind));
+  (fields.put(values), ...);
+  MessageWriter whole;
+  whole.put(fields.bytes);
+  return std::move(whole.bytes);
+}
 
 // Reads a message's fields in their order. A missing field reads as 0 or as empty text, and good()
 // is false from then on.

@@ -98,16 +98,6 @@ void limit_processor_time(int64_t seconds) {
            static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec + 1 + seconds));
 }
 
-// Texts that live as long as the headers made of them.
-struct HeldHeader {
-  std::string name, text;
-  static auto fields(auto& self) { return std::tie(self.name, self.text); }
-};
-
-void add_headers(const std::vector<HeldHeader>& held, std::vector<CompileHeader>* headers) {
-  for (const HeldHeader& each : held) headers->push_back({each.name.c_str(), each.text.c_str()});
-}
-
 class Worker {
  public:
   // False: there is no more to do.
@@ -125,39 +115,32 @@ class Worker {
     if (bytes > 0) limit_to(RLIMIT_AS, static_cast<rlim_t>(bytes));
     int driver_version = 0;
     std::vector<CompilerCandidate> candidates;
-    reader->take(driver_version, candidates, held_);
-    add_headers(held_, &headers_);
+    reader->take(driver_version, candidates, headers_);
     const auto opened = NvrtcLibrary::open(candidates, driver_version);
     if (!opened.ok()) {
-      MessageWriter failure(MessageKind::failure);
-      return send_bytes(kSocket, failure.add(opened.status().text()).finish());
+      return send_bytes(kSocket, message_of(MessageKind::failure, opened.status().text()));
     }
     library_ = *opened;
     const CompilerFacts& facts = library_->facts();
     char* const whole = realpath(facts.path.c_str(), nullptr);
-    MessageWriter out(MessageKind::facts);
-    out.add(facts, whole == nullptr ? facts.path.c_str() : whole);
+    const std::string file = whole == nullptr ? facts.path : whole;
     free(whole);
     // Names are resolved; nobody's folder is held busy for as long as this process waits.
     if (chdir("/") != 0) return false;
-    return send_bytes(kSocket, out.finish());
+    return send_bytes(kSocket, message_of(MessageKind::facts, facts, file));
   }
 
   bool compile(MessageReader* reader) {
-    if (!send_bytes(kSocket, MessageWriter(MessageKind::begun).finish())) return false;
+    if (!send_bytes(kSocket, message_of(MessageKind::begun))) return false;
     limit_processor_time(reader->number());
     CompileJob job;
-    std::vector<HeldHeader> held;
-    if (!reader->take(job.unit, job.options, held)) return false;
-    job.headers = headers_;
-    add_headers(held, &job.headers);
-    MessageWriter out(MessageKind::outcome);
-    return send_bytes(kSocket, out.add(library_->compile(job)).finish());
+    if (!reader->take(job.unit, job.options, job.headers)) return false;
+    job.headers.insert(job.headers.end(), headers_.begin(), headers_.end());
+    return send_bytes(kSocket, message_of(MessageKind::outcome, library_->compile(job)));
   }
 
   std::shared_ptr<const NvrtcLibrary> library_;
-  std::vector<HeldHeader> held_;
-  std::vector<CompileHeader> headers_;
+  std::vector<CompileHeader> headers_;  // the embedded files
 };
 
 int run() {

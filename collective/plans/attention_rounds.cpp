@@ -138,12 +138,11 @@ void end_group(const ExchangeCounts& before, ExchangeCounts* counts) {
   counts->groups += counts->sends + counts->receives > before.sends + before.receives ? 1 : 0;
 }
 
-ExchangeCounts gathered(const std::vector<KeyMessage>& sends,
-                        const std::vector<KeyMessage>& receives, bool gradients) {
-  ExchangeCounts out;
-  for (size_t i = 0; i < sends.size(); ++i) count(sends[i], receives[i], gradients, &out);
-  end_group({}, &out);
-  return out;
+void count_group(const std::vector<KeyMessage>& sends, const std::vector<KeyMessage>& receives,
+                 bool gradients, ExchangeCounts* counts) {
+  const ExchangeCounts before = *counts;
+  for (size_t i = 0; i < sends.size(); ++i) count(sends[i], receives[i], gradients, counts);
+  end_group(before, counts);
 }
 
 }  // namespace
@@ -175,30 +174,21 @@ Result<AttentionRounds> attention_rounds(const Layout& layout, int rank, Rotatio
 }
 
 ExchangeCounts forward_exchange(const AttentionRounds& rounds) {
-  if (rounds.rotation == Rotation::allgather) {
-    return gathered(rounds.send_keys, rounds.receive_keys, false);
-  }
   ExchangeCounts out;
+  count_group(rounds.send_keys, rounds.receive_keys, false, &out);  // none in a ring
   for (const AttentionRound& round : rounds.rounds) {
-    const ExchangeCounts before = out;
-    count(round.send_keys, round.receive_keys, false, &out);
-    end_group(before, &out);
+    count_group({round.send_keys}, {round.receive_keys}, false, &out);  // none with gathered keys
   }
   return out;
 }
 
 ExchangeCounts backward_exchange(const AttentionRounds& rounds, bool keys_kept) {
+  ExchangeCounts out;
   if (rounds.rotation == Rotation::allgather) {
-    ExchangeCounts out = gathered(rounds.receive_keys, rounds.send_keys, true);
-    if (keys_kept) return out;
-    const ExchangeCounts again = forward_exchange(rounds);
-    out.groups += again.groups;
-    out.sends += again.sends;
-    out.receives += again.receives;
-    out.key_tokens = again.key_tokens;
+    if (!keys_kept) out = forward_exchange(rounds);
+    count_group(rounds.receive_keys, rounds.send_keys, true, &out);
     return out;
   }
-  ExchangeCounts out;
   for (size_t i = 0; i <= rounds.rounds.size(); ++i) {
     const ExchangeCounts before = out;
     if (i < rounds.rounds.size() && !keys_kept) {

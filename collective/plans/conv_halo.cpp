@@ -34,24 +34,16 @@ Status run(const Step& step, CUstream stream) {
   return step.run == nullptr ? Status() : step.run(step.user, stream);
 }
 
-// Makes the caller's stream wait for the exchange, whatever `status` is. Then the exchange's
-// buffers may be reused, and a capture has no unjoined stream.
-Status joined(Group& group, Status status, CUstream stream) {
-  const Status join = group.stream_after_exchange(stream);
-  return status.ok() ? join : status;
-}
-
 struct ForwardSteps {
   Step interior, join, boundary;
 };
 
-// Runs `interior`, then joins the halo as soon as the messages of `hop` have arrived, then runs the
-// steps that need the halo.
-Status consume(Group& group, const Hop& hop, bool sources, const ForwardSteps& steps,
-               CUstream stream) {
+// Runs `interior`, then joins the halo as soon as its messages have arrived, then runs the steps
+// that need the halo.
+Status consume(Exchange* exchange, bool sources, const ForwardSteps& steps, CUstream stream) {
   LATHE_TRY(run(steps.interior, stream));
   if (sources) {
-    if (!is_empty(hop)) LATHE_TRY(group.stream_after_exchange(stream));
+    LATHE_TRY(exchange->arrive());
     LATHE_TRY(run(steps.join, stream));
   }
   return run(steps.boundary, stream);
@@ -83,38 +75,32 @@ Status conv_halo_forward(Group& group, const HaloPlan& plan, const HaloBuffers& 
                          Step interior, Step join, Step boundary, CUstream stream) {
   HaloMessages messages;
   lay_out(rows, plan.destinations, plan.sources, &messages);
-  const Hop& hop = messages.hop;
-  const bool sources = !plan.sources.empty();
-  if (!plan.destinations.empty()) LATHE_TRY(run(pack, stream));
-  if (is_empty(hop)) return consume(group, hop, sources, {interior, join, boundary}, stream);
-  Status status = post_after(group, hop, stream);
-  if (status.ok()) status = consume(group, hop, sources, {interior, join, boundary}, stream);
-  if (status.ok() && sources) return status;  // joined before `join`
-  return joined(group, status, stream);
+  Exchange exchange(group, stream);
+  const auto steps = [&]() -> Status {
+    if (!plan.destinations.empty()) LATHE_TRY(run(pack, stream));
+    LATHE_TRY(exchange.post(messages.hop));
+    return consume(&exchange, !plan.sources.empty(), {interior, join, boundary}, stream);
+  };
+  return exchange.joined(steps());
 }
 
 Status conv_halo_backward(Group& group, const HaloPlan& plan, const HaloBuffers& rows,
                           const HaloBuffers& gradients, Step pack, Step first_half, Step join,
                           Step boundary, Step second_half, Step add, CUstream stream) {
   // Gradients travel the other way: to the ranks whose rows were received.
-  HaloMessages rows_forth, gradients_back;
-  lay_out(rows, plan.destinations, plan.sources, &rows_forth);
-  lay_out(gradients, plan.sources, plan.destinations, &gradients_back);
-  const Hop &forth = rows_forth.hop, &back = gradients_back.hop;
-  const auto until_boundary = [&]() -> Status {
+  HaloMessages forth, back;
+  lay_out(rows, plan.destinations, plan.sources, &forth);
+  lay_out(gradients, plan.sources, plan.destinations, &back);
+  Exchange exchange(group, stream);
+  const auto steps = [&]() -> Status {
     if (!plan.destinations.empty()) LATHE_TRY(run(pack, stream));
-    LATHE_TRY(post_after(group, forth, stream));
-    return consume(group, forth, !plan.sources.empty(), {first_half, join, boundary}, stream);
-  };
-  const auto from_boundary = [&]() -> Status {
-    LATHE_TRY(post_after(group, back, stream));
+    LATHE_TRY(exchange.post(forth.hop));
+    LATHE_TRY(consume(&exchange, !plan.sources.empty(), {first_half, join, boundary}, stream));
+    LATHE_TRY(exchange.post(back.hop));
     return run(second_half, stream);
   };
-  Status status = until_boundary();
-  if (status.ok()) status = from_boundary();
-  if (!is_empty(forth) || !is_empty(back)) status = joined(group, status, stream);
-  if (!status.ok() || plan.destinations.empty()) return status;
-  return run(add, stream);
+  LATHE_TRY(exchange.joined(steps()));
+  return plan.destinations.empty() ? Status() : run(add, stream);
 }
 
 Status all_reduce_f32(Group& group, void* data, size_t count, CUstream stream) {
@@ -125,7 +111,9 @@ Status all_reduce_f32(Group& group, void* data, size_t count, CUstream stream) {
     return nccl.ncclAllReduce(data, data, count, ncclFloat32, ncclSum, comm, exchange);
   };
   const Collective what{"ncclAllReduce", 0, count * sizeof(float)};
-  return joined(group, post(group, what, sum), stream);
+  const Status status = post(group, what, sum);
+  const Status joined = group.stream_after_exchange(stream);
+  return status.ok() ? joined : status;
 }
 
 }  // namespace lathe

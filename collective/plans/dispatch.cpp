@@ -47,33 +47,6 @@ Status check_chain(int64_t document, const std::vector<ChainLink>& chain) {
   return {};
 }
 
-}  // namespace
-
-Result<DocumentChains> document_chains(const DocumentShards& shards) {
-  const auto world = static_cast<int64_t>(shards.size());
-  LATHE_TRY(check_world(world));
-  DocumentChains chains;
-  for (int64_t rank = 0; rank < world; ++rank) LATHE_TRY(add_rank(shards[rank], rank, &chains));
-  for (auto& [document, chain] : chains) {
-    std::sort(chain.begin(), chain.end());
-    LATHE_TRY(check_chain(document, chain));
-  }
-  return chains;
-}
-
-std::map<int64_t, int64_t> document_lengths(const DocumentShards& shards) {
-  std::map<int64_t, int64_t> out;
-  for (const auto& rank : shards) {
-    for (const DocumentShard& shard : rank) {
-      int64_t& length = out[shard.document];
-      length = std::max(length, shard.start + shard.length);
-    }
-  }
-  return out;
-}
-
-namespace {
-
 // Returns the context of destination `at`.
 SharedContext shared_context(const DocumentShards& shards, const Table& dst, int64_t at,
                              const VisibleRange& visible, std::map<int64_t, int64_t>& lengths) {
@@ -130,6 +103,29 @@ SharedContext shared_context(const DocumentShards& shards, const Table& dst, int
 }
 
 }  // namespace
+
+Result<DocumentChains> document_chains(const DocumentShards& shards) {
+  const auto world = static_cast<int64_t>(shards.size());
+  LATHE_TRY(check_world(world));
+  DocumentChains chains;
+  for (int64_t rank = 0; rank < world; ++rank) LATHE_TRY(add_rank(shards[rank], rank, &chains));
+  for (auto& [document, chain] : chains) {
+    std::sort(chain.begin(), chain.end());
+    LATHE_TRY(check_chain(document, chain));
+  }
+  return chains;
+}
+
+std::map<int64_t, int64_t> document_lengths(const DocumentShards& shards) {
+  std::map<int64_t, int64_t> out;
+  for (const auto& rank : shards) {
+    for (const DocumentShard& shard : rank) {
+      int64_t& length = out[shard.document];
+      length = std::max(length, shard.start + shard.length);
+    }
+  }
+  return out;
+}
 
 std::vector<SharedContext> shared_contexts(const DocumentShards& shards, const Table& dst,
                                            const VisibleRange& visible) {

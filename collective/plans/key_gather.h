@@ -3,13 +3,9 @@
 // Brings keys to the queries. The plan says which keys of the whole axis a rank's rows may see,
 // which ranks hold those keys, and how their gradients go home. Keys are gathered sequence by
 // sequence in the order of the axis. Each gathered run begins at the start of its sequence and ends
-// behind the last key that a row of the rank may see, so positions in a sequence stay valid. The
-// plan is pure; its execution is one NCCL group each way.
+// behind the last key that a row of the rank may see, so positions in a sequence stay valid. Pure.
 #pragma once
 
-#include <span>
-
-#include "collective/group.h"
 #include "collective/plans/attention_ranges.h"
 
 namespace lathe {
@@ -57,35 +53,5 @@ std::vector<int32_t> row_positions(const Layout& layout, int rank);
 // the entry is a row of the returned gradients, for the rank itself a row of its gathered keys; -1:
 // none.
 std::vector<int32_t> gradient_sources(const KeyGather& gather);
-
-// Describes a tensor of keys, [batch, tokens] rows of `row_bytes`. Rows are contiguous; batches may
-// have gaps between them in `own`.
-struct GatheredTensor {
-  char* own = nullptr;
-  int64_t own_batch_bytes = 0;
-  char* gathered = nullptr;  // contiguous
-  int64_t row_bytes = 0;
-};
-// Posts one group of messages on the exchange stream, after the work that is on `stream` so far,
-// and copies the rank's own keys on `stream` meanwhile. `stream` does not wait for the messages.
-Status gather_keys(Group& group, const KeyGather& plan, std::span<const GatheredTensor> tensors,
-                   int64_t batch, CUstream stream);
-
-// Describes gradients of the gathered keys. Both buffers are contiguous.
-struct ReturnedTensor {
-  char* gathered = nullptr;  // [batch, keys]
-  char* returned = nullptr;  // [batch, returned.back()]
-  int64_t row_bytes = 0;
-};
-// Describes bytes that every rank sends to every other: rank r's bytes lie at r * bytes on all
-// ranks.
-struct SharedBytes {
-  char* data = nullptr;
-  int64_t bytes = 0;
-};
-// Posts the gradients' way home in the same manner.
-Status return_gradients(Group& group, const KeyGather& plan,
-                        std::span<const ReturnedTensor> tensors, int64_t batch,
-                        const SharedBytes& shared, CUstream stream);
 
 }  // namespace lathe

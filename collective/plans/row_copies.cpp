@@ -83,29 +83,27 @@ int64_t RankCopies::received() const { return rows_of(receives); }
 RankCopies copies_of_rank(const RowCopies& copies, int rank, bool packed) {
   RankCopies out;
   ByPeer to_peers, from_peers;
+  const auto add = [packed](int peer, int64_t row, int64_t rows, ByPeer* peers,
+                            std::vector<Piece>* pieces) {
+    if (packed) {
+      append_rows(row, rows, &(*peers)[peer]);
+    } else {
+      pieces->push_back({peer, row, rows});
+    }
+  };
   for (const RowCopy& move : copies) {
     if (move.rows == 0) continue;
     if (move.from == rank && move.to == rank) {
       append_rows(move.from_row, move.rows, &out.own_from);
       append_rows(move.to_row, move.rows, &out.own_to);
     } else if (move.from == rank) {
-      if (packed) {
-        append_rows(move.from_row, move.rows, &to_peers[move.to]);
-      } else {
-        out.sends.push_back({move.to, move.from_row, move.rows});
-      }
+      add(move.to, move.from_row, move.rows, &to_peers, &out.sends);
     } else if (move.to == rank) {
-      if (packed) {
-        append_rows(move.to_row, move.rows, &from_peers[move.from]);
-      } else {
-        out.receives.push_back({move.from, move.to_row, move.rows});
-      }
+      add(move.from, move.to_row, move.rows, &from_peers, &out.receives);
     }
   }
-  if (packed) {
-    pack(to_peers, &out.sends, &out.send_rows);
-    pack(from_peers, &out.receives, &out.receive_rows);
-  }
+  pack(to_peers, &out.sends, &out.send_rows);
+  pack(from_peers, &out.receives, &out.receive_rows);
   return out;
 }
 

@@ -7,7 +7,6 @@
 #include <climits>
 
 #include "codegen/base/invalid.h"
-#include "collective/world.h"
 
 namespace lathe {
 namespace {

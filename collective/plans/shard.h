@@ -33,6 +33,10 @@ struct Partition {
 };
 Partition even_partition(int64_t length, int world);
 Status check_partition(const std::vector<int64_t>& bounds);
+
+// The most ranks that groups, launchers, shards and manifests may have: more than any machine has,
+// and per-rank data of such a world still fits in memory.
+inline constexpr int kMostWorld = 65536;
 Status check_world(int64_t world);
 
 // There are twice as many parts as ranks. Rank p holds part p in the first half; rank 2W - 1 - p

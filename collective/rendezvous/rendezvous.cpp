@@ -20,20 +20,16 @@ using std::chrono::milliseconds;
 // kPatience limits how long one attempt may delay the next.
 constexpr milliseconds kPatience(2000);
 
-// Makes one attempt. Returns true with the id, or false with the reason in `why`. Definite failures
-// go to `status`.
-bool ask(const Launch& launch, NameLookup& host, UniqueId& id, Deadline deadline, std::string& why,
-         Status& status) {
-  const Result<Nonce> nonce = draw_nonce();
-  if (!nonce.ok()) {
-    status = nonce.status();
-    return false;
-  }
+// Makes one attempt. Returns true with the id, or false with the reason in `why`, or a failure that
+// another attempt cannot cure.
+Result<bool> ask(const Launch& launch, NameLookup& host, UniqueId& id, Deadline deadline,
+                 std::string& why) {
+  LATHE_ASSIGN(const Nonce nonce, draw_nonce());
   const std::vector<Address> addresses = host.addresses(deadline, why);
   if (addresses.empty()) return false;
   const Socket peer = connect_to(addresses, deadline, why);
   if (!peer.open()) return false;
-  RankTalk talk(launch, *nonce);
+  RankTalk talk(launch, nonce);
   while (!talk.over()) {
     std::string bytes;
     if (!peer.send_all(talk.output, deadline) ||
@@ -49,7 +45,7 @@ bool ask(const Launch& launch, NameLookup& host, UniqueId& id, Deadline deadline
     return true;
   }
   why = talk.why();
-  status = talk.status();
+  LATHE_TRY(talk.status());
   return false;
 }
 
@@ -59,9 +55,9 @@ Status fetch(const Launch& launch, UniqueId& id, int timeout_ms) {
   std::string why = "no answer";
   milliseconds pause(10);
   do {
-    Status status;
-    if (ask(launch, host, id, std::min(deadline, Clock::now() + kPatience), why, status)) return {};
-    LATHE_TRY(status);
+    const Deadline soon = std::min(deadline, Clock::now() + kPatience);
+    LATHE_ASSIGN(const bool has_id, ask(launch, host, id, soon, why));
+    if (has_id) return {};
     std::this_thread::sleep_until(std::min(deadline, Clock::now() + pause));
     pause = std::min(pause * 2, milliseconds(500));
   } while (Clock::now() < deadline);

@@ -67,12 +67,7 @@ std::string base_name(const std::string& run) {
 class Meeting {
  protected:
   Meeting(const Launch& launch, MeetingFolder& folder, int timeout_ms)
-      : launch_(launch),
-        folder_(folder),
-        timeout_ms_(timeout_ms),
-        deadline_(Clock::now() + milliseconds(timeout_ms)),
-        run_(sha256(launch.run)),
-        answer_(answer_name(launch.run)) {}
+      : launch_(launch), folder_(folder), timeout_ms_(timeout_ms) {}
 
   std::string tuning_key_of(int rank) const { return question_name(launch_.run, rank); }
   std::optional<MeetingQuestion> read_question(int rank);
@@ -83,10 +78,10 @@ class Meeting {
 
   const Launch& launch_;
   MeetingFolder& folder_;
-  int timeout_ms_;
-  Clock::time_point deadline_;
-  Sha256Digest run_;
-  std::string answer_;
+  const int timeout_ms_;
+  const Clock::time_point deadline_ = Clock::now() + milliseconds(timeout_ms_);
+  const Sha256Digest run_ = sha256(launch_.run);
+  const std::string answer_ = answer_name(launch_.run);
 
  private:
   milliseconds pause_{1};
@@ -125,11 +120,9 @@ class Answering : private Meeting {
  public:
   Answering(const Launch& launch, MeetingFolder& folder, const UniqueId& id, const Nonce& meeting,
             int timeout_ms)
-      : Meeting(launch, folder, timeout_ms), seats_(static_cast<size_t>(launch.world)) {
-    own_.run = run_;
-    own_.meeting = meeting;
-    own_.id = id;
-  }
+      : Meeting(launch, folder, timeout_ms),
+        own_{.run = run_, .meeting = meeting, .id = id},
+        seats_(static_cast<size_t>(launch.world)) {}
   Status meet();
 
  private:
@@ -236,12 +229,11 @@ void Answering::clean_up() {
 class Asking : private Meeting {
  public:
   Asking(const Launch& launch, MeetingFolder& folder, const Nonce& nonce, int timeout_ms)
-      : Meeting(launch, folder, timeout_ms) {
-    own_.world = static_cast<uint32_t>(launch.world);
-    own_.rank = static_cast<uint32_t>(launch.rank);
-    own_.run = run_;
-    own_.nonce = nonce;
-  }
+      : Meeting(launch, folder, timeout_ms),
+        own_{.world = static_cast<uint32_t>(launch.world),
+             .rank = static_cast<uint32_t>(launch.rank),
+             .run = run_,
+             .nonce = nonce} {}
   Status meet(UniqueId& id);
 
  private:

@@ -47,12 +47,7 @@ struct Peer {
 class Host {
  public:
   Host(const Launch& launch, const UniqueId& id, int timeout_ms)
-      : launch_(launch),
-        id_(id),
-        timeout_ms_(timeout_ms),
-        deadline_(Clock::now() + milliseconds(timeout_ms)),
-        served_(static_cast<size_t>(launch.world)),
-        left_(launch.world - 1) {}
+      : launch_(launch), id_(id), timeout_ms_(timeout_ms) {}
 
   Status serve();
 
@@ -69,11 +64,12 @@ class Host {
 
   const Launch& launch_;
   const UniqueId& id_;
-  int timeout_ms_;
-  Deadline deadline_, accept_from_ = Deadline::min();
+  const int timeout_ms_;
+  const Deadline deadline_ = Clock::now() + milliseconds(timeout_ms_);
+  Deadline accept_from_ = Deadline::min();
   std::vector<std::unique_ptr<Peer>> peers_;  // the oldest first
-  std::vector<bool> served_;                  // by rank
-  int left_;                                  // how many ranks are not
+  std::vector<bool> served_ = std::vector<bool>(static_cast<size_t>(launch_.world));  // by rank
+  int left_ = launch_.world - 1;  // how many ranks are not served
   std::string refused_;
 };
 

@@ -45,7 +45,7 @@ class Fields {
     require(number < kVerdicts);
     verdict = static_cast<Verdict>(number);
   }
-  void move(UniqueId& id) { move(id.bytes, sizeof id.bytes); }
+  void move(UniqueId& id) { move(id.internal, sizeof id.internal); }
   template <typename Byte, size_t kBytes>
   void move(std::array<Byte, kBytes>& bytes) {
     move(bytes.data(), kBytes);

@@ -59,38 +59,36 @@ size_t HostTalk::hear_proof(const std::string& message) {
 }
 
 Verdict HostTalk::judge(const Greeting& greeting, bool proven) {
+  const uint32_t rank = greeting.rank, world = static_cast<uint32_t>(launch_.world);
+  const auto refuse = [&](Verdict verdict, std::string peer) {
+    refused_ = std::move(peer);
+    return verdict;
+  };
   if (!proven) {
-    refused_ = text("a rank ", greeting.rank, " with another LATHE_RENDEZVOUS_SECRET");
-    return Verdict::other_secret;
+    return refuse(Verdict::other_secret,
+                  text("a rank ", rank, " with another LATHE_RENDEZVOUS_SECRET"));
   }
   if (greeting.run != sha256(launch_.run)) {
-    refused_ = text("rank ", greeting.rank, " of another run");
-    return Verdict::other_run;
+    return refuse(Verdict::other_run, text("rank ", rank, " of another run"));
   }
-  const auto world = static_cast<uint32_t>(launch_.world);
   if (greeting.world != world) {
-    refused_ = text("a rank ", greeting.rank, " of ", greeting.world);
-    return Verdict::other_world;
+    return refuse(Verdict::other_world, text("a rank ", rank, " of ", greeting.world));
   }
-  if (greeting.rank == 0 || greeting.rank >= world) {
-    refused_ = text("a second rank ", greeting.rank);
-    return Verdict::no_such_rank;
+  if (rank == 0 || rank >= world) {
+    return refuse(Verdict::no_such_rank, text("a second rank ", rank));
   }
-  if (taken_(static_cast<int>(greeting.rank))) {
-    refused_ = text("a second rank ", greeting.rank, " while the first was served");
-    return Verdict::taken;
+  if (taken_(static_cast<int>(rank))) {
+    return refuse(Verdict::taken, text("a second rank ", rank, " while the first was served"));
   }
   return Verdict::welcome;
 }
 
 RankTalk::RankTalk(const Launch& launch, const Nonce& nonce)
     : Talk(kChallengeBytes), launch_(launch) {
-  Greeting greeting;
-  greeting.world = static_cast<uint32_t>(launch.world);
-  greeting.rank = static_cast<uint32_t>(launch.rank);
-  greeting.run = sha256(launch.run);
-  greeting.nonce = nonce;
-  greeting_ = encode(greeting);
+  greeting_ = encode(Greeting{.world = static_cast<uint32_t>(launch.world),
+                              .rank = static_cast<uint32_t>(launch.rank),
+                              .run = sha256(launch.run),
+                              .nonce = nonce});
   output = greeting_;
 }
 

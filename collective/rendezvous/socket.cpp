@@ -31,34 +31,32 @@ bool wait_for(int fd, short events, Deadline deadline) {
 
 bool not_now() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
-// Returns a socket that is bound to one address, or a closed Socket and an errno.
-Socket bound(const sockaddr* address, socklen_t size, int& error) {
+// Returns a socket that is bound to the first address that can be bound, or a closed Socket and an
+// errno. A port that is taken ends the search.
+Socket bound(const std::vector<Address>& addresses, int& error) {
   const int on = 1, off = 0;
-  Socket out(socket(address->sa_family, SOCK_STREAM | kFlags, 0));
-  if (out.open()) {
-    setsockopt(out.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (address->sa_family == AF_INET6) {
-      setsockopt(out.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  for (const Address& address : addresses) {
+    Socket out(socket(address.bytes.ss_family, SOCK_STREAM | kFlags, 0));
+    if (out.open()) {
+      setsockopt(out.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+      if (address.bytes.ss_family == AF_INET6) {
+        setsockopt(out.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+      }
+      if (bind(out.fd(), address.get(), address.size) == 0 && listen(out.fd(), SOMAXCONN) == 0) {
+        return out;
+      }
     }
-    if (bind(out.fd(), address, size) == 0 && listen(out.fd(), SOMAXCONN) == 0) return out;
+    error = errno;
+    if (error == EADDRINUSE) break;
   }
-  error = errno;
   return {};
 }
 
-// Binds IPv6 that also takes IPv4, or IPv4 if the kernel has no IPv6.
-Socket bound_everywhere(int port, int& error) {
-  sockaddr_in6 six{};
-  six.sin6_family = AF_INET6;
-  six.sin6_addr = in6addr_any;
-  six.sin6_port = htons(static_cast<uint16_t>(port));
-  Socket out = bound(reinterpret_cast<const sockaddr*>(&six), sizeof six, error);
-  if (out.open() || error == EADDRINUSE) return out;
-  sockaddr_in four{};
-  four.sin_family = AF_INET;
-  four.sin_addr.s_addr = htonl(INADDR_ANY);
-  four.sin_port = htons(static_cast<uint16_t>(port));
-  return bound(reinterpret_cast<const sockaddr*>(&four), sizeof four, error);
+// Returns IPv6 that also takes IPv4, then IPv4 for kernels without IPv6.
+std::vector<Address> every_interface(int port) {
+  std::vector<Address> out = addresses_without_lookup("::", port);
+  for (const Address& address : addresses_without_lookup("0.0.0.0", port)) out.push_back(address);
+  return out;
 }
 
 // Returns the errno of a connection attempt that has ended.
@@ -121,15 +119,10 @@ Result<Listener> listen_on(const std::string& host, int port, Deadline deadline)
   const std::vector<Address> addresses = addresses_without_lookup(host, port);
   for (;;) {
     int error = EADDRNOTAVAIL;
-    for (const Address& address : addresses) {
-      Socket out = bound(address.get(), address.size, error);
-      if (out.open()) return Listener{std::move(out), false};
-      if (error == EADDRINUSE) break;
-    }
-    if (error != EADDRINUSE) {
-      Socket out = bound_everywhere(port, error);
-      if (out.open()) return Listener{std::move(out), true};
-    }
+    Listener out{bound(addresses, error)};
+    out.everywhere = !out.socket.open() && error != EADDRINUSE;
+    if (out.everywhere) out.socket = bound(every_interface(port), error);
+    if (out.socket.open()) return out;
     const std::string failed = text("cannot listen on port ", port, ": ", reason(error));
     if (error != EADDRINUSE) return Status(Code::internal, failed);
     if (std::chrono::steady_clock::now() >= deadline) return Status(Code::timeout, failed);

@@ -22,21 +22,16 @@ int64_t slices_of(const AttentionProblem& problem, int64_t keys, const DeviceFac
   return std::clamp<int64_t>(ceil_div(facts.multiprocessors, columns), 1, tiles);
 }
 
-bool apart(const AttentionProblem& problem, int64_t keys, const DeviceFacts& facts,
-           const AttentionShape& shape) {
+}  // namespace
+
+bool attention_heads_apart(const AttentionProblem& problem, int64_t tile_keys,
+                           const DeviceFacts& facts, const AttentionShape& shape) {
   if (shape.heads <= shape.kv_heads) return false;
   // Packed, the capacity is that of all sequences: most blocks of a grid by sequences are empty.
   const int64_t parts = problem.packed && !problem.deterministic ? 1 : shape.sequences;
   const int64_t blocks =
-      bounded_product({parts, shape.kv_heads, slices_of(problem, keys, facts, shape)});
+      bounded_product({parts, shape.kv_heads, slices_of(problem, tile_keys, facts, shape)});
   return blocks * 10 < facts.multiprocessors * 8;
-}
-
-}  // namespace
-
-bool attention_heads_apart(const AttentionProblem& problem, const AttentionBackwardTile& tile,
-                           const DeviceFacts& facts, const AttentionShape& shape) {
-  return apart(problem, tile.keys, facts, shape);
 }
 
 AttentionBackwardLaunch attention_backward_launch(const AttentionProblem& problem,
@@ -51,7 +46,8 @@ AttentionBackwardLaunch attention_backward_launch(const AttentionProblem& proble
   out.prepare_blocks = bounded_product({out.prepare_tiles, shape.heads});
   if (problem.backward) {
     const int64_t keys = kernels.main().constant("n");
-    out.apart = !kernels.together || (kernels.apart && apart(problem, keys, facts, shape));
+    out.apart =
+        !kernels.together || (kernels.apart && attention_heads_apart(problem, keys, facts, shape));
     out.slices = slices_of(problem, keys, facts, shape);
     out.main_blocks =
         bounded_product({out.slices, out.apart ? shape.heads : shape.kv_heads, shape.sequences});

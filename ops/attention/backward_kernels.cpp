@@ -189,7 +189,6 @@ KernelSpec attention_backward_spec(const AttentionProblem& problem,
 Result<AttentionBackwardKernels> attention_backward_kernels(const AttentionProblem& problem,
                                                             const DeviceFacts& facts,
                                                             const AttentionHeadChoice& heads) {
-  LATHE_TRY(attention_check(problem));
   AttentionBackwardKernels kernels;
   kernels.prepare = prepare_spec(problem);
   kernels.finish = finish_spec(problem);

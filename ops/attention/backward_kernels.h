@@ -66,9 +66,6 @@ KernelSpec attention_backward_spec(const AttentionProblem& problem,
 // Returns the kernel that lists query blocks under a mask_mod, for the main kernel whose spec is
 // `walker`.
 KernelSpec attention_mask_queries_spec(const AttentionProblem& problem, const KernelSpec& walker);
-// Returns the key tiles of one sequence. Each tile has a list for every query head.
-int64_t attention_key_tiles(const KernelSpec& walker, const AttentionShape& shape);
-int64_t attention_query_entries(const KernelSpec& walker, const AttentionShape& shape);  // at most
 
 // Holds the grids and the layout of one call.
 struct AttentionBackwardLaunch {
@@ -94,7 +91,7 @@ AttentionBackwardLaunch attention_backward_launch(const AttentionProblem& proble
                                                   const AttentionGradients& wanted);
 // Returns whether blocks of whole key heads are too few for the device, so that each query head
 // gets its own block.
-bool attention_heads_apart(const AttentionProblem& problem, const AttentionBackwardTile& tile,
+bool attention_heads_apart(const AttentionProblem& problem, int64_t tile_keys,
                            const DeviceFacts& facts, const AttentionShape& shape);
 
 // Holds the offsets of the workspace's sections, each a multiple of 256 bytes. A section that a
@@ -119,5 +116,38 @@ AttentionCost attention_backward_cost(const AttentionProblem& problem,
                                       const AttentionShape& shape,
                                       const AttentionBackwardLaunch& launch,
                                       const std::vector<AttentionSequences>& sequences);
+
+// The functions below estimate the bytes that the kernels of either direction read from memory
+// behind L2, and how many of their blocks run at a time.
+
+// Returns the blocks that a multiprocessor holds, as the choice of tiles assumes: as many as shared
+// memory allows, but at most eight warps, whose threads may then have all of 255 registers.
+int attention_resident_blocks(const KernelSpec& spec, const DeviceFacts& facts);
+
+// Returns the matrix products for each product of the formula. float32 operands are three bfloat16
+// planes; six of their nine pairs are multiplied.
+int attention_product_terms(const AttentionProblem& problem);
+
+// Returns the bytes that are read from memory again after the first time, because the cache does
+// not hold the heads in progress. There are `heads` heads and `blocks` thread blocks; all blocks of
+// a head walk the same `bytes` bytes.
+uint64_t attention_bytes_again(const KernelSpec& spec, const DeviceFacts& facts, int64_t heads,
+                               int64_t blocks, int64_t bytes);
+
+// Returns the bytes read and written in memory, like AttentionCost::bytes. Keys and values count
+// once if the cache holds those of the heads in progress, else once for each round of blocks, which
+// walk the keys together.
+uint64_t attention_memory_bytes(const AttentionProblem& problem, const KernelSpec& spec,
+                                const AttentionShape& shape,
+                                const std::vector<AttentionSequences>& sequences,
+                                const DeviceFacts& facts);
+// Returns the same for a backward, whose blocks walk the rows of q, dout and the sums of dq. `cost`
+// is the result of attention_backward_cost.
+uint64_t attention_backward_memory_bytes(const AttentionProblem& problem,
+                                         const AttentionBackwardKernels& kernels,
+                                         const AttentionShape& shape,
+                                         const AttentionBackwardLaunch& launch,
+                                         const std::vector<AttentionSequences>& sequences,
+                                         const AttentionCost& cost, const DeviceFacts& facts);
 
 }  // namespace lathe

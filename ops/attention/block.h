@@ -18,29 +18,20 @@ struct AttentionBlockRequest {
   bool first = false;       // nothing to go on from: out and lse, or dq, are written and not read
   bool first_keys = false;  // the same of dk and dv
 };
-// Returns the step that computes the scores of `whole`, with ranges. `capture_0` is the first
-// captured array in the step's table.
-AttentionBlockRequest block_step(const AttentionRequest& whole, int capture_0);
-
-// Requests the step before a backward, which computes two numbers of each row.
-struct AttentionDeltaRequest {
-  AttentionProblem problem;
-  bool batch = false;
-};
-AttentionDeltaRequest delta_step(const AttentionRequest& whole);
-
-struct LseMergeRequest {
-  LseMergeProblem problem;
-  bool batch = false;
-};
+// Returns the step that computes the scores of `whole`, with ranges.
+AttentionBlockRequest block_step(const AttentionRequest& whole);
+// Returns the step before the backward of `whole`, which computes two numbers of each row.
+AttentionProblem delta_step(const AttentionRequest& whole);
 // Returns the step that ends the forward of `whole`: it folds sinks in and rounds out.
-LseMergeRequest merge_step(const AttentionRequest& whole);
+LseMergeProblem merge_step(const AttentionRequest& whole);
 
-// These functions choose kernels and compile nothing.
+// These functions choose kernels and compile nothing. `batch`: rows lie in a batch; else they are
+// packed.
 MadeExecutor make_attention_block(AttentionBlockRequest request, const DeviceFacts& facts);
 MadeExecutor make_attention_block_bwd(AttentionBlockRequest request, const DeviceFacts& facts);
-MadeExecutor make_attention_delta(const AttentionDeltaRequest& request, const DeviceFacts& facts);
-MadeExecutor make_lse_merge(const LseMergeRequest& request);
+MadeExecutor make_attention_delta(const AttentionProblem& problem, bool batch,
+                                  const DeviceFacts& facts);
+MadeExecutor make_lse_merge(const LseMergeProblem& problem, bool batch);
 
 // These functions refuse problems that the tables cannot exclude.
 Status check_attention_block(const Resolved& resolved);
@@ -57,20 +48,35 @@ MadeExecutor make_lse_merge(const Resolved& resolved, const DeviceFacts& facts);
 // Reads the options and flags that the forward's step and the backward's share.
 Result<AttentionBlockRequest> attention_block_request(const Resolved& resolved);
 
-// Computes the grid of a step that leaves multiprocessors to others.
-class BlockGrid {
- public:
-  // Returns INVALID_ARGUMENT if no multiprocessor would be left.
-  static Result<BlockGrid> make(int64_t sm_margin, const DeviceFacts& facts);
-  bool persistent() const { return margin_ > 0; }
-  const DeviceFacts& facts() const { return facts_; }
-  int64_t blocks(const KernelSlot& kernel, int64_t tiles) const {
-    return attention_block_grid(*kernel, kernel.registers(), facts_, margin_, tiles);
-  }
+// Holds what the executors of a block step and of its gradients share.
+struct AttentionBlockStep {
+  AttentionBlockRequest request;
+  DeviceFacts facts;
+  AttentionBlockKernels kernels;
 
- private:
-  DeviceFacts facts_;
-  int64_t margin_ = 0;
+  // Chooses the kernels. Returns INVALID_ARGUMENT if the margin leaves no multiprocessor.
+  static Result<AttentionBlockStep> make(AttentionBlockRequest request, const DeviceFacts& facts);
+
+  const AttentionRequest& asked() const { return request.attention; }
+  // Returns the thread blocks of a launch that leaves multiprocessors to others.
+  int64_t blocks(const KernelSlot& kernel, int64_t tiles) const {
+    return attention_block_grid(*kernel, kernel.registers(), facts, asked().sm_margin, tiles);
+  }
+  // Finds the ranges of `count` positions, a tensor of the call, in runs of `run`. Does nothing in
+  // a step with attention ranges.
+  Status find_position_ranges(const Call& call, int positions, int64_t count, int64_t run,
+                              void* ranges) const;
+  // Fills what says which rows see which keys.
+  template <typename Params>
+  void fill_ranges(const Call& call, Params* p) const {
+    const auto& t = call.tensors;
+    p->ranges = t[attention_block::ranges].data;
+    p->range_batches = t[attention_block::range_batch].data;
+    p->q_positions = t[attention_block::q_pos].data;
+    p->k_positions = t[attention_block::k_pos].data;
+    const int64_t ranges = call.extents[Dim::NP];
+    p->range_count = static_cast<int>(ranges == kUnknown ? 0 : ranges);
+  }
 };
 
 // Rows and keys are packed, or lie in a batch whose rows all have the same ranges or positions. All
@@ -80,8 +86,5 @@ bool is_block_batch(const lathe_problem& problem, int lead);
 Result<AttentionShape> block_shape(const Extents& extents, bool batch);
 Status check_block_shape(const AttentionShape& shape);
 Status too_many_block_rows(const char* tensor, const AttentionShape& shape);
-// Writes to `ranges` the ranges of `count` positions in runs of `run`.
-Status find_position_ranges(const KernelSlot& kernel, const void* positions, int64_t count,
-                            int64_t run, void* ranges, CUstream stream);
 
 }  // namespace lathe

@@ -16,17 +16,10 @@
 namespace lathe {
 namespace {
 
-constexpr int kSmallThreads = 128;         // of kernels without constants
-constexpr int64_t kRegisterStep = 8;       // of a thread, as the device gives them
-constexpr int64_t kReservedShared = 1024;  // of each block of threads, by the system
-constexpr int64_t kMostProduct = int64_t{1} << 50;
-
-// Returns a * b, at most a number that no grid and no workspace has.
-int64_t bounded_product(int64_t a, int64_t b) {
-  int64_t product;
-  if (__builtin_mul_overflow(a, b, &product)) return kMostProduct;
-  return std::min(product, kMostProduct);
-}
+constexpr int kSmallThreads = 128;               // of lse_merge, and kernels without constants
+constexpr int kMergeColumns = 4;                 // of a lane at a time: 16 bytes of float32
+constexpr int64_t kRegisterStep = 8;             // of a thread, as the device gives them
+constexpr int64_t kMostRows = int64_t{1} << 50;  // of all heads; no workspace holds more
 
 // Sets the constants that both kinds of a block step fix.
 AttentionProblem block_problem(AttentionProblem problem) {
@@ -34,6 +27,14 @@ AttentionProblem block_problem(AttentionProblem problem) {
   // Rows of other ranges are masked by the code that masks by window.
   problem.local = problem.local || problem.ranges;
   return problem;
+}
+
+// Returns as many lanes of lse_merge for a row as its columns keep busy, so that no warp loads less
+// than it could.
+int lanes_for(int value_dim) {
+  int lanes = 2;
+  while (lanes < 32 && lanes * kMergeColumns < value_dim) lanes *= 2;
+  return lanes;
 }
 
 }  // namespace
@@ -61,25 +62,8 @@ KernelSpec attention_block_backward_spec(const AttentionProblem& problem,
   return spec;
 }
 
-KernelSpec attention_positions_spec() {
-  return KernelSpec::of(
-      LATHE_TEMPLATE("attention", "attention_positions", AttentionPositionsParams, run),
-      kSmallThreads);
-}
-KernelSpec attention_block_prepare_spec() {
-  return KernelSpec::of(
-      LATHE_TEMPLATE("attention", "attention_block_prepare", AttentionBlockPrepareParams, reserved),
-      kSmallThreads);
-}
-KernelSpec attention_block_finish_spec() {
-  return KernelSpec::of(
-      LATHE_TEMPLATE("attention", "attention_block_finish", AttentionBlockFinishParams, first),
-      kSmallThreads);
-}
-
 Result<AttentionBlockKernels> attention_block_kernels(const AttentionProblem& problem,
                                                       const DeviceFacts& facts) {
-  LATHE_TRY(attention_check(problem));
   AttentionBlockKernels kernels;
   if (problem.forward) {
     const AttentionProblem own = block_problem(problem);
@@ -96,12 +80,22 @@ Result<AttentionBlockKernels> attention_block_kernels(const AttentionProblem& pr
     const auto spec_of = [&](const AttentionBackwardTile& tile) {
       return attention_block_backward_spec(problem, tile);
     };
-    kernels.prepare = attention_block_prepare_spec();
+    kernels.prepare = KernelSpec::of(LATHE_TEMPLATE("attention", "attention_block_prepare",
+                                                    AttentionBlockPrepareParams, reserved),
+                                     kSmallThreads);
     kernels.backward = spec_of(pick(attention_backward_candidates(own, facts), facts,
                                     {"m", "n", "stages", "width_warps"}, spec_of));
-    if (problem.deterministic) kernels.finish = attention_block_finish_spec();
+    if (problem.deterministic) {
+      kernels.finish = KernelSpec::of(
+          LATHE_TEMPLATE("attention", "attention_block_finish", AttentionBlockFinishParams, first),
+          kSmallThreads);
+    }
   }
-  if (problem.positions) kernels.positions = attention_positions_spec();
+  if (problem.positions) {
+    kernels.positions = KernelSpec::of(
+        LATHE_TEMPLATE("attention", "attention_positions", AttentionPositionsParams, run),
+        kSmallThreads);
+  }
   return kernels;
 }
 
@@ -133,17 +127,15 @@ Result<AttentionBlockBackwardLaunch> attention_block_backward_launch(
   AttentionBlockBackwardLaunch out;
   const KernelSpec& main = *kernels.backward;
   const int64_t tiles = ceil_div(shape.seq_k, main.constant("n"));
-  const int64_t columns = bounded_product(shape.sequences, shape.kv_heads);
+  const int64_t columns = bounded_product({shape.sequences, shape.kv_heads});
   out.slices = tiles;
   if (problem.deterministic && columns > 0) {
     const int64_t filling = ceil_div(facts.multiprocessors, columns);
     out.slices = std::min(tiles, std::max<int64_t>(filling, 1));
   }
-  out.main_blocks = bounded_product(out.slices, columns);
-  out.lse2_values = bounded_product(shape.sequences, shape.heads * shape.seq_q);
-  if (out.lse2_values >= kMostProduct) {
-    return invalid("the workspace passes 2^63 bytes");
-  }
+  out.main_blocks = bounded_product({out.slices, columns});
+  out.lse2_values = bounded_product({shape.sequences, shape.heads, shape.seq_q});
+  if (out.lse2_values >= kMostRows) return invalid("the workspace passes 2^63 bytes");
   const int64_t cells = out.lse2_values * problem.head_dim;
   if (problem.deterministic) {
     if (__builtin_mul_overflow(cells / 4, out.slices, &out.sum_chunks) ||
@@ -166,25 +158,9 @@ Result<AttentionBlockBackwardLaunch> attention_block_backward_launch(
   return out;
 }
 
-// lse_merge has one kernel.
-namespace {
-
-constexpr int kThreads = 128;
-constexpr int kColumns = 4;  // of one lane at a time: 16 bytes of float32
-
-// Returns as many lanes for a row as its columns keep busy, so that no warp loads less than it
-// could.
-int lanes_for(int value_dim) {
-  int lanes = 2;
-  while (lanes < 32 && lanes * kColumns < value_dim) lanes *= 2;
-  return lanes;
-}
-
-}  // namespace
-
 KernelSpec lse_merge_spec(const LseMergeProblem& problem) {
-  KernelSpec spec =
-      KernelSpec::of(LATHE_TEMPLATE("attention", "lse_merge", LseMergeParams, value_dim), kThreads);
+  KernelSpec spec = KernelSpec::of(
+      LATHE_TEMPLATE("attention", "lse_merge", LseMergeParams, value_dim), kSmallThreads);
   spec.constants = {
       // Without a block its type changes nothing: one word for all.
       Constant::type("block_out", "Block", problem.block ? problem.block_out : Dtype::f32),

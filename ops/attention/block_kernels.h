@@ -27,9 +27,6 @@ Result<AttentionBlockKernels> attention_block_kernels(const AttentionProblem& pr
 KernelSpec attention_block_spec(const AttentionProblem& problem, const AttentionTile& tile);
 KernelSpec attention_block_backward_spec(const AttentionProblem& problem,
                                          const AttentionBackwardTile& tile);
-KernelSpec attention_positions_spec();
-KernelSpec attention_block_prepare_spec();
-KernelSpec attention_block_finish_spec();
 
 // Returns the thread blocks for `tiles` tiles or slices: one for each or, if persistent, as many as
 // the device holds at once on all multiprocessors but `sm_margin`. `registers` is the compiled

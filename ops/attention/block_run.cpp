@@ -6,16 +6,11 @@
 
 #include "codegen/base/invalid.h"
 #include "ops/attention/block.h"
-#include "ops/attention/memory.h"
 #include "ops/attention/params.h"
 #include "templates/params/attention.h"
 
 namespace lathe {
 namespace {
-
-namespace tensors = attention_block;
-
-constexpr int64_t kMostTokens = int64_t{1} << 30;  // positions and windows are added in 32 bits
 
 // Holds what follows from the shapes of a call.
 struct BlockPlan {
@@ -28,107 +23,110 @@ struct BlockPlan {
 
 class AttentionBlockExecutor final : public PlannedExecutor<AttentionBlockExecutor, BlockPlan> {
  public:
-  AttentionBlockExecutor(AttentionBlockRequest request, AttentionBlockKernels kernels,
-                         const BlockGrid& grid)
-      : request_(std::move(request)),
-        asked_(request_.attention),
-        grid_(grid),
-        kernels_(std::move(kernels)) {
-    list({&kernels_.positions, &kernels_.forward});
+  explicit AttentionBlockExecutor(AttentionBlockStep step) : step_(std::move(step)) {
+    list({&step_.kernels.positions, &step_.kernels.forward});
   }
 
-  Result<BlockPlan> plan(const Call& call) const;
-  Status launch(const Call& call, const BlockPlan& plan) const;
-  Result<Estimate> estimate_plan(const Call& call, const BlockPlan& plan) const;
+  Result<BlockPlan> plan(const Call& call) const {
+    BlockPlan out;
+    LATHE_ASSIGN(out.shape, block_shape(call.extents, request().batch));
+    AttentionShape one = out.shape;
+    out.empty = one.sequences == 0 || one.heads == 0 || one.seq_q == 0 ||
+                (one.seq_k == 0 && !request().first);
+    if (out.empty) return out;
+    one.sequences = 1;
+    if (attention_forward_blocks(spec(), one) > kMaxExtent / out.shape.sequences) {
+      return too_many_block_rows("q", out.shape);
+    }
+    out.workspace = attention_block_workspace_bytes(spec(), out.shape.seq_k);
+    return out;
+  }
+
+  Status launch(const Call& call, const BlockPlan& plan) const {
+    const AttentionShape& shape = plan.shape;
+    if (plan.empty) return {};
+    LATHE_TRY(step_.find_position_ranges(call, attention_block::k_pos, shape.seq_k,
+                                         spec().constant("n"), call.workspace));
+    AttentionBlockParams p = {};
+    fill_tensors<attention_block::kTensors>(call, !request().batch, &p.forward);
+    fill_scores(step_.asked(), shape, call, {}, &p.forward);
+    fill_windows(step_.asked(), kMaxExtent, kMaxExtent, &p.forward);
+    p.forward.tiles = static_cast<int>(attention_tiles(spec(), shape));
+    step_.fill_ranges(call, &p);
+    p.key_ranges = call.workspace;
+    p.first = request().first ? 1 : 0;
+    const KernelSlot& forward = step_.kernels.forward;
+    const int64_t blocks = step_.blocks(forward, attention_forward_blocks(spec(), shape));
+    return forward.launch(blocks, &p, call.stream);
+  }
+
+  // Which ranges are kept is on the device: the estimate takes them all.
+  Result<Estimate> estimate_plan(const Call&, const BlockPlan& plan) const {
+    const AttentionShape& extent = plan.shape;
+    const AttentionProblem& problem = step_.asked().problem;
+    Estimate out;
+    if (plan.empty) return out;
+    AttentionSequences all;
+    all.queries = extent.seq_q, all.keys = extent.seq_k;
+    const AttentionCost row = attention_forward_cost(problem, spec(), extent, {all});
+    // out is float32 and, but for the first step, read as well.
+    const auto rows = static_cast<uint64_t>(extent.sequences);
+    const uint64_t cells = rows * static_cast<uint64_t>(extent.seq_q * extent.heads);
+    const uint64_t width = static_cast<uint64_t>(problem.value_dim);
+    const uint64_t element = static_cast<uint64_t>(bytes_of(problem.element));
+    const uint64_t state = cells * (width * (4 - element) + (request().first ? 0 : 4 * width + 4));
+    out.launches = static_cast<uint64_t>(kernel_count());
+    const uint64_t memory = attention_memory_bytes(problem, spec(), extent, {all}, step_.facts);
+    out.cost = {rows * row.minimum_bytes + state, rows * memory + state, rows * row.flops,
+                rows * row.tile_flops * attention_product_terms(problem)};
+    return out;
+  }
 
  private:
-  const KernelSpec& spec() const { return *kernels_.forward; }
-  AttentionBlockParams params(const Call& call, const AttentionShape& shape) const;
+  const AttentionBlockRequest& request() const { return step_.request; }
+  const KernelSpec& spec() const { return *step_.kernels.forward; }
 
-  AttentionBlockRequest request_;
-  const AttentionRequest& asked_;
-  BlockGrid grid_;
-  AttentionBlockKernels kernels_;
+  AttentionBlockStep step_;
 };
 
-Result<BlockPlan> AttentionBlockExecutor::plan(const Call& call) const {
-  BlockPlan out;
-  LATHE_ASSIGN(out.shape, block_shape(call.extents, request_.batch));
-  AttentionShape one = out.shape;
-  out.empty =
-      one.sequences == 0 || one.heads == 0 || one.seq_q == 0 || (one.seq_k == 0 && !request_.first);
-  if (out.empty) return out;
-  one.sequences = 1;
-  if (attention_forward_blocks(spec(), one) > kMaxExtent / out.shape.sequences) {
-    return too_many_block_rows("q", out.shape);
+// Checks the extents of positions, which every row of a batch shares.
+Status check_positions(const Extents& extents) {
+  const std::tuple<const char*, const char*, Dim, Dim> both[] = {{"q_pos", "q", Dim::Tq, Dim::Sq},
+                                                                 {"k_pos", "k", Dim::Tk, Dim::Sk}};
+  for (const auto& [positions, tokens, theirs, ours] : both) {
+    const int64_t found = extents[theirs], allowed = extents[ours];
+    if (found == kUnknown || allowed == kUnknown || found == allowed) continue;
+    return invalid(text(positions, " has ", name_of(theirs), " = ", found, ", but ", tokens,
+                        " has ", name_of(ours), " = ", allowed));
   }
-  out.workspace = attention_block_workspace_bytes(spec(), out.shape.seq_k);
-  return out;
-}
-
-AttentionBlockParams AttentionBlockExecutor::params(const Call& call,
-                                                    const AttentionShape& shape) const {
-  const auto& t = call.tensors;
-  AttentionBlockParams p = {};
-  fill_tensors<attention_block::kTensors>(call, !request_.batch, &p.forward);
-  fill_scores(asked_, shape, call, {}, &p.forward);
-  fill_windows(asked_, kMaxExtent, kMaxExtent, &p.forward);
-  p.forward.tiles = static_cast<int>(attention_tiles(spec(), shape));
-  p.ranges = t[tensors::ranges].data;
-  p.range_batches = t[tensors::range_batch].data;
-  p.q_positions = t[tensors::q_pos].data;
-  p.k_positions = t[tensors::k_pos].data;
-  p.key_ranges = call.workspace;
-  const int64_t ranges = call.extents[Dim::NP];
-  p.range_count = static_cast<int>(ranges == kUnknown ? 0 : ranges);
-  p.first = request_.first ? 1 : 0;
-  return p;
-}
-
-Status AttentionBlockExecutor::launch(const Call& call, const BlockPlan& plan) const {
-  const AttentionShape& extent = plan.shape;
-  if (plan.empty) return {};
-  if (kernels_.positions) {
-    LATHE_TRY(find_position_ranges(kernels_.positions, call.tensors[tensors::k_pos].data,
-                                   extent.seq_k, spec().constant("n"), call.workspace,
-                                   call.stream));
-  }
-  const AttentionBlockParams p = params(call, extent);
-  const int64_t blocks = grid_.blocks(kernels_.forward, attention_forward_blocks(spec(), extent));
-  return kernels_.forward.launch(blocks, &p, call.stream);
-}
-
-// Which ranges are kept is on the device: the estimate takes them all.
-Result<Estimate> AttentionBlockExecutor::estimate_plan(const Call&, const BlockPlan& plan) const {
-  const AttentionShape& extent = plan.shape;
-  Estimate out;
-  if (plan.empty) return out;
-  AttentionSequences all;
-  all.queries = extent.seq_q, all.keys = extent.seq_k;
-  const AttentionCost row = attention_forward_cost(asked_.problem, spec(), extent, {all});
-  // out is float32 and, but for the first step, read as well.
-  const auto rows = static_cast<uint64_t>(extent.sequences);
-  const uint64_t cells = rows * static_cast<uint64_t>(extent.seq_q * extent.heads);
-  const uint64_t width = static_cast<uint64_t>(asked_.problem.value_dim);
-  const uint64_t element = static_cast<uint64_t>(bytes_of(asked_.problem.element));
-  const uint64_t state = cells * (width * (4 - element) + (request_.first ? 0 : 4 * width + 4));
-  out.launches = static_cast<uint64_t>(kernel_count());
-  const uint64_t memory =
-      attention_memory_bytes(asked_.problem, spec(), extent, {all}, grid_.facts());
-  out.cost = {rows * row.minimum_bytes + state, rows * memory + state, rows * row.flops,
-              rows * row.tile_flops * attention_product_terms(asked_.problem)};
-  return out;
+  return {};
 }
 
 }  // namespace
 
-Result<BlockGrid> BlockGrid::make(int64_t sm_margin, const DeviceFacts& facts) {
-  BlockGrid out;
-  out.facts_ = facts;
-  out.margin_ = sm_margin;
-  if (out.margin_ < facts.multiprocessors) return out;
-  return invalid(text("option sm_margin is ", sm_margin, "; the device has ", facts.multiprocessors,
-                      " multiprocessors, of which one must be left"));
+Result<AttentionBlockStep> AttentionBlockStep::make(AttentionBlockRequest request,
+                                                    const DeviceFacts& facts) {
+  const int64_t margin = request.attention.sm_margin;
+  if (margin >= facts.multiprocessors) {
+    return invalid(text("option sm_margin is ", margin, "; the device has ", facts.multiprocessors,
+                        " multiprocessors, of which one must be left"));
+  }
+  request.attention.problem.persistent = margin > 0;
+  AttentionBlockStep out{std::move(request), facts, {}};
+  LATHE_ASSIGN(out.kernels, attention_block_kernels(out.asked().problem, facts));
+  return out;
+}
+
+Status AttentionBlockStep::find_position_ranges(const Call& call, int positions, int64_t count,
+                                                int64_t run, void* ranges) const {
+  if (!kernels.positions) return {};
+  AttentionPositionsParams p = {};
+  p.positions = call.tensors[positions].data;
+  p.ranges = ranges;
+  p.count = static_cast<int>(count);
+  p.run = static_cast<int>(run);
+  const int64_t blocks = attention_positions_blocks(*kernels.positions, count, run);
+  return kernels.positions.launch(blocks, &p, call.stream);
 }
 
 bool is_block_batch(const lathe_problem& problem, int lead) {
@@ -150,19 +148,6 @@ Status check_block_form(const lathe_problem& problem, int lead) {
   return {};
 }
 
-// Checks the extents of positions, which every row of a batch shares.
-Status check_positions(const Extents& extents) {
-  const std::tuple<const char*, const char*, Dim, Dim> both[] = {{"q_pos", "q", Dim::Tq, Dim::Sq},
-                                                                 {"k_pos", "k", Dim::Tk, Dim::Sk}};
-  for (const auto& [positions, tokens, theirs, ours] : both) {
-    const int64_t found = extents[theirs], allowed = extents[ours];
-    if (found == kUnknown || allowed == kUnknown || found == allowed) continue;
-    return invalid(text(positions, " has ", name_of(theirs), " = ", found, ", but ", tokens,
-                        " has ", name_of(ours), " = ", allowed));
-  }
-  return {};
-}
-
 Result<AttentionShape> block_shape(const Extents& extents, bool batch) {
   if (batch) LATHE_TRY(check_positions(extents));
   const AttentionShape shape = {batch ? extents[Dim::B] : 1, extents[Dim::H], extents[Dim::HK],
@@ -178,16 +163,6 @@ Status too_many_block_rows(const char* tensor, const AttentionShape& shape) {
                           " blocks; split the batch or the heads"));
 }
 
-Status find_position_ranges(const KernelSlot& kernel, const void* positions, int64_t count,
-                            int64_t run, void* ranges, CUstream stream) {
-  AttentionPositionsParams p = {};
-  p.positions = positions;
-  p.ranges = ranges;
-  p.count = static_cast<int>(count);
-  p.run = static_cast<int>(run);
-  return kernel.launch(attention_positions_blocks(*kernel, count, run), &p, stream);
-}
-
 Status check_block_shape(const AttentionShape& shape) {
   LATHE_TRY(check_heads(shape.heads, shape.kv_heads));
   const std::pair<const char*, int64_t> all[] = {{"q", shape.seq_q}, {"k", shape.seq_k}};
@@ -199,7 +174,7 @@ Status check_block_shape(const AttentionShape& shape) {
 }
 
 Status check_attention_block(const Resolved& resolved) {
-  using namespace attention_block;  // the backward's first rows are the same
+  using namespace attention_block_inputs;
   const bool by_ranges = resolved.has(ranges);
   if (by_ranges == resolved.has(q_pos)) {
     return invalid(text(by_ranges ? "ranges is declared beside q_pos and k_pos"
@@ -214,7 +189,7 @@ Status check_attention_block(const Resolved& resolved) {
 }
 
 Result<AttentionBlockRequest> attention_block_request(const Resolved& resolved) {
-  using namespace attention_block;  // the backward's first rows are the same
+  using namespace attention_block_inputs;
   const auto& options = resolved.options_as<BlockOptions>();
   AttentionBlockRequest asked;
   LATHE_ASSIGN(asked.attention, score_request(resolved, q, capture_0, alibi_slopes));
@@ -227,12 +202,14 @@ Result<AttentionBlockRequest> attention_block_request(const Resolved& resolved) 
   return asked;
 }
 
-AttentionBlockRequest block_step(const AttentionRequest& whole, int capture_0) {
+AttentionBlockRequest block_step(const AttentionRequest& whole) {
   AttentionBlockRequest out;
   out.attention = whole;
   out.batch = true;
   for (size_t i = 0; i < whole.captured.size(); ++i) {
-    if (whole.captured[i] >= 0) out.attention.captured[i] = capture_0 + static_cast<int>(i);
+    if (whole.captured[i] >= 0) {
+      out.attention.captured[i] = attention_block_inputs::capture_0 + static_cast<int>(i);
+    }
   }
   AttentionProblem& asked = out.attention.problem;
   asked.ranges = true;
@@ -241,12 +218,9 @@ AttentionBlockRequest block_step(const AttentionRequest& whole, int capture_0) {
 }
 
 MadeExecutor make_attention_block(AttentionBlockRequest request, const DeviceFacts& facts) {
-  AttentionProblem& asked = request.attention.problem;
-  asked.forward = true;
-  LATHE_ASSIGN(const BlockGrid grid, BlockGrid::make(request.attention.sm_margin, facts));
-  asked.persistent = grid.persistent();
-  LATHE_ASSIGN(AttentionBlockKernels kernels, attention_block_kernels(asked, facts));
-  return executor_of<AttentionBlockExecutor>(std::move(request), std::move(kernels), grid);
+  request.attention.problem.forward = true;
+  LATHE_ASSIGN(AttentionBlockStep step, AttentionBlockStep::make(std::move(request), facts));
+  return executor_of<AttentionBlockExecutor>(std::move(step));
 }
 
 MadeExecutor make_attention_block(const Resolved& resolved, const DeviceFacts& facts) {

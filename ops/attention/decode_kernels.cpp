@@ -9,6 +9,7 @@
 #include "codegen/base/integers.h"
 #include "codegen/base/invalid.h"
 #include "codegen/choice.h"
+#include "ops/workspace.h"
 #include "templates/params/attention.h"
 
 namespace lathe {
@@ -46,13 +47,6 @@ std::vector<int> tile_rows(const AttentionDecodeRows& rows) {
   return least == most ? std::vector<int>{most} : std::vector<int>{least, most};
 }
 
-KernelSpec append_spec() {
-  KernelSpec spec = KernelSpec::of(
-      LATHE_TEMPLATE("attention", "attention_append", AttentionAppendParams, v_words),
-      kAppendThreads);
-  return spec;
-}
-
 KernelSpec combine_spec(const AttentionProblem& problem) {
   KernelSpec spec = KernelSpec::of(
       LATHE_TEMPLATE("attention", "attention_combine", AttentionCombineParams, splits),
@@ -86,7 +80,7 @@ std::vector<AttentionTile> attention_decode_candidates(const AttentionProblem& p
       if (accumulators(problem, tile) > kMostAccumulators) continue;
       // The best tile has the most keys in flight and leaves room for a second block; else fewer
       // stages win.
-      const bool two = 2 * (bytes + 1024) <= facts.shared_bytes_per_multiprocessor;
+      const bool two = 2 * (bytes + kReservedShared) <= facts.shared_bytes_per_multiprocessor;
       const int rank = (two ? 100 : 50 - 10 * stages) + (keys == 64 ? 20 : 0) + stages;
       if (rank > best) {
         best = rank;
@@ -135,7 +129,11 @@ Result<AttentionDecodeKernels> attention_decode_kernels(const AttentionProblem& 
     };
     kernels.decode.push_back(spec_of(pick(candidates, facts, {"n", "stages"}, spec_of)));
   }
-  if (problem.append) kernels.append = append_spec();
+  if (problem.append) {
+    kernels.append = KernelSpec::of(
+        LATHE_TEMPLATE("attention", "attention_append", AttentionAppendParams, v_words),
+        kAppendThreads);
+  }
   if (problem.split) kernels.combine = combine_spec(problem);
   return kernels;
 }
@@ -196,8 +194,9 @@ int64_t attention_decode_partial_out_bytes(const AttentionProblem& problem,
 
 uint64_t attention_decode_workspace_bytes(const AttentionProblem& problem,
                                           const AttentionDecodeShape& shape, int64_t splits) {
-  const AttentionShape all = {shape.batch, shape.heads, shape.kv_heads, shape.queries, 0};
-  return attention_forward_workspace_bytes(problem, all, splits);
+  WorkspaceLayout layout;
+  layout.add({splits > 1 ? splits : 0, shape.rows(), problem.value_dim + 1, 4});
+  return static_cast<uint64_t>(layout.total());
 }
 
 int64_t attention_decode_blocks(const KernelSpec& spec, const AttentionDecodeShape& shape,

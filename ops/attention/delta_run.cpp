@@ -29,81 +29,70 @@ class AttentionDeltaExecutor final : public PlannedExecutor<AttentionDeltaExecut
     if (problem.dsinks) list({&kernels_.finish});
   }
 
-  Result<DeltaPlan> plan(const Call& call) const;
-  Status launch(const Call& call, const DeltaPlan& layout) const;
-  Result<Estimate> estimate_plan(const Call& call, const DeltaPlan& layout) const;
+  Result<DeltaPlan> plan(const Call& call) const {
+    DeltaPlan layout;
+    const int64_t heads = call.extents[Dim::H];
+    layout.shape = {batch_ ? call.extents[Dim::B] : 1, heads, heads,
+                    call.extents[batch_ ? Dim::Sq : Dim::Tq], 0};
+    LATHE_TRY(check_block_shape(layout.shape));
+    if (layout.shape.sequences * layout.shape.seq_q > kMaxExtent) {
+      return too_many_block_rows("out", layout.shape);
+    }
+    AttentionGradients wanted;
+    wanted.dsinks = problem_.dsinks;
+    layout.launch = attention_backward_launch(problem_, kernels_, facts_, layout.shape, wanted);
+    if (layout.launch.prepare_blocks > kMaxExtent) return too_many_block_rows("out", layout.shape);
+    LATHE_ASSIGN(layout.workspace,
+                 attention_backward_workspace(problem_, layout.shape, layout.launch));
+    return layout;
+  }
+
+  Status launch(const Call& call, const DeltaPlan& layout) const {
+    if (layout.launch.prepare_blocks > 0) {
+      auto p = params<AttentionBackwardPrepareParams>(call, layout);
+      p.error = call.tensors[tensors::delta].data;
+      // delta lies as lse does.
+      p.row_head_stride = layout.shape.seq_q;
+      p.row_batch_stride = layout.shape.heads * layout.shape.seq_q;
+      LATHE_TRY(kernels_.prepare.launch(layout.launch.prepare_blocks, &p, call.stream));
+    }
+    if (layout.launch.dsinks_blocks == 0) return {};
+    const auto p = params<AttentionBackwardFinishParams>(call, layout);
+    return kernels_.finish.launch(layout.launch.dsinks_blocks, &p, call.stream);
+  }
+
+  Result<Estimate> estimate_plan(const Call&, const DeltaPlan& layout) const {
+    Estimate out;
+    const uint64_t rows = layout.launch.rows * layout.shape.heads;
+    const uint64_t width = problem_.value_dim;
+    // out and dout, lse, dlse and delta; sinks and their gradient.
+    out.cost.minimum_bytes =
+        rows * (2 * width * bytes_of(problem_.element) + 8 + (problem_.dlse ? 4 : 0)) +
+        layout.shape.heads * (problem_.dsinks ? 8 : 0);
+    out.cost.bytes = out.cost.minimum_bytes + rows * 4;  // lse2, which nobody reads here
+    out.cost.flops = 2 * rows * width;
+    out.launches =
+        (layout.launch.prepare_blocks > 0 ? 1 : 0) + (layout.launch.dsinks_blocks > 0 ? 1 : 0);
+    return out;
+  }
 
  private:
-  AttentionBackwardPrepareParams params(const Call& call, const DeltaPlan& layout) const;
+  template <typename Params>
+  Params params(const Call& call, const DeltaPlan& layout) const {
+    Params p = {};
+    fill_tensors<attention_delta::kTensors>(call, !batch_, &p);
+    fill_sizes(problem_, layout.shape, &p);
+    fill_numbers(layout.launch, &p);
+    fill_sections(layout.workspace, call.workspace, &p);
+    p.tiles = static_cast<int>(layout.launch.prepare_tiles);
+    return p;
+  }
 
   AttentionProblem problem_;
   bool batch_;
   DeviceFacts facts_;
   AttentionBackwardKernels kernels_;
 };
-
-Result<DeltaPlan> AttentionDeltaExecutor::plan(const Call& call) const {
-  DeltaPlan layout;
-  const int64_t heads = call.extents[Dim::H];
-  layout.shape = {batch_ ? call.extents[Dim::B] : 1, heads, heads,
-                  call.extents[batch_ ? Dim::Sq : Dim::Tq], 0};
-  LATHE_TRY(check_block_shape(layout.shape));
-  if (layout.shape.sequences * layout.shape.seq_q > kMaxExtent) {
-    return too_many_block_rows("out", layout.shape);
-  }
-  AttentionGradients wanted;
-  wanted.dsinks = problem_.dsinks;
-  layout.launch = attention_backward_launch(problem_, kernels_, facts_, layout.shape, wanted);
-  if (layout.launch.prepare_blocks > kMaxExtent) return too_many_block_rows("out", layout.shape);
-  LATHE_ASSIGN(layout.workspace,
-               attention_backward_workspace(problem_, layout.shape, layout.launch));
-  return layout;
-}
-
-AttentionBackwardPrepareParams AttentionDeltaExecutor::params(const Call& call,
-                                                              const DeltaPlan& layout) const {
-  AttentionBackwardPrepareParams p = {};
-  fill_tensors<attention_delta::kTensors>(call, !batch_, &p);
-  fill_sizes(problem_, layout.shape, &p);
-  fill_numbers(layout.launch, &p);
-  fill_sections(layout.workspace, call.workspace, &p);
-  p.error = call.tensors[tensors::delta].data;
-  // delta lies as lse does.
-  p.row_head_stride = layout.shape.seq_q,
-  p.row_batch_stride = layout.shape.heads * layout.shape.seq_q;
-  p.tiles = static_cast<int>(layout.launch.prepare_tiles);
-  return p;
-}
-
-Status AttentionDeltaExecutor::launch(const Call& call, const DeltaPlan& layout) const {
-  if (layout.launch.prepare_blocks > 0) {
-    const AttentionBackwardPrepareParams p = params(call, layout);
-    LATHE_TRY(kernels_.prepare.launch(layout.launch.prepare_blocks, &p, call.stream));
-  }
-  if (!problem_.dsinks || layout.launch.dsinks_blocks == 0) return {};
-  AttentionBackwardFinishParams p = {};
-  fill_tensors<attention_delta::kTensors>(call, !batch_, &p);
-  fill_sizes(problem_, layout.shape, &p);
-  fill_numbers(layout.launch, &p);
-  fill_sections(layout.workspace, call.workspace, &p);
-  p.tiles = static_cast<int>(layout.launch.prepare_tiles);
-  return kernels_.finish.launch(layout.launch.dsinks_blocks, &p, call.stream);
-}
-
-Result<Estimate> AttentionDeltaExecutor::estimate_plan(const Call&, const DeltaPlan& layout) const {
-  Estimate out;
-  const uint64_t rows = layout.launch.rows * layout.shape.heads;
-  const uint64_t width = problem_.value_dim;
-  // out and dout, lse, dlse and delta; sinks and their gradient.
-  out.cost.minimum_bytes =
-      rows * (2 * width * bytes_of(problem_.element) + 8 + (problem_.dlse ? 4 : 0)) +
-      layout.shape.heads * (problem_.dsinks ? 8 : 0);
-  out.cost.bytes = out.cost.minimum_bytes + rows * 4;  // lse2, which nobody reads here
-  out.cost.flops = 2 * rows * width;
-  out.launches =
-      (layout.launch.prepare_blocks > 0 ? 1 : 0) + (layout.launch.dsinks_blocks > 0 ? 1 : 0);
-  return out;
-}
 
 }  // namespace
 
@@ -112,35 +101,31 @@ Status check_attention_delta(const Resolved& resolved) {
   return check_head_width("out", "DV", resolved[Dim::DV]);
 }
 
-AttentionDeltaRequest delta_step(const AttentionRequest& whole) {
-  AttentionDeltaRequest out;
-  out.batch = true;
-  out.problem.element = whole.problem.element;
-  out.problem.head_dim = out.problem.value_dim = whole.problem.value_dim;
-  out.problem.sinks = out.problem.dsinks = whole.problem.dsinks;
-  out.problem.dlse = whole.problem.dlse;
+AttentionProblem delta_step(const AttentionRequest& whole) {
+  AttentionProblem out;
+  out.element = whole.problem.element;
+  out.head_dim = out.value_dim = whole.problem.value_dim;
+  out.sinks = out.dsinks = whole.problem.dsinks;
+  out.dlse = whole.problem.dlse;
   return out;
 }
 
-MadeExecutor make_attention_delta(const AttentionDeltaRequest& request, const DeviceFacts& facts) {
-  LATHE_ASSIGN(
-      AttentionBackwardKernels kernels,
-      attention_backward_kernels(request.problem, facts, AttentionHeadChoice{false, false}));
-  return executor_of<AttentionDeltaExecutor>(request.problem, request.batch, facts,
-                                             std::move(kernels));
+MadeExecutor make_attention_delta(const AttentionProblem& problem, bool batch,
+                                  const DeviceFacts& facts) {
+  LATHE_ASSIGN(AttentionBackwardKernels kernels,
+               attention_backward_kernels(problem, facts, AttentionHeadChoice{false, false}));
+  return executor_of<AttentionDeltaExecutor>(problem, batch, facts, std::move(kernels));
 }
 
 MadeExecutor make_attention_delta(const Resolved& resolved, const DeviceFacts& facts) {
   LATHE_TRY(check_row_alignment(resolved.problem, kRowAlignment));
-  AttentionDeltaRequest request;
-  request.batch = is_block_batch(resolved.problem, tensors::out);
-  AttentionProblem& asked = request.problem;
+  AttentionProblem asked;
   asked.element = resolved.dtype(tensors::out);
   asked.head_dim = asked.value_dim = static_cast<int>(resolved[Dim::DV]);
   asked.sinks = resolved.has(tensors::sinks);
   asked.dsinks = resolved.has(tensors::dsinks);
   asked.dlse = resolved.has(tensors::dlse);
-  return make_attention_delta(request, facts);
+  return make_attention_delta(asked, is_block_batch(resolved.problem, tensors::out), facts);
 }
 
 }  // namespace lathe

@@ -70,25 +70,6 @@ const AttentionTile& preferred(const AttentionProblem& problem, const DeviceFact
 
 }  // namespace
 
-Status attention_check(const AttentionProblem& problem) {
-  if (problem.element != Dtype::f16 && problem.element != Dtype::bf16 &&
-      problem.element != Dtype::f32) {
-    return unsupported(
-        text("flash_attention: q is ", word(problem.element), "; allowed are f16, bf16, f32"));
-  }
-  if (problem.packed && problem.cu_seqlens != Dtype::i32 && problem.cu_seqlens != Dtype::i64) {
-    return unsupported(text("flash_attention: cu_seqlens is ", word(problem.cu_seqlens),
-                            "; allowed are i32, i64"));
-  }
-  for (const int width : {problem.head_dim, problem.value_dim}) {
-    if (width < 8 || width > 256 || width % 8 != 0) {
-      return unsupported(
-          text("flash_attention: head width is ", width, "; allowed are multiples of 8 up to 256"));
-    }
-  }
-  return {};
-}
-
 int attention_padded_width(int width) {
   return *std::lower_bound(std::begin(kWidths), std::end(kWidths) - 1, width);
 }
@@ -171,7 +152,6 @@ KernelSpec attention_forward_spec(const AttentionProblem& problem, const Attenti
 
 Result<AttentionKernels> attention_kernels(const AttentionProblem& problem,
                                            const DeviceFacts& facts) {
-  LATHE_TRY(attention_check(problem));
   AttentionKernels kernels;
   if (problem.forward) {
     LATHE_ASSIGN(const AttentionTile tile, attention_choose(problem, facts));

@@ -17,6 +17,11 @@
 
 namespace lathe {
 
+// Positions and windows are added in 32 bits.
+inline constexpr int64_t kMostTokens = int64_t{1} << 30;
+// The driver takes so many bytes of shared memory for each block of threads.
+inline constexpr int kReservedShared = 1024;
+
 // Tile constants are part of the spec. They never depend on a length or on the number of sequences.
 struct AttentionTile {
   int rows = 128;  // M: query rows of a block; 16 or 32 of them a warp
@@ -27,8 +32,6 @@ struct AttentionTile {
   bool operator==(const AttentionTile&) const = default;
 };
 
-// Returns UNSUPPORTED, by name, for types and widths that no kernel of the family covers.
-Status attention_check(const AttentionProblem& problem);
 // Returns the width that a kernel is made for: 64, 96, 128, 192 or 256. Columns above `width` are
 // zero.
 int attention_padded_width(int width);
@@ -72,15 +75,6 @@ int64_t attention_tiles(const KernelSpec& spec, const AttentionShape& shape);  /
 // Counts one block per tile, head (key head if its query heads are packed) and sequence, all in x.
 // A launch may have at most 2^31 - 1 blocks: the caller compares this number first.
 int64_t attention_forward_blocks(const KernelSpec& spec, const AttentionShape& shape);
-Grid attention_forward_grid(const KernelSpec& spec, const AttentionShape& shape);
-// Return the number of lists of key blocks, one for each tile, and the most entries of one list.
-int64_t attention_lists(const KernelSpec& spec, const AttentionProblem& problem,
-                        const AttentionShape& shape);
-int64_t attention_list_entries(const KernelSpec& spec, const AttentionShape& shape);
-// Returns the bytes of the float32 partial results if the keys are split; otherwise a forward needs
-// no workspace.
-uint64_t attention_forward_workspace_bytes(const AttentionProblem& problem,
-                                           const AttentionShape& shape, int64_t splits);
 
 // Stands for `count` sequences of the same lengths and windows. The lengths of packed input are on
 // the device. A cost is computed in the time for one sequence, however many there are.

@@ -3,8 +3,6 @@
 // Implements lse_merge behind the plan: one kernel, no workspace.
 #include "codegen/base/invalid.h"
 #include "ops/attention/block.h"
-#include "ops/attention/block_kernels.h"
-#include "ops/attention/run.h"
 #include "ops/fill.h"
 #include "templates/params/attention_merge.h"
 
@@ -24,8 +22,26 @@ class LseMergeExecutor final : public PlannedExecutor<LseMergeExecutor, MergePla
     list({&kernel_});
   }
 
-  Result<MergePlan> plan(const Call& call) const;
-  Status launch(const Call& call, const MergePlan& plan) const;
+  Result<MergePlan> plan(const Call& call) const {
+    const int64_t batch = packed_ ? 1 : call.extents[Dim::B];
+    MergePlan out = {call.extents[packed_ ? Dim::Tq : Dim::Sq], call.extents[Dim::H]};
+    LATHE_ASSIGN(out.rows, checked_product("out", {batch, out.tokens, out.heads}));
+    if (out.rows <= kMaxExtent) return out;
+    return unsupported(text("out has ", out.rows, " rows over all heads; allowed are 0 to ",
+                            kMaxExtent, ": split the batch"));
+  }
+
+  Status launch(const Call& call, const MergePlan& plan) const {
+    if (plan.rows == 0) return {};
+    LseMergeParams p = {};
+    fill_tensors<lse_merge::kTensors>(call, packed_, &p);
+    put_strides(attention_strides(call.tensors[lse_merge::block_out], packed_),
+                &p.block_batch_stride, &p.block_token_stride, &p.block_head_stride);
+    fill_numbers(plan, &p);
+    p.value_dim = problem_.value_dim;
+    return kernel_.launch(lse_merge_blocks(*kernel_, plan.rows), &p, call.stream);
+  }
+
   Result<Estimate> estimate_plan(const Call&, const MergePlan& plan) const {
     if (plan.rows == 0) return Estimate{};
     return Estimate{1, lse_merge_cost(problem_, plan.rows, plan.heads)};
@@ -36,26 +52,6 @@ class LseMergeExecutor final : public PlannedExecutor<LseMergeExecutor, MergePla
   bool packed_;
   KernelSlot kernel_;
 };
-
-Result<MergePlan> LseMergeExecutor::plan(const Call& call) const {
-  const int64_t batch = packed_ ? 1 : call.extents[Dim::B];
-  MergePlan out = {call.extents[packed_ ? Dim::Tq : Dim::Sq], call.extents[Dim::H]};
-  LATHE_ASSIGN(out.rows, checked_product("out", {batch, out.tokens, out.heads}));
-  if (out.rows <= kMaxExtent) return out;
-  return unsupported(text("out has ", out.rows, " rows over all heads; allowed are 0 to ",
-                          kMaxExtent, ": split the batch"));
-}
-
-Status LseMergeExecutor::launch(const Call& call, const MergePlan& plan) const {
-  if (plan.rows == 0) return {};
-  LseMergeParams p = {};
-  fill_tensors<lse_merge::kTensors>(call, packed_, &p);
-  put_strides(attention_strides(call.tensors[lse_merge::block_out], packed_), &p.block_batch_stride,
-              &p.block_token_stride, &p.block_head_stride);
-  fill_numbers(plan, &p);
-  p.value_dim = problem_.value_dim;
-  return kernel_.launch(lse_merge_blocks(*kernel_, plan.rows), &p, call.stream);
-}
 
 }  // namespace
 
@@ -71,33 +67,30 @@ Status check_lse_merge(const Resolved& resolved) {
   return check_head_width("out", "DV", resolved[Dim::DV]);
 }
 
-LseMergeRequest merge_step(const AttentionRequest& whole) {
-  LseMergeRequest out;
-  out.batch = true;
-  out.problem.value_dim = whole.problem.value_dim;
-  out.problem.sinks = whole.problem.sinks;
-  out.problem.rounded = whole.problem.element != Dtype::f32;
-  if (out.problem.rounded) out.problem.rounded_type = whole.problem.element;
+LseMergeProblem merge_step(const AttentionRequest& whole) {
+  LseMergeProblem out;
+  out.value_dim = whole.problem.value_dim;
+  out.sinks = whole.problem.sinks;
+  out.rounded = whole.problem.element != Dtype::f32;
+  if (out.rounded) out.rounded_type = whole.problem.element;
   return out;
 }
 
-MadeExecutor make_lse_merge(const LseMergeRequest& request) {
-  return executor_of<LseMergeExecutor>(request.problem, !request.batch);
+MadeExecutor make_lse_merge(const LseMergeProblem& problem, bool batch) {
+  return executor_of<LseMergeExecutor>(problem, !batch);
 }
 
 MadeExecutor make_lse_merge(const Resolved& resolved, const DeviceFacts&) {
   using namespace lse_merge;
   LATHE_TRY(check_row_alignment(resolved.problem, kRowAlignment));
-  LseMergeRequest request;
-  request.batch = !is_packed_shape(resolved.problem.tensors[out].shape);
-  LseMergeProblem& asked = request.problem;
+  LseMergeProblem asked;
   asked.block = resolved.has(block_out);
   if (asked.block) asked.block_out = resolved.dtype(block_out);
   asked.sinks = resolved.has(sinks);
   asked.rounded = resolved.has(rounded);
   if (asked.rounded) asked.rounded_type = resolved.dtype(rounded);
   asked.value_dim = static_cast<int>(resolved[Dim::DV]);
-  return make_lse_merge(request);
+  return make_lse_merge(asked, !is_packed_shape(resolved.problem.tensors[out].shape));
 }
 
 }  // namespace lathe

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <string_view>
 
-#include "codegen/base/integers.h"
 #include "codegen/base/text.h"
 #include "ops/attention/backward_kernels.h"
 #include "templates/params/attention.h"
@@ -64,25 +63,6 @@ KernelSpec attention_mask_queries_spec(const AttentionProblem& problem, const Ke
   // Each list is for one query head, whether or not a block of the backward has several.
   spec.constants.push_back(Constant::flag("heads_apart", "kHeadsApart", true));
   return spec;
-}
-
-int64_t attention_key_tiles(const KernelSpec& walker, const AttentionShape& shape) {
-  return ceil_div(shape.seq_k, walker.constant("n"));
-}
-
-int64_t attention_query_entries(const KernelSpec& walker, const AttentionShape& shape) {
-  return ceil_div(shape.seq_q, walker.constant("m"));
-}
-
-int64_t attention_lists(const KernelSpec& spec, const AttentionProblem& problem,
-                        const AttentionShape& shape) {
-  const int64_t heads = spec.constant("pack_gqa") != 0 ? shape.kv_heads : shape.heads;
-  const int64_t tiles = attention_tiles(spec, shape);
-  return heads * (problem.packed ? tiles + shape.sequences : tiles * shape.sequences);
-}
-
-int64_t attention_list_entries(const KernelSpec& spec, const AttentionShape& shape) {
-  return ceil_div(shape.seq_k, spec.constant("n"));
 }
 
 }  // namespace lathe

@@ -10,20 +10,18 @@
 
 namespace lathe {
 
-// Reads the mods' texts, scalars and types of captured arrays into the request. Returns
-// INVALID_ARGUMENT for captures that no mod reads, and for gradients through a score_mod that has
-// none.
-Status read_mods(const Resolved& resolved, int capture_0, AttentionRequest* request);
-
 // Describes the lists of blocks in the workspace, and the launch that makes them.
 struct AttentionLists {
-  int64_t entries = 0, counts = 0;  // offsets in bytes
+  int64_t tiles = 0;                // of a sequence; there is a list for each tile and head
   int64_t stride = 0;               // entries of one list
-  int64_t tiles = 0, blocks = 0;    // key tiles of a sequence and blocks of the launch: backward
+  int64_t blocks = 0;               // of the launch: backward
+  int64_t lists = 0;                // of all sequences and heads
+  int64_t entries = 0, counts = 0;  // offsets in bytes
 };
-// Lay out the lists for the kernel that walks them, in `layout`.
-Result<AttentionLists> forward_lists(const AttentionProblem& problem, const KernelSpec& walker,
-                                     const AttentionShape& shape, WorkspaceLayout* layout);
+// Lay out the lists for the kernel that walks them, in `layout`. `backward_lists` returns
+// UNSUPPORTED for more blocks than a launch takes.
+AttentionLists forward_lists(const AttentionProblem& problem, const KernelSpec& walker,
+                             const AttentionShape& shape, WorkspaceLayout* layout);
 Result<AttentionLists> backward_lists(const AttentionProblem& problem, const KernelSpec& walker,
                                       const AttentionShape& shape, WorkspaceLayout* layout);
 

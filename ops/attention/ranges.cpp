@@ -68,12 +68,6 @@ BlockRange attention_query_blocks(const AttentionMask& mask, int64_t key_begin, 
   return {std::min(first / block, end), end};
 }
 
-BlockRange attention_split(const BlockRange& range, int64_t split, int64_t splits) {
-  const int64_t part = ceil_div(range.size(), splits);
-  return {std::min(range.begin + split * part, range.end),
-          std::min(range.begin + (split + 1) * part, range.end)};
-}
-
 BlockRange attention_tile_rows(int64_t tile, int64_t tile_rows, int64_t ratio, int64_t queries) {
   const int64_t begin = tile * tile_rows, end = std::min(begin + tile_rows, queries * ratio);
   return begin >= end ? BlockRange{queries, queries}

@@ -49,9 +49,6 @@ KeyBlocks attention_key_blocks(const AttentionMask& mask, int64_t row_begin, int
 BlockRange attention_query_blocks(const AttentionMask& mask, int64_t key_begin, int64_t key_end,
                                   int64_t block);
 
-// Returns part `split` of `splits` of a range; the last parts may be empty.
-BlockRange attention_split(const BlockRange& range, int64_t split, int64_t splits);
-
 // Returns the query rows [begin, end) of tile `tile`. `ratio` query heads are rows of one tile (1:
 // not packed).
 BlockRange attention_tile_rows(int64_t tile, int64_t tile_rows, int64_t ratio, int64_t queries);

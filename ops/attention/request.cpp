@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "codegen/base/invalid.h"
-#include "ops/attention/params.h"
+#include "codegen/mods.h"
 #include "ops/attention/run.h"
 
 namespace lathe {
@@ -21,6 +21,41 @@ Status check_backward(const Resolved& resolved) {
   }
   return invalid(
       "dout is declared, but no gradient is: declare at least one of dq, dk, dv, dsinks");
+}
+
+// Reads the mods' texts, scalars and types of captured arrays into the request. Returns
+// INVALID_ARGUMENT for captures that no mod reads, and for gradients through a score_mod that has
+// none.
+Status read_mods(const Resolved& resolved, int capture_0, AttentionRequest* request) {
+  const lathe_problem& problem = resolved.problem;
+  const auto& options = resolved.options_as<ScoreOptions>();
+  AttentionProblem& asked = request->problem;
+  request->scalars = {options.scalar_0, options.scalar_1, options.scalar_2, options.scalar_3};
+  for (const char* name : {"score_mod", "mask_mod"}) {  // in this order, however they were set
+    for (const Mod& mod : problem.mods) {
+      if (mod.name == name) asked.mods.push_back(mod);
+    }
+  }
+  for (size_t i = 0; i < request->captured.size(); ++i) {
+    const int tensor = capture_0 + static_cast<int>(i);
+    if (!problem.has(tensor)) continue;
+    request->captured[i] = tensor;
+    asked.captures[i] = resolved.dtype(tensor);
+    if (asked.mods.empty()) {
+      return invalid(text(problem.op->tensors[tensor].name,
+                          " is declared, but nothing reads it: neither score_mod nor mask_mod is "
+                          "given"));
+    }
+  }
+  const Mod* score_mod = asked.mod("score_mod");
+  const int dout = find_tensor(*problem.op, "dout");
+  if (dout >= 0 && problem.has(dout) && score_mod != nullptr &&
+      !mod_mentions(score_mod->text, "score_mod_bwd")) {
+    return invalid(text("dout is declared and option score_mod is ", score_mod->file,
+                        ", which has no gradient; it must define __device__ float score_mod_bwd("
+                        "float dscore, float score, int batch, int head, int q_idx, int kv_idx)"));
+  }
+  return {};
 }
 
 }  // namespace

@@ -10,14 +10,10 @@
 
 #include "codegen/base/invalid.h"
 #include "codegen/choice.h"
-#include "ops/attention/memory.h"
 #include "ops/attention/params.h"
 
 namespace lathe {
 namespace {
-
-// Positions and windows are added in 32 bits.
-constexpr int64_t kMostTokens = int64_t{1} << 30;
 
 // Where two kernels do the same and the lengths decide between them, a plan holds both: lengths
 // vary, and a new one compiles nothing.
@@ -42,205 +38,191 @@ struct AttentionPlan {
   int64_t total() const { return bytes; }
 };
 
-class AttentionExecutor final : public PlannedExecutor<AttentionExecutor, AttentionPlan> {
- public:
-  AttentionExecutor(const AttentionRequest& request, const DeviceFacts& facts,
-                    AttentionSlots kernels);
-
-  Result<AttentionPlan> plan(const Call& call) const;
-  Status launch(const Call& call, const AttentionPlan& plan) const;
-  Result<Estimate> estimate_plan(const Call& call, const AttentionPlan& plan) const;
-
- private:
-  bool takes_packed(const AttentionShape& shape) const;
-  const KernelSlot& forward_of(const AttentionShape& shape) const {
-    return takes_packed(shape) ? kernels_.forward_packed : kernels_.forward;
-  }
-  bool has_backward() const { return kernels_.backward.prepare.has_value(); }
-  // Checks extents that a problem leaves open to its calls.
-  Status check(const AttentionPlan& plan) const;
-  Status plan_backward(AttentionPlan* plan) const;
-  Status plan_lists(AttentionPlan* plan) const;
-  Status run_forward(const Call& call, const AttentionPlan& plan) const;
-  Status run_backward(const Call& call, const AttentionPlan& plan) const;
-  std::vector<AttentionSequences> even_lengths(const AttentionShape& shape) const;
-
-  AttentionRequest request_;
-  DeviceFacts facts_;
-  AttentionSlots kernels_;
-};
-
 Status too_many_blocks(const AttentionShape& shape) {
   return unsupported(text("q of ", shape.sequences, " sequences, ", shape.heads, " heads and ",
                           shape.seq_q, " tokens needs more than ", kMaxExtent,
                           " blocks; split the batch"));
 }
 
-AttentionExecutor::AttentionExecutor(const AttentionRequest& request, const DeviceFacts& facts,
-                                     AttentionSlots kernels)
-    : request_(request), facts_(facts), kernels_(std::move(kernels)) {
-  AttentionBackwardKernels& backward = kernels_.backward;
-  list({&kernels_.forward, &kernels_.forward_packed, &kernels_.mask_blocks,
-        &kernels_.mask_blocks_packed, &backward.mask_queries, &backward.prepare, &backward.together,
-        &backward.apart, &backward.finish});
-}
-
-bool AttentionExecutor::takes_packed(const AttentionShape& shape) const {
-  if (!kernels_.forward || !kernels_.forward_packed) return kernels_.forward_packed.has_value();
-  const int64_t ratio = shape.kv_heads > 0 ? shape.heads / shape.kv_heads : 1;
-  return attention_pack_gqa(shape.seq_q, ratio, kernels_.forward->constant("m"),
-                            request_.problem.packed);
-}
-
-Status AttentionExecutor::check(const AttentionPlan& plan) const {
-  const AttentionShape& shape = plan.shape;
-  LATHE_TRY(check_heads(shape.heads, shape.kv_heads));
-  const bool packed = request_.problem.packed;
-  for (const auto& [name, dim, tokens] : {std::tuple("q", packed ? "Tq" : "Sq", shape.seq_q),
-                                          std::tuple("k", packed ? "Tk" : "Sk", shape.seq_k)}) {
-    if (tokens <= kMostTokens) continue;
-    return unsupported(text(name, " has ", dim, " = ", tokens, "; allowed are 0 to ", kMostTokens));
+class AttentionExecutor final : public PlannedExecutor<AttentionExecutor, AttentionPlan> {
+ public:
+  AttentionExecutor(const AttentionRequest& request, const DeviceFacts& facts,
+                    AttentionSlots kernels)
+      : request_(request), facts_(facts), kernels_(std::move(kernels)) {
+    AttentionBackwardKernels& backward = kernels_.backward;
+    list({&kernels_.forward, &kernels_.forward_packed, &kernels_.mask_blocks,
+          &kernels_.mask_blocks_packed, &backward.mask_queries, &backward.prepare,
+          &backward.together, &backward.apart, &backward.finish});
   }
-  if (!plan.forward) return {};
-  AttentionShape one = plan.whole;
-  // Tiles are at most the rows of all heads, which are mostly few enough.
-  int64_t rows = 0;
-  if (!packed && !__builtin_mul_overflow(shape.seq_q, shape.heads, &rows) &&
-      !__builtin_mul_overflow(rows, one.sequences, &rows) && rows <= kMaxExtent) {
+
+  Result<AttentionPlan> plan(const Call& call) const {
+    const AttentionProblem& problem = request_.problem;
+    AttentionPlan out;
+    out.shape = out.whole = attention_shape(call.extents, problem.packed);
+    if (problem.packed) out.whole.sequences = std::max<int64_t>(out.whole.sequences, 1);
+    out.forward =
+        problem.forward && out.whole.sequences > 0 && out.whole.heads > 0 && out.whole.seq_q > 0;
+    LATHE_TRY(check(out));
+    LATHE_TRY(plan_backward(&out));
+    LATHE_TRY(plan_lists(&out));
+    return out;
+  }
+
+  Status launch(const Call& call, const AttentionPlan& plan) const {
+    if (plan.forward) LATHE_TRY(run_forward(call, plan));
+    return has_backward() ? run_backward(call, plan) : Status();
+  }
+
+  Result<Estimate> estimate_plan(const Call&, const AttentionPlan& plan) const {
+    const AttentionShape& extent = plan.shape;
+    const std::vector<AttentionSequences> sequences = even_lengths(extent);
+    Estimate out;
+    const auto add = [&out, this](const AttentionCost& cost, uint64_t bytes) {
+      out.cost.minimum_bytes += cost.minimum_bytes;
+      out.cost.bytes += bytes;
+      out.cost.flops += cost.flops;
+      out.cost.tensor_ops += cost.tile_flops * attention_product_terms(request_.problem);
+    };
+    if (plan.forward) {
+      const KernelSpec& spec = *forward_of(extent);
+      out.launches = request_.problem.mod("mask_mod") ? 2 : 1;
+      const auto& problem = request_.problem;
+      add(attention_forward_cost(problem, spec, extent, sequences),
+          attention_memory_bytes(problem, spec, extent, sequences, facts_));
+    }
+    if (!has_backward()) return out;
+    const AttentionBackwardLaunch& launch = plan.launch;
+    const int64_t listed = kernels_.backward.mask_queries ? launch.main_blocks : 0;
+    for (const int64_t blocks :
+         {launch.prepare_blocks, listed, launch.main_blocks, launch.finish_blocks()}) {
+      out.launches += blocks > 0 ? 1 : 0;
+    }
+    const AttentionCost cost =
+        attention_backward_cost(request_.problem, kernels_.backward, extent, launch, sequences);
+    add(cost, attention_backward_memory_bytes(request_.problem, kernels_.backward, extent, launch,
+                                              sequences, cost, facts_));
+    return out;
+  }
+
+ private:
+  bool takes_packed(const AttentionShape& shape) const {
+    if (!kernels_.forward || !kernels_.forward_packed) return kernels_.forward_packed.has_value();
+    const int64_t ratio = shape.kv_heads > 0 ? shape.heads / shape.kv_heads : 1;
+    return attention_pack_gqa(shape.seq_q, ratio, kernels_.forward->constant("m"),
+                              request_.problem.packed);
+  }
+
+  const KernelSlot& forward_of(const AttentionShape& shape) const {
+    return takes_packed(shape) ? kernels_.forward_packed : kernels_.forward;
+  }
+  bool has_backward() const { return kernels_.backward.prepare.has_value(); }
+
+  // Checks extents that a problem leaves open to its calls.
+  Status check(const AttentionPlan& plan) const {
+    const AttentionShape& shape = plan.shape;
+    LATHE_TRY(check_heads(shape.heads, shape.kv_heads));
+    const bool packed = request_.problem.packed;
+    for (const auto& [name, dim, tokens] : {std::tuple("q", packed ? "Tq" : "Sq", shape.seq_q),
+                                            std::tuple("k", packed ? "Tk" : "Sk", shape.seq_k)}) {
+      if (tokens <= kMostTokens) continue;
+      return unsupported(
+          text(name, " has ", dim, " = ", tokens, "; allowed are 0 to ", kMostTokens));
+    }
+    if (!plan.forward) return {};
+    AttentionShape one = plan.whole;
+    // Tiles are at most the rows of all heads, which are mostly few enough.
+    int64_t rows = 0;
+    if (!packed && !__builtin_mul_overflow(shape.seq_q, shape.heads, &rows) &&
+        !__builtin_mul_overflow(rows, one.sequences, &rows) && rows <= kMaxExtent) {
+      return {};
+    }
+    const int64_t sequences = std::exchange(one.sequences, 1);
+    const bool fits = attention_forward_blocks(*forward_of(shape), one) <= kMaxExtent / sequences;
+    return fits ? Status() : too_many_blocks(shape);
+  }
+
+  Status plan_backward(AttentionPlan* plan) const {
+    if (!has_backward()) return {};
+    plan->launch = attention_backward_launch(request_.problem, kernels_.backward, facts_,
+                                             plan->whole, request_.gradients);
+    const AttentionBackwardLaunch& launch = plan->launch;
+    for (const int64_t count : {launch.rows, launch.keys, launch.prepare_blocks, launch.main_blocks,
+                                launch.finish_blocks()}) {
+      if (count > kMaxExtent) return too_many_blocks(plan->shape);
+    }
+    LATHE_ASSIGN(plan->workspace,
+                 attention_backward_workspace(request_.problem, plan->whole, launch));
     return {};
   }
-  const int64_t sequences = std::exchange(one.sequences, 1);
-  const bool fits = attention_forward_blocks(*forward_of(shape), one) <= kMaxExtent / sequences;
-  return fits ? Status() : too_many_blocks(shape);
-}
 
-Status AttentionExecutor::plan_backward(AttentionPlan* plan) const {
-  if (!has_backward()) return {};
-  plan->launch = attention_backward_launch(request_.problem, kernels_.backward, facts_, plan->whole,
-                                           request_.gradients);
-  const AttentionBackwardLaunch& launch = plan->launch;
-  for (const int64_t count : {launch.rows, launch.keys, launch.prepare_blocks, launch.main_blocks,
-                              launch.finish_blocks()}) {
-    if (count > kMaxExtent) return too_many_blocks(plan->shape);
+  Status plan_lists(AttentionPlan* plan) const {
+    const AttentionProblem& problem = request_.problem;
+    WorkspaceLayout layout;
+    layout.add({plan->workspace.total});
+    if (problem.mod("mask_mod") && plan->forward) {
+      plan->forward_lists = forward_lists(problem, *forward_of(plan->shape), plan->whole, &layout);
+    }
+    if (problem.mod("mask_mod") && plan->launch.main_blocks > 0) {
+      LATHE_ASSIGN(plan->backward_lists,
+                   backward_lists(problem, kernels_.backward.main(), plan->whole, &layout));
+    }
+    plan->bytes = layout.total();
+    return layout.status();
   }
-  LATHE_ASSIGN(plan->workspace,
-               attention_backward_workspace(request_.problem, plan->whole, launch));
-  return {};
-}
 
-Status AttentionExecutor::plan_lists(AttentionPlan* plan) const {
-  const AttentionProblem& problem = request_.problem;
-  WorkspaceLayout layout;
-  layout.add({plan->workspace.total});
-  if (problem.mod("mask_mod") && plan->forward) {
-    LATHE_ASSIGN(plan->forward_lists,
-                 forward_lists(problem, *forward_of(plan->shape), plan->whole, &layout));
+  Status run_forward(const Call& call, const AttentionPlan& plan) const {
+    const bool packed = takes_packed(plan.shape);
+    const KernelSlot& kernel = packed ? kernels_.forward_packed : kernels_.forward;
+    const KernelSlot& list = packed ? kernels_.mask_blocks_packed : kernels_.mask_blocks;
+    const AttentionForwardParams p =
+        attention_forward_params(request_, *kernel, plan.shape, call, plan.forward_lists);
+    const int64_t blocks = attention_forward_blocks(*kernel, plan.whole);
+    if (list) LATHE_TRY(list.launch(blocks, &p, call.stream));
+    return kernel.launch(blocks, &p, call.stream);
   }
-  if (problem.mod("mask_mod") && plan->launch.main_blocks > 0) {
-    LATHE_ASSIGN(plan->backward_lists,
-                 backward_lists(problem, kernels_.backward.main(), plan->whole, &layout));
-  }
-  plan->bytes = layout.total();
-  return layout.status();
-}
 
-Result<AttentionPlan> AttentionExecutor::plan(const Call& call) const {
-  const AttentionProblem& problem = request_.problem;
-  AttentionPlan out;
-  out.shape = out.whole = attention_shape(call.extents, problem.packed);
-  if (problem.packed) out.whole.sequences = std::max<int64_t>(out.whole.sequences, 1);
-  out.forward =
-      problem.forward && out.whole.sequences > 0 && out.whole.heads > 0 && out.whole.seq_q > 0;
-  LATHE_TRY(check(out));
-  LATHE_TRY(plan_backward(&out));
-  LATHE_TRY(plan_lists(&out));
-  return out;
-}
-
-Status AttentionExecutor::run_forward(const Call& call, const AttentionPlan& plan) const {
-  const bool packed = takes_packed(plan.shape);
-  const KernelSlot& kernel = packed ? kernels_.forward_packed : kernels_.forward;
-  const KernelSlot& list = packed ? kernels_.mask_blocks_packed : kernels_.mask_blocks;
-  const AttentionForwardParams p =
-      attention_forward_params(request_, *kernel, plan.shape, call, plan.forward_lists);
-  const Grid grid = attention_forward_grid(*kernel, plan.whole);
-  if (list) LATHE_TRY(list.launch(grid, &p, call.stream));
-  return kernel.launch(grid, &p, call.stream);
-}
-
-Status AttentionExecutor::run_backward(const Call& call, const AttentionPlan& plan) const {
-  const AttentionBackwardLaunch& launch = plan.launch;
-  const AttentionBackwardCall of{request_, plan.shape, launch, plan.workspace, call};
-  if (launch.prepare_blocks > 0) {
-    const AttentionBackwardPrepareParams p = attention_prepare_params(of);
-    LATHE_TRY(kernels_.backward.prepare.launch(launch.prepare_blocks, &p, call.stream));
+  Status run_backward(const Call& call, const AttentionPlan& plan) const {
+    const AttentionBackwardLaunch& launch = plan.launch;
+    const AttentionBackwardCall of{request_, plan.shape, launch, plan.workspace, call};
+    if (launch.prepare_blocks > 0) {
+      const AttentionBackwardPrepareParams p = attention_prepare_params(of);
+      LATHE_TRY(kernels_.backward.prepare.launch(launch.prepare_blocks, &p, call.stream));
+    }
+    if (launch.main_blocks > 0) {
+      const AttentionBackwardParams p = attention_backward_params(of, plan.backward_lists);
+      const KernelSlot& main = launch.apart ? kernels_.backward.apart : kernels_.backward.together;
+      const KernelSlot& list = kernels_.backward.mask_queries;
+      if (list) LATHE_TRY(list.launch(plan.backward_lists.blocks, &p, call.stream));
+      LATHE_TRY(main.launch(launch.main_blocks, &p, call.stream));
+    }
+    if (launch.finish_blocks() == 0) return {};
+    const AttentionBackwardFinishParams p = attention_finish_params(of);
+    return kernels_.backward.finish.launch(launch.finish_blocks(), &p, call.stream);
   }
-  if (launch.main_blocks > 0) {
-    const AttentionBackwardParams p = attention_backward_params(of, plan.backward_lists);
-    const KernelSlot& main = launch.apart ? kernels_.backward.apart : kernels_.backward.together;
-    const KernelSlot& list = kernels_.backward.mask_queries;
-    if (list) LATHE_TRY(list.launch(plan.backward_lists.blocks, &p, call.stream));
-    LATHE_TRY(main.launch(launch.main_blocks, &p, call.stream));
-  }
-  if (launch.finish_blocks() == 0) return {};
-  const AttentionBackwardFinishParams p = attention_finish_params(of);
-  return kernels_.backward.finish.launch(launch.finish_blocks(), &p, call.stream);
-}
 
-Status AttentionExecutor::launch(const Call& call, const AttentionPlan& plan) const {
-  if (plan.forward) LATHE_TRY(run_forward(call, plan));
-  return has_backward() ? run_backward(call, plan) : Status();
-}
+  // Packed lengths are on the device: the estimate takes them as even. The first of them have one
+  // token more where tokens do not divide, so that there are three kinds of sequences at most.
+  std::vector<AttentionSequences> even_lengths(const AttentionShape& shape) const {
+    const int64_t count = shape.sequences, parts = request_.problem.packed ? count : 1;
+    if (count == 0) return {};
+    const int64_t more_q = shape.seq_q % parts, more_k = shape.seq_k % parts;
+    std::vector<AttentionSequences> out;
+    int64_t begin = 0;
+    for (const int64_t end : {std::min(more_q, more_k), std::max(more_q, more_k), count}) {
+      if (end <= begin) continue;
+      const AttentionMask mask = {shape.seq_q / parts + (begin < more_q ? 1 : 0),
+                                  shape.seq_k / parts + (begin < more_k ? 1 : 0),
+                                  request_.window_left, request_.window_right};
+      out.push_back({mask, end - begin});
+      begin = end;
+    }
+    return out;
+  }
 
-// Packed lengths are on the device: the estimate takes them as even. The first of them have one
-// token more where tokens do not divide, so that there are three kinds of sequences at most.
-std::vector<AttentionSequences> AttentionExecutor::even_lengths(const AttentionShape& shape) const {
-  const int64_t count = shape.sequences, parts = request_.problem.packed ? count : 1;
-  if (count == 0) return {};
-  const int64_t more_q = shape.seq_q % parts, more_k = shape.seq_k % parts;
-  std::vector<AttentionSequences> out;
-  int64_t begin = 0;
-  for (const int64_t end : {std::min(more_q, more_k), std::max(more_q, more_k), count}) {
-    if (end <= begin) continue;
-    const AttentionMask mask = {shape.seq_q / parts + (begin < more_q ? 1 : 0),
-                                shape.seq_k / parts + (begin < more_k ? 1 : 0),
-                                request_.window_left, request_.window_right};
-    out.push_back({mask, end - begin});
-    begin = end;
-  }
-  return out;
-}
-
-Result<Estimate> AttentionExecutor::estimate_plan(const Call&, const AttentionPlan& plan) const {
-  const AttentionShape& extent = plan.shape;
-  const std::vector<AttentionSequences> sequences = even_lengths(extent);
-  Estimate out;
-  const auto add = [&out, this](const AttentionCost& cost, uint64_t bytes) {
-    out.cost.minimum_bytes += cost.minimum_bytes;
-    out.cost.bytes += bytes;
-    out.cost.flops += cost.flops;
-    out.cost.tensor_ops += cost.tile_flops * attention_product_terms(request_.problem);
-  };
-  if (plan.forward) {
-    const KernelSpec& spec = *forward_of(extent);
-    out.launches = request_.problem.mod("mask_mod") ? 2 : 1;
-    const auto& problem = request_.problem;
-    add(attention_forward_cost(problem, spec, extent, sequences),
-        attention_memory_bytes(problem, spec, extent, sequences, facts_));
-  }
-  if (!has_backward()) return out;
-  const AttentionBackwardLaunch& launch = plan.launch;
-  const int64_t listed = kernels_.backward.mask_queries ? launch.main_blocks : 0;
-  for (const int64_t blocks :
-       {launch.prepare_blocks, listed, launch.main_blocks, launch.finish_blocks()}) {
-    out.launches += blocks > 0 ? 1 : 0;
-  }
-  const AttentionCost cost =
-      attention_backward_cost(request_.problem, kernels_.backward, extent, launch, sequences);
-  add(cost, attention_backward_memory_bytes(request_.problem, kernels_.backward, extent, launch,
-                                            sequences, cost, facts_));
-  return out;
-}
+  AttentionRequest request_;
+  DeviceFacts facts_;
+  AttentionSlots kernels_;
+};
 
 // Whether the heads of a group share tiles. Where the length varies they do: that costs at most 0.2
 // % more instructions than one kernel for short and one for long sequences would, counted at 4096
@@ -277,7 +259,7 @@ Result<AttentionHeadChoice> choose_heads(const AttentionRequest& request,
   }
   LATHE_ASSIGN(const AttentionBackwardTile tile,
                attention_backward_choose(request.problem, without_choices(facts)));
-  const bool apart = attention_heads_apart(request.problem, tile, facts, shape);
+  const bool apart = attention_heads_apart(request.problem, tile.keys, facts, shape);
   return AttentionHeadChoice{!apart, apart};
 }
 

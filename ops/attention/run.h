@@ -8,8 +8,8 @@
 #include "ops/attention/decode_kernels.h"
 #include "ops/attention/schema.h"
 #include "ops/executor.h"
+#include "ops/infer.h"
 #include "ops/resolve.h"
-#include "ops/values.h"
 
 namespace lathe {
 
@@ -57,15 +57,12 @@ Status check_without_ranks(const AttentionRequest& request);
 // Chooses kernels; compiles nothing.
 MadeExecutor make_attention(const AttentionRequest& request, const DeviceFacts& facts);
 
-Status check_attention_values(const Values& values);
 // Checks pages: used entries of block_table lie within the cache, cache_seqlens fits block_table,
 // and no page that one sequence appends to is used by another.
 Status check_decode_values(const Values& values);
 // Checks attention ranges: intervals lie within rows and keys and ascend, no row sees a key in two
 // of them, and positions are small enough to add.
 Status check_block_values(const Values& values);
-Status check_delta_values(const Values& values);
-Status check_merge_values(const Values& values);
 
 // The rest of this header is about flash_attention_decode.
 

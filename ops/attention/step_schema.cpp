@@ -77,7 +77,7 @@ constexpr Operator kOperators[] = {
      .backward = "dout",
      .check = check_attention_delta,
      .make = make_attention_delta,
-     .check_values = check_delta_values},
+     .check_values = check_sinks_at<attention_delta::sinks>},
     {.name = "lse_merge",
      .sentence = "Attention over two disjoint sets of keys from that over each, in place.",
      .tensors = lse_merge::kTensors,
@@ -85,7 +85,7 @@ constexpr Operator kOperators[] = {
      .produces = "out",
      .check = check_lse_merge,
      .make = make_lse_merge,
-     .check_values = check_merge_values},
+     .check_values = check_sinks_at<lse_merge::sinks>},
 };
 
 }  // namespace

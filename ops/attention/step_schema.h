@@ -7,11 +7,10 @@
 
 namespace lathe {
 
-// attention_block is a step of ring attention over one block of keys. Rows and keys may be any
-// parts of sequences, in any order. Either `ranges` or `q_pos` and `k_pos` say which rows see which
-// keys, in every row of a batch alike. The caller keeps (out, lse) from step to step, and begins
-// with first = 1, or with out 0 and lse -inf.
-namespace attention_block {
+// Both steps over a block of keys begin with these inputs, and captures behind them. Rows and keys
+// may be any parts of sequences, in any order. Either `ranges` or `q_pos` and `k_pos` say which
+// rows see which keys, in every row of a batch alike.
+namespace attention_block_inputs {
 
 using namespace attention_rows;
 
@@ -35,6 +34,19 @@ inline constexpr std::array kInputs = {
     kSlopes.says("ALiBi's slopes, for distances of positions."),
 };
 
+consteval int at(std::string_view name) { return index_of(kInputs, name); }
+inline constexpr int q = at("q"), k = at("k"), v = at("v"), ranges = at("ranges"),
+                     range_batch = at("range_batch"), q_pos = at("q_pos"), k_pos = at("k_pos"),
+                     alibi_slopes = at("alibi_slopes"), capture_0 = std::size(kInputs);
+
+}  // namespace attention_block_inputs
+
+// attention_block is a step of ring attention over one block of keys. The caller keeps (out, lse)
+// from step to step, and begins with first = 1, or with out 0 and lse -inf.
+namespace attention_block {
+
+using namespace attention_block_inputs;
+
 inline constexpr auto kTensors = joined(
     kInputs, kCaptures,
     std::array{
@@ -43,11 +55,7 @@ inline constexpr auto kTensors = joined(
               "The natural logarithm of its sums; -inf where there is no key."),
     });
 
-consteval int at(std::string_view name) { return index_of(kTensors, name); }
-inline constexpr int q = at("q"), k = at("k"), v = at("v"), ranges = at("ranges"),
-                     range_batch = at("range_batch"), q_pos = at("q_pos"), k_pos = at("k_pos"),
-                     alibi_slopes = at("alibi_slopes"), capture_0 = at("capture_0"),
-                     out = at("out"), lse = at("lse");
+inline constexpr int out = index_of(kTensors, "out"), lse = index_of(kTensors, "lse");
 
 }  // namespace attention_block
 
@@ -56,8 +64,7 @@ inline constexpr int q = at("q"), k = at("k"), v = at("v"), ranges = at("ranges"
 // flash_attention_delta computes delta once.
 namespace attention_block_bwd {
 
-using attention_block::kInputs;
-using namespace attention_rows;
+using namespace attention_block_inputs;
 
 inline constexpr auto kTensors = joined(
     kInputs, kCaptures,
@@ -71,10 +78,7 @@ inline constexpr auto kTensors = joined(
     });
 
 consteval int at(std::string_view name) { return index_of(kTensors, name); }
-inline constexpr int q = at("q"), k = at("k"), v = at("v"), ranges = at("ranges"),
-                     range_batch = at("range_batch"), q_pos = at("q_pos"), k_pos = at("k_pos"),
-                     alibi_slopes = at("alibi_slopes"), capture_0 = at("capture_0"),
-                     dout = at("dout"), lse = at("lse"), delta = at("delta"), dq = at("dq"),
+inline constexpr int dout = at("dout"), lse = at("lse"), delta = at("delta"), dq = at("dq"),
                      dk = at("dk"), dv = at("dv");
 
 }  // namespace attention_block_bwd

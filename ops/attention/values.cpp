@@ -130,14 +130,6 @@ Status check_positions(const Values& values, int tensor) {
 
 }  // namespace
 
-Status check_attention_values(const Values& values) {
-  return check_sinks(values, attention::sinks);
-}
-Status check_delta_values(const Values& values) {
-  return check_sinks(values, attention_delta::sinks);
-}
-Status check_merge_values(const Values& values) { return check_sinks(values, lse_merge::sinks); }
-
 Status check_decode_values(const Values& values) {
   LATHE_TRY(check_sinks(values, attention_decode::sinks));
   if (!values.has(attention_decode::block_table)) return {};

@@ -3,13 +3,7 @@
 // Makes specs of the causal_conv1d family: which kernels a problem needs and with which constants.
 #include "ops/conv/kernels.h"
 
-#include <algorithm>
-#include <cstddef>
-#include <initializer_list>
-
 #include "codegen/base/invalid.h"
-#include "codegen/choice.h"
-#include "templates/params/conv.h"
 
 namespace lathe {
 namespace {
@@ -20,10 +14,6 @@ constexpr int kDefaultShared = 48 * 1024;
 constexpr int kUpdateWarps = 8;
 constexpr int kWeightGradWarps = 8;
 constexpr int kHaloThreads = 128;
-
-constexpr bool is_float(Dtype dtype) {
-  return dtype == Dtype::f32 || dtype == Dtype::f16 || dtype == Dtype::bf16;
-}
 
 // Bytes per access, bounded where the window, the filter and its gradient must fit in registers:
 // wide filters halve the forward, the backward keeps four channels per thread.
@@ -65,113 +55,85 @@ int backward_smem(const ConvProblem& problem, const ConvTile& tile) {
   return problem.weight_grad ? std::max(walk, sums) : walk;
 }
 
-#define LATHE_CONV_SPEC(stem, Params, field) \
-  KernelSpec::of(LATHE_TEMPLATE("conv", stem, Params, field))
-
-void add_common(KernelSpec* spec, const ConvProblem& problem, bool weight, int vector) {
-  auto& constants = spec->constants;
-  constants.push_back(Constant::type("x", "Element", problem.x));
-  if (weight) constants.push_back(Constant::type("weight", "WeightElement", problem.weight));
+std::vector<Constant> common_constants(const ConvProblem& problem, bool weight, int vector) {
+  std::vector<Constant> out = {Constant::type("x", "Element", problem.x)};
+  if (weight) out.push_back(Constant::type("weight", "WeightElement", problem.weight));
   // Without packed lengths the type of the offsets changes nothing: one word for all.
-  constants.push_back(
+  out.push_back(
       Constant::type("offsets", "Offset", problem.packed ? problem.cu_seqlens : Dtype::i32));
-  constants.push_back(Constant::integer("width", "kWidth", problem.width));
-  constants.push_back(Constant::integer("vector", "kVectorBytes", vector));
+  out.push_back(Constant::integer("width", "kWidth", problem.width));
+  out.push_back(Constant::integer("vector", "kVectorBytes", vector));
+  return out;
 }
 
-// Returns a kernel whose warps walk runs of tokens. `own` are the constants that the other walk
+// Completes a kernel whose warps walk runs of tokens. `own` are the constants that the other walk
 // lacks.
-KernelSpec walk_spec(KernelSpec spec, const ConvProblem& problem, const ConvTile& tile, int vector,
+KernelSpec walk_spec(KernelSpec spec, const ConvProblem& problem, const ConvTile& tile,
                      std::initializer_list<Constant> own) {
-  add_common(&spec, problem, true, vector);
-  auto& constants = spec.constants;
-  constants.push_back(Constant::integer("tokens", "kTokens", tile.tokens));
-  constants.push_back(Constant::flag("silu", "kSilu", problem.silu));
-  constants.push_back(Constant::flag("bias", "kBias", problem.bias));
-  constants.insert(constants.end(), own);
-  constants.push_back(Constant::flag("packed", "kPacked", problem.packed));
-  constants.push_back(Constant::flag("halo", "kHalo", problem.halo));
-  spec.threads = 32 * tile.warps;
+  spec.add({Constant::integer("tokens", "kTokens", tile.tokens),
+            Constant::flag("silu", "kSilu", problem.silu),
+            Constant::flag("bias", "kBias", problem.bias)});
+  spec.add(own);
+  spec.add({Constant::flag("packed", "kPacked", problem.packed),
+            Constant::flag("halo", "kHalo", problem.halo)});
   return spec;
 }
 
 KernelSpec forward_spec(const ConvProblem& problem, const ConvTile& tile) {
-  KernelSpec spec =
-      walk_spec(LATHE_CONV_SPEC("causal_conv1d", ConvForwardParams, reserved), problem, tile,
-                forward_vector(problem),
-                {Constant::flag("residual", "kResidual", problem.residual),
-                 Constant::flag("initial_state", "kInitialState", problem.initial_state),
-                 Constant::flag("final_state", "kFinalState", problem.final_state)});
-  spec.smem = "ConvForwardSmem";
-  spec.smem_bytes = forward_smem(problem, tile);
-  return spec;
+  const KernelSpec spec =
+      shared_spec(LATHE_TEMPLATE("conv", "causal_conv1d", ConvForwardParams, reserved),
+                  "ConvForwardSmem", forward_smem(problem, tile), 32 * tile.warps,
+                  common_constants(problem, true, forward_vector(problem)));
+  return walk_spec(spec, problem, tile,
+                   {Constant::flag("residual", "kResidual", problem.residual),
+                    Constant::flag("initial_state", "kInitialState", problem.initial_state),
+                    Constant::flag("final_state", "kFinalState", problem.final_state)});
 }
 
 KernelSpec backward_spec(const ConvProblem& problem, const ConvTile& tile) {
-  KernelSpec spec =
-      walk_spec(LATHE_CONV_SPEC("causal_conv1d_bwd", ConvBackwardParams, state_tiles), problem,
-                tile, four_channels(problem),
-                {Constant::flag("dx", "kDx", problem.backward),
-                 Constant::flag("weight_grad", "kWeightGrad", problem.weight_grad),
-                 Constant::flag("initial_state", "kInitialState", problem.initial_state),
-                 Constant::flag("dfinal_state", "kDfinalState", problem.dfinal_state),
-                 Constant::flag("dinitial_state", "kDinitialState", problem.dinitial_state)});
-  spec.smem = "ConvBackwardSmem";
-  spec.smem_bytes = backward_smem(problem, tile);
-  return spec;
+  const KernelSpec spec =
+      shared_spec(LATHE_TEMPLATE("conv", "causal_conv1d_bwd", ConvBackwardParams, state_tiles),
+                  "ConvBackwardSmem", backward_smem(problem, tile), 32 * tile.warps,
+                  common_constants(problem, true, four_channels(problem)));
+  return walk_spec(spec, problem, tile,
+                   {Constant::flag("dx", "kDx", problem.backward),
+                    Constant::flag("weight_grad", "kWeightGrad", problem.weight_grad),
+                    Constant::flag("initial_state", "kInitialState", problem.initial_state),
+                    Constant::flag("dfinal_state", "kDfinalState", problem.dfinal_state),
+                    Constant::flag("dinitial_state", "kDinitialState", problem.dinitial_state)});
 }
 
 // `by_tap`: the sums stay float32 rows of channels, [W, D] and [D], as the partials are.
 KernelSpec weight_grad_spec(const ConvProblem& problem, bool by_tap) {
-  KernelSpec spec = LATHE_CONV_SPEC("causal_conv1d_weight_grad", ConvWeightGradParams, channels);
-  auto& constants = spec.constants;
-  constants.push_back(Constant::type("output", "Output", by_tap ? Dtype::f32 : problem.weight));
-  constants.push_back(Constant::integer("width", "kWidth", problem.width));
-  constants.push_back(Constant::flag("bias", "kBias", problem.bias));
-  constants.push_back(Constant::flag("by_tap", "kByTap", by_tap));
-  spec.smem = "ConvWeightGradSmem";
-  spec.smem_bytes = 4 * kWeightGradWarps * (problem.width + 1) * tap_pitch(problem.width, 32);
-  spec.threads = 32 * kWeightGradWarps;
-  return spec;
+  return shared_spec(
+      LATHE_TEMPLATE("conv", "causal_conv1d_weight_grad", ConvWeightGradParams, channels),
+      "ConvWeightGradSmem",
+      4 * kWeightGradWarps * (problem.width + 1) * tap_pitch(problem.width, 32),
+      32 * kWeightGradWarps,
+      {Constant::type("output", "Output", by_tap ? Dtype::f32 : problem.weight),
+       Constant::integer("width", "kWidth", problem.width),
+       Constant::flag("bias", "kBias", problem.bias), Constant::flag("by_tap", "kByTap", by_tap)});
 }
 
 void add_halo_kernels(ConvKernels* kernels, const ConvProblem& problem, bool backward) {
-  KernelSpec pack = LATHE_CONV_SPEC("causal_conv1d_halo_pack", ConvHaloPackParams, end);
-  add_common(&pack, problem, false, problem.vector_bytes);
-  pack.constants.push_back(Constant::flag("initial_state", "kInitialState", problem.initial_state));
-  KernelSpec join = LATHE_CONV_SPEC("causal_conv1d_halo_join", ConvHaloJoinParams, begin);
-  add_common(&join, problem, false, problem.vector_bytes);
-  KernelSpec add = LATHE_CONV_SPEC("causal_conv1d_halo_add", ConvHaloAddParams, end);
-  add_common(&add, problem, false, four_channels(problem));
-  add.constants.push_back(
-      Constant::flag("dinitial_state", "kDinitialState", problem.dinitial_state));
-  for (KernelSpec* spec : {&pack, &join, &add}) {
-    spec->constants.push_back(Constant::flag("packed", "kPacked", problem.packed));
-    spec->threads = kHaloThreads;
-  }
-  kernels->halo_pack = std::move(pack);
-  kernels->halo_join = std::move(join);
-  if (backward) kernels->halo_add = std::move(add);
-}
-
-Status check(const ConvProblem& problem) {
-  if (!is_float(problem.x) || !is_float(problem.weight)) {
-    return unsupported(text("causal_conv1d: x is ", word(problem.x), " and weight ",
-                            word(problem.weight), "; allowed are f32, f16, bf16"));
-  }
-  if (problem.packed && problem.cu_seqlens != Dtype::i32 && problem.cu_seqlens != Dtype::i64) {
-    return unsupported(
-        text("causal_conv1d: cu_seqlens is ", word(problem.cu_seqlens), "; allowed are i32, i64"));
-  }
-  if (problem.width < 2 || problem.width > 8) {
-    return unsupported(text("causal_conv1d: width is ", problem.width, "; allowed are 2 to 8"));
-  }
-  const int bytes = problem.vector_bytes;
-  if ((bytes != 2 && bytes != 4 && bytes != 8 && bytes != 16) || bytes < bytes_of(problem.x)) {
-    return unsupported(text("causal_conv1d: accesses of ", bytes, " bytes for ", word(problem.x),
-                            "; allowed are 2, 4, 8, 16, at least one element"));
-  }
-  return {};
+  const auto spec = [&](const Template& from, int vector, std::initializer_list<Constant> own) {
+    KernelSpec out = KernelSpec::of(from, kHaloThreads, common_constants(problem, false, vector));
+    out.add(own);
+    out.add({Constant::flag("packed", "kPacked", problem.packed)});
+    return out;
+  };
+  kernels->halo_pack =
+      spec(LATHE_TEMPLATE("conv", "causal_conv1d_halo_pack", ConvHaloPackParams, end),
+           problem.vector_bytes,
+           {Constant::flag("initial_state", "kInitialState", problem.initial_state)});
+  kernels->halo_join =
+      spec(LATHE_TEMPLATE("conv", "causal_conv1d_halo_join", ConvHaloJoinParams, begin),
+           problem.vector_bytes, {});
+  if (!backward) return;
+  kernels->halo_add =
+      spec(LATHE_TEMPLATE("conv", "causal_conv1d_halo_add", ConvHaloAddParams, end),
+           four_channels(problem),
+           {Constant::flag("dinitial_state", "kDinitialState", problem.dinitial_state)});
 }
 
 Status check_shared(const char* kernel, int bytes, const DeviceFacts& facts) {
@@ -196,20 +158,16 @@ int tile_smem(const ConvProblem& problem, const ConvTile& tile) {
 }  // namespace
 
 KernelSpec conv_update_spec(const ConvProblem& problem) {
-  KernelSpec spec = LATHE_CONV_SPEC("causal_conv1d_update", ConvUpdateParams, channels);
-  auto& constants = spec.constants;
-  constants.push_back(Constant::type("x", "Element", problem.x));
-  constants.push_back(Constant::type("weight", "WeightElement", problem.weight));
-  constants.push_back(Constant::integer("width", "kWidth", problem.width));
-  constants.push_back(Constant::integer("vector", "kVectorBytes", two_channels(problem)));
-  constants.push_back(Constant::flag("silu", "kSilu", problem.silu));
-  constants.push_back(Constant::flag("bias", "kBias", problem.bias));
-  constants.push_back(Constant::flag("residual", "kResidual", problem.residual));
-  spec.smem = "ConvUpdateSmem";
   const ConvUpdateShared shared = conv_update_shared(problem);
-  spec.smem_bytes = shared.filter + kUpdateWarps * shared.slots;
-  spec.threads = 32 * kUpdateWarps;
-  return spec;
+  return shared_spec(
+      LATHE_TEMPLATE("conv", "causal_conv1d_update", ConvUpdateParams, channels), "ConvUpdateSmem",
+      shared.filter + kUpdateWarps * shared.slots, 32 * kUpdateWarps,
+      {Constant::type("x", "Element", problem.x),
+       Constant::type("weight", "WeightElement", problem.weight),
+       Constant::integer("width", "kWidth", problem.width),
+       Constant::integer("vector", "kVectorBytes", two_channels(problem)),
+       Constant::flag("silu", "kSilu", problem.silu), Constant::flag("bias", "kBias", problem.bias),
+       Constant::flag("residual", "kResidual", problem.residual)});
 }
 
 ConvUpdateShared conv_update_shared(const ConvProblem& problem) {
@@ -245,7 +203,6 @@ Result<ConvTile> conv_choose(const ConvProblem& problem, const DeviceFacts& fact
 
 Result<ConvKernels> conv_kernels(const ConvProblem& problem, const DeviceFacts& facts,
                                  bool reduce_over_ranks) {
-  LATHE_TRY(check(problem));
   const bool backward = problem.backward || problem.weight_grad || problem.dinitial_state;
   ConvKernels kernels;
   if (problem.forward || backward) LATHE_TRY(conv_choose(problem, facts));

@@ -4,13 +4,6 @@
 // how large their grids are and how many bytes they move. Pure functions of integers.
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
-#include "codegen/base/status.h"
-#include "codegen/device_facts.h"
-#include "codegen/launch_shape.h"
-#include "codegen/spec.h"
 #include "ops/implementation.h"
 #include "ops/kernel.h"
 #include "ops/kernel_problems.h"

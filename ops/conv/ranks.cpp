@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches causal_conv1d on one rank among several. Only the first token tile and the state tiles
 // need the halo: all others run while the messages travel.
-#include <algorithm>
-
 #include "ops/conv/run.h"
 
 namespace lathe {
@@ -13,9 +11,10 @@ namespace lathe {
 struct ShardedConv {
   const ConvExecutor& executor;
   const Call& call;
-  const ConvPart& part;
-  const HaloPlan& plan;
-  const ConvWorkspace& workspace;
+  const ConvPlan& asked;
+  const HaloPlan plan = executor.halo(call);
+  const ConvPart& part = asked.part;
+  const ConvWorkspace& workspace = asked.workspace;
   ConvForwardParams forward = {};
   ConvBackwardParams backward = {};
 
@@ -34,6 +33,10 @@ struct ShardedConv {
                         tiles, state_tiles, stream);
   }
 
+  template <typename Params>
+  Status launch_halo(const KernelSlot& kernel, const Params& p, CUstream stream) const {
+    return kernel.launch(conv_halo_grid(*kernel, part.shape), &p, stream);
+  }
   Status pack(CUstream stream);
   Status join(CUstream stream);
   Status add(CUstream stream);
@@ -71,38 +74,29 @@ struct ShardedConv {
 };
 
 Status ShardedConv::pack(CUstream stream) {
-  ConvHaloPackParams p = {};
-  fill_tensors<conv::kTensors>(call, false, &p);
+  auto p = conv_params<ConvHaloPackParams>(call, part);
   p.rows = at(workspace.rows);
-  fill_part(part, &p);
-  return executor.kernels_.halo_pack.launch(
-      conv_halo_grid(*executor.kernels_.halo_pack, part.shape), &p, stream);
+  return launch_halo(executor.kernels_.halo_pack, p, stream);
 }
 
 Status ShardedConv::join(CUstream stream) {
-  ConvHaloJoinParams p = {};
+  auto p = conv_params<ConvHaloJoinParams>(call, part);
   p.messages = at(workspace.received);
-  p.cu_seqlens = call.tensors[conv::cu_seqlens].data;
   p.halo = at(workspace.halo);
   for (const HaloPeer& peer : plan.sources) {
     p.part_begin[p.count] = static_cast<int>(peer.part.begin);
     p.part_end[p.count++] = static_cast<int>(peer.part.end);
   }
-  fill_part(part, &p);
-  return executor.kernels_.halo_join.launch(
-      conv_halo_grid(*executor.kernels_.halo_join, part.shape), &p, stream);
+  return launch_halo(executor.kernels_.halo_join, p, stream);
 }
 
 Status ShardedConv::add(CUstream stream) {
-  ConvHaloAddParams p = {};
-  fill_tensors<conv::kTensors>(call, false, &p);
+  auto p = conv_params<ConvHaloAddParams>(call, part);
   p.messages = at(workspace.dreceived);
   for (const HaloPeer& peer : plan.destinations) {
     p.from_begin[p.count++] = static_cast<int>(peer.part.begin);
   }
-  fill_part(part, &p);
-  return executor.kernels_.halo_add.launch(conv_halo_grid(*executor.kernels_.halo_add, part.shape),
-                                           &p, stream);
+  return launch_halo(executor.kernels_.halo_add, p, stream);
 }
 
 Status ShardedConv::run_forward(const HaloBuffers& rows) {
@@ -114,7 +108,7 @@ Status ShardedConv::run_forward(const HaloBuffers& rows) {
 }
 
 Status ShardedConv::run_backward(const HaloBuffers& rows) {
-  backward = executor.backward_params(call, part, workspace);
+  backward = executor.backward_params(call, asked);
   backward.halo = halo();
   backward.dhalo = at(workspace.dhalo);
   const HaloBuffers gradients{at(workspace.dhalo), at(workspace.dreceived),
@@ -127,15 +121,15 @@ Status ShardedConv::run_backward(const HaloBuffers& rows) {
       step<&ShardedConv::backward_second_half>(), step<&ShardedConv::add>(), call.stream);
 }
 
-Status ConvExecutor::run_sharded(const Call& call, const ConvPart& part, const HaloPlan& halo,
-                                 const ConvWorkspace& workspace) const {
-  ShardedConv sharded{*this, call, part, halo, workspace};
-  const HaloBuffers rows{call.workspace + workspace.rows, call.workspace + workspace.received,
-                         static_cast<size_t>(workspace.row_bytes)};
+Status ConvExecutor::run_sharded(const Call& call, const ConvPlan& plan) const {
+  ShardedConv sharded{*this, call, plan};
+  const ConvWorkspace& at = plan.workspace;
+  const HaloBuffers rows{call.workspace + at.rows, call.workspace + at.received,
+                         static_cast<size_t>(at.row_bytes)};
   if (kernels_.forward) LATHE_TRY(sharded.run_forward(rows));
   if (!kernels_.backward) return {};
   LATHE_TRY(sharded.run_backward(rows));
-  return problem_.weight_grad ? weight_grad(call, part, workspace) : Status();
+  return problem_.weight_grad ? weight_grad(call, plan) : Status();
 }
 
 }  // namespace lathe

@@ -4,11 +4,7 @@
 // single rank.
 #include "ops/conv/run.h"
 
-#include <algorithm>
-
 #include "codegen/base/invalid.h"
-#include "ops/conv/kernels.h"
-#include "templates/params/conv.h"
 
 namespace lathe {
 namespace {
@@ -27,8 +23,6 @@ Status check_blocks(const ConvPart& part, int64_t tiles, int64_t state_tiles) {
                           " blocks; split the batch"));
 }
 
-}  // namespace
-
 ConvPart conv_part(const Call& call) {
   ConvPart part;
   const int64_t tokens = call.extents[Dim::T];
@@ -44,6 +38,8 @@ ConvPart conv_part(const Call& call) {
   return part;
 }
 
+}  // namespace
+
 ConvExecutor::ConvExecutor(const ConvProblem& problem, ConvKernels kernels, Group* group,
                            bool reduce)
     : problem_(problem),
@@ -56,81 +52,65 @@ ConvExecutor::ConvExecutor(const ConvProblem& problem, ConvKernels kernels, Grou
         &kernels_.halo_pack, &kernels_.halo_join, &kernels_.halo_add});
 }
 
-HaloPlan ConvExecutor::halo(const Call& call) const {
-  if (!group_ || !call.shard) return {};
-  return halo_plan(call.shard->layout.partition, call.shard->rank, problem_.width);
+void ConvExecutor::lay_out_halo(const Call& call, const ConvShape& shape, WorkspaceLayout* layout,
+                                ConvWorkspace* out) const {
+  const HaloPlan plan = halo(call);
+  const int64_t rows = problem_.width - 1, batch = shape.batch, channels = shape.channels;
+  out->rows = layout->add({rows, batch, channels, bytes_of(problem_.x)}, &out->row_bytes);
+  out->received = layout->add({static_cast<int64_t>(plan.sources.size()), out->row_bytes});
+  if (!plan.aligned) out->halo = layout->add({out->row_bytes});
+  if (!kernels_.backward) return;
+  out->dhalo = layout->add({rows, batch, channels, 4}, &out->dhalo_bytes);
+  out->dreceived = layout->add({static_cast<int64_t>(plan.destinations.size()), out->dhalo_bytes});
 }
 
-Result<ConvWorkspace> ConvExecutor::lay_out(const Call& call, const ConvPart& part,
-                                            const HaloPlan& halo) const {
-  ConvWorkspace out;
+Result<ConvPlan> ConvExecutor::plan(const Call& call) const {
+  ConvPlan out;
+  out.part = conv_part(call);
+  const ConvShape& shape = out.part.shape;
   WorkspaceLayout layout;
-  const int64_t batch = part.shape.batch, channels = part.shape.channels;
-  const int64_t taps = problem_.width + 1, rows = problem_.width - 1;
-  const int64_t element = bytes_of(problem_.x);
   if (problem_.weight_grad) {
-    const int64_t tiles = conv_tiles(backward_, part.shape.tokens);
-    LATHE_TRY(check_blocks(part, tiles, 0));
-    out.partials = layout.add({batch, tiles, taps, channels, 4});
-    if (reduce_) out.sums = layout.add({taps, channels, 4});
+    const int64_t tiles = conv_tiles(backward_, shape.tokens), taps = problem_.width + 1;
+    LATHE_TRY(check_blocks(out.part, tiles, 0));
+    out.workspace.partials = layout.add({shape.batch, tiles, taps, shape.channels, 4});
+    if (reduce_) out.workspace.sums = layout.add({taps, shape.channels, 4});
   }
-  if (group_ && call.shard) {
-    const auto sources = static_cast<int64_t>(halo.sources.size());
-    const auto destinations = static_cast<int64_t>(halo.destinations.size());
-    out.rows = layout.add({rows, batch, channels, element}, &out.row_bytes);
-    out.received = layout.add({sources, out.row_bytes});
-    if (!halo.aligned) out.halo = layout.add({out.row_bytes});
-    if (kernels_.backward) {
-      out.dhalo = layout.add({rows, batch, channels, 4}, &out.dhalo_bytes);
-      out.dreceived = layout.add({destinations, out.dhalo_bytes});
-    }
-  }
-  out.total = layout.total();
+  if (is_sharded(call)) lay_out_halo(call, shape, &layout, &out.workspace);
+  out.workspace.total = layout.total();
   LATHE_TRY(layout.status());
   return out;
 }
 
-Result<size_t> ConvExecutor::workspace_bytes(const Call& call) const {
-  LATHE_ASSIGN(const ConvWorkspace workspace, lay_out(call, conv_part(call), halo(call)));
-  return static_cast<size_t>(workspace.total);
-}
-
 ConvForwardParams ConvExecutor::forward_params(const Call& call, const ConvPart& part) const {
-  ConvForwardParams p = {};
-  fill_tensors<conv::kTensors>(call, false, &p);
-  fill_part(part, &p);
+  auto p = conv_params<ConvForwardParams>(call, part);
   p.tiles = static_cast<int>(conv_tiles(forward_, part.shape.tokens));
   p.state_tiles = static_cast<int>(conv_state_tiles(forward_, part.shape));
   return p;
 }
 
-ConvBackwardParams ConvExecutor::backward_params(const Call& call, const ConvPart& part,
-                                                 const ConvWorkspace& workspace) const {
-  ConvBackwardParams p = {};
-  fill_tensors<conv::kTensors>(call, false, &p);
-  p.partials = problem_.weight_grad ? call.workspace + workspace.partials : nullptr;
-  fill_part(part, &p);
-  p.tiles = static_cast<int>(conv_tiles(backward_, part.shape.tokens));
-  p.all_tiles = p.tiles;
-  p.state_tiles = static_cast<int>(conv_state_tiles(backward_, part.shape));
+ConvBackwardParams ConvExecutor::backward_params(const Call& call, const ConvPlan& plan) const {
+  auto p = conv_params<ConvBackwardParams>(call, plan.part);
+  p.partials = problem_.weight_grad ? call.workspace + plan.workspace.partials : nullptr;
+  p.tiles = p.all_tiles = static_cast<int>(conv_tiles(backward_, plan.part.shape.tokens));
+  p.state_tiles = static_cast<int>(conv_state_tiles(backward_, plan.part.shape));
   return p;
 }
 
 // Partials -> gradients; over ranks through float32 sums that keep the partials' layout, so that
 // the second pass reads them as a single tile's.
-Status ConvExecutor::weight_grad(const Call& call, const ConvPart& part,
-                                 const ConvWorkspace& workspace) const {
-  const int64_t channels = part.shape.channels;
-  const Grid grid = conv_weight_grad_grid(*kernels_.weight_grad, part.shape);
+Status ConvExecutor::weight_grad(const Call& call, const ConvPlan& plan) const {
+  const ConvShape& shape = plan.part.shape;
+  const int64_t channels = shape.channels;
+  const Grid grid = conv_weight_grad_grid(*kernels_.weight_grad, shape);
   ConvWeightGradParams p = {};
-  p.partials = call.workspace + workspace.partials;
-  p.tiles = static_cast<int>(part.shape.batch * conv_tiles(backward_, part.shape.tokens));
+  p.partials = call.workspace + plan.workspace.partials;
+  p.tiles = static_cast<int>(shape.batch * conv_tiles(backward_, shape.tokens));
   p.channels = static_cast<int>(channels);
   p.dweight = call.tensors[conv::dweight].data;
   p.dbias = call.tensors[conv::dbias].data;
   if (!reduce_) return kernels_.weight_grad.launch(grid, &p, call.stream);
 
-  auto* sums = reinterpret_cast<float*>(call.workspace + workspace.sums);
+  auto* sums = reinterpret_cast<float*>(call.workspace + plan.workspace.sums);
   // The row of the bias travels even where nobody wants dbias: then it is whatever the kernel left.
   const int64_t rows = problem_.width + (problem_.bias ? 1 : 0);
   ConvWeightGradParams local = p;
@@ -140,41 +120,36 @@ Status ConvExecutor::weight_grad(const Call& call, const ConvPart& part,
   LATHE_TRY(all_reduce_f32(*group_, sums, static_cast<size_t>(rows * channels), call.stream));
   p.partials = sums;
   p.tiles = 1;
-  return kernels_.weight_grad_cast.launch(
-      conv_weight_grad_grid(*kernels_.weight_grad_cast, part.shape), &p, call.stream);
+  return kernels_.weight_grad_cast.launch(grid, &p, call.stream);
 }
 
-Status ConvExecutor::run(const Call& call) const {
-  const ConvPart part = conv_part(call);
-  const HaloPlan plan = halo(call);
-  LATHE_ASSIGN(const ConvWorkspace workspace, lay_out(call, part, plan));
-  LATHE_TRY(call.check_workspace(workspace.total));
+Status ConvExecutor::launch(const Call& call, const ConvPlan& plan) const {
+  const ConvShape& shape = plan.part.shape;
   for (const ConvWalk* walk : {&forward_, &backward_}) {
     if (walk->channels == 0) continue;
-    LATHE_TRY(check_blocks(part, conv_tiles(*walk, part.shape.tokens),
-                           conv_state_tiles(*walk, part.shape)));
+    LATHE_TRY(
+        check_blocks(plan.part, conv_tiles(*walk, shape.tokens), conv_state_tiles(*walk, shape)));
   }
-  if (group_ && call.shard) return run_sharded(call, part, plan, workspace);
+  if (is_sharded(call)) return run_sharded(call, plan);
   if (kernels_.forward) {
-    const ConvForwardParams p = forward_params(call, part);
-    LATHE_TRY(launch_tiles(kernels_.forward, forward_, part.shape, p, 0, p.tiles, p.state_tiles,
-                           call.stream));
+    const ConvForwardParams p = forward_params(call, plan.part);
+    LATHE_TRY(
+        launch_tiles(kernels_.forward, forward_, shape, p, 0, p.tiles, p.state_tiles, call.stream));
   }
   if (!kernels_.backward) return {};
-  const ConvBackwardParams p = backward_params(call, part, workspace);
-  LATHE_TRY(launch_tiles(kernels_.backward, backward_, part.shape, p, 0, p.tiles, p.state_tiles,
-                         call.stream));
-  return problem_.weight_grad ? weight_grad(call, part, workspace) : Status();
+  const ConvBackwardParams p = backward_params(call, plan);
+  LATHE_TRY(
+      launch_tiles(kernels_.backward, backward_, shape, p, 0, p.tiles, p.state_tiles, call.stream));
+  return problem_.weight_grad ? weight_grad(call, plan) : Status();
 }
 
-Result<Estimate> ConvExecutor::estimate(const Call& call) const {
+Result<Estimate> ConvExecutor::estimate_plan(const Call& call, const ConvPlan& asked) const {
   Estimate out;
-  const ConvPart part = conv_part(call);
-  out.cost = conv_cost(problem_, kernels_, part.shape);
+  out.cost = conv_cost(problem_, kernels_, asked.part.shape);
   const bool weights = problem_.weight_grad;
   out.launches = (kernels_.forward ? 1 : 0) + (kernels_.backward ? 1 : 0) + (weights ? 1 : 0);
   if (weights && reduce_) ++out.launches;
-  if (!group_ || !call.shard) return out;
+  if (!is_sharded(call)) return out;
   const HaloPlan plan = halo(call);
   const uint64_t exchange =
       (plan.destinations.empty() ? 0 : 1) + (plan.sources.empty() || plan.aligned ? 0 : 1);
@@ -235,8 +210,7 @@ Status ConvUpdateExecutor::run(const Call& call) const {
   p.residual_stride = t[conv_update::residual].stride[0];
   p.y_stride = t[conv_update::y].stride[0];
   p.state_stride = t[conv_update::state].stride[0];
-  p.batch = static_cast<int>(extent.batch);
-  p.channels = static_cast<int>(extent.channels);
+  fill_numbers(extent, &p);
   return kernels_.update.launch(kernels_.update_by->grid(*kernels_.update, extent), &p,
                                 call.stream);
 }

@@ -10,8 +10,6 @@
 #include "ops/conv/schema.h"
 #include "ops/executor.h"
 #include "ops/fill.h"
-#include "ops/resolve.h"
-#include "templates/params/conv.h"
 
 namespace lathe {
 
@@ -20,17 +18,17 @@ struct ConvPart {
   int64_t length = 0, begin = 0, end = 0;
   ConvShape shape;
 };
-ConvPart conv_part(const Call& call);
 
-// Fills the fields that say where a shard lies, in any parameter struct that has them.
+// Returns parameters with all tensors that they have, and with where the shard lies.
 template <typename Params>
-void fill_part(const ConvPart& part, Params* p) {
-  p->batch = static_cast<int>(part.shape.batch);
-  p->channels = static_cast<int>(part.shape.channels);
-  p->sequences = static_cast<int>(part.shape.sequences);
-  p->length = static_cast<int>(part.length);
-  p->begin = static_cast<int>(part.begin);
-  if constexpr (requires { p->end; }) p->end = static_cast<int>(part.end);
+Params conv_params(const Call& call, const ConvPart& part) {
+  Params p = {};
+  fill_tensors<conv::kTensors>(call, false, &p);
+  fill_numbers(part.shape, &p);
+  p.length = static_cast<int>(part.length);
+  p.begin = static_cast<int>(part.begin);
+  if constexpr (requires { p.end; }) p.end = static_cast<int>(part.end);
+  return p;
 }
 
 // Launches token tiles [first, first + tiles) of a shard and its state tiles; nothing if there are
@@ -58,27 +56,36 @@ struct ConvWorkspace {
   int64_t total = 0;
 };
 
-class ConvExecutor final : public Executor {
+struct ConvPlan {
+  ConvPart part;
+  ConvWorkspace workspace;
+
+  int64_t total() const { return workspace.total; }
+};
+
+class ConvExecutor final : public PlannedExecutor<ConvExecutor, ConvPlan> {
  public:
   ConvExecutor(const ConvProblem& problem, ConvKernels kernels, Group* group, bool reduce);
 
-  Result<size_t> workspace_bytes(const Call& call) const override;
-  Status run(const Call& call) const override;
-  Result<Estimate> estimate(const Call& call) const override;
+  Result<ConvPlan> plan(const Call& call) const;
+  Status launch(const Call& call, const ConvPlan& plan) const;
+  Result<Estimate> estimate_plan(const Call& call, const ConvPlan& plan) const;
 
  private:
   friend struct ShardedConv;
 
-  // Returns the halo plan of a call, an empty one without ranks.
-  HaloPlan halo(const Call& call) const;
-  Result<ConvWorkspace> lay_out(const Call& call, const ConvPart& part, const HaloPlan& halo) const;
+  bool is_sharded(const Call& call) const { return group_ && call.shard; }
+  // Returns the halo plan of a call on one rank among several.
+  HaloPlan halo(const Call& call) const {
+    return halo_plan(call.shard->layout.partition, call.shard->rank, problem_.width);
+  }
+  void lay_out_halo(const Call& call, const ConvShape& shape, WorkspaceLayout* layout,
+                    ConvWorkspace* out) const;
   ConvForwardParams forward_params(const Call& call, const ConvPart& part) const;
-  ConvBackwardParams backward_params(const Call& call, const ConvPart& part,
-                                     const ConvWorkspace& workspace) const;
-  Status weight_grad(const Call& call, const ConvPart& part, const ConvWorkspace& workspace) const;
+  ConvBackwardParams backward_params(const Call& call, const ConvPlan& plan) const;
+  Status weight_grad(const Call& call, const ConvPlan& plan) const;
   // Launches one rank among several; see ranks.cpp.
-  Status run_sharded(const Call& call, const ConvPart& part, const HaloPlan& halo,
-                     const ConvWorkspace& workspace) const;
+  Status run_sharded(const Call& call, const ConvPlan& plan) const;
 
   ConvProblem problem_;
   ConvKernels kernels_;

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/kda/chain.h"
-
+// Predicts the time of chunked KDA from counted instructions.
 #include <algorithm>
 #include <cmath>
 
 #include "codegen/base/integers.h"
+#include "ops/kda/chunked_kernels.h"
 #include "templates/params/kda_chunked.h"
 
 namespace lathe {

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Computes grids, workspace and cost of chunked KDA from shapes alone.
 #include <algorithm>
-#include <initializer_list>
 
 #include "codegen/base/integers.h"
 #include "ops/kda/chunked_kernels.h"
@@ -35,9 +34,12 @@ int64_t kda_chunks(const KdaProblem& problem, const KdaChunkedShape& shape, int6
   return problem.packed ? shape.tokens / size + shape.sequences : ceil_div(shape.tokens, size);
 }
 
+int64_t kda_slots(bool packed, int64_t sequences, int64_t tokens) {
+  return packed ? tokens / kKdaChunk + sequences : sequences * ceil_div(tokens, kKdaChunk);
+}
+
 int64_t kda_slots(const KdaProblem& problem, const KdaChunkedShape& shape) {
-  const int64_t chunks = kda_chunks(problem, with_padding(problem, shape), kKdaChunk);
-  return problem.packed ? chunks : shape.sequences * chunks;
+  return kda_slots(problem.packed, with_padding(problem, shape).sequences, shape.tokens);
 }
 
 int64_t kda_value_tiles(const KdaProblem& problem, const KernelSpec& walk) {

@@ -3,12 +3,8 @@
 // Makes specs of chunked KDA: which kernels a problem needs, with which tiles and constants.
 #include "ops/kda/chunked_kernels.h"
 
-#include <algorithm>
-#include <cstddef>
-
 #include "codegen/base/integers.h"
 #include "codegen/base/invalid.h"
-#include "codegen/choice.h"
 #include "ops/implementation.h"
 #include "templates/params/kda_chunked.h"
 
@@ -44,21 +40,12 @@ std::vector<Constant> constants_of(const KdaProblem& problem) {
   };
 }
 
-void add_walk(const KdaProblem& problem, const KdaWalkTile& tile, KernelSpec* spec) {
-  spec->smem = "KdaScanSmem";
-  spec->smem_bytes = kda_walk_smem(problem, tile);
-  spec->threads = 32 * tile.warps;
-  spec->constants = constants_of(problem);
-  spec->constants.push_back(Constant::flag("v_first", "kStateVFirst", problem.state_v_first));
-}
-
-Status check(const KdaProblem& problem) {
-  LATHE_TRY(kda_check(problem));
-  if (problem.vector_bytes != 8 && problem.vector_bytes != 16) {
-    return unsupported(
-        text("kda: rows come in pieces of ", problem.vector_bytes, " bytes; allowed are 8 and 16"));
-  }
-  return {};
+// Returns a walk with the constants that both directions have.
+KernelSpec walk_spec(const Template& from, const KdaProblem& problem, const KdaWalkTile& tile) {
+  KernelSpec spec = shared_spec(from, "KdaScanSmem", kda_walk_smem(problem, tile), 32 * tile.warps,
+                                constants_of(problem));
+  spec.add({Constant::flag("v_first", "kStateVFirst", problem.state_v_first)});
+  return spec;
 }
 
 }  // namespace
@@ -106,9 +93,8 @@ KernelSpec question_spec(const KdaProblem& problem, const KdaWalkTile& tile) {
   const bool back = problem.backward || problem.dinitial_state;
   if (!problem.forward) return kda_backward_scan_spec(problem, tile);
   KernelSpec spec = kda_forward_spec(problem, tile);
-  spec.constants.push_back(Constant::flag("back", "", back));
-  spec.constants.push_back(Constant::flag("segmented", "", problem.segmented));
-  spec.constants.push_back(Constant::flag("warmup", "", problem.warmup));
+  spec.add({Constant::flag("back", "", back), Constant::flag("segmented", "", problem.segmented),
+            Constant::flag("warmup", "", problem.warmup)});
   return spec;
 }
 
@@ -122,54 +108,46 @@ Result<KdaWalkTile> kda_walk_choose(const KdaProblem& problem, const DeviceFacts
 }
 
 KernelSpec kda_forward_spec(const KdaProblem& problem, const KdaWalkTile& tile) {
-  KernelSpec spec = KernelSpec::of(LATHE_TEMPLATE("kda", "kda_forward", KdaForwardParams, chunks));
-  add_walk(problem, tile, &spec);
-  for (const Constant& constant :
-       {Constant::flag("initial", "kInitialState", problem.initial_state),
-        Constant::flag("final", "kFinalState", problem.final_state),
-        Constant::flag("chunks", "kChunkStates", problem.chunk_states),
-        Constant::flag("output", "kOutput", true), Constant::flag("saved", "kSaved", problem.saves),
-        Constant::flag("ranks", "kRanks", problem.ranks)}) {
-    spec.constants.push_back(constant);
-  }
+  KernelSpec spec =
+      walk_spec(LATHE_TEMPLATE("kda", "kda_forward", KdaForwardParams, chunks), problem, tile);
+  spec.add({Constant::flag("initial", "kInitialState", problem.initial_state),
+            Constant::flag("final", "kFinalState", problem.final_state),
+            Constant::flag("chunks", "kChunkStates", problem.chunk_states),
+            Constant::flag("output", "kOutput", true),
+            Constant::flag("saved", "kSaved", problem.saves),
+            Constant::flag("ranks", "kRanks", problem.ranks)});
   return spec;
 }
 
 KernelSpec kda_backward_scan_spec(const KdaProblem& problem, const KdaWalkTile& tile) {
-  KernelSpec spec =
-      KernelSpec::of(LATHE_TEMPLATE("kda", "kda_backward_scan", KdaBackwardScanParams, reserved));
-  add_walk(problem, tile, &spec);
-  for (const Constant& constant :
-       {Constant::flag("initial", "kInitialState", problem.initial_state && problem.recomputes()),
-        Constant::flag("final", "kFinalState", false),
-        Constant::flag("chunks", "kChunkStates", false), Constant::flag("output", "kOutput", false),
-        Constant::flag("saved", "kSaved", problem.recomputes()),
-        Constant::flag("dht", "kFinalStateGrad", problem.dht),
-        Constant::flag("dinitial", "kInitialStateGrad", problem.dinitial_state),
-        Constant::flag("ranks", "kRanks", problem.ranks)}) {
-    spec.constants.push_back(constant);
-  }
+  KernelSpec spec = walk_spec(
+      LATHE_TEMPLATE("kda", "kda_backward_scan", KdaBackwardScanParams, reserved), problem, tile);
+  spec.add(
+      {Constant::flag("initial", "kInitialState", problem.initial_state && problem.recomputes()),
+       Constant::flag("final", "kFinalState", false),
+       Constant::flag("chunks", "kChunkStates", false), Constant::flag("output", "kOutput", false),
+       Constant::flag("saved", "kSaved", problem.recomputes()),
+       Constant::flag("dht", "kFinalStateGrad", problem.dht),
+       Constant::flag("dinitial", "kInitialStateGrad", problem.dinitial_state),
+       Constant::flag("ranks", "kRanks", problem.ranks)});
   return spec;
 }
 
 KernelSpec kda_backward_spec(const KdaProblem& problem) {
   KernelSpec spec = shared_spec(LATHE_TEMPLATE("kda", "kda_backward", KdaBackwardParams, reserved),
-                                "KdaBackwardSmem", kda_backward_smem(problem), kBackwardThreads);
-  spec.constants = constants_of(problem);
-  spec.constants.push_back(Constant::flag("grouped", "kGrouped", problem.grouped));
+                                "KdaBackwardSmem", kda_backward_smem(problem), kBackwardThreads,
+                                constants_of(problem));
+  spec.add({Constant::flag("grouped", "kGrouped", problem.grouped)});
   return spec;
 }
 
 KernelSpec kda_backward_finish_spec() {
-  KernelSpec spec = KernelSpec::of(
-      LATHE_TEMPLATE("kda", "kda_backward_finish", KdaBackwardFinishParams, reserved));
-  spec.smem = "KdaBackwardFinishSmem";
-  spec.threads = kFinishThreads, spec.smem_bytes = 4 * kFinishThreads;
-  return spec;
+  return shared_spec(
+      LATHE_TEMPLATE("kda", "kda_backward_finish", KdaBackwardFinishParams, reserved),
+      "KdaBackwardFinishSmem", 4 * kFinishThreads, kFinishThreads);
 }
 
 Result<KdaChunkedKernels> kda_chunked_kernels(const KdaProblem& problem, const DeviceFacts& facts) {
-  LATHE_TRY(check(problem));
   KdaChunkedKernels kernels;
   LATHE_ASSIGN(const KdaWalkTile tile, kda_walk_choose(problem, facts));
   if (!problem.forward && !problem.backward && !problem.dinitial_state) return kernels;

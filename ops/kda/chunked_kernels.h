@@ -62,6 +62,7 @@ struct KdaChunkedShape {
 };
 int64_t kda_rows(const KdaProblem& problem, const KdaChunkedShape& shape);   // tokens of all
 int64_t kda_slots(const KdaProblem& problem, const KdaChunkedShape& shape);  // params/kda_chunked.h
+int64_t kda_slots(bool packed, int64_t sequences, int64_t tokens);
 // Returns the most chunks of `size` tokens that chunk_states has; packed lengths are on the device.
 int64_t kda_chunks(const KdaProblem& problem, const KdaChunkedShape& shape, int64_t size);
 int64_t kda_value_tiles(const KdaProblem& problem, const KernelSpec& walk);
@@ -109,5 +110,19 @@ Result<KdaWorkspace> kda_workspace(const KdaProblem& problem, const KdaChunkedSh
 // data that L2 holds counts once. Tensor operations count the work of the matrix instructions.
 Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernels,
                       const KdaChunkedShape& shape, int64_t chunk_size);
+
+// chain.cpp predicts how long the launches take if neither memory nor tensor cores are the limit.
+// Then each thread block walks through its tokens as fast as its multiprocessor issues
+// instructions.
+
+// Returns the cycles of the thread blocks that follow one another on a multiprocessor, summed over
+// all launches. The result is a prediction from counted instructions; it takes packed sequences to
+// be of one length.
+uint64_t kda_chain_cycles(const KdaProblem& problem, const KdaChunkedKernels& kernels,
+                          const KdaChunkedShape& shape, const DeviceFacts& facts);
+
+// Returns the cycles of one walk of `blocks` thread blocks through `tokens` tokens each.
+uint64_t kda_walk_cycles(const KdaProblem& problem, const KernelSpec& walk, int64_t blocks,
+                         int64_t tokens, const DeviceFacts& facts);
 
 }  // namespace lathe

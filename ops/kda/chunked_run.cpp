@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "codegen/base/invalid.h"
-#include "ops/kda/chain.h"
+#include "ops/fill.h"
 
 namespace lathe {
 namespace {
@@ -29,10 +29,12 @@ KdaExecutor::KdaExecutor(const KdaRequest& request, const DeviceFacts& facts,
 }
 
 KdaChunkedShape KdaExecutor::shape(const Call& call) const {
-  if (problem().ranks) return part_shape(call);
   const Extents& extents = call.extents;
   KdaChunkedShape out;
   out.sequences = extents[Dim::N];
+  if (problem().ranks) {
+    out.sequences = state_of(call).plan.sequences() * (problem().packed ? 1 : extents[Dim::N]);
+  }
   out.heads = extents[Dim::H], out.value_heads = extents[Dim::HV];
   out.tokens = extents[Dim::T];
   out.segments = kda_segments(problem(), kernels_, facts_, out, request_.segments);
@@ -40,7 +42,6 @@ KdaChunkedShape KdaExecutor::shape(const Call& call) const {
 }
 
 Result<KdaLaunch> KdaExecutor::check(const Call& call, const KdaChunkedShape& shape) const {
-  if (problem().ranks) LATHE_TRY(check_part(call));
   LATHE_TRY(check_kda_extents(call.extents, problem().packed));
   LATHE_TRY(check_kda_chunks(call.extents, problem().packed, request_.chunk_size));
   if (shape.tokens > kMostTokens) {
@@ -62,6 +63,10 @@ Result<KdaLaunch> KdaExecutor::check(const Call& call, const KdaChunkedShape& sh
 }
 
 Result<KdaPlan> KdaExecutor::plan(const Call& call) const {
+  if (problem().ranks) {
+    LATHE_ASSIGN(const KdaShardState* state, shard_state_of<KdaShardState>(call));
+    LATHE_TRY(check_shard_sequences(call, problem().packed, state->sequences, "cu_seqlens"));
+  }
   KdaPlan out;
   out.shape = shape(call);
   LATHE_ASSIGN(out.launch, check(call, out.shape));
@@ -72,48 +77,113 @@ Result<KdaPlan> KdaExecutor::plan(const Call& call) const {
   return out;
 }
 
-// Computes the states that segments start from, for the walks of both directions.
-Status KdaExecutor::run_segments(const KdaCall& of) const {
-  if (of.launch.summary() > 0) {
-    const KdaSummaryParams p = kda_summary_params(of, walk());
-    LATHE_TRY(kernels_.summary.launch(of.launch.summary(), &p, of.call.stream));
+template <typename Params>
+Params KdaExecutor::params_of(const KdaCall& of) const {
+  const auto& t = of.call.tensors;
+  Params p = {};
+  fill_tensors<kda::kTensors>(of.call, false, &p);
+  fill_numbers(of.plan.shape, &p);
+  fill_numbers(problem(), &p);
+  fill_sections(of.plan.workspace, of.call.workspace, &p);
+  if constexpr (requires { p.do_head_stride; }) {
+    p.d_o = t[kda::d_o].data;
+    put_strides(attention_strides(t[kda::d_o], false), &p.do_batch_stride, &p.do_token_stride,
+                &p.do_head_stride);
   }
-  return run_merge(of);
+  if constexpr (requires { p.in; }) p.in = inputs_of(of);
+  if constexpr (requires { p.carry; }) p.carry = of.part.carry;
+  // Returns the address of a caller's state tensor at local sequence 0.
+  const auto states = [&](int tensor) -> char* {
+    const int64_t each = int64_t{4} * problem().key_dim * problem().value_dim;
+    char* const data = t[tensor].data;
+    return data ? data + of.part.first * of.plan.shape.value_heads * each : nullptr;
+  };
+  if constexpr (requires { p.initial_state; }) p.initial_state = states(kda::initial_state);
+  if constexpr (requires { p.final_state; }) p.final_state = states(kda::final_state);
+  if constexpr (requires { p.dht; }) p.dht = states(kda::dht);
+  if constexpr (requires { p.dinitial_state; }) p.dinitial_state = states(kda::dinitial_state);
+  if constexpr (requires { p.saved_values; }) {
+    const bool outside = request_.saved_outside;
+    char* const workspace = of.call.workspace;
+    p.saved_values =
+        outside ? t[kda::saved_values].data : workspace + of.plan.workspace.saved_values;
+    p.saved_states =
+        outside ? t[kda::saved_states].data : workspace + of.plan.workspace.saved_states;
+  }
+  return p;
 }
 
-Status KdaExecutor::run_merge(const KdaCall& of) const {
-  if (of.launch.merge == 0) return {};
-  const KdaMergeParams p = kda_merge_params(of);
-  return kernels_.merge.launch(of.launch.merge, &p, of.call.stream);
+KdaInputs KdaExecutor::inputs_of(const KdaCall& of) const {
+  auto in = params_of<KdaInputs>(of);
+  if (of.part.ranks) in.cu_seqlens = of.part.cu_seqlens;
+  in.value_tiles = static_cast<int>(kda_value_tiles(problem(), walk()));
+  in.scale = request_.scale;
+  in.lower_bound = request_.lower_bound;
+  in.beta_factor = request_.beta_factor;
+  return in;
 }
 
-Status KdaExecutor::run_forward(const KdaCall& of) const {
-  if (of.launch.forward == 0) return {};
-  const KdaForwardParams p = kda_forward_params(of, walk());
-  return kernels_.forward.launch(of.launch.forward, &p, of.call.stream);
+KdaSummaryParams KdaExecutor::summary_params(const KdaCall& of) const {
+  auto p = params_of<KdaSummaryParams>(of);
+  p.forward_blocks = static_cast<int>(of.plan.launch.summary_forward);
+  p.carried = of.part.carry.carried;
+  p.open = of.part.ranks ? of.part.carry.open : p.in.sequences;
+  return p;
+}
+
+Status KdaExecutor::run_walks(const KdaCall& of) const {
+  const KdaLaunch& launch = of.plan.launch;
+  if (launch.merge > 0) {
+    auto p = params_of<KdaMergeParams>(of);
+    if (of.part.ranks) p.cu_seqlens = of.part.cu_seqlens;
+    LATHE_TRY(kernels_.merge.launch(launch.merge, &p, of.call.stream));
+  }
+  if (launch.forward > 0) {
+    auto p = params_of<KdaForwardParams>(of);
+    if (!problem().saves) p.saved_values = p.saved_states = nullptr;
+    const Tensor& chunks = of.call.tensors[kda::chunk_states];
+    p.chunk_states = chunks.data;
+    p.chunk_size = request_.chunk_size;
+    // Rows of a batch one after another, and those of packed sequences as far as there is room.
+    p.chunks = static_cast<int>(std::min(chunks.extent[0] * chunks.extent[1], kMaxExtent));
+    LATHE_TRY(kernels_.forward.launch(launch.forward, &p, of.call.stream));
+  }
+  return run_backward(of);
 }
 
 Status KdaExecutor::run_backward(const KdaCall& of) const {
-  const KdaLaunch& launch = of.launch;
+  const KdaLaunch& launch = of.plan.launch;
+  // Without tokens no chunk leaves anything.
+  const int slots = launch.backward > 0 ? static_cast<int>(kda_slots(problem(), of.plan.shape)) : 0;
   if (launch.scan() > 0) {
-    const KdaBackwardScanParams p = kda_scan_params(of, walk());
+    auto p = params_of<KdaBackwardScanParams>(of);
+    if (launch.scan_forward == 0) p.saved_values = p.saved_states = nullptr;
+    p.forward_blocks = static_cast<int>(launch.scan_forward);
     LATHE_TRY(kernels_.scan.launch(launch.scan(), &p, of.call.stream));
   }
   if (launch.backward > 0) {
-    const KdaBackwardParams p = kda_backward_params(of, walk());
+    auto p = params_of<KdaBackwardParams>(of);
+    if (!problem().dA_log) p.rate_sums = nullptr;
+    if (!problem().ddt_bias) p.bias_sums = nullptr;
+    p.slots = slots;
     LATHE_TRY(kernels_.backward.launch(launch.backward, &p, of.call.stream));
   }
   if (launch.finish == 0) return {};
-  const KdaBackwardFinishParams p = kda_finish_params(of);
+  auto p = params_of<KdaBackwardFinishParams>(of);
+  p.dA_log = of.call.tensors[kda::dA_log].data;
+  p.ddt_bias = of.call.tensors[kda::ddt_bias].data;
+  p.slots = slots;
   return kernels_.finish.launch(launch.finish, &p, of.call.stream);
 }
 
 Status KdaExecutor::launch(const Call& call, const KdaPlan& plan) const {
   if (problem().ranks) return run_sharded(call, plan);
-  const KdaCall of = {request_, plan.shape, plan.launch, plan.workspace, call, {}};
-  LATHE_TRY(run_segments(of));
-  LATHE_TRY(run_forward(of));
-  return run_backward(of);
+  const KdaCall of = {call, plan};
+  if (plan.launch.summary() > 0) {
+    const KdaSummaryParams p = summary_params(of);
+    LATHE_TRY(kernels_.summary.launch(plan.launch.summary(), &p, call.stream));
+  }
+  return run_walks(of);
 }
 
 Result<Estimate> KdaExecutor::estimate_plan(const Call& call, const KdaPlan& plan) const {

@@ -4,13 +4,7 @@
 // their grids are and how many bytes they move. Pure functions of integers.
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
-#include "codegen/base/status.h"
 #include "codegen/device_facts.h"
-#include "codegen/spec.h"
-#include "ops/conv/kernels.h"  // Grid, Cost
 #include "ops/kernel.h"
 #include "ops/kernel_problems.h"
 
@@ -35,13 +29,7 @@ Result<KdaRecurrentTile> kda_recurrent_choose(const KdaProblem& problem, const D
 // Returns the bytes of shared memory of a block: two buffers of one token per warp.
 int kda_recurrent_smem(const KdaProblem& problem, const KdaRecurrentTile& tile);
 
-// Returns UNSUPPORTED, by name, for types and widths that no kernel of the family has.
-Status kda_check(const KdaProblem& problem);
-
-struct KdaKernels {
-  KernelSlot recurrent;
-};
-Result<KdaKernels> kda_kernels(const KdaProblem& problem, const DeviceFacts& facts);
+Result<KernelSpec> kda_recurrent_kernel(const KdaProblem& problem, const DeviceFacts& facts);
 // Returns the kernel with a tile that the caller picked from the candidates.
 KernelSpec kda_recurrent_spec(const KdaProblem& problem, const KdaRecurrentTile& tile);
 
@@ -53,7 +41,6 @@ struct KdaShape {
 // Counts one block per tile of V, value head and sequence, all in x. A launch may have at most 2^31
 // - 1 blocks: the caller compares this number, of one sequence, first.
 int64_t kda_recurrent_blocks(const KernelSpec& spec, const KdaShape& shape);
-Grid kda_recurrent_grid(const KernelSpec& spec, const KdaShape& shape);
 
 // Says which states a call of kda_recurrent reads and writes.
 struct KdaStateTraffic {

@@ -1,22 +1,120 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Runs kda on one rank among several: summaries of the sequences that the part's ends cut, one
-// exchange of them, their composition, and one rank's launches on what it gives.
+// Runs kda on one rank among several: the state of a shard, the workspace and the cost of its part;
+// summaries of the sequences that the part's ends cut, one exchange of them, their composition, and
+// one rank's launches on what it gives.
 #include <algorithm>
 
+#include "codegen/base/integers.h"
 #include "codegen/base/invalid.h"
 #include "collective/plans/conv_halo.h"
 #include "ops/kda/chunked_run.h"
-#include "ops/rank_program.h"
 
 namespace lathe {
+namespace {
+
+// Chunks are counted from the starts of sequences: a part that begins within one would leave states
+// that are none of the whole's.
+Status check_chunks(const Layout& layout, int64_t chunk) {
+  for (int rank = 0; rank < layout.world(); ++rank) {
+    const KdaStatesPlan plan = kda_states_plan(layout, rank);
+    if (plan.carried_tokens % chunk == 0) continue;
+    return invalid(text("chunk_states is declared with chunk_size ", chunk, ", and rank ", rank,
+                        " begins ", plan.carried_tokens, " tokens into sequence ", plan.first,
+                        "; allowed are multiples of chunk_size (the shard's bounds)"));
+  }
+  return {};
+}
+
+}  // namespace
+
+MadeShardState KdaExecutor::prepare(const lathe_shard& shard) const {
+  if (!problem().ranks) return std::unique_ptr<const ShardState>();
+  const Layout& layout = shard.layout;
+  LATHE_TRY(check_shard_form(layout, problem().packed, "cu_seqlens"));
+  if (problem().chunk_states) LATHE_TRY(check_chunks(layout, request_.chunk_size));
+  auto out = std::make_unique<KdaShardState>();
+  out->plan = kda_states_plan(layout, shard.rank);
+  out->messages = kda_messages(out->plan, kernels_.summary->constant("states") != 0,
+                               kernels_.summary->constant("grads") != 0);
+  out->sequences = static_cast<int64_t>(layout.cu_seqlens.size()) - 1;
+  out->transfers.reserve(out->messages.sends.size() + out->messages.receives.size());
+  if (problem().packed) {
+    const std::vector<int64_t>& offsets = out->plan.cu_seqlens;
+    const std::vector<int32_t> narrow(offsets.begin(), offsets.end());
+    LATHE_ASSIGN(out->table, problem().cu_seqlens == Dtype::i64
+                                 ? DeviceTable::upload(group_->device(), offsets)
+                                 : DeviceTable::upload(group_->device(), narrow));
+  }
+  return std::unique_ptr<const ShardState>(std::move(out));
+}
+
+Result<KdaRankWorkspace> KdaExecutor::rank_workspace(const Call& call, const KdaPlan& plan) const {
+  const KdaStatesPlan& states = state_of(call).plan;
+  const int64_t rows = problem().packed ? 1 : call.extents[Dim::N];
+  const int64_t heads = plan.shape.value_heads, k = problem().key_dim, v = problem().value_dim;
+  const auto before = static_cast<int64_t>(states.before.size());
+  const auto after = static_cast<int64_t>(states.after.size());
+  KdaRankWorkspace out;
+  WorkspaceLayout layout;
+  layout.add({plan.workspace.total});
+  out.end = layout.add({4, states.open, rows, heads, v, k});
+  out.map = layout.add({4, states.whole(), rows, heads, k, k});
+  out.grad = layout.add({4, states.carried, rows, heads, v, k});
+  out.ends = layout.add({4, before, rows, heads, v, k});
+  out.end_maps = layout.add({4, before, rows, heads, k, k});
+  out.grads = layout.add({4, after, rows, heads, v, k});
+  out.grad_maps = layout.add({4, after, rows, heads, k, k});
+  out.total = layout.total();
+  LATHE_TRY(layout.status());
+  out.state_bytes = static_cast<size_t>(4 * rows * heads * v * k);
+  out.map_bytes = static_cast<size_t>(4 * rows * heads * k * k);
+  return out;
+}
+
+// Adds the launches that a single rank does not have: summaries that are sent, and their
+// composition. Messages are no launches.
+void KdaExecutor::add_exchange(const Call& call, const KdaChunkedShape& shape,
+                               Estimate* out) const {
+  const KdaStatesPlan& plan = state_of(call).plan;
+  const int64_t rows = problem().packed ? 1 : call.extents[Dim::N];
+  if (plan.sequences() == 0 || rows == 0 || shape.value_heads == 0) return;
+  const bool states = kernels_.summary->constant("states") != 0;
+  const bool grads = kernels_.summary->constant("grads") != 0;
+  const auto tokens = [&](int64_t local) {
+    return rows * (plan.cu_seqlens[local + 1] - plan.cu_seqlens[local]);
+  };
+  KdaPartWalks walks;
+  walks.states = states, walks.maps = plan.whole();
+  const auto forth = states ? static_cast<int64_t>(plan.before.size()) : 0;
+  const auto back = grads ? static_cast<int64_t>(plan.after.size()) : 0;
+  walks.links = std::max<int64_t>(forth - 1, 0) + std::max<int64_t>(back - 1, 0);
+  for (int64_t step = 1; step < std::max(forth, back); step *= kKdaComposeRadix) ++out->launches;
+  const bool hands_on = (plan.open && (states || plan.whole())) || (plan.carried && grads);
+  if (hands_on) ++out->launches;
+  if (hands_on && shape.segments == 1) {
+    if (plan.open && (states || plan.whole())) walks.forth = tokens(plan.sequences() - 1);
+    if (plan.carried && grads) walks.back = tokens(0);
+    const int64_t columns = kernels_.summary->threads / 2;
+    const int64_t width =
+        (walks.forth > 0 ? states * problem().value_dim + walks.maps * problem().key_dim : 0) +
+        (walks.back > 0 ? problem().value_dim : 0);
+    const int64_t blocks = rows * shape.value_heads * ((width + columns - 1) / columns);
+    out->cost.chain_cycles += kda_walk_cycles(problem(), *kernels_.summary, blocks,
+                                              std::max(walks.forth, walks.back) / rows, facts_);
+  }
+  out->add({0, kda_part_cost(problem(), *kernels_.summary,
+                             {rows, shape.value_heads, 1, problem().key_dim, problem().value_dim},
+                             walks)});
+}
+
 // Holds the steps of one call, on the stack.
 struct ShardedKda {
   const KdaExecutor& executor;
   const KdaShardState& shard_state;
-  const KdaRankWorkspace& ranks;
   const KdaCall& of;
   int64_t rows;
+  const KdaRankWorkspace& ranks = of.plan.ranks;
 
   const KdaStatesPlan& plan() const { return shard_state.plan; }
   char* at(int64_t offset) const { return of.call.workspace + offset; }
@@ -25,10 +123,10 @@ struct ShardedKda {
   bool states() const { return has(*executor.kernels_.summary, "states"); }
   bool grads() const { return has(*executor.kernels_.summary, "grads"); }
   static bool has(const KernelSpec& spec, const char* part) { return spec.constant(part) != 0; }
-  int64_t last() const { return of.shape.sequences - rows; }
+  int64_t last() const { return of.plan.shape.sequences - rows; }
   KdaSegmentShape segment_shape(int64_t sequences) const {
-    return {sequences, of.shape.value_heads, of.shape.segments, executor.problem().key_dim,
-            executor.problem().value_dim};
+    return {sequences, of.plan.shape.value_heads, of.plan.shape.segments,
+            executor.problem().key_dim, executor.problem().value_dim};
   }
 
   Status summarize() const;
@@ -42,9 +140,9 @@ struct ShardedKda {
 // Makes the summaries that are sent. With one segment the summary kernel runs only for the
 // sequences that are cut.
 Status ShardedKda::summarize() const {
-  KdaSummaryParams p = kda_summary_params(of, executor.walk());
-  int64_t blocks = of.launch.summary();
-  if (of.shape.segments == 1) {
+  KdaSummaryParams p = executor.summary_params(of);
+  int64_t blocks = of.plan.launch.summary();
+  if (of.plan.shape.segments == 1) {
     const KdaSummaryBlocks each = kda_summary_each(*executor.kernels_.summary, segment_shape(1));
     const bool forth = plan().open && (states() || plan().whole());
     const int64_t forward = forth ? rows * each.forward : 0;
@@ -67,9 +165,8 @@ Status ShardedKda::summarize() const {
 int ShardedKda::used(int64_t local) const {
   const bool packed = executor.problem().packed;
   const int64_t count =
-      packed ? plan().cu_seqlens[local + 1] - plan().cu_seqlens[local] : of.shape.tokens;
-  const auto ceil_div = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
-  const int64_t length = ceil_div(ceil_div(count, kKdaChunk), of.shape.segments) * kKdaChunk;
+      packed ? plan().cu_seqlens[local + 1] - plan().cu_seqlens[local] : of.plan.shape.tokens;
+  const int64_t length = ceil_div(ceil_div(count, kKdaChunk), of.plan.shape.segments) * kKdaChunk;
   return count == 0 ? 0 : static_cast<int>(ceil_div(count, length));
 }
 
@@ -80,7 +177,7 @@ Status ShardedKda::launch_compose(KdaComposeParams p) const {
   };
   const int64_t forward = blocks(p.forward), back = blocks(p.back);
   p.forward_blocks = static_cast<int>(forward);
-  p.sequences = static_cast<int>(rows), p.value_heads = static_cast<int>(of.shape.value_heads);
+  p.sequences = static_cast<int>(rows), p.value_heads = static_cast<int>(of.plan.shape.value_heads);
   p.key_dim = executor.problem().key_dim, p.value_dim = executor.problem().value_dim;
   if (forward + back == 0) return {};
   return executor.kernels_.compose.launch(forward + back, &p, of.call.stream);
@@ -88,13 +185,13 @@ Status ShardedKda::launch_compose(KdaComposeParams p) const {
 
 // Composes the part's map from the maps of the segments of the sequence that is cut.
 Status ShardedKda::compose_segments() const {
-  if (of.shape.segments == 1) return {};
-  const KdaWorkspace& w = of.workspace;
-  const int64_t heads = of.shape.value_heads, each = of.shape.segments * heads;
+  if (of.plan.shape.segments == 1) return {};
+  const KdaWorkspace& w = of.plan.workspace;
+  const int64_t heads = of.plan.shape.value_heads, each = of.plan.shape.segments * heads;
   const auto state = static_cast<int64_t>(ranks.state_bytes) / (rows * heads);
   const auto map = static_cast<int64_t>(ranks.map_bytes) / (rows * heads);
   KdaComposeParams p = {};
-  p.radix = static_cast<int>(of.shape.segments), p.step = 1;
+  p.radix = static_cast<int>(of.plan.shape.segments), p.step = 1;
   const auto side = [&](int64_t ends, int64_t run, int64_t to, int64_t element_runs, int elements) {
     KdaComposeSide out = {};
     out.ends = at(ends + run * state), out.transitions = at(w.transitions + run * map);
@@ -125,21 +222,21 @@ Status ShardedKda::exchange() const {
     }
     return {message.peer, at(place) + static_cast<size_t>(message.slot) * bytes, bytes};
   };
-  shard_state.sends.clear(), shard_state.receives.clear();
+  HopMessages& transfers = shard_state.transfers;
+  transfers.clear();
   for (const KdaMessage& message : shard_state.messages.sends) {
-    shard_state.sends.push_back(transfer(message, true));
+    transfers.sends.push_back(transfer(message, true));
   }
   for (const KdaMessage& message : shard_state.messages.receives) {
-    shard_state.receives.push_back(transfer(message, false));
+    transfers.receives.push_back(transfer(message, false));
   }
-  const Hop hop = {shard_state.sends, shard_state.receives, "kda's exchange of states"};
-  return Exchange(*executor.group_, of.call.stream).run(hop);
+  return Exchange(*executor.group_, of.call.stream).run(transfers.hop("kda's exchange of states"));
 }
 
 // Composes the first sequence's state from the parts before, and the last one's gradient from those
 // behind: a tree, in the slots of the messages.
 Status ShardedKda::compose_parts() const {
-  const int64_t runs = rows * of.shape.value_heads;
+  const int64_t runs = rows * of.plan.shape.value_heads;
   const int forth = states() ? before() : 0, back = grads() ? after() : 0;
   KdaComposeParams p = {};
   p.radix = kKdaComposeRadix;
@@ -150,7 +247,7 @@ Status ShardedKda::compose_parts() const {
   p.back.ends = p.back.to_ends = at(ranks.grads) + farthest * ranks.state_bytes;
   p.back.transitions = p.back.to_transitions = at(ranks.grad_maps) + farthest * ranks.map_bytes;
   p.back.element_runs = -runs;
-  p.forward.sequence_runs = p.back.sequence_runs = of.shape.value_heads;
+  p.forward.sequence_runs = p.back.sequence_runs = of.plan.shape.value_heads;
   for (p.step = 1; p.step < std::max(forth, back); p.step *= p.radix) {
     p.forward.elements = p.step < forth ? forth : 0;
     p.back.elements = p.step < back ? back : 0;
@@ -160,28 +257,25 @@ Status ShardedKda::compose_parts() const {
 }
 
 Status KdaExecutor::run_sharded(const Call& call, const KdaPlan& asked) const {
-  const KdaChunkedShape& extent = asked.shape;
   const KdaRankWorkspace& ranks = asked.ranks;
   const KdaShardState& shard_state = state_of(call);
   const KdaStatesPlan& plan = shard_state.plan;
   const int64_t rows = problem().packed ? 1 : call.extents[Dim::N];
-  KdaPartOf part = {true, plan.first, shard_state.table.data(), {}};
+  KdaCall of = {call, asked, {true, plan.first, shard_state.table.data()}};
   const size_t farthest = plan.after.empty() ? 0 : plan.after.size() - 1;
-  part.carry.states = call.workspace + ranks.ends;
-  part.carry.grads = call.workspace + ranks.grads + farthest * ranks.state_bytes;
-  part.carry.carried = static_cast<int>(plan.carried ? rows : 0);
-  part.carry.open = static_cast<int>(extent.sequences - (plan.open ? rows : 0));
-  const KdaCall of = {request_, extent, asked.launch, asked.workspace, call, part};
-  const ShardedKda sharded = {*this, shard_state, ranks, of, rows};
-  if (rows > 0 && extent.value_heads > 0) {
+  KdaCarry& carry = of.part.carry;
+  carry.states = call.workspace + ranks.ends;
+  carry.grads = call.workspace + ranks.grads + farthest * ranks.state_bytes;
+  carry.carried = static_cast<int>(plan.carried ? rows : 0);
+  carry.open = static_cast<int>(asked.shape.sequences - (plan.open ? rows : 0));
+  const ShardedKda sharded = {*this, shard_state, of, rows};
+  if (rows > 0 && asked.shape.value_heads > 0) {
     LATHE_TRY(sharded.summarize());
     LATHE_TRY(sharded.compose_segments());
     LATHE_TRY(sharded.exchange());
     LATHE_TRY(sharded.compose_parts());
   }
-  LATHE_TRY(run_merge(of));
-  LATHE_TRY(run_forward(of));
-  LATHE_TRY(run_backward(of));
+  LATHE_TRY(run_walks(of));
   return reduce_gradients(call);
 }
 

@@ -24,8 +24,8 @@ struct RecurrentPlan {
 
 class KdaRecurrentExecutor final : public PlannedExecutor<KdaRecurrentExecutor, RecurrentPlan> {
  public:
-  KdaRecurrentExecutor(const KdaRequest& request, const KdaKernels& kernels)
-      : request_(request), kernel_(kernels.recurrent) {
+  KdaRecurrentExecutor(const KdaRequest& request, KernelSpec kernel)
+      : request_(request), kernel_(std::move(kernel)) {
     list({&kernel_});
   }
 
@@ -100,7 +100,7 @@ KdaRecurrentParams KdaRecurrentExecutor::params(const Call& call, const Recurren
 Status KdaRecurrentExecutor::launch(const Call& call, const RecurrentPlan& plan) const {
   if (plan.empty) return {};
   const KdaRecurrentParams p = params(call, plan);
-  return kernel_.launch(kda_recurrent_grid(spec(), plan.grid), &p, call.stream);
+  return kernel_.launch(kda_recurrent_blocks(spec(), plan.grid), &p, call.stream);
 }
 
 Result<Estimate> KdaRecurrentExecutor::estimate_plan(const Call&, const RecurrentPlan& plan) const {
@@ -113,8 +113,8 @@ Result<Estimate> KdaRecurrentExecutor::estimate_plan(const Call&, const Recurren
 
 MadeExecutor make_kda_recurrent(const Resolved& resolved, const DeviceFacts& facts) {
   LATHE_ASSIGN(const KdaRequest request, kda_recurrent_request(resolved));
-  LATHE_ASSIGN(const KdaKernels kernels, kda_kernels(request.problem, facts));
-  return executor_of<KdaRecurrentExecutor>(request, kernels);
+  LATHE_ASSIGN(KernelSpec kernel, kda_recurrent_kernel(request.problem, facts));
+  return executor_of<KdaRecurrentExecutor>(request, std::move(kernel));
 }
 
 }  // namespace lathe

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "codegen/base/integers.h"
 #include "codegen/base/invalid.h"
 #include "templates/params/kda.h"
 #include "templates/params/kda_chunked.h"
@@ -127,7 +128,6 @@ Result<KdaRequest> kda_recurrent_request(const Resolved& resolved) {
   KdaRequest out = read_kda_inputs(resolved);
   out.final_state = resolved.has(final_state);
   KdaProblem& asked = out.problem;
-  asked.recurrent = true;
   if (resolved.has(state_pool)) {
     const Declared& indices = resolved.problem.tensors[state_indices];
     asked.index = indices.dtype;
@@ -217,16 +217,14 @@ int vector_bytes(const KdaProblem& problem, int alignment) {
 Status check_kda_chunks(const Extents& extents, bool packed, int chunk_size) {
   const int64_t tokens = extents[Dim::T], chunks = extents[Dim::NT];
   if (tokens == kUnknown) return {};
-  const auto ceil_div = [](int64_t a, int64_t b) { return a / b + (a % b != 0); };
-  if (!packed && chunks != kUnknown && chunks != ceil_div(tokens, chunk_size)) {
-    return invalid(text("chunk_states has NT = ", chunks,
-                        "; allowed is ceil(T / chunk_size) = ", ceil_div(tokens, chunk_size),
-                        " for T = ", tokens, " and chunk_size ", chunk_size));
+  const int64_t most = ceil_div(tokens, chunk_size);
+  if (!packed && chunks != kUnknown && chunks != most) {
+    return invalid(text("chunk_states has NT = ", chunks, "; allowed is ceil(T / chunk_size) = ",
+                        most, " for T = ", tokens, " and chunk_size ", chunk_size));
   }
   const int64_t slots = extents[Dim::slots], sequences = extents[Dim::N];
   if (slots == kUnknown || sequences == kUnknown) return {};
-  const int64_t needed =
-      packed ? tokens / kKdaChunk + sequences : sequences * ceil_div(tokens, kKdaChunk);
+  const int64_t needed = kda_slots(packed, sequences, tokens);
   if (slots == needed) return {};
   return invalid(text("saved_states has ", slots, " slots; allowed is ",
                       packed ? "T / 64 + N = " : "B * ceil(T / 64) = ", needed,

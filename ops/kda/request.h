@@ -5,10 +5,10 @@
 #pragma once
 
 #include "ops/executor.h"
+#include "ops/infer.h"
 #include "ops/kda/chunked_kernels.h"
 #include "ops/kda/schema.h"
 #include "ops/resolve.h"
-#include "ops/values.h"
 
 namespace lathe {
 

@@ -4,13 +4,8 @@
 #include "ops/kda/segments.h"
 
 #include <algorithm>
-#include <cassert>
-#include <cstddef>
-#include <initializer_list>
-#include <string_view>
 
 #include "codegen/base/integers.h"
-#include "codegen/base/text.h"
 #include "templates/params/kda_chunked.h"
 
 namespace lathe {
@@ -65,45 +60,31 @@ int kda_merge_smem(int padded_keys) {
 KernelSpec kda_summary_spec(const KernelSpec& walk, const KdaSummaryParts& parts) {
   KernelSpec spec = walk;
   spec.set(LATHE_TEMPLATE("kda", "kda_summary", KdaSummaryParams, reserved));
-  spec.constants.erase(
-      std::remove_if(spec.constants.begin(), spec.constants.end(), is_of_the_walk_alone),
-      spec.constants.end());
-  for (const Constant& constant :
-       {Constant::flag("states", "kStates", parts.states),
-        Constant::flag("initial", "kInitialState", parts.states && parts.initial_state),
-        Constant::flag("grads", "kGrads", parts.grads),
-        Constant::flag("dht", "kFinalStateGrad", parts.grads && parts.dht)}) {
-    spec.constants.push_back(constant);
-  }
+  std::erase_if(spec.constants, is_of_the_walk_alone);
+  spec.add({Constant::flag("states", "kStates", parts.states),
+            Constant::flag("initial", "kInitialState", parts.states && parts.initial_state),
+            Constant::flag("grads", "kGrads", parts.grads),
+            Constant::flag("dht", "kFinalStateGrad", parts.grads && parts.dht)});
   return spec;
 }
 
 KernelSpec kda_merge_spec(const KernelSpec& walk, const KdaSummaryParts& parts) {
-  KernelSpec spec = KernelSpec::of(LATHE_TEMPLATE("kda", "kda_merge", KdaMergeParams, segments));
   const int width = static_cast<int>(walk.constant("width"));
-  spec.smem = "KdaMergeSmem";
-  spec.smem_bytes = kda_merge_smem(width);
-  spec.threads = width;
-  spec.constants = {
-      Constant::type("cu", "Offset", static_cast<Dtype>(walk.constant("cu"))),
-      Constant::integer("width", "kWidth", width),
-      Constant::flag("packed", "kPacked", walk.constant("packed") != 0),
-      Constant::flag("states", "kStates", parts.states),
-      Constant::flag("grads", "kGrads", parts.grads),
-      Constant::flag("ranks", "kRanks", walk.constant("ranks") != 0),
-  };
-  return spec;
+  return shared_spec(LATHE_TEMPLATE("kda", "kda_merge", KdaMergeParams, segments), "KdaMergeSmem",
+                     kda_merge_smem(width), width,
+                     {Constant::type("cu", "Offset", static_cast<Dtype>(walk.constant("cu"))),
+                      Constant::integer("width", "kWidth", width),
+                      Constant::flag("packed", "kPacked", walk.constant("packed") != 0),
+                      Constant::flag("states", "kStates", parts.states),
+                      Constant::flag("grads", "kGrads", parts.grads),
+                      Constant::flag("ranks", "kRanks", walk.constant("ranks") != 0)});
 }
 
 KernelSpec kda_compose_spec(const KernelSpec& walk) {
-  KernelSpec spec =
-      KernelSpec::of(LATHE_TEMPLATE("kda", "kda_compose", KdaComposeParams, reserved));
   const int width = static_cast<int>(walk.constant("width"));
-  spec.smem = "KdaComposeSmem";
-  spec.smem_bytes = kda_merge_smem(width);
-  spec.threads = width;
-  spec.constants = {Constant::integer("width", "kWidth", width)};
-  return spec;
+  return shared_spec(LATHE_TEMPLATE("kda", "kda_compose", KdaComposeParams, reserved),
+                     "KdaComposeSmem", kda_merge_smem(width), width,
+                     {Constant::integer("width", "kWidth", width)});
 }
 
 KernelSpec kda_forward_warmup_spec(const KernelSpec& forward) {
@@ -149,42 +130,51 @@ int64_t kda_compose_blocks(const KdaSegmentShape& shape, int elements, int step,
 }
 
 int64_t kda_end_numbers(const KdaSegmentShape& shape) {
-  if (shape.segments <= 1) return 0;
-  return bounded_product(
-      {shape.sequences, shape.value_heads, shape.segments, shape.value_dim, shape.key_dim});
+  return shape.segments <= 1 ? 0 : bounded_product({shape.runs(), shape.value_dim, shape.key_dim});
 }
 
 int64_t kda_transition_numbers(const KdaSegmentShape& shape) {
-  if (shape.segments <= 1) return 0;
-  return bounded_product(
-      {shape.sequences, shape.value_heads, shape.segments, shape.key_dim, shape.key_dim});
+  return shape.segments <= 1 ? 0 : bounded_product({shape.runs(), shape.key_dim, shape.key_dim});
 }
+
+namespace {
+
+// Says what the walks of kda_summary read and compute.
+struct SummaryWalk {
+  int64_t row, value_row;  // bytes of a token: q, k, g and beta; and v
+  int64_t values, keys;    // tiles of V, and of K
+  int64_t block;           // tensor operations for 16 tokens, without the output
+};
+SummaryWalk summary_walk(const KdaProblem& problem, const KernelSpec& summary,
+                         const KdaSegmentShape& shape) {
+  const int64_t k = shape.key_dim, v = shape.value_dim, width = summary.constant("width");
+  const int64_t columns = columns_of(summary), element = bytes_of(problem.element);
+  const bool wide = problem.element == Dtype::f32;
+  const int64_t terms = wide ? 6 : 1, parts = wide ? 1 : 2;
+  const int64_t sums = columns * 2 * kKdaBlock * ((1 + parts) * width + parts * kKdaBlock);
+  return {2 * k * element + k * bytes_of(problem.gate) + bytes_of(problem.beta), v * element,
+          ceil_div(v, columns), ceil_div(k, columns), terms * (7 * 2 * 8 * 16 * width + sums)};
+}
+
+}  // namespace
 
 Cost kda_segments_cost(const KdaProblem& problem, const KernelSpec& summary,
                        const KernelSpec& merge, const KdaSegmentShape& shape, int64_t rows) {
   Cost cost;
   if (shape.segments <= 1) return cost;
-  const int64_t k = shape.key_dim, v = shape.value_dim, width = summary.constant("width");
-  const int64_t columns = columns_of(summary), segments = shape.segments;
+  const int64_t k = shape.key_dim, v = shape.value_dim, segments = shape.segments;
   const int64_t heads = shape.sequences * shape.value_heads;
   const int64_t states = summary.constant("states"), grads = summary.constant("grads");
-  const int64_t values = ceil_div(v, columns), keys = ceil_div(k, columns);
+  const SummaryWalk walk = summary_walk(problem, summary, shape);
   // As many walks of a segment by a block of threads, of `segments` of them a whole sequence.
-  const int64_t walks = (states + grads) * values * (segments - 1) + keys * (segments - 2);
-  const int64_t row =
-      2 * k * bytes_of(problem.element) + k * bytes_of(problem.gate) + bytes_of(problem.beta);
-  const int64_t value_row = v * bytes_of(problem.element);
+  const int64_t walks =
+      (states + grads) * walk.values * (segments - 1) + walk.keys * (segments - 2);
   const auto share = [&](int64_t each, int64_t walked) {  // of all tokens
     return unsigned_product({rows, shape.value_heads, each, walked}) /
            static_cast<uint64_t>(segments);
   };
-  cost.bytes += share(row, walks) + share(value_row, (states + grads) * (segments - 1));
-  // `block` counts a walk's operations for a block of 16 tokens, without the output.
-  const bool wide = problem.element == Dtype::f32;
-  const int64_t terms = wide ? 6 : 1, parts = wide ? 1 : 2;
-  const int64_t block =
-      7 * 2 * 8 * 16 * width + columns * 2 * kKdaBlock * ((1 + parts) * width + parts * kKdaBlock);
-  cost.tensor_ops += share(terms * block, walks) / kKdaBlock;
+  cost.bytes += share(walk.row, walks) + share(walk.value_row, (states + grads) * (segments - 1));
+  cost.tensor_ops += share(walk.block, walks) / kKdaBlock;
   // Numbers written by the summaries and read by the walks, and twice by the chain.
   const int64_t links = std::max<int64_t>(segments - 2, 0);
   const uint64_t ends = unsigned_product({heads, states + grads, v, k, 4});
@@ -201,22 +191,15 @@ Cost kda_segments_cost(const KdaProblem& problem, const KernelSpec& summary,
 Cost kda_part_cost(const KdaProblem& problem, const KernelSpec& summary,
                    const KdaSegmentShape& shape, const KdaPartWalks& walks) {
   Cost cost;
-  const int64_t k = shape.key_dim, v = shape.value_dim, width = summary.constant("width");
-  const int64_t heads = shape.value_heads, columns = columns_of(summary);
-  const int64_t values = ceil_div(v, columns), keys = ceil_div(k, columns);
-  const int64_t element = bytes_of(problem.element);
-  const int64_t row = 2 * k * element + k * bytes_of(problem.gate) + bytes_of(problem.beta);
-  const bool wide = problem.element == Dtype::f32;
-  const int64_t terms = wide ? 6 : 1, parts = wide ? 1 : 2;
-  const int64_t block =
-      7 * 2 * 8 * 16 * width + columns * 2 * kKdaBlock * ((1 + parts) * width + parts * kKdaBlock);
+  const int64_t k = shape.key_dim, v = shape.value_dim, heads = shape.value_heads;
+  const SummaryWalk each = summary_walk(problem, summary, shape);
   const auto walk = [&](int64_t tokens, int64_t with_values, int64_t with_maps) {
-    const int64_t tiles = with_values * values + with_maps * keys;
+    const int64_t tiles = with_values * each.values + with_maps * each.keys;
     if (tokens == 0 || tiles == 0) return;
-    cost.bytes += unsigned_product({tokens, heads, row + with_values * v * element});
+    cost.bytes += unsigned_product({tokens, heads, each.row + with_values * each.value_row});
     cost.bytes +=
         unsigned_product({shape.sequences, heads, 4 * k, with_values * v + with_maps * k});
-    cost.tensor_ops += unsigned_product({ceil_div(tokens, kKdaBlock), heads, terms * block, tiles});
+    cost.tensor_ops += unsigned_product({ceil_div(tokens, kKdaBlock), heads, each.block, tiles});
   };
   walk(walks.forth, walks.states, walks.maps);
   walk(walks.back, 1, 0);

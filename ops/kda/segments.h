@@ -5,10 +5,8 @@
 // which run before the walks. Pure functions of integers.
 #pragma once
 
-#include <cstdint>
-
-#include "codegen/launch_shape.h"
-#include "codegen/spec.h"
+#include "codegen/base/integers.h"
+#include "ops/kernel.h"
 #include "ops/kernel_problems.h"
 
 namespace lathe {
@@ -40,7 +38,7 @@ struct KdaSegmentShape {
   int64_t segments = 1;
   int key_dim = 128, value_dim = 128;
 
-  int64_t runs() const { return sequences * value_heads * segments; }
+  int64_t runs() const { return bounded_product({sequences, value_heads, segments}); }
 };
 
 // Holds the blocks of a launch, all in x; 0: the launch is skipped. One segment needs neither

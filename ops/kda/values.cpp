@@ -108,9 +108,7 @@ void derive_kda(const lathe_problem& problem, Extents* extents) {
   int64_t& chunks = (*extents)[Dim::NT];
   int64_t& slots = (*extents)[Dim::slots];
   if (chunks == kUnknown) chunks = packed ? tokens / chunk + sequences : ceil_div(tokens, chunk);
-  if (slots == kUnknown) {
-    slots = packed ? tokens / kKdaChunk + sequences : sequences * ceil_div(tokens, kKdaChunk);
-  }
+  if (slots == kUnknown) slots = kda_slots(packed, sequences, tokens);
 }
 
 Status check_kda_values(const Values& values) {

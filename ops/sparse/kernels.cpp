@@ -4,13 +4,7 @@
 // constants.
 #include "ops/sparse/kernels.h"
 
-#include <algorithm>
-#include <cstddef>
-
 #include "codegen/base/integers.h"
-#include "codegen/base/invalid.h"
-#include "codegen/base/text.h"
-#include "codegen/choice.h"
 #include "ops/implementation.h"
 #include "ops/workspace.h"
 #include "templates/params/sparse_attention.h"
@@ -19,7 +13,6 @@
 namespace lathe {
 namespace {
 
-constexpr int kWidthStep = 8, kMostWidth = 576, kMostValueWidth = 512;
 constexpr int kMostHeads = 64;
 constexpr int kElementBytes = 2;
 constexpr int kWarpValues = 256;  // columns of v that a warp has in registers
@@ -29,13 +22,6 @@ constexpr int kReservedShared = 1024;  // of each block, by the system
 // A thread has at most this many registers for out and the scores with their 16-bit copy; found by
 // trial.
 constexpr int kMostAccumulators = 152;
-
-Status check_width(const char* dim, int width, int least, int most) {
-  if (width >= least && width <= most && width % kWidthStep == 0) return {};
-  return unsupported(text("sparse_flash_attention: ", dim, " is ", width,
-                          "; allowed are multiples of ", kWidthStep, " from ", least, " to ",
-                          most));
-}
 
 int accumulators(const SparseProblem& problem, const SparseTile& tile) {
   const int out = sparse_padded_width(problem.value_dim) / tile.groups / 2;
@@ -71,23 +57,6 @@ bool takes_third(const SparseProblem& problem, const SparseTile& two, const Devi
 }
 
 }  // namespace
-
-Status sparse_check(const SparseProblem& problem) {
-  if (problem.element != Dtype::f16 && problem.element != Dtype::bf16) {
-    return unsupported(
-        text("sparse_flash_attention: q is ", word(problem.element), "; allowed are f16, bf16"));
-  }
-  if (problem.packed && problem.cu_seqlens != Dtype::i32 && problem.cu_seqlens != Dtype::i64) {
-    return unsupported(text("sparse_flash_attention: cu_seqlens is ", word(problem.cu_seqlens),
-                            "; allowed are i32, i64"));
-  }
-  LATHE_TRY(check_width("D", problem.head_dim, kWidthStep, kMostWidth));
-  LATHE_TRY(check_width("R", problem.rope_dim, 0, kMostWidth));
-  LATHE_TRY(check_width("D + R", problem.head_dim + problem.rope_dim, kWidthStep, kMostWidth));
-  const bool inside = problem.values_in_keys;
-  return check_width("DV", problem.value_dim, kWidthStep,
-                     inside ? std::min(kMostValueWidth, problem.head_dim) : kMostValueWidth);
-}
 
 int sparse_padded_width(int width) { return round_up(width, 64); }
 
@@ -133,38 +102,35 @@ Result<SparseTile> sparse_choose(const SparseProblem& problem, const DeviceFacts
 }
 
 KernelSpec sparse_forward_spec(const SparseProblem& problem, const SparseTile& tile) {
-  KernelSpec spec =
-      shared_spec(LATHE_TEMPLATE("sparse", "sparse_forward", SparseForwardParams, splits),
-                  "SparseForwardSmem", sparse_forward_smem(problem, tile), 32 * tile.warps());
-  spec.constants = {
-      Constant::type("element", "Element", problem.element),
-      // Without packed lengths the type of the offsets changes nothing: one word for all.
-      Constant::type("cu", "Offset", problem.packed ? problem.cu_seqlens : Dtype::i32),
-      Constant::type("out", "Out", problem.float_out ? Dtype::f32 : problem.element),
-      Constant::integer("width", "kWidth",
-                        sparse_padded_width(problem.head_dim + problem.rope_dim)),
-      Constant::integer("value_width", "kValueWidth", sparse_padded_width(problem.value_dim)),
-      Constant::integer("m", "kTileM", tile.heads),
-      Constant::integer("n", "kTileN", tile.keys),
-      Constant::integer("groups", "kGroups", tile.groups),
-      Constant::integer("stages", "kStages", tile.stages),
-      Constant::flag("packed", "kPacked", problem.packed),
-      Constant::flag("sinks", "kSinks", problem.sinks),
-      Constant::flag("values_in_keys", "kValuesInKeys", problem.values_in_keys),
-  };
-  return spec;
+  return shared_spec(
+      LATHE_TEMPLATE("sparse", "sparse_forward", SparseForwardParams, splits), "SparseForwardSmem",
+      sparse_forward_smem(problem, tile), 32 * tile.warps(),
+      {
+          Constant::type("element", "Element", problem.element),
+          // Without packed lengths the type of the offsets changes nothing: one word for all.
+          Constant::type("cu", "Offset", problem.packed ? problem.cu_seqlens : Dtype::i32),
+          Constant::type("out", "Out", problem.float_out ? Dtype::f32 : problem.element),
+          Constant::integer("width", "kWidth",
+                            sparse_padded_width(problem.head_dim + problem.rope_dim)),
+          Constant::integer("value_width", "kValueWidth", sparse_padded_width(problem.value_dim)),
+          Constant::integer("m", "kTileM", tile.heads),
+          Constant::integer("n", "kTileN", tile.keys),
+          Constant::integer("groups", "kGroups", tile.groups),
+          Constant::integer("stages", "kStages", tile.stages),
+          Constant::flag("packed", "kPacked", problem.packed),
+          Constant::flag("sinks", "kSinks", problem.sinks),
+          Constant::flag("values_in_keys", "kValuesInKeys", problem.values_in_keys),
+      });
 }
 
 KernelSpec sparse_combine_spec(const SparseProblem& problem) {
-  KernelSpec spec = KernelSpec::of(
-      LATHE_TEMPLATE("sparse", "sparse_combine", SparseCombineParams, splits), kCombineThreads);
-  spec.constants = {Constant::type("out", "Out", problem.float_out ? Dtype::f32 : problem.element),
-                    Constant::flag("sinks", "kSinks", problem.sinks)};
-  return spec;
+  return KernelSpec::of(
+      LATHE_TEMPLATE("sparse", "sparse_combine", SparseCombineParams, splits), kCombineThreads,
+      {Constant::type("out", "Out", problem.float_out ? Dtype::f32 : problem.element),
+       Constant::flag("sinks", "kSinks", problem.sinks)});
 }
 
 Result<SparseKernels> sparse_kernels(const SparseProblem& problem, const DeviceFacts& facts) {
-  LATHE_TRY(sparse_check(problem));
   SparseKernels kernels;
   if (!problem.forward) return kernels;
   LATHE_ASSIGN(const SparseTile tile, sparse_choose(problem, facts));
@@ -247,6 +213,7 @@ Cost sparse_forward_cost(const SparseProblem& problem, const KernelSpec& spec,
                                           (spec.constant("width") + spec.constant("value_width")));
   return cost;
 }
+
 namespace {
 
 constexpr int kThreads = 256;
@@ -255,11 +222,9 @@ constexpr int64_t kColumnsOfThread = 8;
 }  // namespace
 
 KernelSpec sparse_join_spec(Dtype element, Dtype part) {
-  KernelSpec spec = KernelSpec::of(
-      LATHE_TEMPLATE("sparse", "sparse_gradient_join", SparseJoinParams, rank), kThreads);
-  spec.constants = {Constant::type("element", "Element", element),
-                    Constant::type("part", "Part", part)};
-  return spec;
+  return KernelSpec::of(
+      LATHE_TEMPLATE("sparse", "sparse_gradient_join", SparseJoinParams, rank), kThreads,
+      {Constant::type("element", "Element", element), Constant::type("part", "Part", part)});
 }
 
 int64_t sparse_join_blocks(const KernelSpec& spec, int64_t rows, int64_t width) {

@@ -4,13 +4,7 @@
 // tiles, how large their grids are and how many bytes they move. Pure functions of integers.
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
-#include "codegen/base/status.h"
 #include "codegen/device_facts.h"
-#include "codegen/launch_shape.h"
-#include "codegen/spec.h"
 #include "ops/kernel.h"
 #include "ops/kernel_problems.h"
 
@@ -27,8 +21,6 @@ struct SparseTile {
   bool operator==(const SparseTile&) const = default;
 };
 
-// Returns UNSUPPORTED, by name, for types and widths that no kernel of the family covers.
-Status sparse_check(const SparseProblem& problem);
 // Returns the width that a tile is made for, whole panels of 64. Columns above `width` are zero.
 int sparse_padded_width(int width);
 // Returns the heads of a tile if `group` heads read the same keys: the fewest tiles of one size, at

@@ -8,9 +8,7 @@
 #include <cstring>
 
 #include "codegen/base/invalid.h"
-#include "ops/group.h"
 #include "ops/row_kernels.h"
-#include "ops/sparse/kernels.h"
 
 namespace lathe {
 namespace {
@@ -33,9 +31,9 @@ MadeShardState SparseOverRanks::prepare(const lathe_shard& shard) const {
 }
 
 bool SparseOverRanks::is_dense(const Tensor& tensor) const {
-  const size_t token = token_axis();
-  return tensor.stride[token] == tensor.extent[token + 1] * tensor.extent[token + 2] &&
-         tensor.stride[token + 1] == tensor.extent[token + 2];
+  TokenRows rows = rows_of(tensor, own_->request().tokens);
+  rows.batch = 1;
+  return rows.is_dense();
 }
 
 Status SparseOverRanks::check_call(const Call& call, const SparseRankPlan& run) const {
@@ -198,6 +196,12 @@ Result<std::unique_ptr<const SparseShardState>> SparseShardState::make(const Spa
   auto out = std::make_unique<SparseShardState>();
   out->gather = key_gather(layout, shard.rank, derived);
   out->sequences = static_cast<int64_t>(layout.cu_seqlens.size()) - 1;
+  // Room for the pieces of all tensors, and for dsinks to each rank.
+  size_t messages = out->gather.from.size();
+  for (const auto* pieces : {&out->gather.from, &out->gather.to}) {
+    for (const KeyPieces& each : *pieces) messages += kSparseKeyTensors * each.size();
+  }
+  out->messages.reserve(messages);
   SparsePlaces& places = out->places;
   places.runs = static_cast<int64_t>(out->gather.runs.size());
   places.whole_keys = layout.key_length;
@@ -214,7 +218,7 @@ Result<std::unique_ptr<const SparseShardState>> SparseShardState::make(const Spa
   const bool sums = request.gradients.dk || request.gradients.dv;
   const size_t sources_at = image.bytes().size();
   if (sums) image.add(gradient_sources(out->gather));
-  LATHE_ASSIGN(out->table_, DeviceTable::upload(device, std::as_bytes(std::span(image.bytes()))));
+  LATHE_ASSIGN(out->table_, DeviceTable::upload(device, image.bytes()));
   const char* const table = out->table_.data();
   places.cu_seqlens_q = table + rows_at;
   places.key_starts = table + starts_at, places.key_ends = table + ends_at;

@@ -10,7 +10,7 @@
 #include "ops/device_table.h"
 #include "ops/group.h"
 #include "ops/rank_program.h"
-#include "ops/sparse/params.h"
+#include "ops/sparse/run.h"
 #include "templates/params/sparse_ranks.h"
 
 namespace lathe {
@@ -27,6 +27,7 @@ class SparseShardState final : public ShardState {
   SparsePlaces places;
   const void* sources = nullptr;  // on the device: gradient_sources
   int64_t sequences = 0;          // of the whole axis
+  mutable HopMessages messages;   // each run fills these
 
  private:
   DeviceTable table_;
@@ -97,10 +98,6 @@ class SparseOverRanks final : public PlannedExecutor<SparseOverRanks, SparseRank
   int64_t returned_bytes() const { return ranks_.narrow ? element() : 4; }
   int64_t element() const { return bytes_of(problem().element); }
   int64_t join_threads() const { return join_ ? join_->threads : 1; }
-  size_t token_axis() const { return own_->request().tokens ? 0 : 1; }
-  int64_t own_batch_stride(const Tensor& tensor) const {
-    return own_->request().tokens ? 0 : tensor.stride[0];
-  }
 
   Status check_call(const Call& call, const SparseRankPlan& run) const;
   // Returns whether rows of keys, with all heads, can be sent from where they lie.
@@ -114,9 +111,9 @@ class SparseOverRanks final : public PlannedExecutor<SparseOverRanks, SparseRank
   void estimate_exchange(const SparseRankPlan& run, Estimate* out) const;
   Status run_steps(const Call& call, const SparseRankPlan& run, Exchange* exchange) const;
   Status pack(const Call& call, const SparseRankPlan& run, int tensor) const;
-  Status gather(const Call& call, const SparseRankPlan& run) const;
+  Status gather(const Call& call, const SparseRankPlan& run, Exchange* exchange) const;
   Status finish(const Call& call, const SparseRankPlan& run) const;
-  Status give_back(const SparseRankPlan& run) const;
+  Status give_back(const SparseRankPlan& run, Exchange* exchange) const;
   Status join(const Call& call, const SparseRankPlan& run) const;
   SparseJoinParams join_params(const Call& call, const SparseRankPlan& run) const;
 

@@ -9,11 +9,7 @@
 // work that reads no gathered key runs beside the gathering: copies of the rank's own keys and, in
 // a call with a backward alone, delta and the zeroing of sums. The backward of a call reuses the
 // keys that its forward gathered.
-#include <algorithm>
-
 #include "ops/fill.h"
-#include "ops/row_kernels.h"
-#include "ops/sparse/kernels.h"
 #include "ops/sparse/ranks.h"
 
 namespace lathe {
@@ -23,17 +19,55 @@ namespace of_op = sparse_attention;
 
 constexpr int kGradients[SparseOverRanks::kKeyTensors] = {of_op::dk, of_op::dv, of_op::dk_rope};
 
+// Describes rows of keys or of their gradients, [batch, tokens]. The tokens of a batch row are
+// contiguous.
+struct KeyRows {
+  char* data = nullptr;
+  int64_t row_bytes = 0, batch = 0, batch_bytes = 0;
+
+  char* at(int64_t row) const { return data + row * row_bytes; }
+  Transfer transfer(int peer, int64_t row, int64_t tokens) const {
+    return {peer, at(row), static_cast<size_t>(tokens * row_bytes), batch,
+            static_cast<size_t>(batch_bytes)};
+  }
+};
+
+// Calls `visit` with each other rank of the group.
+template <typename Visit>
+void for_peers(const KeyGather& plan, Visit visit) {
+  for (int peer = 0; peer < static_cast<int>(plan.from.size()); ++peer) {
+    if (peer != plan.rank) visit(peer);
+  }
+}
+
+// Copies the rank's own keys to where the gathered ones lie.
+Status copy_own(const Driver& driver, const KeyGather& plan, const KeyRows& own,
+                const KeyRows& gathered, CUstream stream) {
+  const auto address = [](const char* data) { return reinterpret_cast<CUdeviceptr>(data); };
+  for (const KeyPiece& piece : plan.from[plan.rank]) {
+    const auto bytes = static_cast<size_t>(piece.tokens * own.row_bytes);
+    for (int64_t b = 0; bytes > 0 && b < own.batch; ++b) {
+      LATHE_TRY(check(driver,
+                      driver.cuMemcpyDtoDAsync(
+                          address(gathered.at(piece.at_reader) + b * gathered.batch_bytes),
+                          address(own.at(piece.at_owner) + b * own.batch_bytes), bytes, stream),
+                      "cuMemcpyDtoDAsync"));
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 // Puts the gathered keys in place of the caller's.
 void SparseOverRanks::place(const Call& call, SparseRankPlan* run) const {
   const bool tokens = own_->request().tokens;
+  const size_t token = tokens ? 0 : 1;
   run->call.workspace = call.workspace + run->offsets.own;
   for (int i = 0; i < kKeyTensors; ++i) {
     if (!has_keys(i)) continue;
     Tensor& keys = run->call.tensors[kInputs[i]];
     keys.data = call.workspace + run->offsets.keys[i];
-    const size_t token = token_axis();
     keys.extent[token] = run->gather().keys;
     keys.stride[token + 1] = width(i), keys.stride[token] = run->kv_heads * width(i);
     if (!tokens) keys.stride[0] = run->gather().keys * keys.stride[1];
@@ -47,30 +81,44 @@ Status SparseOverRanks::pack(const Call& call, const SparseRankPlan& run, int te
                    {nullptr, own.tokens}, element(), call.stream);
 }
 
-Status SparseOverRanks::gather(const Call& call, const SparseRankPlan& run) const {
-  std::array<GatheredTensor, kKeyTensors> tensors;
-  size_t count = 0;
+// Posts the keys that travel, and copies the rank's own keys meanwhile.
+Status SparseOverRanks::gather(const Call& call, const SparseRankPlan& run,
+                               Exchange* exchange) const {
+  const KeyGather& plan = run.gather();
+  HopMessages& messages = run.state.messages;
+  messages.clear();
+  KeyRows own[kKeyTensors], gathered[kKeyTensors];
   for (int i = 0; i < kKeyTensors; ++i) {
     if (!has_keys(i)) continue;
-    const Tensor& own = call.tensors[kInputs[i]];
+    const Tensor& keys = call.tensors[kInputs[i]];
     const int64_t row = run.kv_heads * width(i) * element();
-    GatheredTensor& tensor = tensors[count++];
-    tensor = {own.data, own_batch_stride(own) * element(), call.workspace + run.offsets.keys[i],
-              row};
-    if (!packs(call, run, i)) continue;
-    LATHE_TRY(pack(call, run, i));
-    tensor.own = call.workspace + run.offsets.dense[i];
-    tensor.own_batch_bytes = run.gather().own_keys * row;
+    gathered[i] = {call.workspace + run.offsets.keys[i], row, run.batch, plan.keys * row};
+    own[i] = {keys.data, row, run.batch, run.batch > 1 ? keys.stride[0] * element() : 0};
+    if (packs(call, run, i)) {
+      LATHE_TRY(pack(call, run, i));
+      own[i].data = call.workspace + run.offsets.dense[i];
+      own[i].batch_bytes = plan.own_keys * row;
+    }
+    for_peers(plan, [&](int peer) {
+      for (const KeyPiece& piece : plan.from[peer]) {
+        messages.receives.push_back(gathered[i].transfer(peer, piece.at_reader, piece.tokens));
+      }
+      for (const KeyPiece& piece : plan.to[peer]) {
+        messages.sends.push_back(own[i].transfer(peer, piece.at_owner, piece.tokens));
+      }
+    });
   }
-  return gather_keys(*ranks_.group, run.gather(), std::span(tensors).first(count), run.batch,
-                     call.stream);
+  LATHE_TRY(exchange->post(messages.hop("the gathering of keys")));
+  const Driver& driver = ranks_.group->device().driver();
+  for (int i = 0; i < kKeyTensors; ++i) {
+    LATHE_TRY(copy_own(driver, plan, own[i], gathered[i], call.stream));
+  }
+  return {};
 }
 
 // Writes dsinks to the caller's tensor or among those of all ranks, and makes narrow gradients.
 Status SparseOverRanks::finish(const Call& call, const SparseRankPlan& run) const {
-  const SparseCall of{own_->request(), run.launch.shape, run.call};
-  SparseBackwardFinishParams p =
-      sparse_finish_params({of, run.launch.backward, run.call.workspace});
+  SparseBackwardFinishParams p = own_->finish_params(run.call, run.launch);
   if (sums_sinks()) {
     p.dsinks = call.workspace + run.offsets.sinks + ranks_.group->rank() * run.heads * 4;
   }
@@ -89,22 +137,38 @@ Status SparseOverRanks::finish(const Call& call, const SparseRankPlan& run) cons
   return own_->run_finish(p, call.stream);
 }
 
-Status SparseOverRanks::give_back(const SparseRankPlan& run) const {
+// Posts the gradients' way home, and this rank's part of dsinks to all others.
+Status SparseOverRanks::give_back(const SparseRankPlan& run, Exchange* exchange) const {
+  const KeyGather& plan = run.gather();
+  HopMessages& messages = run.state.messages;
+  messages.clear();
   char* const workspace = run.call.workspace - run.offsets.own;
   const SparseBackwardWorkspace& sums = run.launch.backward.workspace;
   const int64_t of_sums[kKeyTensors] = {sums.dk_sums, sums.dv_sums, 0};
-  std::array<ReturnedTensor, kKeyTensors> tensors;
-  size_t count = 0;
   for (int i = 0; i < kKeyTensors; ++i) {
-    if (returned_width(i) == 0) continue;
-    char* const gathered =
+    const int64_t row = run.kv_heads * returned_width(i) * returned_bytes();
+    char* const data =
         ranks_.narrow ? workspace + run.offsets.narrow[i] : run.call.workspace + of_sums[i];
-    tensors[count++] = {gathered, workspace + run.offsets.returned[i],
-                        run.kv_heads * returned_width(i) * returned_bytes()};
+    const KeyRows gathered{data, row, run.batch, plan.keys * row};
+    const KeyRows returned{workspace + run.offsets.returned[i], row, run.batch,
+                           plan.returned.back() * row};
+    for_peers(plan, [&](int peer) {
+      int64_t next = plan.returned[peer];
+      for (const KeyPiece& piece : plan.to[peer]) {
+        messages.receives.push_back(returned.transfer(peer, next, piece.tokens));
+        next += piece.tokens;
+      }
+      for (const KeyPiece& piece : plan.from[peer]) {
+        messages.sends.push_back(gathered.transfer(peer, piece.at_reader, piece.tokens));
+      }
+    });
   }
-  const SharedBytes sinks{workspace + run.offsets.sinks, sums_sinks() ? run.heads * 4 : 0};
-  return return_gradients(*ranks_.group, run.gather(), std::span(tensors).first(count), run.batch,
-                          sinks, run.call.stream);
+  const KeyRows sinks{workspace + run.offsets.sinks, sums_sinks() ? run.heads * 4 : 0, 1};
+  for_peers(plan, [&](int peer) {
+    messages.receives.push_back(sinks.transfer(peer, peer, 1));
+    messages.sends.push_back(sinks.transfer(peer, plan.rank, 1));
+  });
+  return exchange->post(messages.hop("the return of key gradients"));
 }
 
 SparseJoinParams SparseOverRanks::join_params(const Call& call, const SparseRankPlan& run) const {
@@ -149,8 +213,7 @@ Status SparseOverRanks::join(const Call& call, const SparseRankPlan& run) const 
 Status SparseOverRanks::run_steps(const Call& call, const SparseRankPlan& run,
                                   Exchange* exchange) const {
   const bool forward = problem().forward, backward = own_->has_backward();
-  exchange->begin();
-  LATHE_TRY(gather(call, run));
+  LATHE_TRY(gather(call, run, exchange));
   if (!forward && backward) LATHE_TRY(own_->run_prepare(run.call, run.launch));
   LATHE_TRY(exchange->arrive());
   LATHE_TRY(own_->run_forward(run.call, run.launch, &run.state.places));
@@ -159,8 +222,7 @@ Status SparseOverRanks::run_steps(const Call& call, const SparseRankPlan& run,
   LATHE_TRY(own_->run_backward(run.call, run.launch, &run.state.places));
   LATHE_TRY(finish(call, run));
   if (!joins()) return {};
-  exchange->begin();
-  LATHE_TRY(give_back(run));
+  LATHE_TRY(give_back(run, exchange));
   LATHE_TRY(exchange->arrive());
   return join(call, run);
 }

@@ -1,23 +1,104 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Implements the plan of sparse_flash_attention: which kernels it holds, what the shapes of a call
-// decide, the launches.
+// decide, the parameters and the launches.
 #include "ops/sparse/run.h"
 
-#include <algorithm>
-
 #include "codegen/base/invalid.h"
-#include "ops/sparse/params.h"
+#include "ops/fill.h"
 #include "ops/sparse/ranks.h"
 
 namespace lathe {
 namespace {
+
+namespace of_op = sparse_attention;
 
 Status too_many_blocks(const SparseShape& shape, int64_t splits) {
   return unsupported(text("q of ", shape.rows(), " rows and ", shape.heads,
                           " heads, with lists in ", splits, " parts and ",
                           shape.sequences * shape.seq_k, " keys, needs more than ", kMaxExtent,
                           " blocks; split the rows"));
+}
+
+int to_int(int64_t value) { return static_cast<int>(value); }
+
+struct SparseCall {
+  const SparseRequest& request;
+  const SparsePlan& plan;
+  const Call& call;
+  const SparsePlaces* places = nullptr;  // null: the whole axes
+};
+
+// Returns parameters of a kernel with all tensors, sizes and arrays of the workspace that it has.
+template <typename Params>
+Params params_of(const SparseCall& of) {
+  Params p = {};
+  fill_tensors<of_op::kTensors>(of.call, of.request.tokens, &p);
+  fill_numbers(of.plan.shape, &p);
+  fill_numbers(of.request.problem, &p);
+  fill_numbers(of.plan.backward, &p);
+  fill_sections(of.plan.backward.workspace, of.call.workspace, &p);
+  return p;
+}
+
+void put_places(const SparsePlaces& places, bool packed, SparseInputs* in) {
+  if (places.q_pos) in->q_pos = places.q_pos, in->q_pos_batch_stride = 0;
+  in->origin_stride = places.whole_keys;
+  if (!packed) return;
+  in->cu_seqlens_q = places.cu_seqlens_q;
+  in->key_starts = places.key_starts;
+  in->key_ends = places.key_ends;
+  in->key_origins = places.key_origins;
+  in->sequences = to_int(places.runs);
+}
+
+SparseInputs inputs(const SparseCall& of, int64_t head_tiles) {
+  const SparseProblem& problem = of.request.problem;
+  const SparseShape& shape = of.plan.shape;
+  const auto& t = of.call.tensors;
+  auto in = params_of<SparseInputs>(of);
+  if (of.request.positions) in.q_pos = t[of_op::q_pos].data;
+  in.q_pos_batch_stride = shape.seq_q, in.origin_stride = shape.seq_k;
+  if (problem.packed) {
+    in.key_starts = t[of_op::cu_seqlens_k].data;
+    in.key_ends = t[of_op::cu_seqlens_k].data + bytes_of(problem.cu_seqlens);
+    in.sequences = to_int(of.call.extents[Dim::N]);
+  }
+  if (of.places) put_places(*of.places, problem.packed, &in);
+  in.block_shift = of.request.block_shift;
+  in.absolute = of.request.absolute, in.causal = of.request.causal;
+  in.head_tiles = to_int(head_tiles);
+  in.scale = of.request.scale;
+  return in;
+}
+
+// Returns the parameters for all rows, or for the chunk that begins at row 0.
+SparseBackwardParams backward_params(const SparseCall& of) {
+  const SparseBackwardLaunch& launch = of.plan.backward;
+  const SparseGradients& wanted = of.request.gradients;
+  auto p = params_of<SparseBackwardParams>(of);
+  p.in = inputs(of, launch.head_tiles);
+  if (wanted.dk) p.dk = of.call.workspace + launch.workspace.dk_sums;
+  if (wanted.dv) p.dv = of.call.workspace + launch.workspace.dv_sums;
+  // Without sums there is no room for lists.
+  if (!wanted.dk && !wanted.dv) p.listed = nullptr;
+  p.chunk = to_int(launch.chunk);
+  p.entries = to_int(of.plan.shape.listed());
+  return p;
+}
+
+SparseBackwardGatherParams gather_params(const SparseCall& of, const SparseBackwardParams& main,
+                                         int64_t rows) {
+  const SparseProblem& problem = of.request.problem;
+  SparseBackwardGatherParams p = {};
+  fill_sections(of.plan.backward.workspace, of.call.workspace, &p);
+  p.dk = main.dk, p.dv = main.dv;
+  p.keys = of.plan.backward.keys * of.plan.shape.kv_heads;
+  p.chunk = main.chunk, p.rows = to_int(rows);
+  p.kv_heads = main.in.kv_heads, p.head_tiles = main.in.head_tiles, p.entries = main.entries;
+  p.key_width = problem.head_dim + problem.rope_dim;
+  p.value_width = problem.values_in_keys ? 0 : problem.value_dim;
+  return p;
 }
 
 }  // namespace
@@ -44,36 +125,36 @@ SparseShape SparseExecutor::shape(const Call& call) const {
   return shape;
 }
 
-Status SparseExecutor::plan_forward(SparsePlan* launch) const {
-  const SparseShape& shape = launch->shape;
-  launch->forward = problem().forward && shape.rows() > 0 && shape.heads > 0;
-  if (!launch->forward) return {};
-  launch->splits =
+Status SparseExecutor::plan_forward(SparsePlan* plan) const {
+  const SparseShape& shape = plan->shape;
+  plan->forward = problem().forward && shape.rows() > 0 && shape.heads > 0;
+  if (!plan->forward) return {};
+  plan->splits =
       sparse_splits(problem(), *kernels_.forward, shape, multiprocessors_, request_.splits);
-  const int64_t splits = launch->splits;
+  const int64_t splits = plan->splits;
   // Looked up once: a launch has no time for the names of a spec's constants.
-  launch->head_tiles = sparse_head_tiles(*kernels_.forward, shape);
-  launch->blocks = shape.rows() * shape.kv_heads * launch->head_tiles * splits;
+  plan->head_tiles = sparse_head_tiles(*kernels_.forward, shape);
+  plan->blocks = shape.rows() * shape.kv_heads * plan->head_tiles * splits;
   const int64_t joined = splits > 1 ? sparse_combine_blocks(*kernels_.combine, shape) : 0;
-  if (std::max(launch->blocks, joined) > kMaxExtent) return too_many_blocks(shape, splits);
+  if (std::max(plan->blocks, joined) > kMaxExtent) return too_many_blocks(shape, splits);
   if (splits == 1) return {};
   LATHE_TRY(checked_product("the workspace",
                             {splits, shape.rows(), shape.heads, problem().value_dim + 2, 4}));
-  launch->partials = sparse_partials(problem(), shape, splits);
+  plan->partials = sparse_partials(problem(), shape, splits);
   return {};
 }
 
-Status SparseExecutor::plan_backward(SparsePlan* launch) const {
+Status SparseExecutor::plan_backward(SparsePlan* plan) const {
   if (!has_backward()) return {};
-  LATHE_ASSIGN(launch->backward,
-               sparse_backward_launch(problem(), backward_, launch->shape, request_.gradients));
-  const SparseBackwardLaunch& out = launch->backward;
+  LATHE_ASSIGN(plan->backward,
+               sparse_backward_launch(problem(), backward_, plan->shape, request_.gradients));
+  const SparseBackwardLaunch& out = plan->backward;
   for (const int64_t count :
        {out.rows, out.prepare_blocks, out.ranges_blocks, out.gather_blocks, out.finish_blocks()}) {
-    if (count > kMaxExtent) return too_many_blocks(launch->shape, 1);
+    if (count > kMaxExtent) return too_many_blocks(plan->shape, 1);
   }
   if (out.row_blocks > 0 && out.chunk > kMaxExtent / out.row_blocks) {
-    return too_many_blocks(launch->shape, 1);
+    return too_many_blocks(plan->shape, 1);
   }
   return {};
 }
@@ -90,49 +171,56 @@ Result<SparsePlan> SparseExecutor::plan(const Call& call) const {
   return out;
 }
 
-Status SparseExecutor::run_forward(const Call& call, const SparsePlan& launch,
+Status SparseExecutor::run_forward(const Call& call, const SparsePlan& plan,
                                    const SparsePlaces* places) const {
-  if (!launch.forward) return {};
-  const SparseCall of{request_, launch.shape, call, places};
-  const SparseForwardParams p =
-      sparse_forward_params(of, launch.head_tiles, launch.splits, launch.partials);
-  LATHE_TRY(kernels_.forward.launch(launch.blocks, &p, call.stream));
-  if (launch.splits == 1) return {};
-  const SparseCombineParams combine = sparse_combine_params(of, p);
-  return kernels_.combine.launch(sparse_combine_blocks(*kernels_.combine, launch.shape), &combine,
+  if (!plan.forward) return {};
+  const SparseCall of{request_, plan, call, places};
+  auto p = params_of<SparseForwardParams>(of);
+  p.in = inputs(of, plan.head_tiles);
+  p.splits = to_int(plan.splits);
+  if (plan.splits == 1) return kernels_.forward.launch(plan.blocks, &p, call.stream);
+  auto combine = params_of<SparseCombineParams>(of);
+  combine.partial_out = p.partial_out = call.workspace;
+  combine.partial_max = p.partial_max = call.workspace + plan.partials.maxima;
+  combine.partial_sum = p.partial_sum = call.workspace + plan.partials.sums;
+  combine.rows = plan.shape.rows();
+  combine.splits = p.splits;
+  LATHE_TRY(kernels_.forward.launch(plan.blocks, &p, call.stream));
+  return kernels_.combine.launch(sparse_combine_blocks(*kernels_.combine, plan.shape), &combine,
                                  call.stream);
+}
+
+Status SparseExecutor::run_prepare(const Call& call, const SparsePlan& plan) const {
+  const SparseBackwardLaunch& launch = plan.backward;
+  if (launch.prepare_blocks == 0) return {};
+  auto p = params_of<SparseBackwardPrepareParams>({request_, plan, call});
+  p.zero_chunks = launch.zero_chunks();
+  p.tiles = to_int(launch.prepare_tiles);
+  return backward_.prepare.launch(launch.prepare_blocks, &p, call.stream);
 }
 
 // Runs the main kernel over a chunk of rows, and the kernels that join its results in the order of
 // the rows.
-Status SparseExecutor::run_rows(const SparseBackwardCall& of, int64_t first,
-                                CUstream stream) const {
-  const SparseBackwardLaunch& launch = of.launch;
-  const int64_t rows = std::min(launch.chunk, launch.rows - first);
+Status SparseExecutor::run_rows(const SparseBackwardParams& p, const SparsePlan& plan,
+                                const Call& call) const {
+  const SparseBackwardLaunch& launch = plan.backward;
+  const int64_t rows = std::min(launch.chunk, launch.rows - p.first_row);
   if (rows * launch.row_blocks == 0) return {};
-  const SparseBackwardParams p = sparse_backward_params(of, first);
-  LATHE_TRY(backward_.main.launch(rows * launch.row_blocks, &p, stream));
+  LATHE_TRY(backward_.main.launch(rows * launch.row_blocks, &p, call.stream));
   if (launch.ranges_blocks == 0) return {};
-  const SparseBackwardGatherParams join = sparse_gather_params(of, p, rows);
-  LATHE_TRY(backward_.ranges.launch(launch.ranges_blocks, &join, stream));
-  LATHE_TRY(backward_.fill.launch(rows * of.of.shape.kv_heads, &join, stream));
-  return backward_.gather.launch(launch.gather_blocks, &join, stream);
+  const SparseBackwardGatherParams join = gather_params({request_, plan, call}, p, rows);
+  LATHE_TRY(backward_.ranges.launch(launch.ranges_blocks, &join, call.stream));
+  LATHE_TRY(backward_.fill.launch(rows * plan.shape.kv_heads, &join, call.stream));
+  return backward_.gather.launch(launch.gather_blocks, &join, call.stream);
 }
 
-Status SparseExecutor::run_prepare(const Call& call, const SparsePlan& launch) const {
-  if (launch.backward.prepare_blocks == 0) return {};
-  const SparseCall of{request_, launch.shape, call};
-  const SparseBackwardPrepareParams p =
-      sparse_prepare_params({of, launch.backward, call.workspace});
-  return backward_.prepare.launch(launch.backward.prepare_blocks, &p, call.stream);
-}
-
-Status SparseExecutor::run_backward(const Call& call, const SparsePlan& launch,
+Status SparseExecutor::run_backward(const Call& call, const SparsePlan& plan,
                                     const SparsePlaces* places) const {
-  const SparseCall of{request_, launch.shape, call, places};
-  const SparseBackwardCall backward{of, launch.backward, call.workspace};
-  for (int64_t chunk = 0; backward_.main && chunk < launch.backward.chunks; ++chunk) {
-    LATHE_TRY(run_rows(backward, chunk * launch.backward.chunk, call.stream));
+  if (!backward_.main) return {};
+  SparseBackwardParams p = backward_params({request_, plan, call, places});
+  for (int64_t chunk = 0; chunk < plan.backward.chunks; ++chunk) {
+    p.first_row = to_int(chunk * plan.backward.chunk);
+    LATHE_TRY(run_rows(p, plan, call));
   }
   return {};
 }
@@ -142,29 +230,35 @@ Status SparseExecutor::run_finish(const SparseBackwardFinishParams& p, CUstream 
   return blocks == 0 ? Status() : backward_.finish.launch(blocks, &p, stream);
 }
 
-Status SparseExecutor::launch(const Call& call, const SparsePlan& launch) const {
-  LATHE_TRY(run_forward(call, launch, nullptr));
-  if (!has_backward()) return {};
-  LATHE_TRY(run_prepare(call, launch));
-  LATHE_TRY(run_backward(call, launch, nullptr));
-  const SparseCall of{request_, launch.shape, call};
-  return run_finish(sparse_finish_params({of, launch.backward, call.workspace}), call.stream);
+SparseBackwardFinishParams SparseExecutor::finish_params(const Call& call,
+                                                         const SparsePlan& plan) const {
+  auto p = params_of<SparseBackwardFinishParams>({request_, plan, call});
+  p.tiles = to_int(plan.backward.prepare_tiles);
+  return p;
 }
 
-Result<Estimate> SparseExecutor::estimate_plan(const Call&, const SparsePlan& launch) const {
+Status SparseExecutor::launch(const Call& call, const SparsePlan& plan) const {
+  LATHE_TRY(run_forward(call, plan, nullptr));
+  if (!has_backward()) return {};
+  LATHE_TRY(run_prepare(call, plan));
+  LATHE_TRY(run_backward(call, plan, nullptr));
+  return run_finish(finish_params(call, plan), call.stream);
+}
+
+Result<Estimate> SparseExecutor::estimate_plan(const Call&, const SparsePlan& plan) const {
   Estimate out;
   const auto add = [&out](const Cost& cost) { out.add({0, cost}); };
-  if (launch.forward) {
-    out.launches = launch.splits > 1 ? 2 : 1;
-    add(sparse_forward_cost(problem(), *kernels_.forward, launch.shape, launch.splits, cached_));
+  if (plan.forward) {
+    out.launches = plan.splits > 1 ? 2 : 1;
+    add(sparse_forward_cost(problem(), *kernels_.forward, plan.shape, plan.splits, cached_));
   }
   if (!has_backward()) return out;
-  const SparseBackwardLaunch& backward = launch.backward;
+  const SparseBackwardLaunch& backward = plan.backward;
   out.launches += (backward.prepare_blocks > 0) + (backward.finish_blocks() > 0);
   if (backward_.main && backward.row_blocks > 0) {
     out.launches += static_cast<uint64_t>(backward.chunks * (backward.ranges_blocks > 0 ? 4 : 1));
   }
-  add(sparse_backward_cost(problem(), backward_, launch.shape, backward, cached_));
+  add(sparse_backward_cost(problem(), backward_, plan.shape, backward, cached_));
   return out;
 }
 

@@ -3,10 +3,10 @@
 // Defines the operator sparse_flash_attention.
 #include "ops/sparse/schema.h"
 
+#include "ops/infer.h"
 #include "ops/options.h"
 #include "ops/sparse/ranks.h"
 #include "ops/sparse/run.h"
-#include "ops/values.h"
 
 namespace lathe {
 namespace {

@@ -64,10 +64,10 @@ TEST_CASE("threads with overlapping problems compile each kernel once") {
   std::atomic<int> good = 0;
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
-      const auto built = lathe::build_kernels(*context, lists[t], 4);
+      const auto built = lathe::build_kernels(*context, lists[t], lathe::Load::no, 4);
       bool right = built.ok() && built->size() == lists[t].size();
       for (size_t i = 0; right && i < lists[t].size(); ++i) {
-        right = (*built)[i]->spec().text() == lists[t][i].text();
+        right = (*built)[i].built->spec().text() == lists[t][i].text();
       }
       good += right;
     });
@@ -107,7 +107,7 @@ TEST_CASE("of several failures the first in the list is told, and kernels keep t
     specs.push_back(broken);
   }
   for (int i = 0; i < 3; ++i) {
-    const auto built = lathe::build_kernels(*context, specs, 4);
+    const auto built = lathe::build_kernels(*context, specs, lathe::Load::no, 4);
     CHECK(built.status().code() == lathe::Code::compile_failed);
     CHECK(contains(built.status().text(), "first_that_is_missing"));
   }
@@ -115,11 +115,11 @@ TEST_CASE("of several failures the first in the list is told, and kernels keep t
   const std::vector<KernelSpec> twice = {specs_of(context, conv(4)).front(),
                                          specs_of(context, conv(5)).front(),
                                          specs_of(context, conv(4)).front()};
-  const auto built = lathe::build_kernels(*context, twice, 4);
+  const auto built = lathe::build_kernels(*context, twice, lathe::Load::no, 4);
   REQUIRE(built.ok());
-  CHECK((*built)[0]->origin == lathe::Origin::compiler);
-  CHECK((*built)[1]->origin == lathe::Origin::compiler);
-  CHECK((*built)[2]->origin == lathe::Origin::memory);
+  CHECK((*built)[0].built->origin == lathe::Origin::compiler);
+  CHECK((*built)[1].built->origin == lathe::Origin::compiler);
+  CHECK((*built)[2].built->origin == lathe::Origin::memory);
 }
 
 lathe_warming_item_info item_of(const lathe_warming* warming, size_t index) {

@@ -98,7 +98,7 @@ TEST_CASE("an architecture is chosen without the environment") {
   CHECK(std::getenv("LATHE_SIM_ARCH") == nullptr);
 }
 
-TEST_CASE("a world beyond the bound is refused with the bound") {
+TEST_CASE("a place that does not exist is refused with what is allowed") {
   const char id[LATHE_UNIQUE_ID_BYTES] = {};
   lathe_group* group = nullptr;
   for (const int world : {0, 65537, 1000000000}) {
@@ -107,6 +107,14 @@ TEST_CASE("a world beyond the bound is refused with the bound") {
     CHECK_MESSAGE(contains(error(), "world is " + std::to_string(world)), error());
     CHECK_MESSAGE(contains(error(), "1 to 65536"), error());
   }
+  for (const int rank : {-1, 2}) {
+    CHECK(lathe_group_create(&group, parent().context.get(), id, 2, rank, 1000) ==
+          LATHE_INVALID_ARGUMENT);
+    CHECK_MESSAGE(contains(error(), "rank is " + std::to_string(rank)), error());
+    CHECK_MESSAGE(contains(error(), "0 to 1"), error());
+  }
+  CHECK(lathe_group_create(&group, parent().context.get(), id, 2, 0, -5) == LATHE_INVALID_ARGUMENT);
+  CHECK_MESSAGE(contains(error(), "timeout_ms is -5"), error());
 }
 
 TEST_CASE("a forked child is refused in words, and ends") {

@@ -9,7 +9,6 @@
 #include <optional>
 #include <random>
 
-#include "ops/option_text.h"
 #include "ops/problem.h"
 #include "tests/api/manifest_text.h"
 

@@ -6,7 +6,6 @@
 
 #include <cstring>
 
-#include "ops/option_text.h"
 #include "ops/problem.h"
 #include "tests/api/manifest_text.h"
 

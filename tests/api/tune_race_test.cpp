@@ -14,9 +14,10 @@ using namespace races;
 
 namespace {
 
+Result<Votes> alone(const std::vector<double>& mine) { return Votes{mine}; }
+
 RaceResult race_alone(FakeRunner& runner, size_t candidates, const RaceOptions& options = {}) {
-  LoneBallot ballot;
-  auto result = race(runner, candidates, options, ballot);
+  auto result = race(runner, candidates, options, alone);
   REQUIRE_MESSAGE(result.ok(), result.status().text());
   return *result;
 }
@@ -37,7 +38,7 @@ TEST_CASE("votes: no order of ranks matters, and nothing that failed anywhere wi
   unsigned seed = 7;
   for (int i = 0; i < 3000; ++i) {
     const size_t world = 1 + next(&seed) % 5, candidates = 1 + next(&seed) % 6;
-    Ballot::Votes votes(world, std::vector<double>(candidates));
+    Votes votes(world, std::vector<double>(candidates));
     for (auto& vote : votes) {
       for (double& each : vote) each = next(&seed) % 8 == 0 ? kOut : 1 + next(&seed) % 5;
     }
@@ -111,8 +112,7 @@ TEST_CASE("race: without the default there is no race") {
     if (stage == 1) first.verify = "no memory";
     if (stage == 2) first.fails_at = 0;
     FakeRunner runner({first, {1}});
-    LoneBallot ballot;
-    const auto result = race(runner, 2, {}, ballot);
+    const auto result = race(runner, 2, {}, alone);
     REQUIRE_FALSE(result.ok());
     CHECK(result.status().code() == Code::compile_failed);
     if (stage < 2) CHECK(result.status().text().find("no memory") != std::string::npos);

@@ -19,7 +19,7 @@ namespace {
 class Meeting {
  public:
   explicit Meeting(size_t world) : world_(world) {}
-  Ballot::Votes meet(size_t rank, const std::vector<double>& mine) {
+  Votes meet(size_t rank, const std::vector<double>& mine) {
     std::unique_lock<std::mutex> lock(mutex_);
     if (arrived_ == 0) votes_.assign(world_, {});
     votes_[rank] = mine;
@@ -38,38 +38,32 @@ class Meeting {
   std::mutex mutex_;
   std::condition_variable all_here_;
   size_t arrived_ = 0, turn_ = 0;
-  Ballot::Votes votes_, done_;
-};
-
-class Seat : public Ballot {
- public:
-  Seat(Meeting& meeting, size_t rank) : meeting_(meeting), rank_(rank) {}
-  Result<Votes> exchange(const std::vector<double>& mine) override {
-    ++exchanges;
-    return meeting_.meet(rank_, mine);
-  }
-  int exchanges = 0;
-
- private:
-  Meeting& meeting_;
-  size_t rank_;
+  Votes votes_, done_;
 };
 
 struct RankResult {
   Result<RaceResult> result = Status(Code::internal, "not run");
   int exchanges = 0;
 };
+// Runs one rank's race and counts its votes.
+RankResult run_rank(Meeting& meeting, size_t rank, FakeRunner& runner, size_t candidates,
+                    const RaceOptions& options) {
+  RankResult out;
+  out.result = race(runner, candidates, options, [&](const std::vector<double>& mine) {
+    ++out.exchanges;
+    return meeting.meet(rank, mine);
+  });
+  return out;
+}
+
 std::vector<RankResult> race_of(std::vector<FakeRunner>& runners, const RaceOptions& options,
                                 size_t candidates) {
   Meeting meeting(runners.size());
   std::vector<RankResult> all(runners.size());
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < runners.size(); ++rank) {
-    threads.emplace_back([&, rank] {
-      Seat seat(meeting, rank);
-      all[rank].result = race(runners[rank], candidates, options, seat);
-      all[rank].exchanges = seat.exchanges;
-    });
+    threads.emplace_back(
+        [&, rank] { all[rank] = run_rank(meeting, rank, runners[rank], candidates, options); });
   }
   for (std::thread& thread : threads) thread.join();
   return all;
@@ -116,14 +110,12 @@ TEST_CASE("race: the default failing, or an end, on one rank is the end on all")
     std::vector<RankResult> all(3);
     for (size_t rank = 0; rank < 3; ++rank) {
       threads.emplace_back([&, rank] {
-        Seat seat(meeting, rank);
         RaceOptions options;
         options.rounds = 2;
         options.cancelled = [&](const std::string& what, size_t, size_t) {
           return cancels && rank == 2 && what == "verifying";
         };
-        all[rank].result = race(runners[rank], 2, options, seat);
-        all[rank].exchanges = seat.exchanges;
+        all[rank] = run_rank(meeting, rank, runners[rank], 2, options);
       });
     }
     for (std::thread& thread : threads) thread.join();

@@ -144,6 +144,15 @@ class ExplainCases(Case):
         self.assertRegex(out, "not counted: .*/nowhere")
         self.assertIn("instructions and shared memory left out", out)
 
+    def test_counts_that_blocks_left_out_would_have_cleared(self):
+        """A deterministic backward in chunks of rows builds an index from counts that the chunk before must leave 0."""
+        rows = "bf16:2048,16,64"
+        report = self.explain("sparse_flash_attention", {"q": rows, "k": "bf16:2048,1,64", "indices": "i32:2048,1,1024", "dout": rows},
+                              "--gpu", "h100", options=("scale=0.1", "deterministic=1"))
+        self.assertIsNone(report["counted"])
+        self.assertEqual(report["not_counted"], "a kernel goes by what thread blocks that were left out would have written")
+        self.assertEqual(report["prediction"]["from"], "formulas")
+
     def test_formulas(self):
         report = self.explain("causal_conv1d", TINY, "--formulas")
         self.assertIsNone(report["counted"])

@@ -100,10 +100,8 @@ Specs kda(bool forward, bool backward, bool segmented) {
 
 Specs recurrent() {
   return [](const DeviceFacts& facts) {
-    KdaProblem problem;
-    problem.recurrent = true;
-    const auto kernels = *kda_kernels(problem, facts);
-    return texts({&kernels.recurrent});
+    const KernelSlot kernel = *kda_recurrent_kernel({}, facts);
+    return texts({&kernel});
   };
 }
 
@@ -267,5 +265,5 @@ TEST_CASE("choice: the class and candidates are texts of the spec") {
   CHECK(tuning_key.candidates.front() == "tokens=64 warps=4");
   CHECK(tuning_key.candidates.back() == "tokens=128 warps=2");
   CHECK(tuning_key.problem_class.substr(0, 30) == "x=bf16 weight=bf16 offsets=i32");
-  CHECK(tuning_key_of({}, {}).candidates.empty());
+  CHECK(tuning_key_of({}).candidates.empty());
 }

@@ -2,14 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests compute the prediction of a call by hand, and what attention takes from memory behind
 // a cache.
-#include "codegen/prediction.h"
-
 #include <doctest/doctest.h>
 
 #include <string>
 
+#include "codegen/launch_shape.h"
+#include "ops/attention/backward_kernels.h"
 #include "ops/attention/kernels.h"
-#include "ops/attention/memory.h"
 
 using namespace lathe;
 

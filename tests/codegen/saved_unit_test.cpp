@@ -1,13 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // These tests cover units that did not compile: where they are kept, and how many.
-#include "codegen/saved_unit.h"
-
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
 #include <iterator>
 
+#include "codegen/nvrtc.h"
 #include "tests/cache/support.h"
 
 using namespace lathe;

@@ -21,11 +21,11 @@ namespace {
 // Every rank's group and what `body` made of it.
 std::vector<Status> with_groups(const std::shared_ptr<const Device>& device, int world,
                                 const std::function<Status(Group&)>& body) {
-  const auto id = make_unique_id(NcclChoice::threads);
+  const auto id = make_unique_id(**open_nccl(NcclChoice::threads));
   REQUIRE_MESSAGE(id.ok(), id.status().text());
   std::vector<Status> out(static_cast<size_t>(world));
   run_ranks(world, [&](int rank) {
-    auto group = Group::create(device, NcclChoice::threads, *id, world, rank, 20000);
+    auto group = Group::create(device, *open_nccl(NcclChoice::threads), *id, world, rank, 20000);
     out[static_cast<size_t>(rank)] = group.ok() ? body(**group) : group.status();
   });
   return out;
@@ -81,10 +81,11 @@ TEST_CASE("agreement: the digest of values is that of their order too") {
 TEST_CASE("agreement: a rank that does not come is a timeout, and the group is of no more use") {
   const auto device = simulator();
   if (device == nullptr) return;
-  const auto id = make_unique_id(NcclChoice::threads);
+  const auto id = make_unique_id(**open_nccl(NcclChoice::threads));
   REQUIRE(id.ok());
   run_ranks(2, [&](int rank) {
-    auto group = Group::create(device, NcclChoice::threads, *id, 2, rank, rank == 0 ? 700 : 20000);
+    auto group = Group::create(device, *open_nccl(NcclChoice::threads), *id, 2, rank,
+                               rank == 0 ? 700 : 20000);
     REQUIRE_MESSAGE(group.ok(), group.status().text());
     if (rank == 0) {
       const Digests plan = {{"operator", 1}};

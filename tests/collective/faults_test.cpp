@@ -98,11 +98,12 @@ bool expects_errors(Fault fault) { return fault != Fault::none && fault != Fault
 using Groups = std::vector<std::shared_ptr<Group>>;
 
 Groups make_groups(const std::shared_ptr<const Device>& device, int world, int timeout_ms) {
-  const auto id = make_unique_id(NcclChoice::threads);
+  const auto id = make_unique_id(**open_nccl(NcclChoice::threads));
   REQUIRE(id.ok());
   Groups groups(static_cast<size_t>(world));
   run_ranks(world, [&](int rank) {
-    auto made = Group::create(device, NcclChoice::threads, *id, world, rank, timeout_ms);
+    auto made =
+        Group::create(device, *open_nccl(NcclChoice::threads), *id, world, rank, timeout_ms);
     CHECK_MESSAGE(made.ok(), made.status().text());
     if (made.ok()) groups[static_cast<size_t>(rank)] = *made;
   });
@@ -238,7 +239,7 @@ TEST_CASE("faults: an adopted communicator is reported and left to its owner") {
   run_ranks(2, [&](int rank) {
     const Device::Scope scope(*device);
     Group& owner = *owners[static_cast<size_t>(rank)];
-    auto adopted = Group::adopt(device, NcclChoice::threads, owner.comm());
+    auto adopted = Group::adopt(device, *open_nccl(NcclChoice::threads), owner.comm());
     REQUIRE_MESSAGE(adopted.ok(), adopted.status().text());
     CHECK((*adopted)->abort().code() == Code::invalid_argument);
     if (rank == 1) return;

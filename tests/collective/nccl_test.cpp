@@ -60,14 +60,3 @@ TEST_CASE("errors carry the call, the sentence, the number and the library's las
   CHECK(status.code() == Code::nccl);
   CHECK(status.text() == "ncclSend: a fake error (6): the fake's last words");
 }
-
-TEST_CASE("a function that an older library lacks is named with the version that has it") {
-  Nccl old = *fakes::nccl();
-  old.version = 21405;
-  const Status status = require(old, "ncclCommSplit");
-  CHECK(status.code() == Code::nccl);
-  CHECK(status.text() ==
-        "a fake is version 2.14.5 and lacks ncclCommSplit, which NCCL has from 2.18.1 on");
-  old.ncclCommSplit = [](ncclComm_t, int, int, ncclComm_t*, ncclConfig_t*) { return ncclSuccess; };
-  CHECK(require(old, "ncclCommSplit").ok());
-}

@@ -23,7 +23,7 @@ namespace rendezvous {
 
 inline lathe::UniqueId some_id(int seed = 1) {
   lathe::UniqueId out;
-  for (int i = 0; i < NCCL_UNIQUE_ID_BYTES; ++i) out.bytes[i] = static_cast<char>(3 * i + seed);
+  for (int i = 0; i < NCCL_UNIQUE_ID_BYTES; ++i) out.internal[i] = static_cast<char>(3 * i + seed);
   return out;
 }
 
@@ -34,7 +34,7 @@ inline lathe::Nonce nonce(char value) {
 }
 
 inline bool same(const lathe::UniqueId& a, const lathe::UniqueId& b) {
-  return std::memcmp(a.bytes, b.bytes, sizeof a.bytes) == 0;
+  return std::memcmp(a.internal, b.internal, sizeof a.internal) == 0;
 }
 
 inline bool says(const lathe::Status& status, const std::string& words) {

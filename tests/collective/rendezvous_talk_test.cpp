@@ -29,7 +29,7 @@ std::string carry(HostTalk& host, RankTalk& rank, size_t piece) {
 bool nobody(int) { return false; }
 
 bool holds(const std::string& bytes, const UniqueId& id) {
-  return bytes.find(std::string(id.bytes, sizeof id.bytes)) != std::string::npos;
+  return bytes.find(std::string(id.internal, sizeof id.internal)) != std::string::npos;
 }
 
 }  // namespace

@@ -46,8 +46,8 @@ RankResult live(const std::shared_ptr<const Device>& device, const UniqueId& id,
                 const Partition& cut, int rank, int width) {
   RankResult out;
   const auto run = [&]() -> Status {
-    LATHE_ASSIGN(auto group,
-                 Group::create(device, NcclChoice::threads, id, cut.world(), rank, 20000));
+    LATHE_ASSIGN(auto group, Group::create(device, *open_nccl(NcclChoice::threads), id, cut.world(),
+                                           rank, 20000));
     const Device::Scope scope(*device);
     LATHE_TRY(scope.status());
     const Driver& driver = device->driver();
@@ -99,7 +99,7 @@ TEST_CASE("threads: messages, gradients and sums arrive") {
   const Partition cuts[] = {{{0, 9}}, {{0, 4, 9}}, {{0, 1, 1, 2, 9}}, {{0, 0, 1, 2, 3, 4, 5, 6}}};
   for (const Partition& cut : cuts) {
     for (const int width : {2, 4, 8}) {
-      const auto id = make_unique_id(NcclChoice::threads);
+      const auto id = make_unique_id(**open_nccl(NcclChoice::threads));
       REQUIRE_MESSAGE(id.ok(), id.status().text());
       std::vector<RankResult> results(cut.world());
       run_ranks(cut.world(),
@@ -131,12 +131,13 @@ TEST_CASE("threads: messages, gradients and sums arrive") {
 TEST_CASE("threads: a rank that never comes is a timeout, and the others are told") {
   const auto device = simulator();
   if (device == nullptr) return;
-  const auto id = make_unique_id(NcclChoice::threads);
+  const auto id = make_unique_id(**open_nccl(NcclChoice::threads));
   REQUIRE(id.ok());
   Status status[2];
   run_ranks(2, [&](int rank) {
     const int timeout_ms = rank == 0 ? 300 : 600000;
-    status[rank] = Group::create(device, NcclChoice::threads, *id, 3, rank, timeout_ms).status();
+    status[rank] =
+        Group::create(device, *open_nccl(NcclChoice::threads), *id, 3, rank, timeout_ms).status();
   });
   CHECK(status[0].code() == Code::timeout);
   CHECK(status[0].text() == "rank 0 of 3 waited 300 ms for the other ranks to join the group");
@@ -148,11 +149,11 @@ TEST_CASE("threads: a rank that never comes is a timeout, and the others are tol
 TEST_CASE("threads: one rank aborts in mid-exchange, the other's wait ends") {
   const auto device = simulator();
   if (device == nullptr) return;
-  const auto id = make_unique_id(NcclChoice::threads);
+  const auto id = make_unique_id(**open_nccl(NcclChoice::threads));
   REQUIRE(id.ok());
   std::barrier joined(2);  // an abort may otherwise reach a rank that has not seen all ranks meet
   run_ranks(2, [&](int rank) {
-    auto group = Group::create(device, NcclChoice::threads, *id, 2, rank, 5000);
+    auto group = Group::create(device, *open_nccl(NcclChoice::threads), *id, 2, rank, 5000);
     joined.arrive_and_wait();
     CHECK_MESSAGE(group.ok(), group.status().text());
     if (!group.ok()) return;

@@ -25,7 +25,7 @@ Launch launch(int rank) {
 // No bytes of a message that is made here are like these.
 UniqueId id_of_rank0() {
   UniqueId out;
-  for (char& byte : out.bytes) byte = '\x5a';
+  for (char& byte : out.internal) byte = '\x5a';
   return out;
 }
 
@@ -62,7 +62,7 @@ struct Heard {
     take_in_pieces(talk, said, piece);
   }
   bool gave_id() const {
-    return talk.output.find(std::string(id.bytes, sizeof id.bytes)) != std::string::npos;
+    return talk.output.find(std::string(id.internal, sizeof id.internal)) != std::string::npos;
   }
   Launch own;
   UniqueId id;
@@ -112,8 +112,8 @@ void check_rank(std::string_view input, size_t piece) {
   const auto fields = decode_reply(reply);
   FUZZ_CHECK(rank.has_id() == (fields && fields->verdict == Verdict::welcome));
   if (rank.has_id()) {
-    FUZZ_CHECK(std::string_view(rank.id().bytes, sizeof rank.id().bytes) ==
-               std::string_view(fields->id.bytes, sizeof fields->id.bytes));
+    FUZZ_CHECK(std::string_view(rank.id().internal, sizeof rank.id().internal) ==
+               std::string_view(fields->id.internal, sizeof fields->id.internal));
   } else {
     FUZZ_CHECK(!rank.status().ok() || !rank.why().empty());
   }

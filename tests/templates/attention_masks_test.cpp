@@ -9,7 +9,7 @@
 
 #include "codegen/nvrtc.h"
 #include "codegen/source.h"
-#include "ops/attention/backward_kernels.h"
+#include "ops/attention/params.h"
 #include "sim/tests/kernel_run.h"
 #include "templates/params/attention.h"
 #include "templates/params/attention_backward.h"
@@ -42,7 +42,7 @@ bool mask(int batch, int head, int q, int k) {
   return kind == 0 || (kind == 1 && (q * 31 + k * 7) % 64 == 5) || kind == 2;
 }
 
-struct Call {
+struct MaskCase {
   std::vector<int> rows, keys;  // by sequence
   bool packed = false, pack_gqa = false, tiles = false;
   int kv_heads = 1, group = 1, left = -1, right = -1;
@@ -55,7 +55,7 @@ struct Call {
   }
 };
 
-AttentionProblem problem_of(const Call& c) {
+AttentionProblem problem_of(const MaskCase& c) {
   AttentionProblem problem;
   problem.head_dim = problem.value_dim = kWidth;
   problem.packed = c.packed, problem.pack_gqa = c.pack_gqa;
@@ -71,7 +71,7 @@ std::vector<int> starts(const std::vector<int>& lengths) {
 }
 
 template <typename Params>
-void fill(sim::test::Device& device, const Call& c, Params* p) {
+void fill(sim::test::Device& device, const MaskCase& c, Params* p) {
   const auto at = [](uint64_t address) { return reinterpret_cast<void*>(address); };
   p->cu_seqlens_q = at(device.upload(starts(c.rows)));
   p->cu_seqlens_k = at(device.upload(starts(c.keys)));
@@ -120,7 +120,8 @@ struct Pairs {
 
 // What mask_tile calls mixed may hold nothing where a window cuts it as well: masked entries may
 // then be there that nothing asks for.
-void check_list(const Call& c, const Lists& lists, size_t at, const std::vector<int>& expected) {
+void check_list(const MaskCase& c, const Lists& lists, size_t at,
+                const std::vector<int>& expected) {
   CAPTURE(at);
   const auto from = lists.entries.begin() + static_cast<long>(at * lists.stride);
   std::vector<int> found(from, from + lists.counts.at(at));
@@ -133,7 +134,7 @@ void check_list(const Call& c, const Lists& lists, size_t at, const std::vector<
   CHECK(found == expected);
 }
 
-void check_blocks(const Call& c, const Lists& lists, int tiles) {
+void check_blocks(const MaskCase& c, const Lists& lists, int tiles) {
   const int ratio = c.pack_gqa ? c.group : 1, columns = c.heads() / ratio;
   int start = 0;
   for (int b = 0; b < static_cast<int>(c.rows.size()); start += c.rows[b], ++b) {
@@ -158,7 +159,7 @@ void check_blocks(const Call& c, const Lists& lists, int tiles) {
   }
 }
 
-void check_queries(const Call& c, const Lists& lists, int tiles) {
+void check_queries(const MaskCase& c, const Lists& lists, int tiles) {
   int start = 0;
   for (int b = 0; b < static_cast<int>(c.rows.size()); start += c.keys[b], ++b) {
     for (int head = 0; head < c.heads(); ++head) {
@@ -182,7 +183,7 @@ void check_queries(const Call& c, const Lists& lists, int tiles) {
   }
 }
 
-const std::vector<Call> kCalls = {
+const std::vector<MaskCase> kCalls = {
     {{300, 300}, {330, 330}, false, false, false, 2, 2},
     {{300, 300}, {330, 330}, false, false, true, 1, 2, 100, -1},
     {{70}, {257}, false, true, false, 2, 3, -1, 0},
@@ -200,7 +201,7 @@ TEST_CASE("lists of blocks under a mask_mod hold what some pair asks for, and no
     return;
   }
   uint32_t seed = 1;
-  for (const Call& c : kCalls) {
+  for (const MaskCase& c : kCalls) {
     const AttentionProblem problem = problem_of(c);
     const KernelSpec forward = attention_forward_spec(problem, {kM, kN, 2, 4});
     const KernelSpec backward = attention_backward_spec(problem, {kM, kN, 1, 4, 1}, false);
@@ -224,29 +225,25 @@ TEST_CASE("lists of blocks under a mask_mod hold what some pair asks for, and no
       ready(spec, device);
       AttentionForwardParams p = {};
       fill(device, c, &p);
-      const int64_t tiles = attention_tiles(forward, shape);
-      p.tiles = static_cast<int>(tiles);
+      WorkspaceLayout layout;
+      const AttentionLists lists = forward_lists(problem, forward, shape, &layout);
+      p.tiles = static_cast<int>(lists.tiles);
       check_blocks(
           c,
-          run(spec, p, device, attention_lists(forward, problem, shape),
-              attention_list_entries(forward, shape), attention_forward_blocks(forward, shape)),
-          static_cast<int>(tiles));
+          run(spec, p, device, lists.lists, lists.stride, attention_forward_blocks(forward, shape)),
+          p.tiles);
     }
     {
       sim::test::Device device("sm_80");
       const KernelSpec spec = attention_mask_queries_spec(problem, backward);
-      const int64_t tiles = attention_key_tiles(backward, shape);
-      if (tiles == 0) continue;  // nothing to launch
+      WorkspaceLayout layout;
+      const AttentionLists lists = *backward_lists(problem, backward, shape, &layout);
+      if (lists.tiles == 0) continue;  // nothing to launch
       ready(spec, device);
       AttentionBackwardParams p = {};
       fill(device, c, &p);
-      p.key_tiles = static_cast<int>(tiles);
-      const int64_t lists =
-          c.heads() * (c.packed ? tiles + shape.sequences : tiles * shape.sequences);
-      check_queries(c,
-                    run(spec, p, device, lists, attention_query_entries(backward, shape),
-                        tiles * c.heads() * shape.sequences),
-                    static_cast<int>(tiles));
+      p.key_tiles = static_cast<int>(lists.tiles);
+      check_queries(c, run(spec, p, device, lists.lists, lists.stride, lists.blocks), p.key_tiles);
     }
   }
 }

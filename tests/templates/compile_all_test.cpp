@@ -67,7 +67,6 @@ std::vector<KdaProblem> kda_problems_for(size_t arch_index) {
     problem.states = static_cast<int>(turn % 3), problem.gate_kind = static_cast<int>((i + 2) % 3);
     problem.l2norm = problem.A_log = problem.dt_bias = problem.sigmoid = problem.gate_kind != 0;
     problem.packed = i != 1, problem.state_v_first = turn % 2 == 0;
-    problem.recurrent = true;
     problems.push_back(problem);
   }
   return problems;
@@ -109,9 +108,9 @@ std::vector<compile_test::Job> all_jobs() {
       }
     }
     for (const KdaProblem& problem : kda_problems_for(a)) {
-      const auto kernels = kda_kernels(problem, facts);
-      REQUIRE_MESSAGE(kernels.ok(), kernels.status().text());
-      jobs.add(*kernels->recurrent, arch);
+      const auto kernel = kda_recurrent_kernel(problem, facts);
+      REQUIRE_MESSAGE(kernel.ok(), kernel.status().text());
+      jobs.add(*kernel, arch);
     }
     for (const KernelSpec& spec : exchange_specs_for(a)) jobs.add(spec, arch);
   }

@@ -9,7 +9,6 @@
 #include "api/cli/execute.h"
 #include "api/cli/options.h"
 #include "api/cli/reports/progress.h"
-#include "api/cli/verbs.h"
 
 namespace lathe::cli {
 namespace {
@@ -26,17 +25,14 @@ struct Outcome {
   std::vector<Verdict> verdicts;
   std::string failure;  // "" if it ran
 
-  bool good() const {
-    return failure.empty() && std::all_of(verdicts.begin(), verdicts.end(),
-                                          [](const Verdict& verdict) { return verdict.good; });
-  }
+  bool good() const { return failure.empty() && std::ranges::all_of(verdicts, &Verdict::good); }
 };
 
 Outcome run_case(lathe_context* context, const DemoCase& item) {
   Outcome out{Report(context), {}, {}, ""};
   try {
     const TensorMap outputs =
-        execute(context, item.problem, item.inputs, item.ranks, &out.report, &out.times);
+        execute(context, item.problem, item.inputs, {item.ranks}, &out.report, &out.times);
     out.verdicts = compare(item.problem, outputs, reference(item.problem, item.inputs));
   } catch (const Failure& failure) {
     out.failure = failure.what();
@@ -86,10 +82,7 @@ Json case_json(const DemoCase& item, const Outcome& outcome) {
   json["op"] = item.problem.op->name;
   json["title"] = item.title;
   json["ok"] = outcome.good();
-  json["ms"] = {{"prepare", outcome.times.prepare},
-                {"upload", outcome.times.upload},
-                {"run", outcome.times.run},
-                {"download", outcome.times.download}};
+  json["ms"] = outcome.times;
   json["errors"] = Json::object();
   for (const Verdict& verdict : outcome.verdicts) {
     json["errors"][verdict.output] = {{"error", verdict.error}, {"bound", verdict.bound}};

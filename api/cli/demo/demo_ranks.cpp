@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A layer of convolutions and Kimi Delta Attention, and a layer of causal attention, forward and
 // backward, over ranks and on one: what differs, who computed what when, what was sent.
-
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 
 #include "api/cli/demo/demo_cases.h"
 #include "api/cli/execute.h"
@@ -17,6 +18,41 @@ namespace {
 
 constexpr double kBound = 8e-3;  // rms of bfloat16 results against those of one rank
 constexpr int64_t kTokensPerRank = 96, kHeads = 2, kKeyHeads = 2, kWidth = 64;
+
+struct TrafficCounts {
+  int groups = 0;            // of messages, of the rank with the most
+  uint64_t sent = 0;         // bytes, of the rank with the most
+  uint64_t largest_hop = 0;  // bytes that one rank sends in one group
+};
+
+// Counts messages from its making on; one at a time.
+class Traffic {
+ public:
+  Traffic() { setenv("LATHE_SIM_NCCL_COUNTERS", file_.path().c_str(), 1); }
+
+  // Returns the counts since the last call. Zeros where another NCCL runs.
+  TrafficCounts take() {
+    std::map<int, TrafficCounts> ranks;
+    for (const Json& json : file_.lines("the counters of messages have")) {
+      // The ranks agree on the plan before their first run: a collective, no part of the run.
+      if (json.at("hop") == 0 && json.at("sends") == 0 && json.at("receives") == 0) continue;
+      TrafficCounts& rank = ranks[json.at("rank").get<int>()];
+      const uint64_t bytes =
+          json.at("bytes_sent").get<uint64_t>() + json.at("collective_bytes").get<uint64_t>();
+      rank = {rank.groups + 1, rank.sent + bytes, std::max(rank.largest_hop, bytes)};
+    }
+    file_.clear();
+    TrafficCounts most;
+    for (const auto& [rank, counts] : ranks) {
+      most = {std::max(most.groups, counts.groups), std::max(most.sent, counts.sent),
+              std::max(most.largest_hop, counts.largest_hop)};
+    }
+    return most;
+  }
+
+ private:
+  LineFile file_{"traffic"};
+};
 
 struct Stage {
   std::string name;
@@ -34,6 +70,7 @@ struct Session {
   lathe_context* context;
   Ranks ranks;
   Report* report;
+  Traffic* traffic;
 };
 
 HostTensor viewed(HostTensor tensor, std::vector<int64_t> shape) {
@@ -48,9 +85,8 @@ TensorMap stage(const Session& session, const char* op, Settings settings, const
   for (const auto& [input, tensor] : inputs) specs[input] = tensor.spec;
   const Problem problem = make_problem(find_operator(op), std::move(settings), specs);
   StageTimes times;
-  Traffic traffic;
   TensorMap out = execute(session.context, problem, inputs, session.ranks, session.report, &times);
-  run->stages.push_back({name, times.run, traffic.take()});
+  run->stages.push_back({name, times.run, session.traffic->take()});
   return out;
 }
 
@@ -122,11 +158,8 @@ void print_stages(const LayerRun& run) {
 // Draws where the tokens of contiguous parts are, and what goes on from part to part.
 std::string chain_picture(int ranks, int64_t tokens) {
   std::string line = "      tokens ", arrows = "             ";
-  char text[64];
   for (int rank = 0; rank < ranks; ++rank) {
-    std::snprintf(text, sizeof text, "| rank %d: %4lld ", rank,
-                  static_cast<long long>(rank * tokens / ranks));
-    line += text;
+    line += formatted("| rank %d: %4lld ", rank, static_cast<long long>(rank * tokens / ranks));
     if (rank + 1 < ranks) arrows += "------------> ";
   }
   return line + "| " + std::to_string(tokens) + "\n" + arrows +
@@ -165,26 +198,24 @@ constexpr Layer kLayers[] = {
 
 int demo_ranks(lathe_context* context, int ranks, bool json) {
   Report report(context);
+  Traffic traffic;
   Json layers = Json::array();
   bool good = true;
   const int64_t tokens = kTokensPerRank * ranks + 7;
   for (const Layer& layer : kLayers) {
-    Ranks over = ranks;
-    over.balance = layer.balance;
     const auto run = [&](const Ranks& where) {
       const Progress progress(std::string(layer.title) +
                               (where.count > 0 ? " over ranks" : " on one rank"));
-      return layer.run({context, where, &report}, tokens);
+      return layer.run({context, where, &report, &traffic}, tokens);
     };
-    const LayerRun alone = run(0), split = run(over);
+    const LayerRun alone = run({}), split = run({.count = ranks, .balance = layer.balance});
     const auto all = compare(split.results, alone.results);
     const Verdict& worst = worst_of(all);
-    const bool right = worst.good;
-    good = good && right;
+    good = good && worst.good;
     layers.push_back(layer_json(layer.name, split, all));
     if (json) continue;
     std::printf("%s  %s\n      %lld tokens over %d ranks, which are threads here\n",
-                right ? "ok  " : "FAIL", layer.title, static_cast<long long>(tokens), ranks);
+                worst.good ? "ok  " : "FAIL", layer.title, static_cast<long long>(tokens), ranks);
     if (layer.balance == LATHE_BALANCE_NONE) {
       std::printf("%s", chain_picture(ranks, tokens).c_str());
     } else {

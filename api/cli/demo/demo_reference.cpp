@@ -205,7 +205,7 @@ Expected reference(const Problem& problem, const TensorMap& inputs) {
   for (const auto& [op, make] : kAll) {
     if (op == std::string(problem.op->name)) return make(problem, inputs);
   }
-  fail("the demo has no reference for " + std::string(problem.op->name));
+  fail("the demo has no reference for ", problem.op->name);
 }
 
 }  // namespace lathe::cli

@@ -13,14 +13,6 @@ namespace {
 
 using Value = std::function<int64_t(int64_t)>;  // of an element, by its number
 
-int64_t extent(const Problem& problem, std::initializer_list<const char*> dims) {
-  for (const char* dim : dims) {
-    const auto found = problem.extents.find(dim);
-    if (found != problem.extents.end()) return found->second;
-  }
-  return 0;
-}
-
 // Cuts `all` into as many parts as there are offsets less one.
 Value even_offsets(int64_t all, int64_t offsets) {
   const int64_t parts = std::max<int64_t>(offsets - 1, 1);
@@ -43,13 +35,9 @@ struct Lengths {
 };
 Lengths lengths_of(const Problem& problem) {
   const bool packed = problem.inputs.contains("cu_seqlens_q");
-  const int64_t sequences = std::max<int64_t>(packed ? extent(problem, {"N"}) : 1, 1);
-  return {std::max<int64_t>(extent(problem, {"Tq", "Sq"}) / sequences, 1),
-          extent(problem, {"Tk", "Sk"}) / sequences};
-}
-
-Value row_positions(const Problem& problem) {
-  return [lengths = lengths_of(problem)](int64_t i) { return lengths.position(i); };
+  const int64_t sequences = std::max<int64_t>(packed ? extent_of(problem, {"N"}, 0) : 1, 1);
+  return {std::max<int64_t>(extent_of(problem, {"Tq", "Sq"}, 0) / sequences, 1),
+          extent_of(problem, {"Tk", "Sk"}, 0) / sequences};
 }
 
 // Lists over the keys of a row's own sequence.
@@ -67,14 +55,8 @@ Value list_entries(const Problem& problem, const TensorSpec& spec) {
   };
 }
 
-// Pages are handed out in order, so no two sequences share one as long as there are enough.
-Value pages(const Problem& problem) {
-  const int64_t all = std::max<int64_t>(extent(problem, {"P"}), 1);
-  return [=](int64_t i) { return i % all; };
-}
-
 Value stored_keys(const Problem& problem) {
-  int64_t room = extent(problem, {"M"}) * extent(problem, {"page"});
+  int64_t room = extent_of(problem, {"M"}, 0) * extent_of(problem, {"page"}, 0);
   for (const auto& [name, spec] : problem.inputs) {
     const char* by =
         is_changed(problem, name) ? find_tensor(problem.op, name)->changed_by : nullptr;
@@ -85,13 +67,10 @@ Value stored_keys(const Problem& problem) {
   return [room = std::max<int64_t>(room, 0)](int64_t) { return room; };
 }
 
-Value slots(const Problem& problem) {
-  return [all = extent(problem, {"S"})](int64_t i) { return i < all ? i : -1; };
-}
-
 // All rows and all keys, the last row at the last key; more ranges are empty.
 Value ranges(const Problem& problem) {
-  const int64_t rows = extent(problem, {"Tq", "Sq"}), keys = extent(problem, {"Tk", "Sk"});
+  const int64_t rows = extent_of(problem, {"Tq", "Sq"}, 0),
+                keys = extent_of(problem, {"Tk", "Sk"}, 0);
   return [=](int64_t i) -> int64_t {
     const int64_t first[] = {0, rows, 0, keys, keys - rows, 0, 0};
     if (i < 7) return first[i];
@@ -102,32 +81,33 @@ Value ranges(const Problem& problem) {
 Value value_of(const Problem& problem, const std::string& name, const TensorSpec& spec) {
   if (name.starts_with("cu_seqlens")) {
     const std::string dim = name == "cu_seqlens" ? "T" : "T" + name.substr(name.size() - 1);
-    return even_offsets(extent(problem, {dim.c_str()}), spec.shape[0]);
+    return even_offsets(extent_of(problem, {dim.c_str()}, 0), spec.shape[0]);
   }
   if (name == "indices" && problem.extents.contains("topk")) return list_entries(problem, spec);
-  if (name == "block_table") return pages(problem);
+  // Pages are handed out in order, so no two sequences share one as long as there are enough.
+  if (name == "block_table") {
+    return
+        [all = std::max<int64_t>(extent_of(problem, {"P"}, 0), 1)](int64_t i) { return i % all; };
+  }
   if (name == "cache_seqlens") return stored_keys(problem);
-  if (name == "state_indices") return slots(problem);
+  if (name == "state_indices") {
+    return [all = extent_of(problem, {"S"}, 0)](int64_t i) { return i < all ? i : -1; };
+  }
   if (name == "num_accepted_tokens") return [](int64_t) { return 1; };
   if (name == "ranges") return ranges(problem);
-  if (name == "q_pos") return row_positions(problem);
+  if (name == "q_pos") {
+    return [lengths = lengths_of(problem)](int64_t i) { return lengths.position(i); };
+  }
   if (name == "k_pos" || name == "indices") return [](int64_t i) { return i; };
   return [](int64_t) { return 0; };
 }
 
 // Normal enough, and the same on every machine, which <random>'s distributions do not promise.
-class Noise {
- public:
-  explicit Noise(uint64_t seed) : engine_(seed) {}
-  double next() {
-    double sum = -6;
-    for (int i = 0; i < 12; ++i) sum += static_cast<double>(engine_() >> 11) * 0x1p-53;
-    return sum;
-  }
-
- private:
-  std::mt19937_64 engine_;
-};
+double normal(std::mt19937_64* engine) {
+  double sum = -6;
+  for (int i = 0; i < 12; ++i) sum += static_cast<double>((*engine)() >> 11) * 0x1p-53;
+  return sum;
+}
 
 double half(double noise) { return 0.5 * noise; }
 double small(double noise) { return 0.1 * noise; }
@@ -155,8 +135,8 @@ HostTensor noise_tensor(const TensorSpec& spec, uint64_t seed, Transform transfo
   constexpr int64_t kTable = 65521;
   HostTensor tensor = empty_tensor(spec);
   const int64_t count = element_count(spec.shape), made = std::min(count, kTable);
-  Noise noise(seed);
-  for (int64_t i = 0; i < made; ++i) set_element(&tensor, i, transform(noise.next()));
+  std::mt19937_64 engine(seed);
+  for (int64_t i = 0; i < made; ++i) set_element(&tensor, i, transform(normal(&engine)));
   const size_t bytes = info(spec.dtype).bytes;
   for (int64_t i = made; i < count; i += made) {
     const auto length = static_cast<size_t>(std::min(made, count - i)) * bytes;
@@ -179,16 +159,6 @@ TensorMap made_up_integers(const Problem& problem) {
     out.emplace(name, std::move(tensor));
   }
   return out;
-}
-
-void require_extents(const Problem& problem) {
-  for (const auto* specs : {&problem.inputs, &problem.outputs}) {
-    for (const auto& [name, spec] : *specs) {
-      if (std::count(spec.shape.begin(), spec.shape.end(), -1) == 0) continue;
-      refuse("tensor " + in_quotes(name) + " is " + shape_text(spec.shape) +
-             ", but what is measured needs every extent (no -1)");
-    }
-  }
 }
 
 TensorMap noise(const Specs& specs, uint64_t seed) {

@@ -14,8 +14,6 @@ namespace lathe::cli {
 // extent must be known.
 TensorMap made_up_integers(const Problem& problem);
 
-// Refuses a problem of which an extent is open.
-void require_extents(const Problem& problem);
 // Returns the inputs of such a problem; always the same values for a seed.
 TensorMap noise_inputs(const Problem& problem, uint64_t seed = 1);
 // Floats of these names and shapes.

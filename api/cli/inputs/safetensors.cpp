@@ -48,14 +48,13 @@ class Reader {
 
   Header header() {
     if (size_ < 8) {
-      reject("a safetensors file begins with 8 bytes of header length, it has " +
-             std::to_string(size_) + " bytes");
+      reject("a safetensors file begins with 8 bytes of header length, it has ", size_, " bytes");
     }
     uint64_t length = 0;
     read(0, &length, 8);
     if (length > size_ - 8 || length > kMostHeaderBytes) {
-      reject("the header length is " + std::to_string(length) + ", allowed: at most " +
-             std::to_string(std::min(size_ - 8, kMostHeaderBytes)));
+      reject("the header length is ", length, ", allowed: at most ",
+             std::min(size_ - 8, kMostHeaderBytes));
     }
     std::string text(length, '\0');
     read(8, text.data(), length);
@@ -80,11 +79,13 @@ class Reader {
   }
 
  private:
-  [[noreturn]] void reject(const std::string& why) const {
-    refuse("input file " + in_quotes(path_.string()) + ": " + why);
+  template <typename... Why>
+  [[noreturn]] void reject(const Why&... why) const {
+    refuse("input file ", in_quotes(path_.string()), ": ", why...);
   }
-  [[noreturn]] void reject_tensor(const std::string& name, const std::string& why) const {
-    reject("tensor " + in_quotes(name) + ": " + why);
+  template <typename... Why>
+  [[noreturn]] void reject_tensor(const std::string& name, const Why&... why) const {
+    reject("tensor ", in_quotes(name), ": ", why...);
   }
 
   Json parse(const std::string& text) const {
@@ -100,7 +101,7 @@ class Reader {
       reject("the name " + in_quotes(fault->detail) + " stands twice in the header");
     }
     if (fault && fault->kind == JsonFault::Kind::too_deep) {
-      reject(lathe::text("the header's values lie more than ", kMostDepth, " deep in each other"));
+      reject("the header's values lie more than ", kMostDepth, " deep in each other");
     }
     if (fault || !whole) reject("the header is not valid JSON");
     return json;
@@ -116,28 +117,25 @@ class Reader {
     if (!entry.is_object()) reject_tensor(name, "its entry is not a JSON object");
     for (const auto& [field, unused] : entry.items()) {
       if (field != "dtype" && field != "shape" && field != "data_offsets") {
-        reject_tensor(name, "its entry has the field " + in_quotes(field) +
-                                ", allowed: dtype, shape, data_offsets");
+        reject_tensor(name, "its entry has the field ", in_quotes(field),
+                      ", allowed: dtype, shape, data_offsets");
       }
     }
     Placed out;
-    const DtypeInfo* dtype = nullptr;
-    if (entry.contains("dtype") && entry["dtype"].is_string()) {
-      const auto word = entry["dtype"].get<std::string>();
-      dtype = find_dtype_stored(word);
-      if (!dtype) {
-        reject_tensor(name, "dtype is " + in_quotes(word) + ", allowed: " + dtype_stored_names());
-      }
-    } else {
-      reject_tensor(name, "it has no dtype, allowed: " + dtype_stored_names());
+    const std::string allowed = ", allowed: " + comma_list(kDtypes, &DtypeInfo::stored);
+    if (!entry.contains("dtype") || !entry["dtype"].is_string()) {
+      reject_tensor(name, "it has no dtype", allowed);
     }
+    const auto word = entry["dtype"].get<std::string>();
+    const DtypeInfo* dtype = find_dtype(&DtypeInfo::stored, word);
+    if (!dtype) reject_tensor(name, "dtype is ", in_quotes(word), allowed);
     out.spec.dtype = dtype->dtype;
     for (uint64_t extent : naturals(name, entry, "shape")) {
       out.spec.shape.push_back(static_cast<int64_t>(extent));
     }
     if (out.spec.shape.size() > kMostDimensions) {
-      reject_tensor(name, "it has " + std::to_string(out.spec.shape.size()) +
-                              " dimensions, allowed: at most " + std::to_string(kMostDimensions));
+      reject_tensor(name, "it has ", out.spec.shape.size(), " dimensions, allowed: at most ",
+                    kMostDimensions);
     }
     const std::vector<uint64_t> offsets = naturals(name, entry, "data_offsets");
     if (offsets.size() != 2 || offsets[0] > offsets[1]) {
@@ -160,7 +158,7 @@ class Reader {
       }
     }
     if (!good) {
-      reject_tensor(name, std::string(field) + " must be a list of whole numbers from 0 to 2^63-1");
+      reject_tensor(name, field, " must be a list of whole numbers from 0 to 2^63-1");
     }
     return out;
   }
@@ -173,44 +171,39 @@ class Reader {
       if (extent != 0) overflow = overflow || __builtin_mul_overflow(bytes, extent, &bytes);
     }
     overflow = overflow || bytes > INT64_MAX;
-    if (overflow) reject_tensor(name, "shape " + shape_text(tensor.spec.shape) + " is too large");
-    if (std::count(tensor.spec.shape.begin(), tensor.spec.shape.end(), 0) > 0) bytes = 0;
+    const std::string shape = shape_text(tensor.spec.shape);
+    if (overflow) reject_tensor(name, "shape ", shape, " is too large");
+    if (std::ranges::count(tensor.spec.shape, 0) > 0) bytes = 0;
     if (bytes != tensor.end - tensor.begin) {
-      reject_tensor(name, std::string(info(tensor.spec.dtype).stored) + " of shape " +
-                              shape_text(tensor.spec.shape) + " takes " + std::to_string(bytes) +
-                              " bytes, data_offsets give it " +
-                              std::to_string(tensor.end - tensor.begin));
+      reject_tensor(name, info(tensor.spec.dtype).stored, " of shape ", shape, " takes ", bytes,
+                    " bytes, data_offsets give it ", tensor.end - tensor.begin);
     }
   }
 
   // The tensors cover the data section exactly: nothing twice, nothing left over.
   void check_places(const Header& header) const {
     const uint64_t data_bytes = size_ - header.data_start;
-    std::vector<std::pair<const Placed*, std::string>> order;
+    std::vector<std::tuple<uint64_t, uint64_t, std::string>> order;
     for (const auto& [name, tensor] : header.tensors) {
       if (tensor.end > data_bytes) {
-        reject_tensor(name, "data_offsets end at " + std::to_string(tensor.end) +
-                                ", the file has " + std::to_string(data_bytes) + " bytes of data");
+        reject_tensor(name, "data_offsets end at ", tensor.end, ", the file has ", data_bytes,
+                      " bytes of data");
       }
-      order.emplace_back(&tensor, name);
+      order.emplace_back(tensor.begin, tensor.end, name);
     }
-    std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
-      return std::pair(a.first->begin, a.first->end) < std::pair(b.first->begin, b.first->end);
-    });
+    std::ranges::sort(order);
     uint64_t position = 0;
-    for (const auto& [tensor, name] : order) {
-      if (tensor->begin != position) {
-        reject_tensor(name, "data_offsets begin at " + std::to_string(tensor->begin) +
-                                (tensor->begin < position ? ", overlapping the tensor before it, "
-                                                          : ", leaving a gap after ") +
-                                (tensor->begin < position ? "which ends at " : "") +
-                                std::to_string(position));
+    for (const auto& [begin, end, name] : order) {
+      if (begin != position) {
+        reject_tensor(name, "data_offsets begin at ", begin,
+                      begin < position ? ", overlapping the tensor before it, which ends at "
+                                       : ", leaving a gap after ",
+                      position);
       }
-      position = tensor->end;
+      position = end;
     }
     if (position != data_bytes) {
-      reject("the tensors take " + std::to_string(position) + " bytes, the file has " +
-             std::to_string(data_bytes) + " bytes of data");
+      reject("the tensors take ", position, " bytes, the file has ", data_bytes, " bytes of data");
     }
   }
 

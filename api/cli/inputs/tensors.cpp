@@ -1,32 +1,54 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Shapes, host tensors and their copies on the device.
+// Shapes, elements as doubles, host tensors and their copies on the device.
 #include "api/cli/inputs/tensors.h"
 
-#include "api/cli/handles.h"
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "codegen/base/half.h"
 
 namespace lathe::cli {
 namespace {
 
-std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& shape) {
-  std::vector<int64_t> strides(shape.size(), 1);
-  for (size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];
-  return strides;
+uint16_t to_half(double value) {
+  const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  const double size = std::fabs(value);
+  if (std::isnan(value)) return 0x7e00;
+  if (size >= 65520.0) return sign | 0x7c00;
+  // The distance between neighbours at this size; subnormals share that of the smallest normal.
+  const int exponent = std::max(size == 0 ? -14 : std::ilogb(size), -14);
+  const auto steps = static_cast<int>(std::nearbyint(std::ldexp(size, 10 - exponent)));
+  // A carry out of the mantissa adds one to the exponent, which is what rounding up means.
+  return sign | static_cast<uint16_t>(steps + ((exponent + 14) << 10));
 }
 
-DLTensor describe(void* data, TensorSpec& spec, std::vector<int64_t>& strides, int ordinal) {
-  DLTensor tensor{};
-  tensor.data = data;
-  tensor.device = {kDLCUDA, ordinal};
-  tensor.ndim = static_cast<int32_t>(spec.shape.size());
-  tensor.dtype = info(spec.dtype).dlpack;
-  tensor.shape = spec.shape.data();
-  tensor.strides = strides.data();
-  tensor.byte_offset = 0;
-  return tensor;
+uint16_t to_bf16(double value) {
+  if (std::isnan(value)) return 0x7fc0;
+  const auto bits = std::bit_cast<uint32_t>(static_cast<float>(value));
+  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+template <typename T>
+T load(const HostTensor& tensor, int64_t index) {
+  T value;
+  std::memcpy(&value, tensor.data.data() + index * sizeof(T), sizeof(T));
+  return value;
+}
+
+template <typename T>
+void store(HostTensor* tensor, int64_t index, T value) {
+  std::memcpy(tensor->data.data() + index * sizeof(T), &value, sizeof(T));
 }
 
 }  // namespace
+
+const DtypeInfo* find_dtype(const char* DtypeInfo::*member, const std::string& name) {
+  const auto* found = std::ranges::find(kDtypes, name, member);
+  return found == std::end(kDtypes) ? nullptr : found;
+}
 
 std::string shape_text(const std::vector<int64_t>& shape) {
   return "[" + comma_list(shape, [](int64_t extent) { return std::to_string(extent); }) + "]";
@@ -42,38 +64,80 @@ HostTensor empty_tensor(const TensorSpec& spec) {
   return {spec, std::vector<std::byte>(element_count(spec.shape) * info(spec.dtype).bytes)};
 }
 
+double element(const HostTensor& tensor, int64_t index) {
+  switch (tensor.spec.dtype) {
+    case LATHE_F32:
+      return load<float>(tensor, index);
+    case LATHE_F16:
+      return half_value(load<uint16_t>(tensor, index));
+    case LATHE_BF16:
+      return std::bit_cast<float>(uint32_t{load<uint16_t>(tensor, index)} << 16);
+    case LATHE_I32:
+      return load<int32_t>(tensor, index);
+    case LATHE_I64:
+      return static_cast<double>(load<int64_t>(tensor, index));
+  }
+  return 0;
+}
+
+void set_element(HostTensor* tensor, int64_t index, double value) {
+  switch (tensor->spec.dtype) {
+    case LATHE_F32:
+      return store(tensor, index, static_cast<float>(value));
+    case LATHE_F16:
+      return store(tensor, index, to_half(value));
+    case LATHE_BF16:
+      return store(tensor, index, to_bf16(value));
+    case LATHE_I32:
+      return store(tensor, index, static_cast<int32_t>(value));
+    case LATHE_I64:
+      return store(tensor, index, static_cast<int64_t>(value));
+  }
+}
+
+std::vector<int64_t> integers(const HostTensor& tensor) {
+  std::vector<int64_t> out(element_count(tensor.spec.shape));
+  for (size_t i = 0; i < out.size(); ++i) {
+    const auto index = static_cast<int64_t>(i);
+    out[i] = tensor.spec.dtype == LATHE_I32 ? load<int32_t>(tensor, index)
+                                            : load<int64_t>(tensor, index);
+  }
+  return out;
+}
+
+std::vector<int64_t> integers(const TensorMap& tensors, const std::string& name) {
+  const auto found = tensors.find(name);
+  return found == tensors.end() ? std::vector<int64_t>() : integers(found->second);
+}
+
+DLTensor dlpack(const TensorSpec& spec, const void* data, DLDevice device) {
+  return {.data = const_cast<void*>(data),
+          .device = device,
+          .ndim = static_cast<int32_t>(spec.shape.size()),
+          .dtype = info(spec.dtype).dlpack,
+          .shape = const_cast<int64_t*>(spec.shape.data()),
+          .strides = nullptr,
+          .byte_offset = 0};
+}
+
 DeviceTensor::DeviceTensor(lathe_context* context, const TensorSpec& spec)
     : context_(context),
       spec_(spec),
-      strides_(contiguous_strides(spec.shape)),
-      bytes_(element_count(spec.shape) * info(spec.dtype).bytes) {
-  if (bytes_ > 0) check(lathe_malloc(context, &data_, bytes_));
-  tensor_ = describe(data_, spec_, strides_,
-                     told<lathe_context_info>(lathe_context_get_info, context).ordinal);
-}
-
-DeviceTensor::~DeviceTensor() {
-  if (data_) lathe_free(context_, data_);
+      bytes_(element_count(spec.shape) * info(spec.dtype).bytes),
+      memory_(device_bytes(context, bytes_)) {
+  const auto about = told<lathe_context_info>(lathe_context_get_info, context);
+  static_cast<DLTensor&>(*this) = dlpack(spec_, memory_.get(), {kDLCUDA, about.ordinal});
 }
 
 void DeviceTensor::upload(const std::vector<std::byte>& from, void* stream) {
   if (bytes_ == 0) return;
-  check(lathe_copy_to_device(context_, data_, from.data(), bytes_, stream));
+  check(lathe_copy_to_device(context_, memory_.get(), from.data(), bytes_, stream));
 }
 
 void DeviceTensor::download(std::byte* to, size_t offset, size_t bytes, void* stream) const {
   if (bytes == 0) return;
-  check(lathe_copy_to_host(context_, to, static_cast<std::byte*>(data_) + offset, bytes, stream));
-}
-
-ShapeTensor::ShapeTensor(const TensorSpec& spec)
-    : spec_(spec), strides_(contiguous_strides(spec.shape)) {
-  tensor_ = describe(nullptr, spec_, strides_, 0);
-}
-
-ShapeTensor::ShapeTensor(const HostTensor& tensor) : ShapeTensor(tensor.spec) {
-  tensor_.data = const_cast<std::byte*>(tensor.data.data());
-  tensor_.device = {kDLCPU, 0};
+  const std::byte* from = static_cast<std::byte*>(memory_.get()) + offset;
+  check(lathe_copy_to_host(context_, to, from, bytes, stream));
 }
 
 }  // namespace lathe::cli

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "api/lathe.h"
+#include "api/cli/handles.h"
 
 namespace lathe::cli {
 
@@ -20,11 +20,16 @@ struct DtypeInfo {
   size_t bytes;
   DLDataType dlpack;
 };
-const DtypeInfo& info(lathe_dtype dtype);
-const DtypeInfo* find_dtype_word(const std::string& word);
-const DtypeInfo* find_dtype_stored(const std::string& stored);
-std::string dtype_words();         // "f32, f16, ..."
-std::string dtype_stored_names();  // "F32, F16, ..."
+inline constexpr DtypeInfo kDtypes[] = {
+    {LATHE_F32, "f32", "F32", 4, {kDLFloat, 32, 1}},
+    {LATHE_F16, "f16", "F16", 2, {kDLFloat, 16, 1}},
+    {LATHE_BF16, "bf16", "BF16", 2, {kDLBfloat, 16, 1}},
+    {LATHE_I32, "i32", "I32", 4, {kDLInt, 32, 1}},
+    {LATHE_I64, "i64", "I64", 8, {kDLInt, 64, 1}},
+};
+inline const DtypeInfo& info(lathe_dtype dtype) { return kDtypes[static_cast<int>(dtype)]; }
+// Returns the type whose word, or whose stored name, is `name`; null if there is none.
+const DtypeInfo* find_dtype(const char* DtypeInfo::*member, const std::string& name);
 
 struct TensorSpec {
   lathe_dtype dtype = LATHE_F32;
@@ -47,17 +52,19 @@ double element(const HostTensor& tensor, int64_t index);
 void set_element(HostTensor* tensor, int64_t index, double value);
 // Returns the values of an I32 or I64 tensor.
 std::vector<int64_t> integers(const HostTensor& tensor);
+// The same of a tensor by name; empty if there is none.
+std::vector<int64_t> integers(const TensorMap& tensors, const std::string& name);
+
+// Returns what the library reads of a tensor, whose spec must outlive it; without data, calls that
+// read shapes only take it.
+DLTensor dlpack(const TensorSpec& spec, const void* data = nullptr, DLDevice device = {kDLCUDA, 0});
 
 // Device memory of exactly the size of one tensor: a neighbour's bytes are never in reach, so the
 // simulator sees every access past the end.
-class DeviceTensor {
+class DeviceTensor : public DLTensor {
  public:
   DeviceTensor(lathe_context* context, const TensorSpec& spec);
-  ~DeviceTensor();
-  DeviceTensor(const DeviceTensor&) = delete;
-  DeviceTensor& operator=(const DeviceTensor&) = delete;
 
-  const DLTensor* dlpack() const { return &tensor_; }
   size_t bytes() const { return bytes_; }
   void upload(const std::vector<std::byte>& from, void* stream);
   // Copies bytes [offset, offset + bytes) of the tensor.
@@ -66,26 +73,8 @@ class DeviceTensor {
  private:
   lathe_context* context_;
   TensorSpec spec_;
-  std::vector<int64_t> strides_;
   size_t bytes_;
-  void* data_ = nullptr;
-  DLTensor tensor_{};
-};
-
-// A DLTensor on the host: without memory, for calls that read shapes only, or with that of a host
-// tensor, which must outlive it.
-class ShapeTensor {
- public:
-  explicit ShapeTensor(const TensorSpec& spec);
-  explicit ShapeTensor(const HostTensor& tensor);
-  ShapeTensor(const ShapeTensor&) = delete;
-  ShapeTensor& operator=(const ShapeTensor&) = delete;
-  const DLTensor* dlpack() const { return &tensor_; }
-
- private:
-  TensorSpec spec_;
-  std::vector<int64_t> strides_;
-  DLTensor tensor_{};
+  DeviceBytes memory_;
 };
 
 }  // namespace lathe::cli

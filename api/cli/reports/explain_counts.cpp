@@ -4,15 +4,13 @@
 #include <map>
 #include <vector>
 
-#include "api/cli/failure.h"
 #include "api/cli/reports/explained.h"
-#include "api/cli/reports/report.h"
 
 namespace lathe::cli {
 namespace {
 
 constexpr uint64_t kSectorBytes = 32;
-const char* const kIssueSlots = "issue slots";
+constexpr const char* kIssueSlots = "issue slots";
 
 // The simulator's model, and the library's formulas, call resources by these names.
 constexpr struct {
@@ -37,9 +35,7 @@ std::string digest_of(const std::string& text) {
   for (const char letter : text) {
     digest = (digest ^ static_cast<unsigned char>(letter)) * 0x100000001B3u;
   }
-  char buffer[32];
-  std::snprintf(buffer, sizeof buffer, "0x%llx", static_cast<unsigned long long>(digest));
-  return buffer;
+  return formatted("0x%llx", llu(digest));
 }
 
 struct Sum {

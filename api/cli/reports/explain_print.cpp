@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <string>
 
@@ -40,11 +39,7 @@ std::string number_or_unknown(const Json& object, const char* name) {
   return value < 0 ? "?" : std::to_string(value);
 }
 
-std::string microseconds(double value) {
-  char buffer[32];
-  std::snprintf(buffer, sizeof buffer, "%.2f", value);
-  return buffer;
-}
+std::string microseconds(double value) { return formatted("%.2f", value); }
 
 // Aligns the first column to the left, the others to the right.
 void print_table(const std::vector<Row>& rows) {
@@ -63,11 +58,10 @@ void print_table(const std::vector<Row>& rows) {
 }
 
 void print_kernel(const Json& kernel) {
-  std::printf("%s\n", text_of(kernel, "name").c_str());
-  std::printf("  made of    %s\n", text_of(kernel, "spec").c_str());
-  std::printf("  key        %s\n", text_of(kernel, "key").c_str());
-  std::printf("  from       %s", text_of(kernel, "from").c_str());
-  if (text_of(kernel, "from") == "compiler") {
+  std::printf("%s\n  made of    %s\n  key        %s\n  from       %s",
+              text_of(kernel, "name").c_str(), text_of(kernel, "spec").c_str(),
+              text_of(kernel, "key").c_str(), text_of(kernel, "from").c_str());
+  if (kernel.at("from") == "compiler") {
     std::printf(", %.0f ms", kernel.at("compile_ms").get<double>());
   }
   std::printf(
@@ -99,36 +93,29 @@ double in_turn(const Json& report) {
 }
 
 // Returns the time that a resource takes by itself; formulas give it where nothing was counted.
-double alone(const Json& report, const std::string& resource) {
-  if (resource == kBlocksInTurn) return in_turn(report);
-  if (!report.at("counted").is_null()) {
-    return report.at("counted").at("total").at("alone").value(resource, NAN);
-  }
-  if (resource == "memory") return report.at("estimate").at("memory_microseconds").get<double>();
-  if (resource == "tensor cores") {
-    return report.at("estimate").at("tensor_microseconds").get<double>();
-  }
-  return NAN;
-}
-
 std::string alone_text(const Json& report, const std::string& resource) {
-  const double value = alone(report, resource);
-  return std::isnan(value) ? "-" : microseconds(value);
+  const Json &estimate = report.at("estimate"), &counted = report.at("counted");
+  Json time;
+  if (resource == kBlocksInTurn) {
+    time = in_turn(report);
+  } else if (!counted.is_null()) {
+    time = counted.at("total").at("alone").value(resource, Json());
+  } else if (resource == "memory" || resource == "tensor cores") {
+    time = estimate.at(resource == "memory" ? "memory_microseconds" : "tensor_microseconds");
+  }
+  return time.is_null() ? "-" : microseconds(time.get<double>());
 }
 
 // Returns the resources of the list, and those that bound something in one of the reports.
 Row resources_of(const std::vector<Json>& reports) {
   Row out(std::begin(kResources), std::end(kResources));
-  const auto add = [&](const Json& counted) {
-    const std::string bound = text_of(counted, "bound");
-    if (std::find(out.begin(), out.end(), bound) == out.end() &&
-        counted.at("alone").contains(bound)) {
-      out.push_back(bound);
-    }
-  };
   for (const Json& report : reports) {
     if (report.at("counted").is_null()) continue;
-    for (const Json& kernel : report.at("counted").at("kernels")) add(kernel);
+    for (const Json& kernel : report.at("counted").at("kernels")) {
+      const std::string bound = text_of(kernel, "bound");
+      const bool listed = std::ranges::find(out, bound) != out.end();
+      if (!listed && kernel.at("alone").contains(bound)) out.push_back(bound);
+    }
   }
   return out;
 }
@@ -163,8 +150,7 @@ void print_times(const Json& report) {
     rows.push_back(std::move(row));
   };
   for (const Json& kernel : counted.at("kernels")) {
-    add(text_of(kernel, "name") + " x" + std::to_string(kernel.at("launches").get<uint64_t>()),
-        kernel);
+    add(text_of(kernel, "name") + " x" + kernel.at("launches").dump(), kernel);
   }
   if (counted.at("kernels").size() > 1) add("all", counted.at("total"));
   print_table(rows);
@@ -211,15 +197,13 @@ void print_cost(const Json& report) {
   print_prediction(report);
 }
 
-std::string joined_texts(const Json& list) {
-  std::string out;
-  for (const Json& text : list) out += (out.empty() ? "" : ", ") + text.get<std::string>();
-  return out;
+std::string list_of(const Json& object, const char* name) {
+  return comma_list(object.at(name).get<Row>());
 }
 
 void print_head(const Json& report) {
-  std::printf("  in         %s\n  out        %s\n\n", joined_texts(report.at("inputs")).c_str(),
-              joined_texts(report.at("outputs")).c_str());
+  std::printf("  in         %s\n  out        %s\n\n", list_of(report, "inputs").c_str(),
+              list_of(report, "outputs").c_str());
 }
 
 }  // namespace
@@ -232,7 +216,7 @@ void print_explained(const Json& report) {
   std::printf(
       "\nnot in any key: %s, strides, pointers; they are parameters of the launch, so a new length "
       "compiles nothing\n\n",
-      joined_texts(report.at("varies")).c_str());
+      list_of(report, "varies").c_str());
   print_cost(report);
 }
 
@@ -260,23 +244,16 @@ void print_side_by_side(const std::vector<Json>& reports) {
   });
   add("bound", [](const Json& report) { return text_of(report.at("prediction"), "bound"); });
   print_table(rows);
-  std::vector<std::pair<std::string, std::string>> notes;  // sentence, GPUs
+  auto notes = Json::object();  // a sentence, and the GPUs that it is about
   for (const Json& report : reports) {
     const Json& prediction = report.at("prediction");
     std::string sentence = text_of(prediction, "sentence");
     if (report.at("counted").is_null()) sentence += " (" + text_of(report, "not_counted") + ")";
-    const auto same = std::find_if(notes.begin(), notes.end(),
-                                   [&](const auto& note) { return note.first == sentence; });
-    const std::string gpu = text_of(prediction, "gpu");
-    if (same == notes.end()) {
-      notes.emplace_back(sentence, gpu);
-    } else {
-      same->second += ", " + gpu;
-    }
+    notes[sentence].push_back(prediction.at("gpu"));
   }
   std::printf("\n");
-  for (const auto& [sentence, gpus] : notes) {
-    std::printf("%s: %s\n", gpus.c_str(), sentence.c_str());
+  for (const auto& [sentence, gpus] : notes.items()) {
+    std::printf("%s: %s\n", comma_list(gpus.get<Row>()).c_str(), sentence.c_str());
   }
 }
 

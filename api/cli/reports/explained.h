@@ -6,9 +6,25 @@
 
 #include <vector>
 
+#include "api/cli/options.h"
 #include "api/cli/reports/report.h"
 
 namespace lathe::cli {
+
+struct CountOptions {
+  ProblemOptions problem;
+  DeviceOptions device;  // its arch must be given
+};
+
+struct Counts {
+  Json launches;        // the simulator's lines
+  std::string missing;  // why there are none; ""
+};
+
+// Counts a call's launches on the simulator of a named GPU, some thread blocks of each, with what
+// its model of cost makes of them. The simulator is one device for a process, so each GPU is asked
+// in a process of its own: the hidden verb `count` of this program.
+Counts count_launches(const CountOptions& options, const std::string& gpu);
 
 // The longest that thread blocks that must follow one another take, as formulas know of some.
 inline constexpr const char* kBlocksInTurn = "thread blocks in turn";

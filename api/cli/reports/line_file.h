@@ -4,9 +4,13 @@
 // find by its number, in this process or in a child.
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
 
 #include "api/cli/reports/report.h"
 
@@ -14,42 +18,38 @@ namespace lathe::cli {
 
 class LineFile {
  public:
-  explicit LineFile(const char* name);
-  ~LineFile();
+  explicit LineFile(const char* name) : file_(memfd_create(name, 0)) {
+    if (file_ < 0) fail("no memory file can be made: ", std::strerror(errno));
+  }
+  ~LineFile() { close(file_); }
   LineFile(const LineFile&) = delete;
   LineFile& operator=(const LineFile&) = delete;
 
   int number() const { return file_; }
   std::string path() const { return "/proc/self/fd/" + std::to_string(file_); }
-  std::string text() const;
+
+  std::string text() const {
+    std::ostringstream out;
+    out << std::ifstream(path()).rdbuf();
+    return out.str();
+  }
+
   // Returns the lines as JSON objects. Fails, and names `what` they are, if one is no object.
-  Json lines(const char* what) const;
-  void clear();
+  Json lines(const char* what) const {
+    Json out = Json::array();
+    std::ifstream lines(path());
+    for (std::string line; std::getline(lines, line);) {
+      Json entry = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+      if (!entry.is_object()) fail(what, " a line that is not JSON");
+      out.push_back(std::move(entry));
+    }
+    return out;
+  }
+
+  void clear() { (void)!ftruncate(file_, 0); }
 
  private:
   int file_;
-};
-
-struct TrafficCounts {
-  int groups = 0;            // of messages, of the rank with the most
-  uint64_t sent = 0;         // bytes, of the rank with the most
-  uint64_t largest_hop = 0;  // bytes that one rank sends in one group
-};
-
-// Counts from its making on; one at a time.
-class Traffic {
- public:
-  Traffic();
-  ~Traffic();
-  Traffic(const Traffic&) = delete;
-  Traffic& operator=(const Traffic&) = delete;
-
-  // Returns the counts since the last call. Zeros where another NCCL runs.
-  TrafficCounts take();
-
- private:
-  LineFile file_;
-  std::optional<std::string> before_;  // what the variable was
 };
 
 }  // namespace lathe::cli

@@ -7,7 +7,7 @@
 
 #include <cstdio>
 
-#include "api/cli/failure.h"
+#include "api/cli/reports/report.h"
 
 namespace lathe::cli {
 namespace {
@@ -22,12 +22,6 @@ void wipe() {
   drawn = false;
 }
 
-std::string seconds_text(double seconds) {
-  char buffer[32];
-  std::snprintf(buffer, sizeof buffer, "%.0f s", seconds);
-  return buffer;
-}
-
 }  // namespace
 
 void say(const std::string& text) {
@@ -36,8 +30,7 @@ void say(const std::string& text) {
   std::fprintf(stderr, "lathe: %s\n", printable(text).c_str());
 }
 
-Progress::Progress(std::string stage)
-    : stage_(std::move(stage)), start_(std::chrono::steady_clock::now()) {
+Progress::Progress(std::string stage) : stage_(std::move(stage)) {
   if (isatty(STDERR_FILENO)) thread_ = std::thread([this] { loop(); });
 }
 
@@ -57,11 +50,15 @@ void Progress::stage(std::string text) {
   stage_ = std::move(text);
 }
 
-void Progress::count(size_t done, size_t total, double seconds_left) {
+double Progress::count(size_t done, size_t total, size_t timed) {
   std::lock_guard lock(mutex_);
-  done_ = done;
-  total_ = total;
-  seconds_left_ = seconds_left;
+  done_ = done, total_ = total, timed_ = timed;
+  return seconds_left();
+}
+
+double Progress::seconds_left() const {
+  if (timed_ == 0) return -1;
+  return spent() / static_cast<double>(timed_) * static_cast<double>(total_ - done_);
 }
 
 void Progress::loop() {
@@ -77,20 +74,13 @@ void Progress::loop() {
 }
 
 std::string Progress::line() const {
-  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start_;
-  if (total_ == 0) return "lathe: " + stage_ + ", " + seconds_text(spent.count());
+  if (total_ == 0) return formatted("lathe: %s, %.0f s", stage_.c_str(), spent());
   constexpr size_t kWidth = 24;
   const size_t filled = kWidth * done_ / total_;
-  std::string out = "lathe: " + stage_ + " [" + std::string(filled, '#') +
-                    std::string(kWidth - filled, '.') + "] " + std::to_string(done_) + " of " +
-                    std::to_string(total_);
-  if (seconds_left_ >= 0) {
-    out += ", " + seconds_text(seconds_left_) + " left";
-  } else if (done_ > 0) {
-    const double each = spent.count() / static_cast<double>(done_);
-    out += ", " + seconds_text(each * static_cast<double>(total_ - done_)) + " left";
-  }
-  return out;
+  const std::string bar = std::string(filled, '#') + std::string(kWidth - filled, '.');
+  const double left = seconds_left();
+  return text("lathe: ", stage_, " [", bar, "] ", done_, " of ", total_,
+              left < 0 ? "" : formatted(", %.0f s left", left));
 }
 
 }  // namespace lathe::cli

@@ -23,21 +23,24 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void stage(std::string text);
-  // Shows a bar and the time left; if that is not given, by the time of those that are done. Safe
-  // from any thread.
-  void count(size_t done, size_t total, double seconds_left = -1);
+  // Shows a bar and the time left, by the time that `timed` of those that are done took. Returns
+  // the seconds left; below 0 while that is not known. Safe from any thread.
+  double count(size_t done, size_t total, size_t timed);
 
  private:
   void loop();
+  double spent() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  double seconds_left() const;
   std::string line() const;
 
   std::mutex mutex_;
   std::condition_variable ended_;
   bool end_ = false;
   std::string stage_;
-  size_t done_ = 0, total_ = 0;
-  double seconds_left_ = -1;
-  std::chrono::steady_clock::time_point start_;
+  size_t done_ = 0, total_ = 0, timed_ = 0;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::thread thread_;
 };
 

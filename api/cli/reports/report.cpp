@@ -4,6 +4,7 @@
 #include "api/cli/reports/report.h"
 
 #include <algorithm>
+#include <cstdarg>
 #include <cstdio>
 
 namespace lathe::cli {
@@ -71,6 +72,17 @@ lathe_kernel_info kernel_info(const lathe_plan* plan, size_t index) {
 void print_json(const Json& json) {
   const std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   std::printf("%s\n", text.c_str());
+}
+
+std::string formatted(const char* pattern, ...) {
+  va_list arguments, again;
+  va_start(arguments, pattern);
+  va_copy(again, arguments);
+  std::string out(static_cast<size_t>(std::vsnprintf(nullptr, 0, pattern, arguments)), '\0');
+  std::vsnprintf(out.data(), out.size() + 1, pattern, again);
+  va_end(again);
+  va_end(arguments);
+  return out;
 }
 
 }  // namespace lathe::cli

@@ -17,6 +17,7 @@ LATHE_JSON_OBJECT(lathe_kernel_info, name, spec, key, from, threads, registers, 
 LATHE_JSON_OBJECT(lathe_estimate, launches, bytes, minimum_bytes, flops, microseconds, bound,
                   tensor_ops, memory_microseconds, gpu, tensor_microseconds, chain_microseconds)
 LATHE_JSON_OBJECT(lathe_tier_info, kind, path, entries, bytes, problem)
+LATHE_JSON_OBJECT(lathe_tuned_report, changed, skipped, records, path)
 LATHE_JSON_OBJECT(lathe_trim_report, removed, freed, temporaries, entries, bytes)
 
 namespace lathe::cli {
@@ -47,5 +48,7 @@ lathe_kernel_info kernel_info(const lathe_plan* plan, size_t index);
 
 // Prints one object on standard output.
 void print_json(const Json& json);
+// Returns a text in the terms of printf.
+[[gnu::format(printf, 1, 2)]] std::string formatted(const char* pattern, ...);
 
 }  // namespace lathe::cli

@@ -5,7 +5,6 @@
 #include "api/cli/reports/schedule_picture.h"
 
 #include <algorithm>
-#include <cstdio>
 
 namespace lathe::cli {
 namespace {
@@ -30,28 +29,16 @@ Area area_of(const Json& step) {
   return step.at("q") == "hi" ? Area::bottom : Area::all;
 }
 
-std::string padded(std::string text, size_t width) {
-  if (text.size() < width) text.resize(width, ' ');
-  return text;
-}
-
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f", value);
-  return text;
-}
-
 // Explains in words those of the marks that the picture has.
 std::string legend(const Schedule& schedule) {
-  std::string text;
+  std::string out;
   for (const Area area : {Area::diagonal, Area::all, Area::left, Area::bottom, Area::none}) {
-    const bool there = std::any_of(schedule.cells.begin(), schedule.cells.end(),
-                                   [&](const ScheduleCell& cell) { return cell.area == area; });
-    if (!there) continue;
-    text +=
-        std::string(text.empty() ? "  " : "   ") + words_of(area).mark + " " + words_of(area).words;
+    const auto& cells = schedule.cells;
+    if (std::ranges::find(cells, area, &ScheduleCell::area) == cells.end()) continue;
+    const auto& [mark, words, work] = words_of(area);
+    out += formatted("%s%s %s", out.empty() ? "  " : "   ", mark, words);
   }
-  return text + "\n";
+  return out + "\n";
 }
 
 }  // namespace
@@ -78,8 +65,8 @@ Schedule read_schedule(const Json& asked, const Json& answer) {
   out.balance = asked.at("balance").get<std::string>();
   for (const Json& step : answer.at("steps")) {
     ScheduleCell cell;
-    cell.rank = step.at("rank").get<int>(), cell.step = step.at("step").get<int>();
-    cell.owner = step.at("owner").get<int>();
+    step.at("rank").get_to(cell.rank), step.at("step").get_to(cell.step);
+    step.at("owner").get_to(cell.owner);
     const Json& send_to = step.at("keys_sent_to");
     if (!send_to.is_null()) cell.send_to = send_to.get<int>();
     cell.area = area_of(step);
@@ -99,38 +86,32 @@ std::string bytes_text(double bytes) {
   const char* const units[] = {"B", "kB", "MB", "GB"};
   int unit = 0;
   for (; bytes >= 1000 && unit < 3; ++unit) bytes /= 1000;
-  char text[32];
-  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
-  return text;
+  return formatted("%.*f %s", unit == 0 ? 0 : 1, bytes, units[unit]);
 }
 
 std::string picture_text(const Schedule& schedule, uint64_t hop_bytes) {
-  constexpr size_t kColumn = 9;
-  std::string out = padded("", 10);
-  for (int step = 0; step < schedule.world; ++step) {
-    out += padded("step " + std::to_string(step), kColumn);
-  }
+  std::string out(10, ' ');
+  for (int step = 0; step < schedule.world; ++step) out += formatted("step %-4d", step);
   out += "work   sends\n";
   for (int rank = 0; rank < schedule.world; ++rank) {
-    out += padded("  rank " + std::to_string(rank), 10);
+    out += formatted("  rank %-3d", rank);
     int sends = 0;
     for (int step = 0; step < schedule.world; ++step) {
       const ScheduleCell& cell = schedule.at(rank, step);
       // The mark is one column wide, whatever its bytes.
-      out += std::string(words_of(cell.area).mark) + " " +
-             padded(std::to_string(cell.owner), kColumn - 2);
+      out += formatted("%s %-7d", words_of(cell.area).mark, cell.owner);
       sends += cell.send_to >= 0 ? 1 : 0;
     }
-    out += padded(number(schedule.work(rank)), 7) + std::to_string(sends);
+    out += formatted("%-7.1f%d", schedule.work(rank), sends);
     if (hop_bytes > 0) out += " x " + bytes_text(static_cast<double>(hop_bytes));
     out += "\n";
   }
   out += legend(schedule);
   if (schedule.world > 1) {
-    out += "  a number: whose keys. They go on to the next rank, 0 > 1";
-    out += schedule.world > 2 ? " > .. > 0" : " > 0";
-    out += ", as far as a rank sees them; the busiest rank has " +
-           number(100 * schedule.imbalance()) + " % of the mean work\n";
+    out += formatted(
+        "  a number: whose keys. They go on to the next rank, 0 > 1%s, as far as a rank sees them; "
+        "the busiest rank has %.1f %% of the mean work\n",
+        schedule.world > 2 ? " > .. > 0" : " > 0", 100 * schedule.imbalance());
   }
   return out;
 }

@@ -4,7 +4,6 @@
 // of the keys' owner; lines take each block to the rank that has it next. Nothing but shapes and
 // text; grounds are left to the reader's page, and ink follows its light or dark mode.
 #include <cmath>
-#include <cstdio>
 
 #include "api/cli/reports/schedule_picture.h"
 
@@ -13,28 +12,22 @@ namespace {
 
 constexpr int kSide = 48, kAcross = 104, kDown = 76, kLeft = 86, kTop = 66;
 
-std::string format(const char* pattern, double a, double b, double c = 0, double d = 0) {
-  char text[256];
-  std::snprintf(text, sizeof text, pattern, a, b, c, d);
-  return text;
-}
-
 int left_of(int step) { return kLeft + step * kAcross; }
 
 // Hues a golden angle apart differ for any number of ranks; middling light is seen on both grounds.
 std::string colour(int owner) {
-  return format("hsl(%.0f, 62%%, %.0f%%)", std::fmod(210 + 137.508 * owner, 360), 52);
+  return formatted("hsl(%.0f, 62%%, 52%%)", std::fmod(210 + 137.508 * owner, 360));
 }
 
 std::string text_at(double x, double y, const std::string& words, const char* type,
                     const char* anchor = "start") {
-  return format("<text x=\"%g\" y=\"%g\"", x, y) + " class=\"" + type + "\" text-anchor=\"" +
-         anchor + "\">" + words + "</text>\n";
+  return formatted("<text x=\"%g\" y=\"%g\" class=\"%s\" text-anchor=\"%s\">%s</text>\n", x, y,
+                   type, anchor, words.c_str());
 }
 
 std::string rectangle(double x, double y, double width, double height, const std::string& rest) {
-  return format("<rect x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\"", x, y, width, height) + rest +
-         "/>\n";
+  return formatted("<rect x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\"%s/>\n", x, y, width, height,
+                   rest.c_str());
 }
 
 // The part that is computed: rows downwards, keys to the right.
@@ -42,7 +35,7 @@ std::string filled(const ScheduleCell& cell, double x, double y) {
   if (cell.area == Area::none) return "";
   const std::string fill = " fill=\"" + colour(cell.owner) + "\"";
   if (cell.area == Area::diagonal) {
-    return format("<path d=\"M%g %g v%g h%g z\"", x, y, kSide, kSide) + fill + "/>\n";
+    return formatted("<path d=\"M%g %g v%d h%d z\"%s/>\n", x, y, kSide, kSide, fill.c_str());
   }
   const double half = kSide / 2.0;
   const bool bottom = cell.area == Area::bottom;
@@ -54,48 +47,44 @@ std::string arrow(const ScheduleCell& cell, double top) {
   if (cell.send_to < 0) return "";
   const double x = left_of(cell.step) + kSide, y = top + cell.rank * kDown + kSide / 2.0;
   const double to_x = left_of(cell.step + 1) - 6, to_y = top + cell.send_to * kDown + kSide / 2.0;
-  return format("<path d=\"M%g %g C", x + 3, y, 0, 0) +
-         format("%g %g %g %g ", x + 34, y, to_x - 34, to_y) + format("%g %g\"", to_x, to_y) +
-         " class=\"arrow\" stroke=\"" + colour(cell.owner) + "\" marker-end=\"url(#tip)\"/>\n";
+  return formatted(
+      "<path d=\"M%g %g C%g %g %g %g %g %g\" class=\"arrow\" stroke=\"%s\" "
+      "marker-end=\"url(#tip)\"/>\n",
+      x + 3, y, x + 34, y, to_x - 34, to_y, to_x, to_y, colour(cell.owner).c_str());
 }
 
 std::string cell_svg(const Schedule& schedule, const ScheduleCell& cell, double top) {
   const double x = left_of(cell.step), y = top + cell.rank * kDown;
-  std::string out = "<g>\n<title>rank " + std::to_string(cell.rank) + ", step " +
-                    std::to_string(cell.step) + ": keys of rank " + std::to_string(cell.owner) +
-                    "</title>\n";
+  std::string out = formatted("<g>\n<title>rank %d, step %d: keys of rank %d</title>\n", cell.rank,
+                              cell.step, cell.owner);
   out += rectangle(x, y, kSide, kSide, " class=\"cell\"");
   out += filled(cell, x, y);
   if (schedule.balance == "head_tail") {
     const double half = kSide / 2.0;
-    out += format("<path d=\"M%g %g", x + half, y) +
-           format(" v%g M%g %g h%g\" class=\"grid\"/>\n", kSide, x, y + half, kSide);
+    out += formatted("<path d=\"M%g %g v%d M%g %g h%d\" class=\"grid\"/>\n", x + half, y, kSide, x,
+                     y + half, kSide);
   }
-  out += text_at(x + kSide / 2.0, y + kSide + 13, "keys " + std::to_string(cell.owner), "small",
-                 "middle");
+  out += text_at(x + kSide / 2.0, y + kSide + 13, text("keys ", cell.owner), "small", "middle");
   return out + "</g>\n";
 }
 
 std::string one(const Schedule& schedule, double top) {
-  char facts[96];
-  std::snprintf(facts, sizeof facts, "the busiest rank has %.1f %% of the mean work",
-                100 * schedule.imbalance());
   std::string out =
       text_at(12, top - 46,
-              "ring of " + std::to_string(schedule.world) + ", " +
-                  (schedule.causal ? "causal" : "not causal") + ", " + schedule.balance,
+              text("ring of ", schedule.world, schedule.causal ? ", causal, " : ", not causal, ",
+                   schedule.balance),
               "title");
-  out += text_at(12, top - 30, facts, "small");
+  out += text_at(
+      12, top - 30,
+      formatted("the busiest rank has %.1f %% of the mean work", 100 * schedule.imbalance()),
+      "small");
   for (int step = 0; step < schedule.world; ++step) {
-    out += text_at(left_of(step) + kSide / 2.0, top - 12, "step " + std::to_string(step), "word",
-                   "middle");
+    out += text_at(left_of(step) + kSide / 2.0, top - 12, text("step ", step), "word", "middle");
   }
-  char work[32];
   for (int rank = 0; rank < schedule.world; ++rank) {
     const double y = top + rank * kDown;
-    out += text_at(12, y + kSide / 2.0 - 2, "rank " + std::to_string(rank), "word");
-    std::snprintf(work, sizeof work, "work %.1f", schedule.work(rank));
-    out += text_at(12, y + kSide / 2.0 + 14, work, "small");
+    out += text_at(12, y + kSide / 2.0 - 2, text("rank ", rank), "word");
+    out += text_at(12, y + kSide / 2.0 + 14, formatted("work %.1f", schedule.work(rank)), "small");
   }
   for (const ScheduleCell& cell : schedule.cells) out += arrow(cell, top);
   for (const ScheduleCell& cell : schedule.cells) out += cell_svg(schedule, cell, top);
@@ -136,11 +125,12 @@ std::string picture_svg(const std::vector<Schedule>& schedules) {
       text_at(12, top + 8,
               "rows downwards, keys to the right; lines: blocks sent on beside the step", "small");
   const int width = kLeft + widest * kAcross, height = static_cast<int>(top) + 24;
-  const std::string size =
-      format("width=\"%g\" height=\"%g\" viewBox=\"0 0 %g %g\"", width, height, width, height);
-  return "<svg xmlns=\"http://www.w3.org/2000/svg\" " + size +
-         " role=\"img\">\n<title>Ring attention: who computes what when</title>\n" + kStyle + body +
-         "</svg>\n";
+  return formatted(
+             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
+             "viewBox=\"0 0 %d %d\" role=\"img\">\n"
+             "<title>Ring attention: who computes what when</title>\n",
+             width, height, width, height) +
+         kStyle + body + "</svg>\n";
 }
 
 }  // namespace lathe::cli

@@ -1,140 +1,178 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Runs one call of attention by dispatch: rows go out in one hop, a step computes over whole
-// contexts, results go home in one hop. A backward in the same call needs no hop of its own: its
-// upstream gradients go out with the queries.
 #include "codegen/base/invalid.h"
 #include "ops/attention/ranks/dispatch.h"
 
 namespace lathe {
-namespace {
 
 namespace att = attention;
 
-}  // namespace
+DispatchRun::DispatchRun(const AttentionDispatch& executor, const Call& call)
+    : TravelRun(*executor.group_, executor.kernels_, executor.travellers_,
+                executor.request_.problem.packed, call),
+      executor_(executor),
+      state_(static_cast<const DispatchShardState&>(*call.shard_state)),
+      rank_(call.shard->rank),
+      batch_(packed_ ? 1 : call.extents[Dim::B]),
+      heads_(call.extents[Dim::H]),
+      kv_heads_(call.extents[Dim::HK]) {}
 
-// Holds the steps of one call, in their order. A copy that reads another copy's output is a
-// separate launch. Hops wait for the stream, and the stream waits for hops.
-class DispatchRun {
- public:
-  DispatchRun(const AttentionDispatch& executor, const Call& call, const DispatchOffsets& offsets)
-      : executor_(executor), call_(call), offsets_(offsets), state_(*offsets.state) {}
-
-  Status operator()() {
-    LATHE_TRY(go_out());
-    LATHE_TRY(exchange(true));
-    LATHE_TRY(arrive());
-    LATHE_TRY(compute());
-    LATHE_TRY(set_out_for_home());
-    LATHE_TRY(exchange(false));
-    return come_home();
+void DispatchRun::lay_out(const Traveller& each) {
+  const Layout& shards = call_.shard->layout;
+  Journey& way = ways_[each.tensor];
+  way.each = &each;
+  way.route = each.is_key_gradient() ? &state_.gradients
+              : each.keys            ? &state_.keys_there
+              : each.there           ? &state_.queries_there
+                                     : &state_.queries_back;
+  way.batch = batch_, way.heads = each.keys ? kv_heads_ : heads_;
+  way.tokens = each.keys ? shards.key_tokens(rank_) : shards.query_tokens(rank_);
+  way.arrived = each.keys ? state_.keys : state_.queries;
+  if (way.route->send_rows.data()) way.sent = rows(way, way.route->copies.sent());
+  if (each.is_key_gradient()) {  // it comes to slots, from which it is added up
+    way.far = executor_.narrow_ ? rows(way, way.arrived) : each.tensor == att::dk ? dk_ : dv_;
+    way.near = way.received = rows(way, state_.plan.slot_tokens[rank_]);
+    return;
   }
+  if (way.route->receive_rows.data()) way.received = rows(way, way.route->copies.received());
+  const RowView own = local(each).view;
+  way.direct =
+      !each.rows && batch_ == 1 && own.head == each.width && own.token == way.heads * each.width;
+  way.near = way.direct ? static_cast<char*>(own.data) : rows(way, way.tokens);
+  way.far = rows(way, way.arrived);
+  if (each.rows) way.dense = rows(way, way.arrived);
+}
 
- private:
-  using Side = RowCopier::Side;
-  const AttentionRequest& asked() const { return executor_.request_; }
-  char* at(int64_t offset) const { return call_.workspace + offset; }
-  const DispatchTensorOffsets& offsets_of(const Traveller& each) const {
-    return offsets_.tensors[each.tensor];
-  }
-  int64_t tokens(const Traveller& each) const {
-    const Layout& layout = call_.shard->layout;
-    const int rank = call_.shard->rank;
-    return each.keys ? layout.key_tokens(rank) : layout.query_tokens(rank);
-  }
-  RowCopier mover() const { return RowCopier(executor_.kernels_, call_.stream); }
-  Side local(const Traveller& each) const {
-    return local_side(each, call_.tensors[each.tensor], executor_.packed());
-  }
-  Journey journey(const Traveller& each) const;
+// Lays out the buffers that a step reads and writes beside the travelling tensors, and these.
+Status DispatchRun::lay_out() {
+  const int64_t width = problem().head_dim, values = problem().value_dim;
+  const bool sinks = problem().dsinks;
+  const auto floats = [&](bool there, std::initializer_list<int64_t> factors) {
+    return there ? section(factors) : nullptr;
+  };
+  out_ =
+      floats(problem().forward && executor_.rounds(), {4, state_.queries, batch_, heads_, values});
+  delta_ = floats(executor_.steps_.delta != nullptr, {4, state_.queries, batch_, heads_});
+  dk_ = floats(backward(), {4, state_.keys, batch_, kv_heads_, width});
+  dv_ = floats(backward(), {4, state_.keys, batch_, kv_heads_, values});
+  dsinks_ = floats(sinks, {4, group_.world(), padded_heads()});
+  dsinks_sum_ = floats(sinks, {4, padded_heads()});
+  for (const Traveller& each : travellers_) lay_out(each);
+  // In float32 they travel as they are.
+  const bool dq_travels = !executor_.rounds() && executor_.request_.gradients.dq;
+  dq_ = dq_travels ? ways_[att::dq].far
+                   : floats(backward(), {4, state_.queries, batch_, heads_, width});
+  size_t inner = 0;
+  LATHE_TRY(for_steps([&](const Executor& step, const Call& call) -> Status {
+    LATHE_ASSIGN(const size_t bytes, step.workspace_bytes(call));
+    inner = std::max(inner, bytes);
+    return {};
+  }));
+  return lay_out_steps(inner);
+}
 
-  Status go_out();
-  Status arrive();
-  Status compute();
-  Status clear(int64_t offset, int64_t bytes) const {
-    return lathe::clear(*executor_.group_, at(offset), bytes, call_.stream);
-  }
-  Status gradients();
-  Status round_rows(int64_t from, char* to, int64_t rows, int64_t row_heads, int64_t width) const;
-  Status set_out_for_home();
-  Status come_home();
-  Status exchange(bool there) const;
-  Status add_key_gradients() const;
-  Status add_dsinks() const;
-
-  const AttentionDispatch& executor_;
-  const Call& call_;
-  const DispatchOffsets& offsets_;
-  const DispatchShardState& state_;
-};
-
-// Gradients of keys come to slots, from which they are added up.
-Journey DispatchRun::journey(const Traveller& each) const {
-  const DispatchTensorOffsets& o = offsets_of(each);
-  const bool gradient = each.keys && !each.there;
-  Journey out;
-  out.each = &each;
-  out.route = gradient     ? &state_.gradients
-              : each.keys  ? &state_.keys_there
-              : each.there ? &state_.queries_there
-                           : &state_.queries_back;
-  out.batch = offsets_.batch, out.heads = each.keys ? offsets_.kv_heads : offsets_.heads;
-  out.arrived = each.keys ? state_.keys : state_.queries;
-  out.near = gradient ? at(o.received) : o.direct ? call_.tensors[each.tensor].data : at(o.home);
-  out.far = at(o.far), out.dense = at(o.dense);
-  out.sent = at(o.sent), out.received = at(o.received);
+// Returns rows as they arrive: token after token, each with all rows of the batch.
+TokenRows DispatchRun::arrived(char* data, bool keys, int64_t width) const {
+  TokenRows out;
+  out.data = data;
+  out.batch = batch_, out.tokens = keys ? state_.keys : state_.queries;
+  out.heads = keys ? kv_heads_ : heads_, out.width = width;
+  out.head_stride = width, out.batch_stride = out.heads * width;
+  out.token_stride = out.batch * out.batch_stride;
   return out;
 }
 
-Status DispatchRun::go_out() {
-  RowCopier compacted = mover(), packed = mover();
-  for (const Traveller& each : executor_.tensors_) {
-    if (!each.there) continue;
-    const Journey way = journey(each);
-    if (!offsets_of(each).direct) {
-      LATHE_TRY(way.copy(&compacted, local(each), way.compact(way.near), tokens(each)));
+BlockInputs DispatchRun::inputs() const {
+  const int64_t width = problem().head_dim, values = problem().value_dim;
+  BlockInputs out;
+  out.q = arrived(ways_[att::q].far, false, width);
+  out.keys = {arrived(ways_[att::k].far, true, width), arrived(ways_[att::v].far, true, values)};
+  out.ranges = state_.ranges.data();
+  out.range_count = static_cast<int64_t>(state_.plan.ranges[rank_].size());
+  if (packed_ && !problem().mods.empty()) out.range_sequences = state_.documents.data();
+  out.slopes = call_.tensors[att::alibi_slopes].data;
+  out.slopes_batch_stride = executor_.request_.alibi_rows ? heads_ : 0;
+  return out;
+}
+
+template <typename F>
+Status DispatchRun::for_steps(F f) const {
+  const AttentionSteps& steps = executor_.steps_;
+  const int64_t width = problem().head_dim, values = problem().value_dim;
+  const TokenRows out = arrived_values(att::out);
+  const TokenRows partial = executor_.rounds() ? arrived(out_, false, values) : out;
+  const char* lse = ways_[att::lse].dense;
+  const auto with_call = [&](const auto& step, auto put) -> Status {
+    if (step == nullptr) return {};
+    Call inner = step_call();
+    put(&inner);
+    return f(step->executor(), inner);
+  };
+  LATHE_TRY(with_call(steps.first, [&](Call* inner) {
+    steps.put_forward(*steps.first, inputs(), partial, lse, call_, inner);
+  }));
+  LATHE_TRY(with_call(steps.finish,
+                      [&](Call* inner) { steps.put_finish(partial, lse, out, call_, inner); }));
+  LATHE_TRY(with_call(steps.delta, [&](Call* inner) {
+    steps.put_delta(
+        {out, arrived_values(att::dout), lse, ways_[att::dlse].dense, delta_, own_dsinks()}, call_,
+        inner);
+  }));
+  return with_call(steps.gradients_next, [&](Call* inner) {
+    const KeyBlock sums = {arrived(dk_, true, width), arrived(dv_, true, values)};
+    steps.put_gradients(*steps.gradients_next, inputs(),
+                        {arrived_values(att::dout), arrived(dq_, false, width), sums, lse, delta_},
+                        call_, inner);
+  });
+}
+
+Status DispatchRun::operator()() {
+  LATHE_TRY(go_out());
+  LATHE_TRY(exchange(true, "dispatch", state_));
+  LATHE_TRY(enter_all(true));
+  LATHE_TRY(compute());
+  LATHE_TRY(set_out_for_home());
+  RowTransfer dsinks;
+  if (problem().dsinks && executor_.reduces_) {
+    dsinks = {&state_.shares, dsinks_, dsinks_, padded_heads() * 4};
+  }
+  LATHE_TRY(exchange(false, "dispatch's results", state_, dsinks));
+  return come_home();
+}
+
+Status DispatchRun::go_out() const {
+  return copy_all(true, [&](const Journey& way, RowCopier* compacted, RowCopier* packed) -> Status {
+    if (!way.direct) {
+      LATHE_TRY(way.copy(compacted, local(*way.each), way.compact(way.near), way.tokens));
     }
-    LATHE_TRY(way.leave(&compacted, &packed));
-    LATHE_TRY(way.stay(&packed));
-  }
-  LATHE_TRY(compacted.launch());
-  return packed.launch();
+    LATHE_TRY(way.leave(compacted, packed));
+    return way.stay(packed);
+  });
 }
 
-Status DispatchRun::arrive() {
-  RowCopier scattered = mover(), turned = mover();
-  for (const Traveller& each : executor_.tensors_) {
-    if (each.there) LATHE_TRY(journey(each).enter(&scattered, &turned));
+Status DispatchRun::compute() const {
+  if (problem().dsinks) {  // what pads it is read as well
+    LATHE_TRY(clear(own_dsinks(), padded_heads() * 4));
   }
-  LATHE_TRY(scattered.launch());
-  return turned.launch();
+  if (backward()) {
+    const int64_t width = problem().head_dim, values = problem().value_dim;
+    LATHE_TRY(clear(dq_, state_.queries * batch_ * heads_ * width * 4));
+    LATHE_TRY(clear(dk_, state_.keys * batch_ * kv_heads_ * width * 4));
+    LATHE_TRY(clear(dv_, state_.keys * batch_ * kv_heads_ * values * 4));
+  }
+  LATHE_TRY(for_steps([](const Executor& step, const Call& inner) { return step.run(inner); }));
+  return executor_.rounds() ? round_gradients() : Status();
 }
 
-Status DispatchRun::compute() {
-  if (asked().problem.dsinks) {  // what pads it is read as well
-    const int64_t share = offsets_.padded_heads() * 4;
-    LATHE_TRY(clear(offsets_.dsinks + call_.shard->rank * share, share));
-  }
-  if (executor_.steps_.gradients_next) {
-    const int64_t width = asked().problem.head_dim, values = asked().problem.value_dim;
-    const int64_t kv_heads = offsets_.batch * offsets_.kv_heads;
-    LATHE_TRY(clear(offsets_.dq, state_.queries * offsets_.batch * offsets_.heads * width * 4));
-    LATHE_TRY(clear(offsets_.dk, state_.keys * kv_heads * width * 4));
-    LATHE_TRY(clear(offsets_.dv, state_.keys * kv_heads * values * 4));
-  }
-  LATHE_TRY(executor_.for_steps(
-      call_, offsets_, [](const Executor& step, const Call& inner) { return step.run(inner); }));
-  return executor_.steps_.gradients_next ? gradients() : Status();
-}
-
-Status DispatchRun::round_rows(int64_t from, char* to, int64_t rows, int64_t row_heads,
+Status DispatchRun::round_rows(const char* from, char* to, int64_t tokens, int64_t heads,
                                int64_t width) const {
+  const int64_t row_heads = batch_ * heads;
   RowSum sum = {};
-  sum.slots = at(from);
+  sum.slots = from;
   sum.to = to;
   sum.token = sum.to_token = row_heads * width;
   sum.group = sum.to_head = width;
-  sum.tokens = static_cast<int>(rows), sum.batch_rows = 1;
+  sum.tokens = static_cast<int>(tokens), sum.batch_rows = 1;
   sum.heads = static_cast<int>(row_heads), sum.columns = static_cast<int>(width);
   sum.terms = 1, sum.own_at = static_cast<int>(kMaxExtent);
   RowAdder adder(executor_.round_, call_.stream);
@@ -144,85 +182,54 @@ Status DispatchRun::round_rows(int64_t from, char* to, int64_t rows, int64_t row
 
 // Rounds gradients to the types in which they travel: dq, which is complete; dk and dv only on
 // request.
-Status DispatchRun::gradients() {
-  if (!executor_.rounds()) return {};
-  if (asked().gradients.dq) {
-    LATHE_TRY(round_rows(offsets_.dq, at(offsets_.tensors[att::dq].far), state_.queries,
-                         offsets_.batch * offsets_.heads, asked().problem.head_dim));
+Status DispatchRun::round_gradients() const {
+  if (executor_.request_.gradients.dq) {
+    LATHE_TRY(round_rows(dq_, ways_[att::dq].far, state_.queries, heads_, problem().head_dim));
   }
-  if (!executor_.narrow_) return {};
-  for (const Traveller& each : executor_.key_gradients_) {
-    LATHE_TRY(round_rows(each.tensor == att::dk ? offsets_.dk : offsets_.dv,
-                         at(offsets_of(each).far), state_.keys, offsets_.batch * offsets_.kv_heads,
-                         each.width));
+  for (const Traveller& each : travellers_) {
+    if (!each.is_key_gradient() || !executor_.narrow_) continue;
+    LATHE_TRY(round_rows(each.tensor == att::dk ? dk_ : dv_, ways_[each.tensor].far, state_.keys,
+                         kv_heads_, each.width));
   }
   return {};
 }
 
-Status DispatchRun::set_out_for_home() {
-  RowCopier turned = mover(), packed = mover();
-  for (const Traveller& each : executor_.tensors_) {
-    if (each.there) continue;
-    LATHE_TRY(journey(each).leave(&turned, &packed));
-    LATHE_TRY(journey(each).stay(&packed));
-  }
-  for (const Traveller& each : executor_.key_gradients_) {
-    LATHE_TRY(journey(each).leave(&turned, &packed));
-  }
-  LATHE_TRY(turned.launch());
-  return packed.launch();
+Status DispatchRun::set_out_for_home() const {
+  return copy_all(false, [](const Journey& way, RowCopier* turned, RowCopier* packed) -> Status {
+    LATHE_TRY(way.leave(turned, packed));
+    return way.each->is_key_gradient() ? Status() : way.stay(packed);
+  });
 }
 
-Status DispatchRun::come_home() {
-  RowCopier scattered = mover(), local_rows = mover();
-  for (const Traveller& each : executor_.tensors_) {
-    if (each.there) continue;
-    const Journey way = journey(each);
-    LATHE_TRY(way.enter(&scattered, &local_rows));
-    if (offsets_of(each).direct) continue;
-    LATHE_TRY(way.copy(&local_rows, way.compact(way.near), local(each), tokens(each)));
-  }
-  LATHE_TRY(scattered.launch());
-  LATHE_TRY(local_rows.launch());
+Status DispatchRun::come_home() const {
+  const auto add = [&](const Journey& way, RowCopier* scattered, RowCopier* own) -> Status {
+    if (way.each->is_key_gradient()) return {};
+    LATHE_TRY(way.enter(scattered, own));
+    if (way.direct) return {};
+    return way.copy(own, way.compact(way.near), local(*way.each), way.tokens);
+  };
+  LATHE_TRY(copy_all(false, add));
   if (executor_.add_keys_) LATHE_TRY(add_key_gradients());
-  return asked().problem.dsinks ? add_dsinks() : Status();
-}
-
-Status DispatchRun::exchange(bool there) const {
-  std::array<RowTransfer, att::count> tensors;
-  size_t count = 0;
-  for (const Traveller& each : executor_.tensors_) {
-    if (each.there != there) continue;
-    tensors[count++] = journey(each).transfer();
-  }
-  for (const Traveller& each : executor_.key_gradients_) {
-    if (!there) tensors[count++] = journey(each).transfer();
-  }
-  if (!there && asked().problem.dsinks && executor_.reduces_) {
-    char* shares = at(offsets_.dsinks);
-    tensors[count++] = {&state_.shares, shares, shares, offsets_.padded_heads() * 4};
-  }
-  const Hop hop = hop_of(std::span(tensors).first(count), there ? "dispatch" : "dispatch's results",
-                         state_.sends, state_.receives);
-  return Exchange(*executor_.group_, call_.stream).run(hop);
+  return problem().dsinks ? add_dsinks() : Status();
 }
 
 Status DispatchRun::add_key_gradients() const {
   RowAdder adder(executor_.add_keys_, call_.stream);
-  for (const Traveller& each : executor_.key_gradients_) {
-    const int64_t heads = offsets_.kv_heads;
+  for (const Traveller& each : travellers_) {
+    if (!each.is_key_gradient()) continue;
+    const Journey& way = ways_[each.tensor];
     const Side to = local(each);
     RowSum sum = {};
-    sum.slots = at(offsets_of(each).received);
-    sum.own = at(offsets_of(each).far);
+    sum.slots = way.received;
+    sum.own = way.far;
     sum.first = state_.sum_first.data(), sum.list = state_.sum_terms.data();
-    sum.slot_rows = static_cast<int>(state_.plan.slot_tokens[call_.shard->rank]);
+    sum.slot_rows = static_cast<int>(state_.plan.slot_tokens[rank_]);
     sum.to = to.view.data;
-    sum.token = offsets_.batch * heads * each.width, sum.batch = heads * each.width,
+    sum.token = batch_ * kv_heads_ * each.width, sum.batch = kv_heads_ * each.width,
     sum.head = each.width;
     sum.to_token = to.view.token, sum.to_batch = to.view.batch, sum.to_head = to.view.head;
-    sum.tokens = static_cast<int>(tokens(each));
-    sum.batch_rows = static_cast<int>(offsets_.batch), sum.heads = static_cast<int>(heads);
+    sum.tokens = static_cast<int>(way.tokens);
+    sum.batch_rows = static_cast<int>(batch_), sum.heads = static_cast<int>(kv_heads_);
     sum.columns = static_cast<int>(each.width);
     LATHE_TRY(adder.add(sum));
   }
@@ -231,45 +238,38 @@ Status DispatchRun::add_key_gradients() const {
 
 // Adds dsinks over the ranks if the group's flags ask for that.
 Status DispatchRun::add_dsinks() const {
-  const int64_t padded = offsets_.padded_heads();
-  const int64_t own = call_.shard->rank * padded * 4;
   RowSum sum = {};
-  sum.slots = at(offsets_.dsinks + (executor_.reduces_ ? 0 : own));
-  sum.to = at(offsets_.dsinks_sum);
-  sum.group = padded;
+  sum.slots = executor_.reduces_ ? dsinks_ : own_dsinks();
+  sum.to = dsinks_sum_;
+  sum.group = padded_heads();
   sum.tokens = sum.batch_rows = sum.heads = 1;
-  sum.columns = static_cast<int>(padded);
-  sum.terms = executor_.reduces_ ? executor_.group_->world() : 1;
+  sum.columns = static_cast<int>(padded_heads());
+  sum.terms = executor_.reduces_ ? group_.world() : 1;
   sum.own_at = static_cast<int>(kMaxExtent);
   RowAdder adder(executor_.add_sinks_, call_.stream);
   LATHE_TRY(adder.add(sum));
   LATHE_TRY(adder.launch());
   RowCopier copies = mover();
   Side from, to;
-  from.view = {at(offsets_.dsinks_sum), 0, 0, 1};
+  from.view = {dsinks_sum_, 0, 0, 1};
   to.view = {call_.tensors[att::dsinks].data, 0, 0, 1};
-  LATHE_TRY(copies.add(from, to, 1, 1, offsets_.heads));
+  LATHE_TRY(copies.add(from, to, 1, 1, heads_));
   return copies.launch();
 }
 
-Status AttentionDispatch::launch(const Call& call, const DispatchOffsets& offsets) const {
-  return DispatchRun(*this, call, offsets)();
-}
-
 // Estimates the steps, and the row copies before a hop and behind it.
-Result<Estimate> AttentionDispatch::estimate_plan(const Call& call,
-                                                  const DispatchOffsets& offsets) const {
+Result<Estimate> DispatchRun::estimate() const {
   Estimate out;
-  LATHE_TRY(for_steps(call, offsets, [&](const Executor& step, const Call& inner) -> Status {
+  LATHE_TRY(for_steps([&](const Executor& step, const Call& inner) -> Status {
     LATHE_ASSIGN(const Estimate of, step.estimate(inner));
     out.add(of);
     return {};
   }));
-  for (const Traveller& each : tensors_) {
-    const int64_t heads = each.keys ? offsets.kv_heads : offsets.heads;
-    const int64_t rows = each.keys ? offsets.state->keys : offsets.state->queries;
+  for (const Traveller& each : travellers_) {
+    if (each.is_key_gradient()) continue;
+    const Journey& way = ways_[each.tensor];
     out.cost.bytes +=
-        2 * static_cast<uint64_t>(rows * offsets.batch * heads * each.width * each.bytes);
+        2 * static_cast<uint64_t>(way.arrived * way.batch * way.heads * each.width * each.bytes);
   }
   out.launches += 2;
   return out;

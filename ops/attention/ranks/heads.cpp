@@ -13,19 +13,14 @@
 #include "ops/row_kernels.h"
 
 namespace lathe {
-namespace {
-
-namespace att = attention;
-
-}  // namespace
 
 AttentionHeads::AttentionHeads(const lathe_problem& problem, const AttentionRequest& request,
                                Group* group)
     : request_(request),
       group_(group),
       reduces_((problem.group_flags & kReduceParameterGrads) != 0),
-      travellers_(travellers_of(problem, request.problem, true)) {
-  for (int i = 0; i < att::count; ++i) {
+      travellers_(travellers_of(problem, request.problem)) {
+  for (int i = 0; i < attention::count; ++i) {
     if (problem.has(i)) declared_.push_back(i);
   }
 }
@@ -39,14 +34,13 @@ Status AttentionHeads::split() {
     return invalid(text("option head_ranks is ", asked, ", but the group has ", world,
                         " ranks; allowed are 0 and what divides that"));
   }
-  if (!group_->connected()) {
+  if (group_->connected()) {
+    LATHE_ASSIGN(ring_, Group::split(*group_, rank % count, rank));
+    LATHE_ASSIGN(of_heads_, Group::split(*group_, rank / count, rank));
+  } else {
     ring_ = Group::unconnected(world / count, rank / count);
     of_heads_ = Group::unconnected(count, rank % count);
-    group_ = of_heads_.get();
-    return {};
   }
-  LATHE_ASSIGN(ring_, Group::split(*group_, rank % count, rank));
-  LATHE_ASSIGN(of_heads_, Group::split(*group_, rank / count, rank));
   group_ = of_heads_.get();
   return {};
 }
@@ -83,19 +77,16 @@ MadeShardState AttentionHeads::prepare(const lathe_shard& shard) const {
   for (const bool keys : {false, true}) {
     const ShardLayout& layout = keys ? shard.layout.keys : shard.layout.queries;
     const ShardLayout inside = inside_part(layout, first, count);
-    int64_t& all = keys ? out->all_keys : out->all_queries;
+    HeadsShardState::Axis& axis = keys ? out->keys : out->queries;
     for (const auto& intervals : inside) {
-      for (const Interval& interval : intervals) all += interval.size();
+      for (const Interval& interval : intervals) axis.all += interval.size();
     }
     const RowCopies copies = axis_copies(inside);
     const bool packs = most_between(copies) * 3 > kMostMessages;
-    HeadsRoutes& routes = keys ? out->keys : out->queries;
-    LATHE_ASSIGN(routes.there, RowRoute::make(device, copies_of_rank(copies, rank, packs)));
-    LATHE_ASSIGN(routes.back,
-                 RowRoute::make(device, copies_of_rank(reversed(copies), rank, packs)));
-    most += routes.there.copies.sends.size() + routes.there.copies.receives.size();
+    LATHE_ASSIGN(axis.there, RowRoute::make(device, copies_of_rank(copies, rank, packs)));
+    LATHE_ASSIGN(axis.back, RowRoute::make(device, copies_of_rank(reversed(copies), rank, packs)));
+    most += axis.there.copies.sends.size() + axis.there.copies.receives.size();
   }
-  out->dsinks = shares_of_ranks(rank, count);
   if (ring_) {
     out->ring.layout = shard.layout;
     out->ring.layout.queries = joined_parts(shard.layout.queries, count);
@@ -103,83 +94,13 @@ MadeShardState AttentionHeads::prepare(const lathe_shard& shard) const {
     out->ring.rank = ring_->rank();
     LATHE_ASSIGN(out->of_ring, part_->executor().prepare(out->ring));
   }
-  const size_t room = most * travellers_.size() + out->dsinks.sends.size();
-  out->sends.resize(room), out->receives.resize(room);
+  out->make_space(rank, count, most * travellers_.size());
   return std::unique_ptr<const ShardState>(std::move(out));
 }
 
-void AttentionHeads::lay_out(const Call& call, const Traveller& each, HeadsOffsets* offsets,
-                             WorkspaceLayout* layout) const {
-  const int64_t tokens = call.extents[token_dim(each.keys)];
-  const int64_t all = offsets->state->all(each.keys);
-  const RowRoute& route =
-      each.there ? offsets->state->axis(each.keys).there : offsets->state->axis(each.keys).back;
-  const int64_t heads = heads_of(each, offsets->share), width = each.width;
-  const int64_t bytes = each.bytes;
-  const int64_t groups = group_->world() - (sums(each, offsets->share) ? 0 : 1);
-  HeadsTensorOffsets& at = offsets->tensors[each.tensor];
-  at.message = layout->add({groups, tokens, offsets->batch, heads, width, bytes});
-  at.whole = layout->add({all, offsets->batch, heads, width, bytes});
-  const DeviceTable& staged = each.there ? route.receive_rows : route.send_rows;
-  if (staged.data() != nullptr) {
-    const int64_t rows = each.there ? route.copies.received() : route.copies.sent();
-    at.staged = layout->add({rows, offsets->batch, heads, width, bytes});
-  }
-  if (each.rows) at.dense = layout->add({all, offsets->batch, heads, bytes});
-}
-
-Result<HeadsOffsets> AttentionHeads::plan(const Call& call) const {
-  HeadsOffsets offsets;
-  LATHE_ASSIGN(offsets.state, shard_state_of<HeadsShardState>(call));
-  LATHE_ASSIGN(offsets.share,
-               head_share(call.extents[Dim::H], call.extents[Dim::HK], group_->world()));
-  offsets.batch = packed() ? 1 : call.extents[Dim::B];
-  WorkspaceLayout layout;
-  for (const Traveller& each : travellers_) lay_out(call, each, &offsets, &layout);
-  if (request_.alibi_rows) {
-    offsets.slopes =
-        layout.add({call.extents[packed() ? Dim::N : Dim::B], offsets.share.q_heads, 4});
-  }
-  LATHE_ASSIGN(const size_t inner, part_->executor().workspace_bytes(inner_call(call, offsets)));
-  offsets.inner = layout.add({static_cast<int64_t>(inner)}, &offsets.inner_bytes);
-  offsets.bytes = layout.total();
-  LATHE_TRY(layout.status());
-  return offsets;
-}
-
-// Returns the call on the whole sequences of this rank's heads.
-Call AttentionHeads::inner_call(const Call& call, const HeadsOffsets& offsets) const {
-  Call inner;
-  inner.stream = call.stream;
-  inner.workspace = call.workspace + offsets.inner;
-  inner.workspace_bytes = static_cast<size_t>(offsets.inner_bytes);
-  inner.extents = call.extents;
-  for (const int i : declared_) inner.tensors[i] = call.tensors[i];
-  if (ring_) {
-    inner.shard = &offsets.state->ring;
-    inner.shard_state = offsets.state->of_ring.get();
-  }
-  const int64_t batch = offsets.batch;
-  for (const Traveller& each : travellers_) {
-    const int64_t all = offsets.state->all(each.keys);
-    const int64_t heads = heads_of(each, offsets.share), width = each.width;
-    const HeadsTensorOffsets& at = offsets.tensors[each.tensor];
-    char* data = call.workspace + (each.rows ? at.dense : at.whole);
-    if (each.rows && packed()) part_->put(&inner, each.tensor, data, {heads, all});
-    if (each.rows && !packed()) part_->put(&inner, each.tensor, data, {batch, heads, all});
-    if (!each.rows && packed()) part_->put(&inner, each.tensor, data, {all, heads, width});
-    if (!each.rows && !packed()) {
-      part_->put(&inner, each.tensor, data, {batch, all, heads, width},
-                 {heads * width, batch * heads * width, width, 1});
-    }
-  }
-  const int64_t first = group_->rank() * offsets.share.q_heads;
-  for (const int tensor : {att::sinks, att::dsinks, att::alibi_slopes}) {
-    char*& data = inner.tensors[tensor].data;
-    if (data != nullptr) data += first * 4;
-  }
-  if (request_.alibi_rows) inner.tensors[att::alibi_slopes].data = call.workspace + offsets.slopes;
-  return inner;
+Status AttentionHeads::check(const Call& call) const {
+  LATHE_TRY(shard_state_of<HeadsShardState>(call));
+  return head_share(call.extents[Dim::H], call.extents[Dim::HK], group_->world()).status();
 }
 
 Result<HeadShare> head_share(int64_t heads, int64_t kv_heads, int world) {

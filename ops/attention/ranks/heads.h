@@ -4,12 +4,8 @@
 // share of the heads, an ordinary call computes on them, and one exchange brings the results home.
 #pragma once
 
-#include <array>
-
 #include "collective/group.h"
 #include "ops/attention/ranks/travel.h"
-#include "ops/attention/run.h"
-#include "ops/rank_program.h"
 
 namespace lathe {
 
@@ -28,70 +24,32 @@ Result<HeadShare> head_share(int64_t heads, int64_t kv_heads, int world);
 MadeExecutor make_attention_heads(const lathe_problem& problem, const AttentionRequest& request,
                                   const DeviceFacts& facts, Group* group);
 
-struct HeadsRoutes {
-  RowRoute there, back;
-};
-
-class HeadsShardState final : public ShardState {
+class HeadsShardState final : public TravelState {
  public:
-  HeadsRoutes queries, keys;
-  int64_t all_queries = 0, all_keys = 0;  // of the part that the ranks hold together
-  RankCopies dsinks;                      // rows are ranks' shares
+  // Holds the routes of queries, or of keys, and the tokens that the ranks hold together.
+  struct Axis {
+    RowRoute there, back;
+    int64_t all = 0;
+  };
+  Axis queries, keys;
   // With two levels, these hold the ring's shard and the state that the ring made of it.
   lathe_shard ring;
   std::unique_ptr<const ShardState> of_ring;
-  // These vectors hold the messages of one hop. A group runs one call at a time.
-  mutable std::vector<Transfer> sends, receives;
 
-  const HeadsRoutes& axis(bool of_keys) const { return of_keys ? keys : queries; }
-  int64_t all(bool of_keys) const { return of_keys ? all_keys : all_queries; }
+  const Axis& axis(bool of_keys) const { return of_keys ? keys : queries; }
 };
 
-// Says where a traveller lies in the workspace.
-struct HeadsTensorOffsets {
-  int64_t message = 0;  // a share of the heads for, or from, each other rank
-  int64_t whole = 0;    // [all tokens, batch, share of the heads]
-  int64_t staged = 0;   // packed: what came or goes, in the order of the messages
-  int64_t dense = 0;    // of rows: [batch, share of the heads, all tokens]
-};
-
-struct HeadsOffsets {
-  const HeadsShardState* state = nullptr;
-  HeadShare share;
-  int64_t batch = 1;
-  std::array<HeadsTensorOffsets, attention::count> tensors;
-  int64_t slopes = 0, inner = 0, inner_bytes = 0;
-  int64_t bytes = 0;
-
-  int64_t total() const { return bytes; }
-};
-
-class AttentionHeads final : public PlannedExecutor<AttentionHeads, HeadsOffsets> {
+class AttentionHeads final : public RankExecutor<AttentionHeads, class HeadsRun> {
  public:
   AttentionHeads(const lathe_problem& problem, const AttentionRequest& request, Group* group);
   Status split();
   Status make_part(unsigned flags, const DeviceFacts& facts);
 
+  Status check(const Call& call) const;
   MadeShardState prepare(const lathe_shard& shard) const override;
-  Result<HeadsOffsets> plan(const Call& call) const;
-  Status launch(const Call& call, const HeadsOffsets& offsets) const;
-  Result<Estimate> estimate_plan(const Call& call, const HeadsOffsets& offsets) const;
 
  private:
   friend class HeadsRun;
-  bool packed() const { return request_.problem.packed; }
-  Dim token_dim(bool keys) const {
-    return keys ? (packed() ? Dim::Tk : Dim::Sk) : (packed() ? Dim::Tq : Dim::Sq);
-  }
-  int64_t heads_of(const Traveller& each, const HeadShare& share) const {
-    return each.keys ? share.kv_heads : share.q_heads;
-  }
-  bool sums(const Traveller& each, const HeadShare& share) const {
-    return each.keys && !each.there && share.repeat > 1;
-  }
-  void lay_out(const Call& call, const Traveller& each, HeadsOffsets* offsets,
-               WorkspaceLayout* layout) const;
-  Call inner_call(const Call& call, const HeadsOffsets& offsets) const;
 
   AttentionRequest request_;
   Group* group_;  // of the ranks that exchange heads
@@ -103,6 +61,49 @@ class AttentionHeads final : public PlannedExecutor<AttentionHeads, HeadsOffsets
   std::unique_ptr<Part> part_;
   RowKernels kernels_ = RowKernels::make();
   KernelSlot sum_;
+};
+
+// Runs one call: rows are packed, a hop brings whole sequences, the call in the middle runs, a hop
+// brings the results home. The near side of a journey is the messages: a share of the heads for, or
+// from, each other rank.
+class HeadsRun final : public TravelRun {
+ public:
+  HeadsRun(const AttentionHeads& executor, const Call& call);
+  Status lay_out();
+  Status operator()();
+  Result<Estimate> estimate() const;
+
+ private:
+  const Executor& part() const { return executor_.part_->executor(); }
+  char* dsinks() const { return call_.tensors[attention::dsinks].data; }
+  int64_t repeat(const Traveller& each) const { return each.keys ? share_.repeat : 1; }
+  bool sums(const Traveller& each) const { return each.is_key_gradient() && share_.repeat > 1; }
+  int64_t others(const Journey& way) const { return (group_.world() - 1) * way.heads; }
+  // Returns the caller's tensor. Heads from `skip_at` on are those `skip` behind.
+  Side local(const Traveller& each, int64_t skip_at, int64_t skip) const {
+    Side side = TravelRun::local(each);
+    side.skip_at = skip_at, side.skip = skip;
+    return side;
+  }
+  // The messages of all other ranks lie one after another.
+  Side messages(const Journey& way) const {
+    Side side = way.compact(way.near);
+    side.heads = way.heads;
+    side.group = way.tokens * way.batch * way.heads * way.each->width;
+    return side;
+  }
+
+  void lay_out(const Traveller& each);
+  Call inner_call() const;
+  Status pack() const;
+  Status unpack() const;
+  Status add_sums() const;
+
+  const AttentionHeads& executor_;
+  const HeadsShardState& state_;
+  const HeadShare share_;
+  const int rank_;
+  char* slopes_ = nullptr;
 };
 
 }  // namespace lathe

@@ -7,12 +7,11 @@
 #include <utility>
 
 #include "codegen/base/invalid.h"
+#include "ops/row_copies.h"
 #include "ops/row_kernels.h"
 
 namespace lathe {
 namespace {
-
-constexpr int64_t kMostTokens = int64_t{1} << 30;  // positions are added in 32 bits
 
 Status check_covered(const AttentionRequest& request, unsigned flags) {
   const char* over = " over a group of ranks";
@@ -77,30 +76,7 @@ MadeShardState AttentionSharded::prepare(const lathe_shard& shard) const {
 Status AttentionSharded::check(const Call& call) const {
   LATHE_ASSIGN(const AttentionTables* tables, shard_state_of<AttentionTables>(call));
   LATHE_TRY(check_heads(call.extents[Dim::H], call.extents[Dim::HK]));
-  return check_shard_sequences(call, request_.problem.packed, tables->sequences(), "cu_seqlens_q");
-}
-
-Result<size_t> AttentionSharded::workspace_bytes(const Call& call) const {
-  LATHE_TRY(check(call));
-  AttentionRankRun run(*this, call);
-  LATHE_TRY(run.lay_out());
-  return static_cast<size_t>(run.places().total);
-}
-
-Result<Estimate> AttentionSharded::estimate(const Call& call) const {
-  LATHE_TRY(check(call));
-  AttentionRankRun run(*this, call);
-  LATHE_TRY(run.lay_out());
-  return run.estimate();
-}
-
-Status AttentionSharded::run(const Call& call) const {
-  LATHE_TRY(check(call));
-  AttentionRankRun run(*this, call);
-  LATHE_TRY(run.lay_out());
-  LATHE_TRY(call.check_workspace(run.places().total));
-  if (request_.problem.forward) LATHE_TRY(run.forward());
-  return backward() ? run.backward() : Status();
+  return check_shard_sequences(call, request_.problem.packed, tables->sequences, "cu_seqlens_q");
 }
 
 MadeExecutor make_attention_sharded(const AttentionRequest& request, const DeviceFacts& facts,
@@ -110,12 +86,8 @@ MadeExecutor make_attention_sharded(const AttentionRequest& request, const Devic
   LATHE_TRY(executor->make_steps(facts));
   return std::unique_ptr<Executor>(std::move(executor));
 }
-namespace {
 
-template <typename T>
-Result<DeviceTable> upload(const Device& device, const std::vector<T>& values) {
-  return DeviceTable::upload(device, std::as_bytes(std::span(values)));
-}
+namespace {
 
 // Returns the sequence of each range, which is that of its first row.
 std::vector<int32_t> sequences_of(const std::vector<AttentionRange>& ranges, const Layout& layout,
@@ -135,18 +107,19 @@ std::vector<int32_t> sequences_of(const std::vector<AttentionRange>& ranges, con
 MadeShardState AttentionTables::make(const Device& device, const Layout& layout,
                                      AttentionRounds attention_rounds, bool names_sequences) {
   auto out = std::make_unique<AttentionTables>();
-  out->rounds_ = std::move(attention_rounds);
-  out->sequences_ = static_cast<int64_t>(layout.cu_seqlens.size()) - 1;
+  out->rounds = std::move(attention_rounds);
+  out->sequences = static_cast<int64_t>(layout.cu_seqlens.size()) - 1;
   out->gather_only_seen();
-  const AttentionRounds& rounds = out->rounds_;
+  const AttentionRounds& rounds = out->rounds;
   std::vector<AttentionRange> all;
   for (const AttentionRound& round : rounds.rounds) {
     out->first_.push_back(static_cast<int64_t>(all.size()));
     all.insert(all.end(), round.ranges.begin(), round.ranges.end());
   }
-  LATHE_ASSIGN(out->pairs_, upload(device, all));
+  LATHE_ASSIGN(out->ranges_, DeviceTable::upload(device, std::as_bytes(std::span(all))));
   if (names_sequences) {
-    LATHE_ASSIGN(out->range_sequences_, upload(device, sequences_of(all, layout, rounds.rank)));
+    LATHE_ASSIGN(out->range_sequences_,
+                 DeviceTable::upload(device, sequences_of(all, layout, rounds.rank)));
   }
   // Three words each: tokens of the parts before it, its first token, its last + 1; -1: own.
   const auto own = static_cast<int32_t>(rounds.key_tokens[rounds.rank]);
@@ -161,25 +134,24 @@ MadeShardState AttentionTables::make(const Device& device, const Layout& layout,
     out->share_tokens_ += share ? share.tokens : 0;
     ++out->shares_;
   }
-  LATHE_ASSIGN(out->places_, upload(device, places));
+  LATHE_ASSIGN(out->places_, DeviceTable::upload(device, places));
   const size_t messages = 2 * static_cast<size_t>(rounds.world);
-  out->sends_.resize(messages);
-  out->receives_.resize(messages);
+  out->sends.resize(messages), out->receives.resize(messages);
   return std::unique_ptr<const ShardState>(std::move(out));
 }
 
 // Changes the rounds, which count keys in a buffer of all ranks' keys, to a buffer of the seen keys
 // only. The keys of a range are all seen and stay side by side.
 void AttentionTables::gather_only_seen() {
-  for (const KeyMessage& message : rounds_.receive_keys) {
-    gathered_.push_back(gathered_.back() + (message ? message.tokens : 0));
+  for (const KeyMessage& message : rounds.receive_keys) {
+    gathered.push_back(gathered.back() + (message ? message.tokens : 0));
   }
-  if (rounds_.rotation != Rotation::allgather) return;
-  for (AttentionRange& range : rounds_.rounds.back().ranges) {
+  if (rounds.rotation != Rotation::allgather) return;
+  for (AttentionRange& range : rounds.rounds.back().ranges) {
     int owner = 0;
-    while (rounds_.key_offsets[owner + 1] <= range.ka) ++owner;
-    const auto moved = static_cast<int32_t>(gathered_[owner] - rounds_.key_offsets[owner] -
-                                            rounds_.receive_keys[owner].begin);
+    while (rounds.key_offsets[owner + 1] <= range.ka) ++owner;
+    const auto moved = static_cast<int32_t>(gathered[owner] - rounds.key_offsets[owner] -
+                                            rounds.receive_keys[owner].begin);
     range.ka += moved;
     range.kb += moved;
   }
@@ -189,7 +161,7 @@ AttentionTables::Places AttentionTables::places(int which) const {
   constexpr int kPlaceBytes = 3 * sizeof(int32_t);
   const char* data = places_.data() + which * kPlaceBytes;
   if (which == kShares) return {data, shares_, share_tokens_};
-  return {data, 1, rounds_.key_tokens[rounds_.rank]};
+  return {data, 1, rounds.key_tokens[rounds.rank]};
 }
 
 }  // namespace lathe

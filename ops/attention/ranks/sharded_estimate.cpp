@@ -25,11 +25,6 @@ struct AttentionTally {
   }
 };
 
-double AttentionRankRun::share_seen(int i, const KeyBlock& keys) const {
-  const double all = static_cast<double>(rows_) * static_cast<double>(keys.k.tokens);
-  return all > 0 ? static_cast<double>(at_round(i).visible) / all : 0;
-}
-
 Status AttentionRankRun::estimate_slice(AttentionTally* tally) const {
   const int64_t half = element(), travels = bytes_of(executor_.travelling());
   // Keys or gradients of a block: a launch each, of which a value is read and written.
@@ -45,24 +40,25 @@ Status AttentionRankRun::estimate_slice(AttentionTally* tally) const {
   for (int i = 0; i < count(); ++i) {
     if (i > 0 && at_round(i).ranges.empty()) continue;
     const KeyBlock keys = keys_of(i);
-    const double seen = share_seen(i, keys);
+    const double pairs = static_cast<double>(rows_) * static_cast<double>(keys.k.tokens);
+    const double seen = pairs > 0 ? static_cast<double>(at_round(i).visible) / pairs : 0;
     if (forward) {
-      const Part& part = i == 0 ? *executor_.steps_.first : *executor_.steps_.next;
+      const Part& part = forward_part(i);
       LATHE_TRY(tally->add(part, step_call(part, i, keys), seen));
     }
     if (!backward) continue;
-    const Part& part =
-        i == 0 ? *executor_.steps_.gradients_first : *executor_.steps_.gradients_next;
-    LATHE_TRY(tally->add(part, gradients_call(part, i, keys, block(0, keys.k.tokens, 4)), seen));
-    const bool arrived = !executor_.gathers() && i > 0 && at_round(i - 1).receive_gradients;
-    const bool rounded = travels != 4 && !arrived &&
-                         (executor_.gathers() ? i > 0 : bool(at_round(0).send_gradients));
+    const Part& part = gradients_part(i == 0);
+    const KeyBlock sums = block(part_, keys.k.tokens, 4);
+    LATHE_TRY(tally->add(part, gradients_call(part, i, keys, sums), seen));
+    const bool arrived = !gathers() && i > 0 && at_round(i - 1).receive_gradients;
+    const bool rounded =
+        travels != 4 && !arrived && (gathers() ? i > 0 : bool(at_round(0).send_gradients));
     if (rounded) block_pair(keys.k.tokens, 4 + travels, true, true);
     if (arrived) {
       tally->kernel(static_cast<uint64_t>(key_elements(keys.k.tokens) * (4 + 2 * travels)));
     }
   }
-  const AttentionGradients& wanted = executor_.request_.gradients;
+  const AttentionGradients& wanted = request_.gradients;
   if (backward) block_pair(own_tokens(), travels + half, wanted.dk, wanted.dv);
   return {};
 }
@@ -75,10 +71,10 @@ Result<Estimate> AttentionRankRun::estimate() {
     add_exchange(&tally.sum);
   }
   take_all();
-  if (executor_.steps_.finish) LATHE_TRY(tally.add(*executor_.steps_.finish, finish_call()));
-  if (executor_.steps_.delta) LATHE_TRY(tally.add(*executor_.steps_.delta, delta_call()));
+  if (steps_.finish) LATHE_TRY(tally.add(*steps_.finish, finish_call()));
+  if (steps_.delta) LATHE_TRY(tally.add(*steps_.delta, delta_call()));
   const int64_t dq = batch_ * rows_ * heads_ * problem().head_dim * (4 + element());
-  if (executor_.request_.gradients.dq) tally.kernel(static_cast<uint64_t>(dq));
+  if (request_.gradients.dq) tally.kernel(static_cast<uint64_t>(dq));
   return tally.sum;
 }
 
@@ -89,10 +85,8 @@ void AttentionRankRun::add_exchange(Estimate* out) const {
     out->exchange_bytes += token * (counts.key_tokens * element() +
                                     counts.gradient_tokens * bytes_of(executor_.travelling()));
   };
-  if (problem().forward) add(forward_exchange(rounds()));
-  if (problem().backward) {
-    add(backward_exchange(rounds(), executor_.gathers() && keeps_gathered()));
-  }
+  if (problem().forward) add(forward_exchange(rounds_));
+  if (problem().backward) add(backward_exchange(rounds_, gathers() && keeps_gathered()));
 }
 
 }  // namespace lathe

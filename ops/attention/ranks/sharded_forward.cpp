@@ -5,69 +5,79 @@
 //
 //   stream:   round 0 | round 1 | ... | round n - 1 | sinks, rounding
 //   exchange: hop 0   | hop 1   | ...
-#include <algorithm>
+#include <utility>
 
 #include "ops/attention/ranks/sharded.h"
 
 namespace lathe {
 
-// Returns a message. Blocks of a ring travel whole. Gathered keys have a message for each row of
-// the batch, because the rows lie apart on one side.
-Transfer AttentionRankRun::transfer(const KeyMessage& message, const TokenRows& rows, int64_t bytes,
-                                    bool whole) const {
-  const int64_t row = rows.heads * rows.width * bytes;  // of one token
-  Transfer out;
-  out.peer = message.peer;
-  out.data = rows.data ? rows.data + message.begin * row : nullptr;
-  out.bytes = static_cast<size_t>(message.tokens * row * (whole ? batch_ : 1));
-  out.count = whole ? 1 : batch_;
-  out.stride = static_cast<size_t>(rows.tokens * row);
-  return out;
-}
-
+// Blocks of a ring travel whole. Gathered keys have a message for each row of the batch, because
+// the rows lie apart on one side.
 void AttentionRankRun::add(const KeyMessage& message, const KeyBlock& block, int64_t bytes,
-                           Form form, std::span<Transfer> to, size_t* count) const {
+                           Form form, Messages* to) const {
   if (!message) return;
-  Transfer k = transfer(message, block.k, bytes, form != Form::rows);
-  const Transfer v = transfer(message, block.v, bytes, form != Form::rows);
+  const bool whole = form != Form::rows;
+  const auto transfer = [&](const TokenRows& rows) {
+    const int64_t row = rows.heads * rows.width * bytes;  // of one token
+    Transfer out;
+    out.peer = message.peer;
+    out.data = rows.data + message.begin * row;
+    out.bytes = static_cast<size_t>(message.tokens * row * (whole ? batch_ : 1));
+    out.count = whole ? 1 : batch_;
+    out.stride = static_cast<size_t>(rows.tokens * row);
+    return out;
+  };
+  Transfer k = transfer(block.k);
+  const Transfer v = transfer(block.v);
   if (form == Form::joined) k.bytes += v.bytes;
-  to[(*count)++] = k;
-  if (form != Form::joined) to[(*count)++] = v;
+  to->space[to->count++] = k;
+  if (form != Form::joined) to->space[to->count++] = v;
 }
 
 // The first hop takes keys and values from where the caller has them, in two messages.
-void AttentionRankRun::add_keys(int i, RingHop* hop) const {
+void AttentionRankRun::add_keys(int i, HopMessages* hop) const {
   const AttentionRound& now = at_round(i);
   const KeyBlock from = i == 0 ? sent_keys() : ring_keys(i);
   const Form form = i == 0 ? Form::apart : Form::joined;
-  add(now.send_keys, from, element(), form, hop->send, &hop->sends);
+  add(now.send_keys, from, element(), form, &hop->sends);
   if (now.receive_keys) {
-    add(now.receive_keys, ring_keys(i + 1), element(), form, hop->receive, &hop->receives);
+    add(now.receive_keys, ring_keys(i + 1), element(), form, &hop->receives);
   }
 }
 
-Hop AttentionRankRun::gather_hop() const {
-  size_t sends = 0, receives = 0;
-  const KeyBlock to = gathered_keys();
-  for (int peer = 0; peer < rounds().world; ++peer) {
-    add(rounds().send_keys[peer], sent_keys(), element(), Form::rows, tables_.sends(), &sends);
-    KeyMessage message = rounds().receive_keys[peer];
-    message.begin = tables_.tokens_before(peer);
-    add(message, to, element(), Form::rows, tables_.receives(), &receives);
+AttentionRankRun::HopMessages AttentionRankRun::gather_hop() const {
+  HopMessages hop = no_messages();
+  const KeyBlock from = sent_keys(), to = gathered_keys();
+  for (int peer = 0; peer < rounds_.world; ++peer) {
+    add(rounds_.send_keys[peer], from, element(), Form::rows, &hop.sends);
+    KeyMessage message = rounds_.receive_keys[peer];
+    message.begin = tables_.gathered[peer];
+    add(message, to, element(), Form::rows, &hop.receives);
   }
-  return {tables_.sends().first(sends), tables_.receives().first(receives), "the gather of keys"};
+  return hop;
+}
+
+// Copies own keys without gaps, because messages that are sent from the caller's memory may have
+// none.
+Status AttentionRankRun::pack_own_keys() {
+  const KeyBlock from = own_keys(), to = sent_keys();
+  for (const auto& [rows, packed] : {std::pair(&from.k, &to.k), std::pair(&from.v, &to.v)}) {
+    LATHE_TRY(copy_rows(executor_.copy_rows_, *rows, *packed, *rows, {nullptr, rows->tokens},
+                        element(), call_.stream));
+  }
+  return {};
 }
 
 Status AttentionRankRun::step(int i, const KeyBlock& keys) {
-  const Part& part = i == 0 ? *executor_.steps_.first : *executor_.steps_.next;
   if (i > 0 && at_round(i).ranges.empty()) return {};
+  const Part& part = forward_part(i);
   return part.executor().run(step_call(part, i, keys));
 }
 
 Status AttentionRankRun::ring_forward() {
   for (int i = 0; i < count(); ++i) {
     LATHE_TRY(exchange_.arrive());
-    RingHop messages;
+    HopMessages messages = no_messages();
     add_keys(i, &messages);
     LATHE_TRY(exchange_.post(messages.hop("a ring's keys", i)));
     LATHE_TRY(step(i, ring_keys(i)));
@@ -78,7 +88,7 @@ Status AttentionRankRun::ring_forward() {
 Status AttentionRankRun::begin_gather(int64_t slice) {
   take(slice);
   if (packs_) LATHE_TRY(pack_own_keys());
-  return exchange_.post(gather_hop());
+  return exchange_.post(gather_hop().hop("the gather of keys"));
 }
 
 // The next slice's keys come beside the step on those of this one.
@@ -97,10 +107,9 @@ Status AttentionRankRun::gathered_forward() {
 }
 
 Status AttentionRankRun::forward() {
-  if (packs_ && !executor_.gathers()) LATHE_TRY(pack_own_keys());
-  LATHE_TRY(exchange_.joined(executor_.gathers() ? gathered_forward() : ring_forward()));
-  return executor_.steps_.finish ? executor_.steps_.finish->executor().run(finish_call())
-                                 : Status();
+  if (packs_ && !gathers()) LATHE_TRY(pack_own_keys());
+  LATHE_TRY(exchange_.joined(gathers() ? gathered_forward() : ring_forward()));
+  return steps_.finish ? steps_.finish->executor().run(finish_call()) : Status();
 }
 
 }  // namespace lathe

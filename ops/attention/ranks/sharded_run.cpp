@@ -5,23 +5,26 @@
 
 #include "codegen/base/invalid.h"
 #include "ops/attention/ranks/sharded.h"
-#include "ops/attention/step_schema.h"
 
 namespace lathe {
+
 AttentionRankRun::AttentionRankRun(const AttentionSharded& executor, const Call& call)
     : executor_(executor),
+      request_(executor.request_),
+      steps_(executor.steps_),
       call_(call),
       tables_(static_cast<const AttentionTables&>(*call.shard_state)),
+      rounds_(tables_.rounds),
       all_batch_(problem().packed ? 1 : call.extents[Dim::B]),
       all_heads_(call.extents[Dim::H]),
       all_kv_heads_(call.extents[Dim::HK]),
-      rows_(tables_.rounds().query_tokens),
+      rows_(rounds_.query_tokens),
       exchange_(*executor.group_, call.stream) {
   take_all();
 }
 
 int64_t AttentionRankRun::head_groups() const {
-  const int64_t each = executor_.request_.options.gather_heads;
+  const int64_t each = request_.options.gather_heads;
   return each == 0 ? 1 : (all_kv_heads_ + each - 1) / each;
 }
 
@@ -36,10 +39,10 @@ void AttentionRankRun::take(int64_t slice) {
   const int64_t ratio = all_heads_ / all_kv_heads_;
   slice_.index = slice;
   slice_.row = slice / head_groups();
-  slice_.kv_head = slice % head_groups() * executor_.request_.options.gather_heads;
+  slice_.kv_head = slice % head_groups() * request_.options.gather_heads;
   slice_.head = slice_.kv_head * ratio;
   batch_ = 1;
-  kv_heads_ = std::min(executor_.request_.options.gather_heads, all_kv_heads_ - slice_.kv_head);
+  kv_heads_ = std::min(request_.options.gather_heads, all_kv_heads_ - slice_.kv_head);
   heads_ = kv_heads_ * ratio;
 }
 
@@ -54,115 +57,93 @@ TokenRows AttentionRankRun::given(int tensor) const {
   return out;
 }
 
-TokenRows AttentionRankRun::rows_at(int64_t offset, int64_t width) const {
-  TokenRows out = dense_rows(at(offset), all_batch_, rows_, all_heads_, width);
+TokenRows AttentionRankRun::rows_at(char* data, int64_t width) const {
+  TokenRows out = dense_rows(data, all_batch_, rows_, all_heads_, width);
   out.batch = batch_, out.heads = heads_;
   const int64_t begin = slice_.row * out.batch_stride + slice_.head * out.head_stride;
-  if (out.data) out.data += begin * static_cast<int64_t>(sizeof(float));
+  out.data += begin * static_cast<int64_t>(sizeof(float));
   return out;
 }
 
-KeyBlock AttentionRankRun::block(int64_t offset, int64_t tokens, int64_t bytes) const {
+KeyBlock AttentionRankRun::block(char* data, int64_t tokens, int64_t bytes) const {
   KeyBlock out;
-  out.k = dense_rows(at(offset), batch_, tokens, kv_heads_, problem().head_dim);
-  const int64_t keys = batch_ * tokens * kv_heads_ * problem().head_dim * bytes;
-  out.v = dense_rows(at(offset + keys), batch_, tokens, kv_heads_, problem().value_dim);
+  out.k = dense_rows(data, batch_, tokens, kv_heads_, problem().head_dim);
+  out.v =
+      dense_rows(data + out.k.elements() * bytes, batch_, tokens, kv_heads_, problem().value_dim);
   return out;
 }
-
-KeyBlock AttentionRankRun::own_keys() const { return {given(attention::k), given(attention::v)}; }
 
 KeyBlock AttentionRankRun::sent_keys() const {
-  return packs_ ? block(places_.packed[slice_.index % 2], own_tokens(), element()) : own_keys();
+  return packs_ ? block(packed_[slice_.index % 2], own_tokens(), element()) : own_keys();
 }
 
 KeyBlock AttentionRankRun::ring_keys(int i) const {
-  if (i == 0) return own_keys();
-  return block(places_.blocks[i % 2], rounds().key_tokens[at_round(i).owner], element());
+  return i == 0 ? own_keys() : block(blocks_[i % 2], owner_tokens(i), element());
 }
 
 KeyBlock AttentionRankRun::gathered_keys() const {
-  return block(places_.gathered[slice_.index % 2], tables_.gathered_tokens(), element());
+  return block(gathered_[slice_.index % 2], tables_.gathered.back(), element());
 }
 
 TokenRows AttentionRankRun::partial_out() const {
   if (problem().element == Dtype::f32) return given(attention::out);
-  return rows_at(places_.out, problem().value_dim);
+  return rows_at(out_, problem().value_dim);
 }
 
 bool AttentionRankRun::sends_own_keys() const {
-  if (!executor_.gathers()) return static_cast<bool>(at_round(0).send_keys);
-  const auto& sends = rounds().send_keys;
+  if (!gathers()) return static_cast<bool>(at_round(0).send_keys);
+  const auto& sends = rounds_.send_keys;
   return std::any_of(sends.begin(), sends.end(), [](const KeyMessage& m) { return bool(m); });
 }
 
 Status AttentionRankRun::lay_out() {
-  WorkspaceLayout layout;
   const int64_t rows = all_batch_ * rows_ * all_heads_;
   if (problem().forward && problem().element != Dtype::f32) {
-    places_.out = layout.add({rows, problem().value_dim, 4});
+    out_ = section({rows, problem().value_dim, 4});
   }
-  if (executor_.backward()) places_.delta = layout.add({rows, 4});
-  if (problem().backward) places_.dq = layout.add({rows, problem().head_dim, 4});
+  if (steps_.delta) delta_ = section({rows, 4});
+  if (problem().backward) dq_ = section({rows, problem().head_dim, 4});
   take(0);  // no other is larger
-  lay_out_keys(&layout);
-  if (problem().backward) lay_out_backward(&layout);
+  lay_out_keys();
+  if (problem().backward) lay_out_backward();
   take_all();
   LATHE_ASSIGN(const size_t inner, inner_bytes());
-  places_.inner = layout.add({static_cast<int64_t>(inner)}, &places_.inner_bytes);
-  places_.total = layout.total();
-  return layout.status();
+  inner_bytes_ = static_cast<int64_t>(inner);
+  inner_ = section({inner_bytes_});
+  return layout_.status();
 }
 
-int64_t AttentionRankRun::add_keys_to(WorkspaceLayout* layout, int64_t tokens,
-                                      int64_t bytes) const {
-  return layout->add({batch_ * tokens, kv_heads_, problem().head_dim + problem().value_dim, bytes});
+char* AttentionRankRun::key_section(int64_t tokens, int64_t bytes) {
+  return section({batch_ * tokens, kv_heads_, problem().head_dim + problem().value_dim, bytes});
 }
 
 // Lays out the buffers of keys. There are two of a buffer that is filled for a later step while an
 // earlier one reads.
-void AttentionRankRun::lay_out_keys(WorkspaceLayout* layout) {
+void AttentionRankRun::lay_out_keys() {
   const KeyBlock own = own_keys();
   packs_ = sends_own_keys() && (!own.k.is_dense() || !own.v.is_dense());
-  const int copies = slices() > 1 ? 2 : 1;
-  for (int i = 0; packs_ && i < copies; ++i) {
-    places_.packed[i] = add_keys_to(layout, own_tokens(), element());
+  for (int i = 0; i < (slices() > 1 ? 2 : 1); ++i) {
+    if (packs_) packed_[i] = key_section(own_tokens(), element());
+    if (gathers()) gathered_[i] = key_section(tables_.gathered.back(), element());
   }
-  for (int i = 0; executor_.gathers() && i < copies; ++i) {
-    places_.gathered[i] = add_keys_to(layout, tables_.gathered_tokens(), element());
-  }
-  if (executor_.gathers() || count() == 1) return;
-  for (int64_t& block : places_.blocks) {
-    block = add_keys_to(layout, rounds().most_key_tokens, element());
-  }
+  if (gathers() || count() == 1) return;
+  for (char*& block : blocks_) block = key_section(rounds_.most_key_tokens, element());
 }
 
-void AttentionRankRun::lay_out_backward(WorkspaceLayout* layout) {
-  const auto keys = [&](int64_t tokens, int64_t bytes) {
-    return add_keys_to(layout, tokens, bytes);
-  };
+void AttentionRankRun::lay_out_backward() {
   const int64_t travelling = bytes_of(executor_.travelling());
-  if (executor_.gathers()) {
-    const int64_t all = tables_.gathered_tokens();
-    places_.part = keys(all, 4);
-    if (travelling != 4) places_.owed = keys(all, travelling);
-    places_.own = keys(own_tokens(), 4);
-    places_.shares = keys(tables_.places(AttentionTables::kShares).tokens, travelling);
+  if (gathers()) {
+    const int64_t all = tables_.gathered.back();
+    part_ = key_section(all, 4);
+    if (travelling != 4) owed_ = key_section(all, travelling);
+    own_ = key_section(own_tokens(), 4);
+    shares_ = key_section(tables_.places(AttentionTables::kShares).tokens, travelling);
     return;
   }
-  const int64_t most = rounds().most_key_tokens;
-  places_.part = keys(most, 4);
-  places_.sum = keys(most, travelling);
-  places_.arriving = keys(most, travelling);
-  places_.home = keys(own_tokens(), travelling);
-}
-
-Call AttentionRankRun::inner_call() const {
-  Call call;
-  call.stream = call_.stream;
-  call.workspace = at(places_.inner);
-  call.workspace_bytes = static_cast<size_t>(places_.inner_bytes);
-  return call;
+  part_ = key_section(rounds_.most_key_tokens, 4);
+  sum_ = key_section(rounds_.most_key_tokens, travelling);
+  arriving_ = key_section(rounds_.most_key_tokens, travelling);
+  home_ = key_section(own_tokens(), travelling);
 }
 
 BlockInputs AttentionRankRun::inputs(int i, const KeyBlock& keys) const {
@@ -172,7 +153,7 @@ BlockInputs AttentionRankRun::inputs(int i, const KeyBlock& keys) const {
   out.range_count = static_cast<int64_t>(at_round(i).ranges.size());
   if (executor_.names_sequences()) out.range_sequences = tables_.range_sequences(i);
   if (!problem().alibi) return out;
-  const bool by_row = executor_.request_.alibi_rows;
+  const bool by_row = request_.alibi_rows;
   const int64_t first = (by_row ? slice_.row * all_heads_ : 0) + slice_.head;
   out.slopes = call_.tensors[attention::alibi_slopes].data + first * 4;
   out.slopes_batch_stride = by_row ? all_heads_ : 0;
@@ -181,36 +162,34 @@ BlockInputs AttentionRankRun::inputs(int i, const KeyBlock& keys) const {
 
 Call AttentionRankRun::step_call(const Part& part, int i, const KeyBlock& keys) const {
   Call call = inner_call();
-  executor_.steps_.put_forward(part, inputs(i, keys), partial_out(),
-                               row_values(call_.tensors[attention::lse].data), call_, &call);
+  steps_.put_forward(part, inputs(i, keys), partial_out(),
+                     row_values(call_.tensors[attention::lse].data), call_, &call);
   return call;
 }
 
 Call AttentionRankRun::finish_call() const {
   Call call = inner_call();
-  executor_.steps_.put_finish(partial_out(), call_.tensors[attention::lse].data,
-                              given(attention::out), call_, &call);
+  steps_.put_finish(partial_out(), call_.tensors[attention::lse].data, given(attention::out), call_,
+                    &call);
   return call;
 }
 
 Call AttentionRankRun::delta_call() const {
   const auto& t = call_.tensors;
   Call call = inner_call();
-  executor_.steps_.put_delta(
-      {given(attention::out), given(attention::dout), t[attention::lse].data,
-       t[attention::dlse].data, at(places_.delta), t[attention::dsinks].data},
-      call_, &call);
+  steps_.put_delta({given(attention::out), given(attention::dout), t[attention::lse].data,
+                    t[attention::dlse].data, delta_, t[attention::dsinks].data},
+                   call_, &call);
   return call;
 }
 
 Call AttentionRankRun::gradients_call(const Part& part, int i, const KeyBlock& keys,
                                       const KeyBlock& sums) const {
   Call call = inner_call();
-  executor_.steps_.put_gradients(
-      part, inputs(i, keys),
-      {given(attention::dout), rows_at(places_.dq, problem().head_dim), sums,
-       row_values(call_.tensors[attention::lse].data), row_values(at(places_.delta))},
-      call_, &call);
+  steps_.put_gradients(part, inputs(i, keys),
+                       {given(attention::dout), rows_at(dq_, problem().head_dim), sums,
+                        row_values(call_.tensors[attention::lse].data), row_values(delta_)},
+                       call_, &call);
   return call;
 }
 
@@ -221,19 +200,18 @@ Result<size_t> AttentionRankRun::inner_bytes() {
     most = std::max(most, bytes);
     return {};
   };
-  if (executor_.steps_.finish) LATHE_TRY(add(*executor_.steps_.finish, finish_call()));
-  if (executor_.steps_.delta) LATHE_TRY(add(*executor_.steps_.delta, delta_call()));
+  if (steps_.finish) LATHE_TRY(add(*steps_.finish, finish_call()));
+  if (steps_.delta) LATHE_TRY(add(*steps_.delta, delta_call()));
   for (int64_t s = 0; s < slices(); ++s) {
     take(s);
     for (int i = 0; i < count(); ++i) {
       const KeyBlock keys = keys_of(i);
-      if (problem().forward)
-        LATHE_TRY(add(*executor_.steps_.first, step_call(*executor_.steps_.first, i, keys)));
+      if (problem().forward) LATHE_TRY(add(*steps_.first, step_call(*steps_.first, i, keys)));
       if (!problem().backward) continue;
-      const KeyBlock sums = block(0, keys.k.tokens, 4);
-      for (const Part* part :
-           {executor_.steps_.gradients_first.get(), executor_.steps_.gradients_next.get()}) {
-        LATHE_TRY(add(*part, gradients_call(*part, i, keys, sums)));
+      const KeyBlock sums = block(part_, keys.k.tokens, 4);
+      for (const bool first : {true, false}) {
+        const Part& part = gradients_part(first);
+        LATHE_TRY(add(part, gradients_call(part, i, keys, sums)));
       }
     }
   }

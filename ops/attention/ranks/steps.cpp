@@ -10,11 +10,6 @@ namespace {
 
 constexpr int64_t kRangeWords = sizeof(AttentionRange) / sizeof(int32_t);
 
-// The numbers that the tensors of BlockInputs have in a step's table.
-struct InputTensors {
-  int q, k, v, ranges, range_batch, alibi_slopes, capture_0;
-};
-
 void put(const Part& part, Call* call, int tensor, const TokenRows& rows) {
   part.put(call, tensor, rows.data, {rows.batch, rows.tokens, rows.heads, rows.width},
            {rows.batch_stride, rows.token_stride, rows.head_stride, 1});
@@ -25,24 +20,25 @@ void put_numbers(const Part& part, Call* call, int tensor, const void* data,
   part.put(call, tensor, data, {rows.batch, rows.heads, rows.tokens});
 }
 
-void put_inputs(const Part& part, const BlockInputs& in, const InputTensors& to,
-                const AttentionRequest& request, const Call& of, Call* call) {
-  put(part, call, to.q, in.q);
-  put(part, call, to.k, in.keys.k);
-  put(part, call, to.v, in.keys.v);
-  part.put(call, to.ranges, in.ranges, {in.range_count, kRangeWords});
-  if (in.range_sequences) part.put(call, to.range_batch, in.range_sequences, {in.range_count});
+void put_inputs(const Part& part, const BlockInputs& in, const AttentionRequest& request,
+                const Call& of, Call* call) {
+  namespace to = attention_block_inputs;
+  put(part, call, to::q, in.q);
+  put(part, call, to::k, in.keys.k);
+  put(part, call, to::v, in.keys.v);
+  part.put(call, to::ranges, in.ranges, {in.range_count, kRangeWords});
+  if (in.range_sequences) part.put(call, to::range_batch, in.range_sequences, {in.range_count});
   for (size_t i = 0; i < request.captured.size(); ++i) {
     if (request.captured[i] < 0) continue;
     const Tensor& capture = of.tensors[request.captured[i]];
-    part.put(call, to.capture_0 + static_cast<int>(i), capture.data, {capture.extent[0]});
+    part.put(call, to::capture_0 + static_cast<int>(i), capture.data, {capture.extent[0]});
   }
   if (!request.problem.alibi) return;
   if (in.slopes_batch_stride != 0) {
-    part.put(call, to.alibi_slopes, in.slopes, {in.q.batch, in.q.heads},
+    part.put(call, to::alibi_slopes, in.slopes, {in.q.batch, in.q.heads},
              {in.slopes_batch_stride, 1});
   } else {
-    part.put(call, to.alibi_slopes, in.slopes, {in.q.heads});
+    part.put(call, to::alibi_slopes, in.slopes, {in.q.heads});
   }
 }
 
@@ -52,7 +48,7 @@ Status AttentionSteps::make(const AttentionRequest& whole, const DeviceFacts& fa
   request_ = whole;
   const AttentionProblem& asked = whole.problem;
   if (asked.forward) {
-    AttentionBlockRequest step = block_step(whole, attention_block::capture_0);
+    AttentionBlockRequest step = block_step(whole);
     const char* op = "flash_attention_block";
     if (rounds) {
       LATHE_ASSIGN(next, Part::make(op, make_attention_block(step, facts)));
@@ -61,14 +57,14 @@ Status AttentionSteps::make(const AttentionRequest& whole, const DeviceFacts& fa
     LATHE_ASSIGN(first, Part::make(op, make_attention_block(step, facts)));
   }
   if (asked.forward && (asked.sinks || asked.element != Dtype::f32)) {
-    LATHE_ASSIGN(finish, Part::make("lse_merge", make_lse_merge(merge_step(whole))));
+    LATHE_ASSIGN(finish, Part::make("lse_merge", make_lse_merge(merge_step(whole), true)));
   }
   if (asked.backward || asked.dsinks) {
-    LATHE_ASSIGN(
-        delta, Part::make("flash_attention_delta", make_attention_delta(delta_step(whole), facts)));
+    LATHE_ASSIGN(delta, Part::make("flash_attention_delta",
+                                   make_attention_delta(delta_step(whole), true, facts)));
   }
   if (!asked.backward) return {};
-  AttentionBlockRequest step = block_step(whole, attention_block_bwd::capture_0);
+  AttentionBlockRequest step = block_step(whole);
   const char* op = "flash_attention_block_bwd";
   step.first_keys = rounds;
   LATHE_ASSIGN(gradients_next, Part::make(op, make_attention_block_bwd(step, facts)));
@@ -89,7 +85,7 @@ std::vector<const Part*> AttentionSteps::all() const {
 void AttentionSteps::put_forward(const Part& step, const BlockInputs& in, const TokenRows& out_rows,
                                  const void* lse_data, const Call& of, Call* call) const {
   using namespace attention_block;
-  put_inputs(step, in, {q, k, v, ranges, range_batch, alibi_slopes, capture_0}, request_, of, call);
+  put_inputs(step, in, request_, of, call);
   put(step, call, out, out_rows);
   put_numbers(step, call, lse, lse_data, out_rows);
 }
@@ -119,7 +115,7 @@ void AttentionSteps::put_delta(const Delta& rows, const Call& of, Call* call) co
 void AttentionSteps::put_gradients(const Part& step, const BlockInputs& in, const Gradients& rows,
                                    const Call& of, Call* call) const {
   using namespace attention_block_bwd;
-  put_inputs(step, in, {q, k, v, ranges, range_batch, alibi_slopes, capture_0}, request_, of, call);
+  put_inputs(step, in, request_, of, call);
   put(step, call, dout, rows.dout);
   put_numbers(step, call, lse, rows.lse, rows.dout);
   put_numbers(step, call, attention_block_bwd::delta, rows.delta, rows.dout);

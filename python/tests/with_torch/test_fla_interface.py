@@ -12,6 +12,13 @@ import lathe
 import lathe.compat.fla as compat
 import lathe.torch
 
+
+class PeersContext:
+    """A context of the peer's, which knows one rank's offsets only."""
+
+    is_cp_enabled = True
+
+
 # flash-linear-attention 0.6.0, without annotations.
 _SIGNATURES = {
     "chunk_kda": "(q, k, v, g, beta, scale=None, initial_state=None, output_final_state=False, "
@@ -69,7 +76,7 @@ _STATES = torch.zeros(1, 1, 16, 16)
 
 @pytest.mark.parametrize("error,words,options", [
     (TypeError, "unexpected keyword argument 'head_first'", {"head_first": True}),
-    (lathe.Unsupported, "cp_context is 1; allowed is None", {"cp_context": 1}),
+    (lathe.Unsupported, "cp_context was made by fla", {"cp_context": PeersContext()}),
     (ValueError, "`chunk_size` must be either 32 or 64, but it is 16", {"chunk_size": 16}),
     (ValueError, "A_log is None", {"use_gate_in_kernel": True}),
     (ValueError, "lower_bound is None; safe_gate",
@@ -148,7 +155,7 @@ def test_fused_recurrent_kda_fwd_refuses(error, words, options):
      {"activation": "relu"}),
     (lathe.Unsupported, "seq_idx is given without cu_seqlens",
      {"seq_idx": torch.zeros(1, 4, dtype=torch.int32)}),
-    (lathe.Unsupported, "cp_context is 1; allowed is None", {"cp_context": 1}),
+    (lathe.Unsupported, "cp_context was made by fla", {"cp_context": PeersContext()}),
     (ValueError, "weight is None", {"weight": None}),
 ])
 def test_causal_conv1d_refuses(error, words, options):

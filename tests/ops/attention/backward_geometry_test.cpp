@@ -74,7 +74,7 @@ TEST_CASE("attention backward: heads go apart where key heads fill less than 0.8
     problem.packed = row.packed, problem.deterministic = row.deterministic;
     CAPTURE(row.shape.sequences);
     CAPTURE(row.shape.seq_k);
-    CHECK(attention_heads_apart(problem, tile, h100, row.shape) == row.apart);
+    CHECK(attention_heads_apart(problem, tile.keys, h100, row.shape) == row.apart);
   }
 }
 

@@ -158,26 +158,6 @@ TEST_CASE("attention ranges: rows of a tile with packed heads") {
   CHECK(attention_tile_rows(1, 128, 1, 200) == BlockRange{128, 200});
 }
 
-TEST_CASE("attention ranges: splits cover the range once, in order") {
-  for (int64_t begin : {0, 3}) {
-    for (int64_t size = 0; size < 20; ++size) {
-      for (int64_t splits = 1; splits < 24; ++splits) {
-        const BlockRange range{begin, begin + size};
-        int64_t next = begin;
-        for (int64_t s = 0; s < splits; ++s) {
-          const BlockRange part = attention_split(range, s, splits);
-          REQUIRE(part.begin == next);
-          REQUIRE(part.end >= part.begin);
-          next = part.end;
-        }
-        REQUIRE(next == range.end);
-      }
-    }
-  }
-  CHECK(attention_split({2, 12}, 1, 3) == BlockRange{6, 10});
-  CHECK(attention_split({2, 12}, 2, 3) == BlockRange{10, 12});
-}
-
 TEST_CASE("attention heuristics: packing of heads") {
   struct Row {
     int64_t queries, ratio;

@@ -43,24 +43,6 @@ TEST_CASE("only the kernels that a problem asks for") {
   CHECK((kernels.update && !kernels.forward && !kernels.backward));
 }
 
-TEST_CASE("what no template covers is refused with the value and the values allowed") {
-  const auto refused = [](auto change, const char* part) {
-    ConvProblem problem = training();
-    change(problem);
-    const auto kernels = conv_kernels(problem, hopper(), false);
-    REQUIRE(!kernels.ok());
-    CHECK(kernels.status().code() == Code::unsupported);
-    CHECK_MESSAGE(kernels.status().text().find(part) != std::string::npos, kernels.status().text());
-  };
-  refused([](ConvProblem& p) { p.width = 1; }, "width is 1; allowed are 2 to 8");
-  refused([](ConvProblem& p) { p.width = 9; }, "width is 9");
-  refused([](ConvProblem& p) { p.x = Dtype::i32; }, "x is i32");
-  refused([](ConvProblem& p) { p.weight = Dtype::i64; }, "weight i64");
-  refused([](ConvProblem& p) { p.packed = true, p.cu_seqlens = Dtype::f32; }, "cu_seqlens is f32");
-  refused([](ConvProblem& p) { p.vector_bytes = 12; }, "12 bytes");
-  refused([](ConvProblem& p) { p.x = Dtype::f32, p.vector_bytes = 2; }, "2 bytes for f32");
-}
-
 TEST_CASE("a device with too little shared memory is refused with the numbers") {
   DeviceFacts facts = hopper();
   const auto refused = [&](const ConvProblem& problem, int bytes, const std::string& kernel) {

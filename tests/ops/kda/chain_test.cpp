@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests check how long the walks of chunked KDA are said to take, against what `lathe_bench
 // kda --instructions` counted, and as the shape grows.
-#include "ops/kda/chain.h"
-
 #include <doctest/doctest.h>
 
-#include "codegen/prediction.h"
+#include "codegen/device_facts.h"
+#include "codegen/launch_shape.h"
+#include "ops/kda/chunked_kernels.h"
 
 using namespace lathe;
 

@@ -14,7 +14,6 @@ namespace {
 KdaProblem recurrent(int key_dim = 128, int value_dim = 128) {
   KdaProblem problem;
   problem.key_dim = key_dim, problem.value_dim = value_dim;
-  problem.recurrent = true;
   return problem;
 }
 
@@ -27,9 +26,9 @@ TEST_CASE("kda: the spec's text names what makes the code") {
   problem.states = kKdaStatesPool, problem.gate_kind = kKdaGateBounded;
   problem.index = Dtype::i64;
   problem.A_log = problem.sigmoid = true;
-  const auto kernels = kda_kernels(problem, h100());
-  REQUIRE(kernels.ok());
-  CHECK(kernels->recurrent->text() ==
+  const auto kernel = kda_recurrent_kernel(problem, h100());
+  REQUIRE(kernel.ok());
+  CHECK(kernel->text() ==
         "kda_recurrent element=bf16 g=f32 beta=bf16 cu=i32 index=i64 k=128 v=128 key_lanes=16 "
         "states=1 gate=2 A_log=1 dt_bias=0 sigmoid=1 l2norm=0 v_first=0 packed=0 threads=128 "
         "smem=13440");
@@ -37,10 +36,8 @@ TEST_CASE("kda: the spec's text names what makes the code") {
   problem.states = kKdaStatesPlain;
   KdaProblem other = problem;
   other.index = Dtype::i32, other.cu_seqlens = Dtype::i64;
-  CHECK(kda_kernels(problem, h100())->recurrent->text() ==
-        kda_kernels(other, h100())->recurrent->text());
-  problem.recurrent = false;
-  CHECK_FALSE(kda_kernels(problem, h100())->recurrent.has_value());
+  CHECK(kda_recurrent_kernel(problem, h100())->text() ==
+        kda_recurrent_kernel(other, h100())->text());
 }
 
 TEST_CASE("kda: every width has a tile, which fits and wastes less than half of its columns") {
@@ -61,43 +58,25 @@ TEST_CASE("kda: every width has a tile, which fits and wastes less than half of 
   CHECK(kda_recurrent_choose(recurrent(), h100())->columns() == 32);
 }
 
-TEST_CASE("kda: what no kernel covers is refused by name") {
-  const auto refused = [](const KdaProblem& problem, const char* part) {
-    const auto found = kda_kernels(problem, h100());
-    REQUIRE_FALSE(found.ok());
-    CHECK(found.status().code() == Code::unsupported);
-    CHECK(found.status().text().find(part) != std::string::npos);
-  };
-  refused(recurrent(6), "K is 6");
-  refused(recurrent(128, 260), "V is 260");
-  refused(recurrent(128, 30), "multiples of 4 from 8 to 256");
-  KdaProblem problem = recurrent();
-  problem.gate = Dtype::i32;
-  refused(problem, "g is i32; allowed are f32, f16, bf16");
-  problem = recurrent();
-  problem.states = kKdaStatesColumns, problem.index = Dtype::f32;
-  refused(problem, "state_indices is f32");
-  problem = recurrent();
-  problem.packed = true, problem.cu_seqlens = Dtype::bf16;
-  refused(problem, "cu_seqlens is bf16");
+TEST_CASE("kda: a device with too little shared memory is refused with the number") {
   DeviceFacts small = h100();
   small.shared_bytes_per_block = 1024;
-  const auto found = kda_kernels(recurrent(), small);
+  const auto found = kda_recurrent_kernel(recurrent(), small);
   REQUIRE_FALSE(found.ok());
+  CHECK(found.status().code() == Code::unsupported);
   CHECK(found.status().text().find("3168 bytes of shared memory") != std::string::npos);
 }
 
 TEST_CASE("kda: a block for each tile of V, value head and sequence") {
-  const KernelSpec spec = *kda_kernels(recurrent(128, 100), h100())->recurrent;
+  const KernelSpec spec = *kda_recurrent_kernel(recurrent(128, 100), h100());
   const KdaShape shape = {5, 2, 6, 40};
   CHECK(kda_recurrent_blocks(spec, shape) == 4 * 6 * 5);
-  CHECK(kda_recurrent_grid(spec, shape).x == 4 * 6 * 5);
 }
 
 TEST_CASE("kda: bytes and operations of a step of decoding") {
   KdaProblem problem = recurrent();
   problem.states = kKdaStatesPool;
-  const KernelSpec spec = *kda_kernels(problem, h100())->recurrent;
+  const KernelSpec spec = *kda_recurrent_kernel(problem, h100());
   // 256 sequences of one token, 128 heads: states in and out are 4.29 GB.
   const KdaShape shape = {256, 128, 128, 256};
   const uint64_t heads = 256 * 128, states = heads * 2 * 128 * 128 * 4;

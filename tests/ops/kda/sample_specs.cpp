@@ -11,13 +11,10 @@ using namespace lathe;
 namespace {
 
 std::vector<KernelSpec> kda_specs(const DeviceFacts& facts) {
-  KdaProblem recurrent;
-  recurrent.recurrent = true;
-  const KdaKernels tokens = *kda_kernels(recurrent, facts);
   KdaProblem chunked;
   chunked.A_log = chunked.forward = chunked.backward = chunked.dA_log = true;
   const KdaChunkedKernels walks = *kda_chunked_kernels(chunked, facts);
-  return {*tokens.recurrent,
+  return {*kda_recurrent_kernel({}, facts),
           *walks.forward,
           *walks.scan,
           *walks.backward,

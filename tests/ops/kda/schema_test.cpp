@@ -112,7 +112,7 @@ TEST_CASE("kda: a problem becomes flags of the code and numbers of the launch") 
   CHECK(plain.problem.key_dim == 64);
   CHECK(plain.problem.value_dim == 32);
   check_flags(true, {plain.problem.forward, plain.problem.grouped});
-  check_flags(false, {plain.problem.saves, plain.problem.backward, plain.problem.recurrent});
+  check_flags(false, {plain.problem.saves, plain.problem.backward});
   CHECK(plain.chunk_size == 64);
   CHECK(plain.scale == 0.125f);
 

@@ -96,30 +96,7 @@ TEST_CASE("sparse: every width has a tile on every device, which fits") {
   }
 }
 
-TEST_CASE("sparse: what no kernel covers is refused by name") {
-  const auto refused = [](SparseProblem problem, const char* part) {
-    const Status found = sparse_check(problem);
-    CHECK(found.code() == Code::unsupported);
-    CHECK_MESSAGE(found.text().find(part) != std::string::npos, found.text());
-  };
-  SparseProblem problem = latent(64);
-  problem.element = Dtype::f32;
-  refused(problem, "q is f32");
-  problem = latent(64);
-  problem.head_dim = 584, problem.rope_dim = 0;
-  refused(problem, "D is 584");
-  problem = latent(64);
-  problem.rope_dim = 72;
-  refused(problem, "D + R is 584");
-  problem = latent(64, false);
-  problem.value_dim = 520;
-  refused(problem, "DV is 520");
-  problem = latent(64);
-  problem.head_dim = 448;
-  refused(problem, "DV is 512");
-  problem = latent(64);
-  problem.packed = true, problem.cu_seqlens = Dtype::f32;
-  refused(problem, "cu_seqlens is f32");
+TEST_CASE("sparse: a device with too little shared memory is refused") {
   DeviceFacts tiny = *facts_of_arch("sm_86");
   tiny.shared_bytes_per_block = 40'000;
   const auto none = sparse_choose(latent(64), tiny);

@@ -22,13 +22,6 @@ def unknown(function: str, keywords: Mapping[str, Any]) -> TypeError:
     return TypeError(f"{function}() got an unexpected keyword argument '{next(iter(keywords))}'")
 
 
-def no_context(cp_context: Any) -> None:
-    """Refuses a sequence that is split over ranks."""
-    if cp_context is not None:
-        raise Unsupported(f"cp_context is {cp_context!r}; allowed is None: sequences that are "
-                          "split over ranks are not taken here, call it without on one rank")
-
-
 def state_layout(state_v_first: bool, keywords: dict[str, Any]) -> bool:
     """Returns state_v_first; takes its old name out of the keywords, with a warning."""
     if "transpose_state_layout" not in keywords:

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 import lathe.torch
 from lathe._errors import InvalidArgument, Unsupported
-from lathe.compat._fla_checks import no_context, unknown
+from lathe.compat._fla_checks import unknown
+from lathe.compat._fla_context import context_of
 from lathe.torch._calls import count
 from lathe.torch._tensors import dense, usable
 
@@ -65,7 +66,9 @@ def causal_conv1d(x: Tensor, weight: Tensor | None = None, bias: Tensor | None =
         if seq_idx is not None and cu_seqlens is None:
             raise Unsupported("seq_idx is given without cu_seqlens; allowed is None: give the "
                               "sequences' offsets as cu_seqlens")
-    no_context(cp_context)
+    over = context_of(cp_context, initial_state, final=bool(output_final_state))
+    if over is not None:
+        cu_seqlens = over.cu_seqlens  # the context's own are those of this rank
     weight = given(weight)
     shape, channels = x.shape, weight.shape[0]
     rows = usable(flattened(x, channels))
@@ -74,7 +77,7 @@ def causal_conv1d(x: Tensor, weight: Tensor | None = None, bias: Tensor | None =
     y, final = lathe.torch.causal_conv1d(
         rows, weight, dense(bias), residual=residual, initial_state=dense(initial_state),
         cu_seqlens=dense(cu_seqlens), activation=activation_name(activation),
-        output_final_state=bool(output_final_state))
+        output_final_state=bool(output_final_state), over=over and over.ranks)
     return (y if y.shape == shape else y.view(shape)), final
 
 

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from lathe._errors import LatheError, Unsupported
 from lathe.compat._fla_checks import (explain_kda, explain_packed, explain_unsupported, flat_float,
-                                      no_context, state_layout, unknown)
+                                      state_layout, unknown)
+from lathe.compat._fla_context import context_of
 from lathe.torch import kda, kda_recurrent
 from lathe.torch._calls import count
 from lathe.torch._tensors import dense, usable
@@ -50,7 +51,8 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, scale: f
 
     kwargs: A_log, dt_bias, chunk_size (64), transpose_state_layout (an old name of state_v_first).
     cu_seqlens_cpu, use_graph and max_num_seqs change nothing: lengths are read on the device, so
-    every call can be captured in a CUDA graph. Rows past the last offset are 0.
+    every call can be captured in a CUDA graph. Rows past the last offset are 0. With a cp_context
+    the tensors hold this rank's tokens and cu_seqlens does not matter.
     """
     A_log, dt_bias = kwargs.pop("A_log", None), kwargs.pop("dt_bias", None)
     chunk_size = kwargs.pop("chunk_size", 64)
@@ -58,7 +60,9 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, scale: f
         state_v_first = state_layout(state_v_first, kwargs)
         if kwargs:
             raise unknown("chunk_kda", kwargs)
-    no_context(cp_context)
+    over = context_of(cp_context, initial_state, final=output_final_state)
+    if over is not None:
+        cu_seqlens = over.cu_seqlens  # the context's own are those of this rank
     if use_graph and max_num_seqs is not None and cu_seqlens is not None:
         found = cu_seqlens.shape[0] - 1
         assert found == max_num_seqs, f"cu_seqlens has {found} sequences; max_num_seqs is " \
@@ -92,7 +96,8 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, scale: f
                                A_log=flat_float(A_log), dt_bias=flat_float(dt_bias),
                                initial_state=dense(initial_state), cu_seqlens=dense(cu_seqlens),
                                output_final_state=output_final_state,
-                               output_chunk_states=return_intermediate_states, **options)
+                               output_chunk_states=return_intermediate_states,
+                               over=over and over.ranks, **options)
     except LatheError:
         explain_kda(q, k, v, g, beta, initial_state, cu_seqlens, lower_bound)
         raise

@@ -32,6 +32,12 @@ _calls: list[Call] = []
 _statistics: dict[str, int] = {}
 
 
+def traced() -> bool:
+    """Returns true if torch traces, so that it has to see operators and no values can be read."""
+    return (torch.compiler.is_compiling() or bool(_dispatch_modes()) or bool(_function_modes())
+            or _functorch_level() is not None)
+
+
 def count(what: str) -> None:
     """Counts something that happened around the kernels, such as a copy.
 
@@ -93,6 +99,16 @@ def maker(outputs: Sequence[_shapes.Output], infer: Callable[[Any], Any], zeros:
                                            names))
 
 
+def _defined(name: str, parameters: Sequence[str], results: str, run: Any, fake: Any) -> Any:
+    """Defines an operator of torch.library; `run` computes it, `fake` says its outputs' shapes."""
+    _library.define(f"{name}({', '.join(parameters)}, str options) -> {results}",
+                    tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides))
+    for key in ("CPU", "CUDA"):
+        _library.impl(name, run, key)
+    torch.library.register_fake(f"lathe::{name}", fake, lib=_library)
+    return getattr(torch.ops.lathe, name).default
+
+
 class Over(Protocol):
     """Ranks that a call runs over: lathe.torch.Ranks."""
 
@@ -105,10 +121,12 @@ class Call:
 
     call(options, *tensors) returns the outputs, fresh and contiguous, in the order of `outputs`;
     None for one that these inputs do not have. Inputs are in the order of the operator's table, None
-    where there is none; those that the operator changes are changed in place.
+    where there is none; those that the operator changes are changed in place. call.into(options,
+    tensors, outputs) writes outputs that are given; a Call made with into=True has it.
     """
 
-    def __init__(self, name: str, op: str, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+    def __init__(self, name: str, op: str, inputs: Sequence[str], outputs: Sequence[str], *,
+                 into: bool = False) -> None:
         self.name, self.op = name, op
         table = operator(op).tensors
         order = list(table)
@@ -118,6 +136,8 @@ class Call:
         assert not any(table[name].alias_of for name in self.outputs), (name, self.outputs)
         self.table = _core.PlanTable(self.inputs, self._prepare, (torch.Tensor, Parameter))
         self._define()
+        if into:
+            self._define_into()
         _calls.append(self)
 
     # ---- eager ---------------------------------------------------------------------------------
@@ -152,8 +172,7 @@ class Call:
                  over: Over | None = None) -> tuple[Any, ...]:
         if over is not None:
             return self.spread(over.run(self, options, tensors), tensors)
-        if not (torch.compiler.is_compiling() or _dispatch_modes() or _function_modes()
-                or _functorch_level() is not None):
+        if not traced():
             made = self.table.run(options, *tensors)
             if made is not None:
                 return made if len(made) == len(self.outputs) else self.spread(made, tensors)
@@ -168,6 +187,18 @@ class Call:
         rest = iter(made)
         return tuple(next(rest) if there else None for there in self.present(tensors))
 
+    def into(self, options: Options, tensors: Tensors, outputs: Tensors) -> None:
+        """Writes the outputs given, one for each that these inputs have; None for the others.
+
+        Their rows are contiguous, other strides are free.
+        """
+        value = None if traced() else self.table(options, *tensors)
+        if value is None:
+            self.traced_into(*tensors, *outputs, _text_of(options))
+            return
+        plan, _, workspace = value
+        plan(*tensors, *outputs, workspace=workspace)
+
     # ---- under tracing -------------------------------------------------------------------------
 
     def present(self, tensors: Sequence[torch.Tensor | None]) -> list[bool]:
@@ -178,21 +209,27 @@ class Call:
             found.append(source is None or tensors[self.inputs.index(source)] is not None)
         return found
 
-    def _define(self) -> None:
+    def _parameters(self) -> list[str]:
+        """Returns the inputs as a schema has them."""
         table = operator(self.op).tensors
         parts = []
         for i, name in enumerate(self.inputs):
             kind = f"Tensor({chr(ord('a') + i)}!)" if table[name].role == "inout" else "Tensor"
             optional = table[name].optional or table[name].given_if is not None
             parts.append(f"{kind}{'?' if optional else ''} {name}")
+        return parts
+
+    def _define(self) -> None:
         results = ", ".join("Tensor" for _ in self.outputs)
         results = f"({results})" if len(self.outputs) != 1 else results
-        _library.define(f"{self.name}({', '.join(parts)}, str options) -> {results}",
-                        tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides))
-        for key in ("CPU", "CUDA"):
-            _library.impl(self.name, self._traced_run, key)
-        torch.library.register_fake(f"lathe::{self.name}", self._traced_fake, lib=_library)
-        self.traced = getattr(torch.ops.lathe, self.name).default
+        self.traced = _defined(self.name, self._parameters(), results, self._traced_run,
+                               self._traced_fake)
+
+    def _define_into(self) -> None:
+        first = ord("a") + len(self.inputs)
+        outputs = [f"Tensor({chr(first + i)}!)? {name}_into" for i, name in enumerate(self.outputs)]
+        self.traced_into = _defined(f"{self.name}_into", self._parameters() + outputs, "()",
+                                    self._traced_run_into, lambda *arguments: None)
 
     def _returned(self, made: Sequence[torch.Tensor | None],
                   tensors: Sequence[torch.Tensor | None]) -> Any:
@@ -207,6 +244,12 @@ class Call:
         made = self.table.run(_options_of_text(text), *plain)
         assert made is not None
         return self._returned(self.spread(made, plain), plain)
+
+    def _traced_run_into(self, *arguments: Any) -> None:
+        *tensors, text = arguments
+        plain = [each.detach() if each is not None else None for each in tensors]
+        plan, _, workspace = self.table(_options_of_text(text), *plain[:len(self.inputs)])
+        plan(*plain, workspace=workspace)
 
     def _traced_fake(self, *arguments: Any) -> Any:
         *tensors, text = arguments

@@ -159,13 +159,14 @@ def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *,
 
 _ATTENTION = ("q", "k", "v", "alibi_slopes", "sinks", "cu_seqlens_q", "cu_seqlens_k")
 _CAPTURES = ("capture_0", "capture_1", "capture_2", "capture_3")
-_attention = Call("flash_attention", "flash_attention", (*_ATTENTION, *_CAPTURES), ("out", "lse"))
+_attention = Call("flash_attention", "flash_attention", (*_ATTENTION, *_CAPTURES), ("out", "lse"),
+                  into=True)
 _attention_bwd = Call("flash_attention_bwd", "flash_attention",
                       (*_ATTENTION, "dout", "dlse", *_CAPTURES, "out", "lse"),
-                      ("dq", "dk", "dv", "dsinks"))
+                      ("dq", "dk", "dv", "dsinks"), into=True)
 _decode = Call("flash_attention_decode", "flash_attention_decode",
                ("q", "k_cache", "v_cache", "block_table", "cache_seqlens", "k_new", "v_new",
-                "alibi_slopes", "sinks", *_CAPTURES), ("out", "lse"))
+                "alibi_slopes", "sinks", *_CAPTURES), ("out", "lse"), into=True)
 
 
 class _FlashAttention(torch.autograd.Function):

@@ -1,0 +1,228 @@
+# SPDX-FileCopyrightText: 2026 The lathe authors
+# SPDX-License-Identifier: Apache-2.0
+"""Softmax attention as flash-attention's packages call it: what their modules here share.
+
+Options are made from a caller's window, scale and softcap; widths that are no multiple of 8 are
+padded; packed keys and values get one gradient, which the kernel writes in place.
+"""
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from lathe._errors import Unsupported
+from lathe.torch import _functions
+from lathe.torch._calls import Options, count
+from lathe.torch._tensors import dense, usable, wants_gradient
+
+_Two = tuple[Tensor, Tensor]
+
+NO_CAPTURES = (None, None, None, None)
+_GRANULE = 8  # widths are multiples of it
+_FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
+
+# ---- arguments -----------------------------------------------------------------------------------
+
+
+def refuse(name: str, value: Any, remedy: str) -> None:
+    """Raises Unsupported for an argument that would change the results."""
+    if isinstance(value, Tensor):
+        value = f"a tensor {list(value.shape)} of {value.dtype}"
+    raise Unsupported(f"{name} is {value}, which nothing here computes; {remedy}")
+
+
+def refuse_dropout(dropout_p: float) -> None:
+    """Raises Unsupported unless the probability is 0."""
+    if dropout_p:
+        refuse("dropout_p", dropout_p, "give 0.0, and drop elements of the result instead")
+
+
+_FLEX = "lathe.flex.flex_attention takes functions of torch in its place"
+_SPARSE = "lathe.torch.sparse_flash_attention takes lists of keys, and q_rope and k_rope"
+_ROTATE = "rotate q and k before the call, and append the rotated k"
+_REMEDIES = {
+    "rotary_cos": _ROTATE, "rotary_sin": _ROTATE, "qv": _SPARSE, "q_v": _SPARSE,
+    "gather_kv_indices": _SPARSE, "score_mod": _FLEX, "score_mod_bwd": _FLEX, "mask_mod": _FLEX,
+    "aux_tensors": _FLEX, "aux_scalars": _FLEX, "block_sparse_tensors": _FLEX,
+    "block_sparse_tensors_bwd": _FLEX,
+    "cache_leftpad": "move the keys to the start of the cache",
+    "attention_chunk": "cut the sequences into chunks with cu_seqlens",
+    "output_scale": "keep the result in 16 bits",
+    "dynamic_causal": "give causal",
+}
+
+
+def refuse_given(**given: Any) -> None:
+    """Raises Unsupported for the first argument of _REMEDIES that is neither None nor empty."""
+    for name, value in given.items():
+        if value is not None and (isinstance(value, Tensor) or value):
+            refuse(name, value, _REMEDIES[name])
+
+
+def refuse_float8(**tensors: Tensor) -> None:
+    """Raises Unsupported for 8-bit inputs. With others the peers ignore descales, and so do we."""
+    for name, tensor in tensors.items():
+        if tensor.dtype in _FLOAT8:
+            refuse(name, tensor, "convert q, k and v to bfloat16 or float16, with their descales")
+
+
+def options_for(softmax_scale: float | None, causal: bool, window: Sequence[Any], softcap: float,
+                deterministic: bool = False) -> Options:
+    """Returns the operator's options. A bound that is None or negative is no bound."""
+    found: list[tuple[str, Any]] = []
+    if softmax_scale is not None:
+        found.append(("softmax_scale", float(softmax_scale)))
+    if causal:
+        found.append(("causal", 1))
+    left, right = window
+    left = -1 if left is None else int(left)
+    right = -1 if right is None else int(right)
+    if left >= 0:
+        found.append(("window_left", left))
+    if right >= 0 and not causal:
+        found.append(("window_right", right))
+    if softcap > 0.0:
+        found.append(("softcap", float(softcap)))
+    if deterministic or torch.are_deterministic_algorithms_enabled():
+        found.append(("deterministic", 1))
+    return tuple(found)
+
+
+# ---- widths --------------------------------------------------------------------------------------
+
+
+def is_odd(first: Tensor, second: Tensor) -> bool:
+    """Returns true if one's width is no multiple of 8, which kernels need."""
+    return bool(first.shape[-1] % _GRANULE or second.shape[-1] % _GRANULE)
+
+
+def padded(tensor: Tensor) -> Tensor:
+    """Returns the tensor with columns of 0 up to a multiple of 8."""
+    more = -tensor.shape[-1] % _GRANULE
+    if not more:
+        return tensor
+    count("padded to a width that is a multiple of 8")
+    return F.pad(tensor, (0, more))
+
+
+def with_scale(options: Options, width: int) -> Options:
+    """Returns the options with a scale, for this width unless they have one."""
+    if any(name == "softmax_scale" for name, _ in options):
+        return options
+    return (("softmax_scale", width**-0.5), *options)
+
+
+def narrowed(out: Tensor, width: int) -> Tensor:
+    """Returns the first columns of a result. It is a copy, as callers change results in place."""
+    return out if out.shape[-1] == width else out[..., :width].contiguous()
+
+
+def apart(tensor: Any, *others: Tensor | None) -> Any:
+    """Returns the tensor, or in a trace a view of it if it is one of `others`.
+
+    torch.compile does not take one tensor for two arguments of an autograd.Function.
+    """
+    if tensor is None or not torch.compiler.is_compiling():
+        return tensor
+    return tensor.view_as(tensor) if any(tensor is each for each in others) else tensor
+
+
+# ---- calls ---------------------------------------------------------------------------------------
+
+
+def attend(options: Options, q: Tensor, k: Tensor, v: Tensor, slopes: Tensor | None = None,
+           sinks: Tensor | None = None, cu_q: Tensor | None = None, cu_k: Tensor | None = None,
+           out: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Returns (out, lse), both differentiable; a given `out` is written, without gradients."""
+    q, k, v = usable(q), apart(usable(k), q), apart(usable(v), q, k)
+    cu_k = apart(cu_k, cu_q)
+    if is_odd(q, v):
+        return _attend_odd(options, q, k, v, slopes, sinks, cu_q, cu_k, out)
+    tensors = (q, k, v, dense(slopes), dense(sinks), dense(cu_q), dense(cu_k), *NO_CAPTURES)
+    if out is not None:
+        lse = q.new_empty(lse_shape(q, cu_q), dtype=torch.float32)
+        _functions._attention.into(options, tensors, (out, lse))
+        return out, lse
+    if wants_gradient(tensors):
+        return _functions.flash_attention(q, k, v, alibi_slopes=tensors[3], sinks=tensors[4],
+                                          cu_seqlens_q=tensors[5], cu_seqlens_k=tensors[6],
+                                          **dict(options))
+    found: _Two = _functions._attention(options, *tensors)
+    return found
+
+
+def lse_shape(q: Tensor, cu_q: Tensor | None) -> tuple[int, ...]:
+    """Returns [B,H,Sq], or [H,Tq] of packed queries."""
+    if cu_q is not None:
+        return (q.shape[1], q.shape[0])
+    return (q.shape[0], q.shape[2], q.shape[1])
+
+
+def _attend_odd(options: Options, q: Tensor, k: Tensor, v: Tensor, slopes: Tensor | None,
+                sinks: Tensor | None, cu_q: Tensor | None, cu_k: Tensor | None, out: Tensor | None
+                ) -> tuple[Tensor, Tensor]:
+    wide, lse = attend(with_scale(options, q.shape[-1]), padded(q), padded(k), padded(v), slopes,
+                       sinks, cu_q, cu_k)
+    if out is None:
+        return narrowed(wide, v.shape[-1]), lse
+    count("copied into the given out")
+    return out.copy_(wide[..., :v.shape[-1]]), lse
+
+
+# ---- packed keys and values ----------------------------------------------------------------------
+
+
+def _parts(q: Tensor | None, packed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns q, k, v: views of [.., 3, H, D], or q and views of [.., 2, H, D]."""
+    if q is None:
+        return packed.unbind(-3)  # type: ignore[return-value]
+    k, v = packed.unbind(-3)
+    return q, k, v
+
+
+class _Packed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, options: Options, q: Tensor | None, packed: Tensor,
+                *others: Tensor | None) -> Any:
+        slopes, cu_q, cu_k = others
+        out, lse = _functions._attention(options, *_parts(q, packed), slopes, None, cu_q, cu_k,
+                                         *NO_CAPTURES)
+        ctx.save_for_backward(q, packed, slopes, cu_q, cu_k, out, lse)
+        ctx.options = options
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(lse)
+        return out, lse
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dout: Tensor | None, dlse: None) -> Any:
+        q, packed, slopes, cu_q, cu_k, out, lse = ctx.saved_tensors
+        dout = torch.zeros_like(out) if dout is None else usable(dout)
+        dq = None if q is None else torch.empty_like(q, memory_format=torch.contiguous_format)
+        dpacked = torch.empty_like(packed, memory_format=torch.contiguous_format)
+        _functions._attention_bwd.into(
+            (*ctx.options, ("saved_forward", 1)),
+            (*_parts(q, packed), slopes, None, cu_q, cu_k, dout, None, *NO_CAPTURES, out, lse),
+            (*_parts(dq, dpacked), None))
+        return None, dq, dpacked, None, None, None
+
+
+def attend_packed(options: Options, q: Tensor | None, packed: Tensor, slopes: Tensor | None = None,
+                  cu_q: Tensor | None = None, cu_k: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Returns (out, lse) for [.., 2, HK, D] and q, or for [.., 3, H, D]. lse has no gradient."""
+    width = packed.shape[-1]
+    if is_odd(packed, packed):
+        options = with_scale(options, width)
+        q, packed = None if q is None else padded(q), padded(packed)
+    q, packed = None if q is None else usable(q), usable(packed)
+    others = (dense(slopes), dense(cu_q), dense(apart(cu_k, cu_q)))
+    if wants_gradient((q, packed)):
+        out, lse = _Packed.apply(options, q, packed, *others)
+    else:
+        out, lse = _functions._attention(options, *_parts(q, packed), others[0], None, *others[1:],
+                                         *NO_CAPTURES)
+    return narrowed(out, width), lse

@@ -1,0 +1,302 @@
+# SPDX-FileCopyrightText: 2026 The lathe authors
+# SPDX-License-Identifier: Apache-2.0
+"""lathe.compat.causal_conv1d against torch's convolution in float64."""
+import inspect
+
+import pytest
+import torch
+from torch.utils.checkpoint import checkpoint
+
+import golden
+import lathe
+import lathe.torch
+from lathe.compat import causal_conv1d as compat
+from tensors import to_numpy, to_torch
+
+SIGNATURES = {  # of causal-conv1d 1.6.1
+    "causal_conv1d_fn": "(x, weight, bias=None, seq_idx=None, initial_states=None, "
+                        "return_final_states=False, final_states_out=None, activation=None)",
+    "causal_conv1d_update": "(x, conv_state, weight, bias=None, activation=None, "
+                            "cache_seqlens=None, conv_state_indices=None)",
+    "causal_conv1d_varlen_states": "(x, cu_seqlens, state_len)",
+}
+TOLERANCES = {torch.float32: (3e-4, 1e-3), torch.float16: (3e-3, 5e-3),
+              torch.bfloat16: (1e-2, 5e-2)}
+
+
+def bare(function):
+    """Returns the text of a signature without annotations."""
+    found = inspect.signature(function)
+    plain = [each.replace(annotation=inspect.Parameter.empty) for each in found.parameters.values()]
+    return str(inspect.Signature(plain))
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_signature(name):
+    assert bare(getattr(compat, name)) == SIGNATURES[name]
+
+
+def reference(x, weight, bias, states=None, activation=None):
+    """Returns (y, the last width - 1 inputs) of one or more whole sequences [B,D,T], in float64."""
+    width = weight.shape[1]
+    if states is None:
+        states = x.new_zeros(*x.shape[:2], width - 1)
+    seen = torch.cat([states, x], -1)
+    y = bias[:, None] if bias is not None else torch.zeros_like(x)
+    for i in range(width):
+        y = y + weight[:, i, None] * seen[..., i:i + x.shape[-1]]
+    if activation is not None:
+        y = y * torch.sigmoid(y)
+    return y, seen[..., seen.shape[-1] - (width - 1):]
+
+
+def close(found, wanted, dtype):
+    rtol, atol = TOLERANCES[dtype]
+    torch.testing.assert_close(found.double(), wanted.detach(), rtol=rtol, atol=atol)
+
+
+def randn(*shape, seed=0, dtype=torch.float32):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def doubles(*tensors):
+    return [None if each is None else each.detach().double().requires_grad_() for each in tensors]
+
+
+@pytest.mark.parametrize("channel_last", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("width, has_states, activation", [(2, True, None), (3, False, "silu"),
+                                                           (4, True, "swish")])
+def test_values_and_gradients(channel_last, dtype, width, has_states, activation):
+    batch, channels, tokens = 2, 48, 21
+    x = randn(batch, tokens, channels + 16, dtype=dtype)[..., 8:-8].transpose(1, 2)
+    x = (x if channel_last else x.contiguous()).detach().requires_grad_()
+    weight = randn(channels, width, seed=1).requires_grad_()  # float32 whatever x is
+    bias = randn(channels, seed=2).requires_grad_()
+    states = None
+    if has_states:
+        states = randn(batch, width - 1, channels, seed=3, dtype=dtype).transpose(1, 2)
+        states.requires_grad_()
+    inputs = [x, weight, bias, states]
+    wide = doubles(*inputs)
+
+    y, last = compat.causal_conv1d_fn(x, weight, bias, initial_states=states,
+                                      return_final_states=True, activation=activation)
+    assert y.dtype == dtype and y.stride() == torch.empty_like(x).stride()
+    y_wide, last_wide = reference(*wide, activation=activation)
+    close(y, y_wide, dtype)
+    assert torch.equal(last.double(), last_wide)
+
+    # Callers change what they get in place, and send gradients that are expanded.
+    y += last.sigmoid().sum(-1, keepdim=True)
+    y_wide = y_wide + last_wide.sigmoid().sum(-1, keepdim=True)
+    upstream = randn(batch, channels, 1, seed=4, dtype=dtype).expand_as(y)
+    y.backward(upstream)
+    y_wide.backward(upstream.double())
+    for given, exact in zip(inputs, wide):
+        if given is not None:
+            assert given.grad.dtype == given.dtype and given.grad.shape == given.shape
+            close(given.grad, exact.grad, given.dtype)
+
+
+def test_seq_idx():
+    lengths, tokens = [[5, 1, 9, 2], [3, 14]], 17
+    numbers = torch.tensor([[0] * 5 + [1] + [-1] * 9 + [2] * 2, [0] * 3 + [7] * 14],
+                           dtype=torch.int32)
+    x = randn(2, tokens, 32).transpose(1, 2).requires_grad_()
+    weight, bias = randn(32, 4, seed=1).requires_grad_(), randn(32, seed=2).requires_grad_()
+    wide = doubles(x, weight, bias)
+    y = compat.causal_conv1d_fn(x, weight, bias, seq_idx=numbers, activation="silu")
+    rows = [torch.cat([reference(part, *wide[1:], activation="silu")[0]
+                       for part in wide[0][b:b + 1].split(lengths[b], -1)], -1) for b in range(2)]
+    y_wide = torch.cat(rows) * (numbers >= 0)[:, None]
+    close(y, y_wide, torch.float32)
+    upstream = randn(2, 32, tokens, seed=3)
+    y.backward(upstream)
+    y_wide.backward(upstream.double())
+    for given, exact in zip((x, weight, bias), wide):
+        close(given.grad, exact.grad, torch.float32)
+    with pytest.raises(AssertionError, match="initial_states must be None"):
+        compat.causal_conv1d_fn(x, weight, seq_idx=numbers, initial_states=randn(2, 32, 3))
+    with pytest.raises(AssertionError, match="not returned"):
+        compat.causal_conv1d_fn(x, weight, seq_idx=numbers, return_final_states=True)
+
+
+def test_short_sequences_and_their_states():
+    for tokens in (1, 2):
+        x, states = randn(2, tokens, 32).transpose(1, 2), randn(2, 32, 3, seed=1)
+        weight = randn(32, 4, seed=2)
+        out = torch.full((2, 32, 3), torch.nan)
+        y, last = compat.causal_conv1d_fn(x, weight, initial_states=states,
+                                          return_final_states=True, final_states_out=out)
+        y_wide, last_wide = reference(*doubles(x, weight, None, states))
+        close(y, y_wide, torch.float32)
+        assert last is out and torch.equal(out.double(), last_wide)
+
+
+def test_refusals():
+    x, weight = randn(1, 8, 32).transpose(1, 2), randn(32, 4)
+    with pytest.raises(NotImplementedError, match="activation must be None, silu, or swish"):
+        compat.causal_conv1d_fn(x, weight, activation="gelu")
+    with pytest.raises(TypeError, match="dilation"):
+        compat.causal_conv1d_fn(x, weight, dilation=2)
+    with pytest.raises(RuntimeError, match="conv_state has 2 slots; allowed are width - 1 = 3"):
+        compat.causal_conv1d_update(x[..., 0], randn(1, 32, 2), weight)
+    with pytest.raises(lathe.InvalidArgument, match="bias"):
+        compat.causal_conv1d_fn(x, weight, randn(32).half())
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize("ring", [False, True])
+@pytest.mark.parametrize("tokens, slots", [(None, 3), (1, 4), (5, 4), (2, 9)])
+def test_update(indexed, ring, tokens, slots):
+    batch, channels, width = 4, 32, 4
+    x = randn(batch, tokens or 1, channels).transpose(1, 2)
+    pool = randn(9 if indexed else batch, slots, channels, seed=1).transpose(1, 2)
+    weight, bias = randn(channels, width, seed=2).requires_grad_(), randn(channels, seed=3)
+    places = [7, -1, 0, 4] if indexed else list(range(batch))
+    taken = torch.tensor([0, 1, 11, 1000], dtype=torch.int32)
+    wanted, wanted_y = pool.clone(), torch.zeros(x.shape, dtype=torch.float64)
+    for b, place in enumerate(places):
+        if place < 0:
+            continue
+        # A ring's slots in order, the oldest first.
+        order = [(int(taken[b]) + i) % slots for i in range(slots)] if ring else list(range(slots))
+        seen = torch.cat([pool[place][:, order], x[b]], -1)
+        y, _ = reference(x[b:b + 1].double(), weight.double(), bias.double(),
+                         seen[None, :, slots - (width - 1):slots].double(), "silu")
+        wanted_y[b] = y[0]
+        for i in range(x.shape[2]):
+            wanted[place][:, order[i % slots]] = x[b, :, i]
+        if not ring:
+            wanted[place] = seen[:, -slots:]
+    y = compat.causal_conv1d_update(
+        x if tokens else x[..., 0], pool, weight, bias, "silu", taken if ring else None,
+        torch.tensor(places, dtype=torch.int32) if indexed else None)
+    assert not y.requires_grad
+    close(y if tokens else y[..., None], wanted_y, torch.float32)
+    assert torch.equal(pool, wanted)
+
+
+def test_update_when_all_rows_are_padding():
+    pool = randn(3, 32, 4)
+    kept = pool.clone()
+    y = compat.causal_conv1d_update(randn(2, 32), pool, randn(32, 4),
+                                    conv_state_indices=torch.tensor([-1, -1], dtype=torch.int32))
+    assert torch.equal(pool, kept) and torch.equal(y, torch.zeros(2, 32))
+
+
+@pytest.mark.parametrize("file", golden.cases("causal_conv1d_update"))
+def test_update_golden(file):
+    case = golden.load(file)
+    given = {name: to_torch(array) for name, array in case.inputs.items()}
+    if "residual" in given:
+        pytest.skip("the peer has no residual")
+    activation = None if case.options.get("activation", "none") == "none" else "silu"
+    y = compat.causal_conv1d_update(given["x"], given["state"], given["weight"], given.get("bias"),
+                                    activation)
+    case.compare({"y": to_numpy(y), "state": to_numpy(given["state"])})
+
+
+@pytest.mark.parametrize("file", golden.cases("causal_conv1d"))
+def test_golden(file):
+    case = golden.load(file)
+    given = {name: to_torch(array) for name, array in case.inputs.items()}
+    offsets, states = given.get("cu_seqlens"), given.get("initial_state")
+    if offsets is not None and states is not None:
+        pytest.skip("the peer has no packed sequences with states")
+    numbers = None
+    if offsets is not None:
+        numbers = torch.repeat_interleave(offsets.diff())[None].to(torch.int32)
+    # The oldest of our slots is not among the peer's, so its gradient cannot be given.
+    backward = "dy" in given and "dfinal_state" not in given
+    for name in ("x", "weight", "bias", "residual"):
+        if name in given and backward:
+            given[name].requires_grad_()
+    y = compat.causal_conv1d_fn(
+        given["x"].transpose(1, 2), given["weight"], given.get("bias"), numbers,
+        states[..., 1:] if states is not None else None, bool(case.options["output_final_state"]),
+        activation=None if case.options["activation"] == "none" else "silu")
+    found = {}
+    if case.options["output_final_state"]:
+        y, last = y
+        found["final_state"] = to_numpy(last)
+        case.wanted["final_state"] = case.wanted["final_state"][..., 1:]
+    y = y.transpose(1, 2) + given["residual"] if "residual" in given else y.transpose(1, 2)
+    found["y"] = to_numpy(y)
+    if backward:
+        y.backward(given["dy"])
+        found.update({"d" + name: to_numpy(each.grad) for name, each in given.items()
+                      if each.grad is not None})
+    else:
+        case = case._replace(wanted={name: case.wanted[name] for name in found})
+    case.compare(found)
+
+
+def test_varlen_states():
+    x, offsets = randn(12, 32), torch.tensor([0, 3, 3, 12])
+    states = compat.causal_conv1d_varlen_states(x, offsets, 5)
+    assert states.shape == (3, 32, 5)
+    for n in range(3):
+        part = x[offsets[n]:offsets[n + 1]]
+        wanted = torch.cat([torch.zeros(5, 32), part])[-5:].T
+        assert torch.equal(states[n], wanted)
+    assert torch.equal(compat.causal_conv1d_varlen_states(x[:0], torch.tensor([0, 0]), 2),
+                       torch.zeros(1, 32, 2))
+
+
+def test_statistics():
+    x, weight = randn(2, 9, 32).transpose(1, 2), randn(32, 4)
+    lathe.torch.stats(reset=True)
+    compat.causal_conv1d_fn(x, weight)
+    compat.causal_conv1d_update(randn(2, 32), randn(2, 32, 4), weight)
+    assert lathe.torch.stats() == {}, "the plain ways are the kernel alone"
+    compat.causal_conv1d_fn(x.contiguous(), weight)
+    assert set(lathe.torch.stats(reset=True)) == {"copied to contiguous rows",
+                                                  "transposed to channel-first"}
+    compat.causal_conv1d_update(randn(2, 32), randn(2, 32, 5), weight)
+    assert "states updated by copies" in lathe.torch.stats(reset=True)
+
+
+def test_checkpoint_and_autocast():
+    x = randn(1, 9, 32).transpose(1, 2).requires_grad_()
+    weight = randn(32, 4, seed=1).requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        y = compat.causal_conv1d_fn(x, weight, activation="silu")
+    assert y.dtype == torch.float32
+    wanted = torch.autograd.grad(y.sum(), (x, weight))
+    y = checkpoint(compat.causal_conv1d_fn, x, weight, activation="silu", use_reentrant=False)
+    for found, each in zip(torch.autograd.grad(y.sum(), (x, weight)), wanted):
+        assert torch.equal(found, each)
+
+
+def test_compile():
+    x = randn(2, 9, 32).transpose(1, 2).requires_grad_()
+    weight, states = randn(32, 4, seed=1).requires_grad_(), randn(2, 32, 3, seed=2).requires_grad_()
+    numbers = torch.tensor([[0] * 4 + [1] * 5, [0] * 9], dtype=torch.int32)
+
+    def step(x, weight, states):
+        y, last = compat.causal_conv1d_fn(x, weight, initial_states=states,
+                                          return_final_states=True)
+        packed = compat.causal_conv1d_fn(x, weight, seq_idx=numbers, activation="silu")
+        return (y * packed).sum() + (last ** 2).sum()
+
+    wanted = torch.autograd.grad(step(x, weight, states), (x, weight, states))
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
+    found = torch.autograd.grad(compiled(x, weight, states), (x, weight, states))
+    for each, exact in zip(found, wanted):
+        torch.testing.assert_close(each, exact)
+
+
+def test_compile_update():
+    weight = torch.nn.Parameter(randn(32, 4))
+    slots = torch.tensor([2, -1], dtype=torch.int32)
+    step = torch.compile(compat.causal_conv1d_update, fullgraph=True, backend="aot_eager")
+    for options in ({}, {"conv_state_indices": slots}):
+        pool = randn(3 if options else 2, 32, 4, seed=1)
+        copy, x = pool.clone(), randn(2, 32, seed=2)
+        y = compat.causal_conv1d_update(x, pool, weight, **options)
+        found = step(x, copy, weight, **options)
+        assert not y.requires_grad and not found.requires_grad
+        torch.testing.assert_close(found, y)
+        assert torch.equal(copy, pool)

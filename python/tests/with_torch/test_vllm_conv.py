@@ -1,0 +1,149 @@
+# SPDX-FileCopyrightText: 2026 The lathe authors
+# SPDX-License-Identifier: Apache-2.0
+"""lathe.compat.vllm_conv against sequences that are convolved one by one in float64."""
+import inspect
+
+import pytest
+import torch
+
+import lathe
+from lathe.compat import vllm_conv
+
+SIGNATURES = {
+    "causal_conv1d_fn":
+        "(x, weight, bias, conv_states, query_start_loc, cache_indices=None, "
+        "has_initial_state=None, activation='silu', pad_slot_id=-1, "
+        "block_idx_first_scheduled_token=None, block_idx_last_scheduled_token=None, initial_state_idx=None, num_computed_tokens=None, "
+        "block_size_to_align=0, metadata=None, validate_data=False, *, null_block_id=None)",
+    "causal_conv1d_update":
+        "(x, conv_state, weight, bias=None, activation=None, conv_state_indices=None, "
+        "num_accepted_tokens=None, query_start_loc=None, max_query_len=-1, pad_slot_id=-1, "
+        "block_idx_last_scheduled_token=None, initial_state_idx=None, validate_data=False, *, "
+        "null_block_id=None)",
+}
+D, W = 32, 4
+KEPT = W - 1
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_signature(name):
+    """null_block_id is ours; the rest is the peer's."""
+    found = inspect.signature(getattr(vllm_conv, name)).parameters.values()
+    plain = [each.replace(annotation=inspect.Parameter.empty) for each in found]
+    assert str(inspect.Signature(plain)) == SIGNATURES[name]
+
+
+def randn(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+WEIGHT, BIAS = randn(D, W, seed=8), randn(D, seed=9)
+
+
+def pool_of(slots, columns):
+    return randn(slots, columns, D, seed=1).transpose(1, 2)
+
+
+def one(x, before):
+    """Returns y [D,n] of x [D,n] behind `before` [D,W-1], with SiLU, in float64."""
+    seen = torch.cat([before, x], 1).double()
+    y = BIAS.double()[:, None] + sum(WEIGHT.double()[:, i, None] * seen[:, i:i + x.shape[1]]
+                                     for i in range(W))
+    return y * y.sigmoid()
+
+
+def close(found, wanted):
+    torch.testing.assert_close(found.double(), wanted, rtol=3e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("null, padding", [(None, -1), (0, 0)])
+@pytest.mark.parametrize("channel_last", [True, False])
+def test_prefill(null, padding, channel_last):
+    lengths, places = [5, 2, 0, 7, 1], [3, padding, 4, 1, 6]
+    has = torch.tensor([True, True, False, False, True])
+    offsets = torch.tensor([0, 5, 7, 7, 14, 15], dtype=torch.int32)
+    x, pool = randn(15, D).t(), pool_of(8, KEPT + 2)
+    x = x if channel_last else x.contiguous()
+    wanted, ys = pool.clone(), []
+    for part, place, known in zip(x.split(lengths, 1), places, has):
+        before = pool[place, :, :KEPT] if known else torch.zeros(D, KEPT)
+        ys.append(one(part, before))
+        if place != padding and part.shape[1]:
+            wanted[place, :, :KEPT] = torch.cat([before, part], 1)[:, -KEPT:]
+    y = vllm_conv.causal_conv1d_fn(x, WEIGHT, BIAS, pool, offsets,
+                                   torch.tensor(places, dtype=torch.int32), has, null_block_id=null)
+    assert y.shape == x.shape and y.stride() == x.stride()
+    sure = [i for i in range(15) if not 5 <= i < 7]  # the rest is padding
+    close(y[:, sure], torch.cat(ys, 1)[:, sure])
+    assert torch.equal(pool, wanted)
+
+
+@pytest.mark.parametrize("tokens", [None, 1, 3])
+def test_update(tokens):
+    x, pool, places = randn(3, tokens or 1, D).transpose(1, 2), pool_of(6, KEPT + 1), [5, -1, 2]
+    wanted = pool.clone()
+    y = vllm_conv.causal_conv1d_update(x if tokens else x[..., 0], pool, WEIGHT, BIAS, "silu",
+                                       torch.tensor(places, dtype=torch.int32))
+    for row, place in enumerate(places):
+        if place >= 0:
+            before = wanted[place, :, :KEPT].clone()
+            close((y if tokens else y[..., None])[row], one(x[row], before))
+            wanted[place, :, :KEPT] = torch.cat([before, x[row]], 1)[:, -KEPT:]
+    assert torch.equal(pool, wanted)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_update_with_drafts(packed):
+    """The state keeps the tokens of the last call, so that a later call takes back some."""
+    lengths, most, places = [3, 2, 3] if packed else [3, 3, 3], 3, [5, 0, 2]
+    accepted = torch.tensor([1, 3, 2], dtype=torch.int32)
+    flat, pool = randn(sum(lengths), D), pool_of(6, KEPT - 1 + most)
+    wanted = pool.clone()
+    slots = torch.tensor(places, dtype=torch.int32)
+    if packed:
+        offsets = torch.tensor([0, 3, 5, 8], dtype=torch.int32)
+        y = vllm_conv.causal_conv1d_update(flat, pool, WEIGHT, BIAS, True, slots, accepted, offsets,
+                                           most)
+    else:
+        y = vllm_conv.causal_conv1d_update(flat.view(3, 3, D).transpose(1, 2), pool, WEIGHT, BIAS,
+                                           True, slots, accepted).transpose(1, 2).reshape(-1, D)
+    for rows, part, place, n in zip(y.split(lengths), flat.split(lengths), places, accepted):
+        before = wanted[place, :, n - 1:n - 1 + KEPT].clone()
+        close(rows.t(), one(part.t(), before))
+        wanted[place, :, :KEPT - 1] = before[:, 1:]
+        wanted[place, :, KEPT - 1:KEPT - 1 + len(part)] = part.t()
+    assert torch.equal(pool, wanted)
+
+
+def test_dtypes_and_refusals():
+    x, pool, offsets = randn(4, D).t(), pool_of(2, KEPT), torch.tensor([0, 4], dtype=torch.int32)
+    y = vllm_conv.causal_conv1d_fn(x.bfloat16(), WEIGHT, BIAS, pool, offsets)
+    assert y.dtype == torch.bfloat16
+    close(y, one(x.bfloat16().float(), torch.zeros(D, KEPT)).bfloat16().double())
+    with pytest.raises(lathe.Unsupported, match="block_idx_last_scheduled_token is given"):
+        vllm_conv.causal_conv1d_fn(x, WEIGHT, BIAS, pool, offsets,
+                                   block_idx_last_scheduled_token=offsets)
+    with pytest.raises(lathe.Unsupported, match="2 dimensions; allowed is 1"):
+        vllm_conv.causal_conv1d_fn(x, WEIGHT, BIAS, pool, offsets, offsets[None])
+    with pytest.raises(ValueError, match="states have 2 columns; allowed are 3 or more"):
+        vllm_conv.causal_conv1d_update(x[..., 0][None], pool[..., 1:], WEIGHT)
+    with pytest.raises(NotImplementedError, match="activation must be None, silu, or swish"):
+        vllm_conv.causal_conv1d_fn(x, WEIGHT, BIAS, pool, offsets, activation="gelu")
+    with pytest.raises(TypeError, match="retrieve_parent_token"):
+        vllm_conv.causal_conv1d_update(x[..., 0][None], pool, WEIGHT, retrieve_parent_token=offsets)
+
+
+def test_compile():
+    x, offsets = randn(6, D).t(), torch.tensor([0, 4, 6], dtype=torch.int32)
+    slots, has = torch.tensor([1, 3], dtype=torch.int32), torch.tensor([True, False])
+
+    def step(pool):
+        y = vllm_conv.causal_conv1d_fn(x, WEIGHT, BIAS, pool, offsets, slots, has)
+        return y, vllm_conv.causal_conv1d_update(x[:, :2].t(), pool, WEIGHT, BIAS, "silu", slots)
+
+    first, second = pool_of(4, KEPT), pool_of(4, KEPT)
+    wanted = step(first)
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
+    for found, each in zip(compiled(second), wanted):
+        torch.testing.assert_close(found, each)
+    assert torch.equal(first, second)
