@@ -101,6 +101,21 @@ def test_slots_of_a_pool_that_is_a_view():
     assert (pool[others] == 9).all()
 
 
+def test_the_result_is_written_into_a_tensor_that_the_caller_has():
+    tensors = made(B=1, T=3, N=3)
+    states = tensors.pop("initial_state")
+    slots, offsets = torch.tensor([2, 0, 1]), torch.arange(4)
+    wanted, _ = fused_recurrent_kda_fwd(**tensors, initial_state=states.clone(),
+                                        cu_seqlens=offsets, ssm_state_indices=slots)
+    flat = torch.zeros(3 * 2 * 40 + 8)
+    for begin, copies in ((4, {}), (1, {"result copied into out": 1})):
+        out = flat[begin:begin + 240].view(1, 3, 2, 40)
+        lathe.torch.stats(reset=True)
+        o, _ = fused_recurrent_kda_fwd(**tensors, initial_state=states.clone(), out=out,
+                                       cu_seqlens=offsets, ssm_state_indices=slots)
+        assert o is out and torch.equal(out, wanted) and lathe.torch.stats() == copies
+
+
 def test_a_negative_slot_is_padding():
     tensors = made(B=1, T=2, N=2)
     pool = tensors["initial_state"].clone()
@@ -135,15 +150,18 @@ def test_compiled_without_breaks():
     tensors["q"].requires_grad_()
     slots, offsets = torch.tensor([1, 0]), torch.arange(3)
 
-    def step(tensors, pool):
+    def step(tensors, pool, out=None):
         return fused_recurrent_kda_fwd(**{**tensors, "initial_state": pool}, cu_seqlens=offsets,
-                                       ssm_state_indices=slots)[0] * 2
+                                       ssm_state_indices=slots, out=out)[0] * 2
 
-    pools = [tensors["initial_state"].clone() for _ in range(2)]
-    wanted = step(tensors, pools[0])
-    found = torch.compile(step, fullgraph=True, backend="aot_eager")(tensors, pools[1])
-    assert not found.requires_grad
-    assert torch.equal(found, wanted) and torch.equal(*pools)
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
+    for out in (None, torch.zeros(1, 2, 2, 40)):
+        pools = [tensors["initial_state"].clone() for _ in range(2)]
+        wanted = step(tensors, pools[0])
+        found = compiled(tensors, pools[1], out)
+        assert not found.requires_grad
+        assert torch.equal(found, wanted) and torch.equal(*pools)
+        assert out is None or torch.equal(2 * out, wanted)
 
 
 @pytest.mark.parametrize("file", golden.cases("kda_recurrent"))

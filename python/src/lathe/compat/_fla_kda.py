@@ -179,6 +179,8 @@ def fused_recurrent_kda_fwd(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Te
         num_accepted_tokens = num_accepted_tokens.to(ssm_state_indices.dtype)
     options = _options(scale, use_qk_l2norm_in_kernel, use_gate_in_kernel,
                        use_beta_sigmoid_in_kernel, allow_neg_eigval, lower_bound, state_v_first)
+    with_state = pool is None and (output_final_state or inplace_final_state)
+    direct = out is not None and not with_state and _takes(out, q)
     try:
         o, final = kda_recurrent(
             usable(q), usable(k), usable(v), usable(g), usable(beta), A_log=flat_float(A_log),
@@ -186,8 +188,7 @@ def fused_recurrent_kda_fwd(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Te
             initial_state=usable(initial_state) if pool is None and initial_state is not None
             else None, state_pool=pool, state_indices=dense(ssm_state_indices),
             num_accepted_tokens=dense(num_accepted_tokens),
-            output_final_state=pool is None and (output_final_state or inplace_final_state),
-            **options)
+            output_final_state=with_state, out=out if direct else None, **options)
     except LatheError:
         explain_packed(q, initial_state if pool is None else None, cu_seqlens)
         explain_unsupported(q, v, beta, lower_bound)
@@ -198,10 +199,16 @@ def fused_recurrent_kda_fwd(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Te
         assert initial_state is not None and final is not None
         count("final state copied into initial_state")
         final = _copied(final, initial_state)
-    if out is not None:
+    if out is not None and not direct:
         count("result copied into out")
         o = _copied(o, out)
     return o, final
+
+
+def _takes(out: Tensor, q: Tensor) -> bool:
+    """Returns true if a kernel can write its result into a tensor that the caller has."""
+    return (out.dtype is q.dtype and out.is_contiguous()
+            and bool(out.storage_offset() * out.element_size() % 16 == 0))
 
 
 def _copied(source: Tensor, target: Tensor) -> Tensor:

@@ -194,7 +194,8 @@ class Call:
         """
         value = None if traced() else self.table(options, *tensors)
         if value is None:
-            self.traced_into(*tensors, *outputs, _text_of(options))
+            plain = [each.detach() if each is not None else None for each in (*tensors, *outputs)]
+            self.traced_into(*plain, _text_of(options))
             return
         plan, _, workspace = value
         plan(*tensors, *outputs, workspace=workspace)
