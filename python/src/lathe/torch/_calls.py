@@ -39,10 +39,12 @@ def traced() -> bool:
 
 
 def count(what: str) -> None:
-    """Counts something that happened around the kernels, such as a copy; not in a compiled graph."""
-    if torch.compiler.is_compiling():
-        return  # a side effect, which torch.compile has no place for in an autograd.Function
-    _statistics[what] = _statistics.get(what, 0) + 1
+    """Counts something that happened around the kernels, such as a copy.
+
+    A trace does not count: the number would be part of what torch.compile checks before each call.
+    """
+    if not torch.compiler.is_compiling():
+        _statistics[what] = _statistics.get(what, 0) + 1
 
 
 def stats(reset: bool = False) -> dict[str, int]:
@@ -157,10 +159,14 @@ class Call:
                              Status.UNSUPPORTED)
         outputs = _shapes.outputs_of(problem, self.inputs)
         device = next(each for each in tensors if each is not None).device
-        make = maker(outputs, lambda t: _shapes.inferred_shapes(self.op, self.inputs, t[1:],
-                                                                dict(t[0]), self.outputs))
+        make = maker(outputs, self._shapes)
         workspace = functools.partial(torch.empty, dtype=torch.uint8, device=device)
         return (Plan(where, problem), make, workspace), problem
+
+    def _shapes(self, t: Sequence[Any]) -> dict[str, tuple[int, ...]]:
+        """Returns the outputs' shapes, where they depend on values, of (options, *tensors)."""
+        count("offsets read on the host")
+        return _shapes.inferred_shapes(self.op, self.inputs, t[1:], dict(t[0]), self.outputs)
 
     def __call__(self, options: Options, *tensors: torch.Tensor | None,
                  over: Over | None = None) -> tuple[Any, ...]:
@@ -170,7 +176,9 @@ class Call:
             made = self.table.run(options, *tensors)
             if made is not None:
                 return made if len(made) == len(self.outputs) else self.spread(made, tensors)
-        found = self.traced(*tensors, _text_of(options))
+        # Gradients are made by an autograd.Function around the call, if at all.
+        plain = [each.detach() if each is not None else None for each in tensors]
+        found = self.traced(*plain, _text_of(options))
         found = found if isinstance(found, (tuple, list)) else (found,)
         return tuple(each if there else None for each, there in zip(found, self.present(tensors)))
 
@@ -186,7 +194,8 @@ class Call:
         """
         value = None if traced() else self.table(options, *tensors)
         if value is None:
-            self.traced_into(*tensors, *outputs, _text_of(options))
+            plain = [each.detach() if each is not None else None for each in (*tensors, *outputs)]
+            self.traced_into(*plain, _text_of(options))
             return
         plan, _, workspace = value
         plan(*tensors, *outputs, workspace=workspace)

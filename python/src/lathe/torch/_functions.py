@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from lathe._errors import InvalidArgument
 from lathe.torch._calls import Call, Options, Over, options_of
 from lathe.torch._tensors import dense, usable, wants_gradient
 
@@ -86,7 +87,8 @@ _kda_bwd = Call("kda_bwd", "kda", (*_KDA, "do", "dht", *_SAVED),
                 ("dq", "dk", "dv", "dg", "dbeta", "dA_log", "ddt_bias", "dinitial_state"))
 _kda_recurrent = {final: Call("kda_recurrent" + "_final" * final, "kda_recurrent",
                               (*_KDA, "state_pool", "state_indices", "num_accepted_tokens"),
-                              ("o",) + ("final_state",) * final) for final in (False, True)}
+                              ("o",) + ("final_state",) * final, into=not final)
+                  for final in (False, True)}
 _STATE_TOKENS = 64  # tokens between two of the states that a forward keeps
 
 
@@ -147,11 +149,19 @@ def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *,
                   initial_state: Tensor | None = None, cu_seqlens: Tensor | None = None,
                   state_pool: Tensor | None = None, state_indices: Tensor | None = None,
                   num_accepted_tokens: Tensor | None = None, output_final_state: bool = False,
-                  **options: Any) -> tuple[Tensor, Tensor | None]:
-    """Returns (o, final_state), token by token; a pool of states is changed in place."""
-    found = _kda_recurrent[bool(output_final_state)](
-        options_of(**options), q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens,
-        state_pool, state_indices, num_accepted_tokens)
+                  out: Tensor | None = None, **options: Any) -> tuple[Tensor, Tensor | None]:
+    """Returns (o, final_state), token by token; a pool of states is changed in place.
+
+    out: where o is written, if there is no final state; its rows are contiguous.
+    """
+    tensors = (q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, state_pool,
+               state_indices, num_accepted_tokens)
+    if out is not None:
+        if output_final_state:
+            raise InvalidArgument("out is given and output_final_state is True; one can be")
+        _kda_recurrent[False].into(options_of(**options), tensors, (out,))
+        return out, None
+    found = _kda_recurrent[bool(output_final_state)](options_of(**options), *tensors)
     return (found[0], found[1] if output_final_state else None)
 
 

@@ -1,0 +1,135 @@
+# SPDX-FileCopyrightText: 2026 The lathe authors
+# SPDX-License-Identifier: Apache-2.0
+"""compat.fla over four ranks that are threads, against one rank; what a context says of each rank."""
+import inspect
+import json
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import golden
+import lathe
+from lathe.compat import fla
+from threads import over_ranks
+
+WORLD = 4
+
+
+def error(found, wanted):
+    return ((found - wanted).double().pow(2).mean() / wanted.double().pow(2).mean()).sqrt().item()
+
+
+def randn(*shape, seed=0, dtype=torch.float16):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def both(function, tensors, upstream):
+    leaves = [each.detach().clone().requires_grad_() for each in tensors]
+    out = function(*leaves)
+    out.backward(upstream)
+    return [out.detach(), *(each.grad for each in leaves)]
+
+
+def compare(offsets, function, tensors, upstream, strict, parameters=()):
+    """Compares function(context, cu_seqlens, *tensors) over ranks with one rank."""
+    whole_offsets = torch.tensor(offsets, dtype=torch.int32)
+    whole = both(lambda *each: function(None, whole_offsets, *each), tensors, upstream)
+    total = offsets[-1]
+    bounds = [total * rank // WORLD for rank in range(WORLD + 1)]
+
+    def work(rank):
+        cut = slice(bounds[rank], bounds[rank + 1])
+        context = fla.build_cp_context(whole_offsets, dist.group.WORLD, conv1d_kernel_size=4,
+                                       strict=strict)
+        parts = [each if i in parameters else each[:, cut] for i, each in enumerate(tensors)]
+        return both(lambda *each: function(context, context.cu_seqlens, *each), parts,
+                    upstream[:, cut])
+
+    results = over_ranks(WORLD, work)
+    for i, wanted in enumerate(whole):
+        found = [each[i] for each in results]
+        joined = sum(each.double() for each in found) if i - 1 in parameters else torch.cat(found, 1)
+        assert error(joined, wanted) < 4e-3, i
+
+
+@pytest.mark.parametrize("offsets, strict", [([0, 30, 96, 160], True), ([0, 5, 5, 131], False)])
+def test_kda(offsets, strict):
+    total = offsets[-1]
+    q, k, v, do = (randn(1, total, 2, 32, seed=seed) for seed in range(4))
+    g = torch.nn.functional.logsigmoid(randn(1, total, 2, 32, seed=4, dtype=torch.float32))
+    beta = randn(1, total, 2, seed=5, dtype=torch.float32).sigmoid()
+    compare(offsets, lambda context, cu, *t: fla.chunk_kda(
+        *t, cu_seqlens=cu, cp_context=context, use_qk_l2norm_in_kernel=True)[0],
+        (q, k, v, g, beta), do, strict)
+
+
+def test_conv():
+    x, dy = randn(1, 160, 64), randn(1, 160, 64, seed=1)
+    weight, bias = randn(64, 4, seed=2), randn(64, seed=3)
+    compare([0, 30, 96, 160], lambda context, cu, x, w, b: fla.causal_conv1d(
+        x, w, b, activation="silu", cu_seqlens=cu, cp_context=context)[0], (x, weight, bias), dy,
+        True, parameters=(1, 2))
+
+
+def test_contexts_are_those_of_the_peer():
+    file = golden.FOLDER / "cp/cp_context.json"
+    if not file.exists():
+        pytest.skip(f"no {file}: set LATHE_GOLDEN")
+    cases = [case for case in json.loads(file.read_text())["cases"] if case["layout"] == "contiguous"
+             and case["world_size"] <= WORLD]
+    assert cases
+    for case in cases:
+        def work(rank, case=case):
+            offsets = torch.tensor(case["cu_seqlens"])
+            if case["error"]:
+                with pytest.raises(ValueError) as caught:
+                    fla.build_cp_context(offsets, dist.group.WORLD)
+                found = str(caught.value).replace("`", "")
+                assert found.startswith(case["error"].split(" for ")[0]), found
+                return
+            context = fla.build_cp_context(offsets, dist.group.WORLD, conv1d_kernel_size=4)
+            wanted = case["ranks"][rank]
+            for name in ("pre_num_ranks", "post_num_ranks", "is_first_rank", "is_last_rank",
+                         "pre_num_conv_tokens"):
+                assert getattr(context, name) == wanted[name], (name, wanted)
+            assert context.cu_seqlens.tolist() == wanted["cu_seqlens"]
+            assert context.num_seqs == len(wanted["cu_seqlens"]) - 1 and context.is_cp_enabled
+            copy = context.copy_for_backward()
+            assert copy.cu_seqlens is not context.cu_seqlens
+            assert copy._lathe.ranks is context._lathe.ranks
+
+        over_ranks(case["world_size"], work)
+
+
+def test_cuts_are_kept():
+    def work(rank):
+        made = [fla.build_cp_context(torch.tensor([0, 64]), dist.group.WORLD) for _ in range(2)]
+        return made[0]._lathe.ranks is made[1]._lathe.ranks
+
+    assert over_ranks(2, work) == [True, True]
+
+
+def test_refusals():
+    offsets = torch.tensor([0, 64])
+
+    def work(rank):
+        group = dist.group.WORLD
+        with pytest.raises(lathe.Unsupported, match="layout is 'zigzag'; allowed is 'contiguous'"):
+            fla.build_cp_context(offsets, group, layout="zigzag")
+        with pytest.raises(ValueError, match="use_tf32x3_affine_chain is False"):
+            fla.build_cp_context(offsets, group, use_tf32x3_affine_chain=False)
+        with pytest.raises(TypeError, match="Unexpected CP keyword arguments: x"):
+            fla.build_cp_context(offsets, group, x=1)
+        context = fla.build_cp_context(offsets, group)
+        x = randn(1, 32, 2, 32)
+        with pytest.raises(AssertionError, match="output_final_state is True"):
+            fla.chunk_kda(x, x, x, x, x[..., 0], output_final_state=True, cp_context=context)
+
+    over_ranks(2, work)
+
+
+def test_signature():
+    assert list(inspect.signature(fla.build_cp_context).parameters) == [
+        "cu_seqlens", "group", "conv1d_kernel_size", "cu_seqlens_cpu", "use_tf32x3_affine_chain",
+        "layout", "strict", "kwargs"]
