@@ -56,7 +56,7 @@ run() {
 # One more has failed if there is no such line, or if the command failed and the line knows of nothing.
 count() {
   local line good bad
-  line=$(grep -E '[0-9]+ (passed|failed|errors?|skipped)\b' "$logs/${1// /_}.log" | tail -n 1)
+  line=$(grep -E '[0-9]+ (passed|failed|errors?|skipped)\b' "$logs/${1// /_}.log" | tail -n 1) || true
   good=$(words "$line" passed) bad=$(words "$line" 'failed|errors?')
   if [ -z "$line" ] || { [ "$code" != 0 ] && [ "$bad" = 0 ]; }; then bad=$((bad + 1)); fi
   passed=$((passed + good)) failed=$((failed + bad))
