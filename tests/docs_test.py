@@ -62,7 +62,7 @@ class Documents:
             self.fail(path, "has a fence of Python that python/tests/snippets.py does not find")
         for each in shown:
             if each.kind not in snippets.KINDS:
-                self.fail(path, f"line {each.line}: ```python {each.kind} is none of {', '.join(snippets.KINDS)}")
+                self.fail(path, f"line {each.line}: the word behind ```python is {each.kind}; allowed are {', '.join(snippets.KINDS[1:])}")
             try:
                 each.code()
             except SyntaxError as error:
