@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The functions of flash-linear-attention 0.6 for Kimi Delta Attention and causal convolution.
 
-In place of fla.ops.cp, fla.ops.kda, fla.ops.kda.fused_recurrent and fla.modules.convolution (since 0.6
-fla.modules.causal_conv1d):
+In place of fla.ops.cp, fla.ops.kda, fla.ops.kda.fused_recurrent and fla.modules.convolution (since
+0.6 fla.modules.causal_conv1d):
 
     from lathe.compat.fla import chunk_kda, fused_recurrent_kda, causal_conv1d, ShortConvolution
 
