@@ -5,8 +5,8 @@
     import lathe
     out = lathe.run("flash_attention", q=q, k=k, v=v, causal=True).out
 
-This module knows no framework: arrays come from whatever has DLPack or a buffer. lathe.torch has what
-torch needs, lathe.compat the names of other packages.
+This module knows no framework: arrays come from whatever has DLPack or a buffer. lathe.torch has
+what torch needs, lathe.compat the names of other packages.
 """
 from lathe import _core
 from lathe._check import Finding, check

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
 from typing import Any, Iterator
 
 from lathe import _objects
@@ -36,6 +35,8 @@ def check(checks: str = "all") -> Iterator[list[Finding]]:
                                   "come before the first context")
     path = os.environ.get("LATHE_SIM_REPORT", "")
     if path == "":
+        import tempfile  # it takes a third of the import
+
         path = os.path.join(tempfile.mkdtemp(prefix="lathe-check-"), "report")
         os.environ.update(LATHE_SIM_REPORT=path, LATHE_SIM_CHECK=checks, LATHE_SIM_QUIET="1")
     start = os.path.getsize(path) if os.path.exists(path) else 0

@@ -53,7 +53,7 @@ class NoDevice(LatheError):
 
 
 class CompileFailed(LatheError):
-    """The compiler refused a kernel. `log` is its output, `source` the file with the unit or None."""
+    """The compiler refused a kernel. `log` is its output, `source` the unit's file or None."""
 
     status = Status.COMPILE_FAILED
 

@@ -3,7 +3,6 @@
 """The operator table of the library: what each operator takes and gives."""
 from __future__ import annotations
 
-import difflib
 import functools
 from typing import Any, Mapping, NamedTuple
 
@@ -68,6 +67,8 @@ def operators() -> Mapping[str, Operator]:
 
 def nearest(name: str, names: Any) -> str:
     """Returns "; did you mean X?" for the nearest of `names`, or nothing."""
+    import difflib  # where something is wrong anyway: it takes a fifth of the import
+
     close = difflib.get_close_matches(name, list(names), 1)
     return f"; did you mean {close[0]}?" if close else ""
 

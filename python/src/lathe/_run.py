@@ -24,7 +24,8 @@ class Results(dict[str, Any]):
         try:
             return self[name]
         except KeyError:
-            raise AttributeError(f"there is no result {name}; there are {', '.join(self)}") from None
+            names = ", ".join(self)
+            raise AttributeError(f"there is no result {name}; there are {names}") from None
 
 
 def dtype_name(name: str, array: Any) -> str:
@@ -50,8 +51,8 @@ def allocator(array: Any) -> Callable[[tuple[int, ...], str], Any]:
     if module is None or not hasattr(module, "empty"):
         raise InvalidArgument(f"there is no function empty for arrays of type {type(array)}; give "
                               "the outputs too")
-    return lambda shape, dtype: module.empty(shape, "uint16" if dtype == "bf16" and library == "numpy"
-                                             else _WORDS[dtype])
+    words = {**_WORDS, "bf16": "uint16"} if library == "numpy" else _WORDS
+    return lambda shape, dtype: module.empty(shape, words[dtype])
 
 
 def _host_values(tensors: Mapping[str, Any]) -> dict[str, Any]:
@@ -101,9 +102,9 @@ def run(op: str, *, context: Context | None = None, stream: Any = None, shard: S
 
     An output that is given is written in place and alone is computed; in-out tensors are changed in
     place and returned too. With NumPy arrays the simulator computes (LATHE_DEVICE=sim), as they lie
-    in host memory. Over a group every rank makes the same call, with its tokens and its shard. The
-    plan is looked up in the cache of kernels at each call, and a shard is prepared for it: who calls
-    often makes a Plan.
+    in host memory. Over a group every rank makes the same call, with its tokens and its shard. Each
+    call looks its plan up in the cache of kernels, and prepares a shard for it: who calls often
+    makes a Plan.
     """
     table = operator(op)
     tensors, options = _split(table, given)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Context parallelism by flash-linear-attention's names (fla.ops.cp, 0.6).
 
-A context has the fields of the peer's class, and is one where the peer is imported. What lathe needs
-beside them stands in `_lathe`: the ranks, and the offsets of the whole axis.
+A context has the fields of the peer's class, and is one where the peer is imported. What lathe
+needs beside them stands in `_lathe`: the ranks, and the offsets of the whole axis.
 """
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def context_of(cp_context: Any, *states: Tensor | None, final: bool = False) -> 
     assert not final, "output_final_state is True; it must be False with cp_context"
     found = getattr(cp_context, "_lathe", None)
     if found is None:
-        raise Unsupported("cp_context was made by fla's build_cp_context, which keeps the offsets of "
-                          "one rank only; make it with lathe.compat.fla.build_cp_context")
+        raise Unsupported("cp_context was made by fla's build_cp_context, which keeps the offsets "
+                          "of one rank only; make it with lathe.compat.fla.build_cp_context")
     of_lathe: _Lathe = found
     return of_lathe

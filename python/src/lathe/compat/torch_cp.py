@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""The context parallelism of torch 2.15 (torch.distributed.tensor.experimental), over lathe's ranks.
+"""The context parallelism of torch 2.15 (torch.distributed.tensor.experimental) over lathe's ranks.
 
-Within context_parallel, F.scaled_dot_product_attention computes over the ranks of the mesh: keys are
-gathered ("allgather", the default) or travel a ring ("alltoall"). Lengths need not divide. A mask and
-dropout are refused.
+Within context_parallel, F.scaled_dot_product_attention computes over the ranks of the mesh: keys
+are gathered ("allgather", the default) or travel a ring ("alltoall"). Any lengths are taken; a mask
+and dropout are refused.
 """
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def set_rotate_method(rotate_method: str) -> None:
     _settings["rotate"] = rotate_method
 
 
-# ---- load balancers ----------------------------------------------------------------------------------
+# ---- load balancers ------------------------------------------------------------------------------
 
 
 class _LoadBalancer:
@@ -98,7 +98,7 @@ class _PerDocumentHeadTailLoadBalancer(_LoadBalancer):
 
 
 class _PTRRLoadBalancer(_LoadBalancer):
-    """Deals blocks of queries to the ranks by the keys that they see: the longest first, in turns."""
+    """Deals blocks of queries to the ranks by the keys that they see, the longest first."""
 
     def __init__(self, block_mask: Any, world_size: int) -> None:
         self.block_mask, self.world_size = block_mask, world_size
@@ -122,8 +122,8 @@ class _PTRRLoadBalancer(_LoadBalancer):
         blocks = seen.sum(1)  # [B, blocks of queries], over the heads
         size = mask.BLOCK_SIZE[0]
         within = torch.arange(size, device=blocks.device)
-        rows = [(self.ptrr_scheduling(row, self.world_size).reshape(-1, 1) * size + within).reshape(-1)
-                for row in blocks]
+        deals = [self.ptrr_scheduling(row, self.world_size).reshape(-1, 1) for row in blocks]
+        rows = [(deal * size + within).reshape(-1) for deal in deals]
         return _restored(torch.stack(rows), restore)
 
 
@@ -135,7 +135,7 @@ def _create_default_load_balancer(seq_length: int, world_size: int, device: str 
     return _HeadTailLoadBalancer(seq_length, world_size, device)
 
 
-# ---- buffers -----------------------------------------------------------------------------------------
+# ---- buffers -------------------------------------------------------------------------------------
 
 
 def _reordered(buffer: Tensor, dim: int, indices: Tensor | None) -> Tensor:
@@ -156,7 +156,7 @@ def _bounds(length: int, world: int, rank: int) -> tuple[int, int]:
 
 def _context_parallel_shard(mesh: Any, buffers: Sequence[Any], seq_dims: Sequence[int],
                             load_balancer: _LoadBalancer | None = None) -> list[Tensor]:
-    """Returns this rank's part of each buffer, whose tokens are first put in the balancer's order."""
+    """Returns this rank's part of each buffer, cut from the tokens in the balancer's order."""
     if len(seq_dims) != len(buffers):
         raise ValueError("`seq_dims` must have the same number of elements as `buffers`.")
     group = mesh.get_group()
@@ -164,8 +164,8 @@ def _context_parallel_shard(mesh: Any, buffers: Sequence[Any], seq_dims: Sequenc
     parts = []
     for buffer, dim in zip(buffers, seq_dims):
         if not isinstance(buffer, Tensor):
-            raise Unsupported(f"a buffer is a {type(buffer).__name__}; allowed are tensors: keep the "
-                              "mask's function, which lathe.flex reads by positions")
+            raise Unsupported(f"a buffer is a {type(buffer).__name__}; allowed are tensors: keep "
+                              "the mask's function, which lathe.flex reads by positions")
         begin, end = _bounds(buffer.shape[dim], dist.get_world_size(group), dist.get_rank(group))
         parts.append(_reordered(buffer, dim, indices).narrow(dim, begin, end - begin).contiguous())
     return parts
@@ -199,7 +199,7 @@ def context_parallel_unshard(mesh: Any, buffers: list[Tensor], seq_dims: list[in
     return whole
 
 
-# ---- attention ---------------------------------------------------------------------------------------
+# ---- attention -----------------------------------------------------------------------------------
 
 
 class _Place:
@@ -225,8 +225,8 @@ def _attention(place: _Place, query: Tensor, key: Tensor, value: Tensor, is_caus
     held = place.ranks(place.length, place.balanced)
     rows = sum(end - begin for begin, end in held.shard.intervals())
     if query.shape[2] != rows or key.shape[2] != rows:
-        raise InvalidArgument(f"query has {query.shape[2]} and key {key.shape[2]} tokens; this rank "
-                              f"of {world} holds {rows} of the {place.length} of the buffers")
+        raise InvalidArgument(f"query has {query.shape[2]} and key {key.shape[2]} tokens; this "
+                              f"rank of {world} holds {rows} of the {place.length} of the buffers")
     q, k, v = (usable(each.transpose(1, 2)) for each in (query, key, value))
     out, _ = lt.flash_attention(q, k, v, causal=is_causal, softmax_scale=scale, over=held)
     return out.transpose(1, 2)
@@ -246,8 +246,8 @@ def _patched(original: Any) -> Any:
         if dropout_p != 0:
             raise Unsupported(f"dropout_p is {dropout_p}; allowed is 0")
         if query.shape[1] != key.shape[1] and not enable_gqa:
-            raise InvalidArgument(f"query has {query.shape[1]} heads and key {key.shape[1]}; different "
-                                  "numbers need enable_gqa=True")
+            raise InvalidArgument(f"query has {query.shape[1]} heads and key {key.shape[1]}; "
+                                  "different numbers need enable_gqa=True")
         if scale is not None and not (scale > 0 and math.isfinite(scale)):
             raise InvalidArgument(f"scale is {scale}; allowed are positive numbers")
         return _attention(place, query, key, value, is_causal, scale)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""lathe for torch: the operators as differentiable functions, in eager mode and under torch.compile.
+"""lathe for torch: the operators as differentiable functions, in eager mode and compiled.
 
     import lathe.torch
     o = lathe.torch.flash_attention(q, k, v, causal=True)

@@ -48,7 +48,7 @@ def count(what: str) -> None:
 
 
 def stats(reset: bool = False) -> dict[str, int]:
-    """Returns how often something was done beside the kernels: copies, casts, waits for a device."""
+    """Returns how often something was done beside the kernels: copies, casts, waits."""
     found = dict(_statistics)
     if reset:
         _statistics.clear()
@@ -81,15 +81,15 @@ def maker(outputs: Sequence[_shapes.Output], infer: Callable[[Any], Any], zeros:
     """
     parts = []
     for i, output in enumerate(outputs):
+        device = f"device=t[{output.beside + 1}].device"
         if zeros and not output.tokens and output.shape is not None:
-            parts.append(f"zeros(shape{i}(t[1:]), dtype=dtype{i}, device=t[{output.beside + 1}].device)")
+            parts.append(f"zeros(shape{i}(t[1:]), dtype=dtype{i}, {device})")
         elif output.like is not None:
             parts.append(f"empty_like(t[{output.like + 1}], memory_format=contiguous)")
         elif output.shape is not None:
-            parts.append(f"empty(shape{i}(t[1:]), dtype=dtype{i}, device=t[{output.beside + 1}].device)")
+            parts.append(f"empty(shape{i}(t[1:]), dtype=dtype{i}, {device})")
         else:
-            parts.append(f"empty(infer(t)['{output.name}'], dtype=dtype{i}, "
-                         f"device=t[{output.beside + 1}].device)")
+            parts.append(f"empty(infer(t)['{output.name}'], dtype=dtype{i}, {device})")
     names: dict[str, Any] = {"empty": torch.empty, "empty_like": torch.empty_like, "infer": infer,
                              "zeros": torch.zeros, "contiguous": torch.contiguous_format}
     for i, output in enumerate(outputs):
@@ -120,9 +120,10 @@ class Call:
     """An operator with the inputs that it takes and the outputs that are wanted of it.
 
     call(options, *tensors) returns the outputs, fresh and contiguous, in the order of `outputs`;
-    None for one that these inputs do not have. Inputs are in the order of the operator's table, None
-    where there is none; those that the operator changes are changed in place. call.into(options,
-    tensors, outputs) writes outputs that are given; a Call made with into=True has it.
+    None for one that these inputs do not have. Inputs are in the order of the operator's table,
+    None where there is none; those that the operator changes are changed in place.
+    call.into(options, tensors, outputs) writes outputs that are given; a Call made with into=True
+    has it.
     """
 
     def __init__(self, name: str, op: str, inputs: Sequence[str], outputs: Sequence[str], *,
@@ -234,7 +235,7 @@ class Call:
 
     def _returned(self, made: Sequence[torch.Tensor | None],
                   tensors: Sequence[torch.Tensor | None]) -> Any:
-        """Returns outputs in the fixed number that a schema has: empty ones for those that are not."""
+        """Returns outputs in a schema's fixed number: empty ones for those that are not."""
         first = next(each for each in tensors if each is not None)
         full = [each if each is not None else first.new_empty(0) for each in made]
         return full[0] if len(full) == 1 else tuple(full) if full else None
@@ -260,8 +261,8 @@ class Call:
         first = next(each for each in tensors if each is not None)
         for output in _shapes.outputs_of(problem, self.inputs):
             if output.shape is None:
-                raise LatheError(f"the shape of {output.name} depends on values, which a trace does "
-                                 "not have", Status.UNSUPPORTED)
+                raise LatheError(f"the shape of {output.name} depends on values, which a trace "
+                                 "does not have", Status.UNSUPPORTED)
             by_name[output.name] = torch.empty(output.shape(tensors), dtype=output.dtype,
                                                device=first.device)
         return self._returned([by_name.get(name) for name in self.outputs], tensors)

@@ -21,7 +21,7 @@ from lathe.torch._tensors import dense, usable, wants_gradient
 _Two = tuple[Tensor, Tensor]
 _Four = tuple[Tensor, Tensor, Tensor, Tensor]
 
-# ---- causal convolution ------------------------------------------------------------------------------
+# ---- causal convolution --------------------------------------------------------------------------
 
 _CONV = ("x", "weight", "bias", "residual", "initial_state", "cu_seqlens")
 _conv = Call("causal_conv1d", "causal_conv1d", _CONV, ("y",))
@@ -75,7 +75,7 @@ def causal_conv1d_update(x: Tensor, state: Tensor, weight: Tensor, bias: Tensor 
     return cast(Tensor, y)
 
 
-# ---- Kimi Delta Attention ----------------------------------------------------------------------------
+# ---- Kimi Delta Attention ------------------------------------------------------------------------
 
 _KDA = ("q", "k", "v", "g", "beta", "A_log", "dt_bias", "initial_state", "cu_seqlens")
 _SAVED = ("saved_values", "saved_states")
@@ -165,7 +165,7 @@ def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *,
     return (found[0], found[1] if output_final_state else None)
 
 
-# ---- flash attention ---------------------------------------------------------------------------------
+# ---- flash attention -----------------------------------------------------------------------------
 
 _ATTENTION = ("q", "k", "v", "alibi_slopes", "sinks", "cu_seqlens_q", "cu_seqlens_k")
 _CAPTURES = ("capture_0", "capture_1", "capture_2", "capture_3")
@@ -221,11 +221,11 @@ def flash_attention_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_ta
                            **options: Any) -> tuple[Tensor, Tensor]:
     """Returns (out, lse) over a cache in pages, to which k_new and v_new are appended in place."""
     padded = (*captures, *(None,) * (len(_CAPTURES) - len(captures)))
-    return cast(_Two, _decode(options_of(**options), q, k_cache, v_cache, block_table, cache_seqlens,
-                              k_new, v_new, alibi_slopes, sinks, *padded))
+    return cast(_Two, _decode(options_of(**options), q, k_cache, v_cache, block_table,
+                              cache_seqlens, k_new, v_new, alibi_slopes, sinks, *padded))
 
 
-# ---- sparse flash attention --------------------------------------------------------------------------
+# ---- sparse flash attention ----------------------------------------------------------------------
 
 _SPARSE = ("q", "k", "v", "q_rope", "k_rope", "indices", "cu_seqlens_q", "cu_seqlens_k", "q_pos",
            "sinks")

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that share a sequence: process groups of torch.distributed as groups of lathe, and calls that
-run over them."""
+"""Ranks that share a sequence: process groups of torch.distributed as groups of lathe, and calls
+that run over them."""
 from __future__ import annotations
 
 import functools
@@ -51,7 +51,8 @@ def group(process_group: Any = None, *, adopt: bool = False) -> Group:
     """
     process_group = process_group or dist.group.WORLD
     if process_group is None:
-        raise InvalidArgument("there is no process group: call torch.distributed.init_process_group")
+        raise InvalidArgument("there is no process group: call "
+                              "torch.distributed.init_process_group")
     rank = dist.get_rank(process_group)
     with _groups_lock:
         # Ranks that are threads may share the object of a process group.
@@ -124,8 +125,8 @@ class Ranks:
         self.shard.prepare(plan)
 
         def infer(given: Any) -> Any:
-            raise Unsupported(f"an output of {call.op} has a shape that depends on values, which is "
-                              "not there over ranks")
+            raise Unsupported(f"an output of {call.op} has a shape that depends on values, which "
+                              "is not there over ranks")
 
         workspace = functools.partial(torch.empty, dtype=torch.uint8, device=device)
         return (plan, maker(outputs, infer, zeros=True), workspace), problem

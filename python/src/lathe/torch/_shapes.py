@@ -112,7 +112,8 @@ def outputs_of(problem: Problem, names: Sequence[str]) -> list[Output]:
 
 
 def inferred_shapes(op: str, names: Sequence[str], tensors: Sequence[torch.Tensor | None],
-                    options: Mapping[str, Any], wanted: Sequence[str]) -> dict[str, tuple[int, ...]]:
+                    options: Mapping[str, Any], wanted: Sequence[str]
+                    ) -> dict[str, tuple[int, ...]]:
     """Returns the outputs' shapes where they depend on values, which are read on the host."""
     problem = declared_problem(op, names, tensors, _asking(op, options, wanted))
     values = {name: tensor.cpu() for name, tensor in zip(names, tensors)
