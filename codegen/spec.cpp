@@ -79,7 +79,7 @@ std::string KernelSpec::text() const {
   return result += " smem=" + std::to_string(smem_bytes);
 }
 
-long long KernelSpec::constant(const std::string& name) const {
+long long KernelSpec::constant(std::string_view name) const {
   // Asked at every launch: most names differ in their first letter, or have no other.
   for (const Constant& constant : constants) {
     const std::string& own = constant.name;

@@ -97,7 +97,7 @@ struct KernelSpec {
   // Takes the names and sizes of a template over.
   void set(const Template& from);
   // The value of a constant; asserts that it is there.
-  long long constant(const std::string& name) const;
+  long long constant(std::string_view name) const;
 };
 
 }  // namespace lathe

@@ -48,6 +48,8 @@ template <typename T>
 class [[nodiscard]] Result {
  public:
   Result(T value) : value_(std::move(value)) {}
+  // Holds a T{} from the start, for a large value that is filled where it lies.
+  explicit Result(std::in_place_t) : value_(std::in_place) {}
   Result(Status status) : status_(std::move(status)) {}
 
   bool ok() const { return value_.has_value(); }

@@ -124,6 +124,8 @@ Result<KdaWorkspace> kda_workspace(const KdaProblem& problem, const KdaChunkedSh
   const int64_t saved = problem.backward && !saved_outside ? 1 : 0;
   KdaSegmentShape segments = segments_of(problem, shape);
   if (!problem.segmented) segments.segments = 1;
+  // A forward in one segment, which is the call that has to be fast, keeps nothing.
+  if (segments.segments == 1 && !problem.ranks && !walks_back) return out;
   WorkspaceLayout layout;
   out.summaries = layout.add({4, kda_end_numbers(segments)});
   out.transitions = layout.add({4, kda_transition_numbers(segments)});

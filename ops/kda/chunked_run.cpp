@@ -67,12 +67,12 @@ Result<KdaPlan> KdaExecutor::plan(const Call& call) const {
     LATHE_ASSIGN(const KdaShardState* state, shard_state_of<KdaShardState>(call));
     LATHE_TRY(check_shard_sequences(call, problem().packed, state->sequences, "cu_seqlens"));
   }
-  KdaPlan out;
-  out.shape = shape(call);
-  LATHE_ASSIGN(out.launch, check(call, out.shape));
-  LATHE_ASSIGN(out.workspace, kda_workspace(problem(), out.shape, request_.saved_outside));
+  Result<KdaPlan> out(std::in_place);
+  out->shape = shape(call);
+  LATHE_ASSIGN(out->launch, check(call, out->shape));
+  LATHE_ASSIGN(out->workspace, kda_workspace(problem(), out->shape, request_.saved_outside));
   if (problem().ranks) {
-    LATHE_ASSIGN(out.ranks, rank_workspace(call, out));
+    LATHE_ASSIGN(out->ranks, rank_workspace(call, *out));
   }
   return out;
 }

@@ -3,7 +3,7 @@
 // Implements kda behind the plan: the launches of a single rank, and those of a rank among several.
 #pragma once
 
-#include <algorithm>
+#include <optional>
 
 #include "collective/plans/kda_states.h"
 #include "ops/device_table.h"
@@ -51,9 +51,9 @@ struct KdaPlan {
   KdaChunkedShape shape;
   KdaLaunch launch;
   KdaWorkspace workspace;
-  KdaRankWorkspace ranks;  // behind it; of one rank without bytes of its own
+  std::optional<KdaRankWorkspace> ranks;  // behind it, of a rank among several
 
-  int64_t total() const { return std::max(workspace.total, ranks.total); }
+  int64_t total() const { return ranks ? ranks->total : workspace.total; }
 };
 
 // Holds a call with what follows from its shapes, and where its rank stands.

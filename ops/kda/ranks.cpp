@@ -114,7 +114,7 @@ struct ShardedKda {
   const KdaShardState& shard_state;
   const KdaCall& of;
   int64_t rows;
-  const KdaRankWorkspace& ranks = of.plan.ranks;
+  const KdaRankWorkspace& ranks = *of.plan.ranks;
 
   const KdaStatesPlan& plan() const { return shard_state.plan; }
   char* at(int64_t offset) const { return of.call.workspace + offset; }
@@ -257,7 +257,7 @@ Status ShardedKda::compose_parts() const {
 }
 
 Status KdaExecutor::run_sharded(const Call& call, const KdaPlan& asked) const {
-  const KdaRankWorkspace& ranks = asked.ranks;
+  const KdaRankWorkspace& ranks = *asked.ranks;
   const KdaShardState& shard_state = state_of(call);
   const KdaStatesPlan& plan = shard_state.plan;
   const int64_t rows = problem().packed ? 1 : call.extents[Dim::N];
