@@ -1,8 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
 """lathe.compat.causal_conv1d against torch's convolution in float64."""
-import inspect
-
 import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
@@ -11,6 +9,7 @@ import golden
 import lathe
 import lathe.torch
 from lathe.compat import causal_conv1d as compat
+from signatures import bare
 from tensors import to_numpy, to_torch
 
 SIGNATURES = {  # of causal-conv1d 1.6.1
@@ -22,13 +21,6 @@ SIGNATURES = {  # of causal-conv1d 1.6.1
 }
 TOLERANCES = {torch.float32: (3e-4, 1e-3), torch.float16: (3e-3, 5e-3),
               torch.bfloat16: (1e-2, 5e-2)}
-
-
-def bare(function):
-    """Returns the text of a signature without annotations."""
-    found = inspect.signature(function)
-    plain = [each.replace(annotation=inspect.Parameter.empty) for each in found.parameters.values()]
-    return str(inspect.Signature(plain))
 
 
 @pytest.mark.parametrize("name", SIGNATURES)

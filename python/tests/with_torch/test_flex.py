@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """lathe.flex against attention written out in float64, with the same mods on whole tensors."""
 import functools
-import inspect
-import math
 
 import pytest
 import torch
@@ -14,6 +12,8 @@ from torch.utils.checkpoint import checkpoint
 import lathe
 import lathe.torch
 from lathe.flex import flex_attention
+from flex_reference import reference
+from signatures import bare
 
 SIGNATURE = ("(query, key, value, score_mod=None, block_mask=None, scale=None, enable_gqa=False, "
              "return_lse=False, kernel_options=None, *, return_aux=None)")
@@ -63,25 +63,6 @@ MODS = {"plain": None, "capped_alibi": capped_alibi, "relative_bias": relative_b
         "elementary": elementary, "integers": integers}
 
 
-def grids(batch, heads, queries, keys):
-    return [torch.arange(n).view([-1 if i == d else 1 for i in range(4)])
-            for d, n in enumerate((batch, heads, queries, keys))]
-
-
-def reference(q, k, v, mod=None, mask=None, scale=None):
-    """Returns (out, lse) of attention over all keys, in float64."""
-    group = q.shape[1] // k.shape[1]
-    k, v = (each.repeat_interleave(group, 1) for each in (k, v))
-    scores = q @ k.transpose(2, 3) * (scale or 1 / math.sqrt(q.shape[3]))
-    where = grids(*scores.shape)
-    if mod is not None:
-        scores = mod(scores, *where)
-    if mask is not None:
-        scores = scores.masked_fill(~mask(*where), -torch.inf)
-    lse = scores.logsumexp(-1)
-    return (scores - lse.unsqueeze(-1)).exp().nan_to_num() @ v, lse
-
-
 def inputs(dtype=torch.float16, heads=(4, 2), width=32, batch=2, queries=S, keys=S):
     q = randn(batch, queries, heads[0], width).to(dtype).transpose(1, 2)  # [B,H,S,D] either way
     k, v = (randn(batch, heads[1], keys, width, seed=i).to(dtype) for i in (1, 2))
@@ -95,9 +76,7 @@ def close(found, wanted, dtype=torch.float16, factor=1.0):
 
 
 def test_signature():
-    found = inspect.signature(flex_attention)
-    plain = [each.replace(annotation=inspect.Parameter.empty) for each in found.parameters.values()]
-    assert str(inspect.Signature(plain)) == SIGNATURE
+    assert bare(flex_attention) == SIGNATURE
 
 
 @pytest.mark.parametrize("name", MODS)
