@@ -18,8 +18,10 @@ namespace lathe {
 
 // An implementation is a kernel template with its configurations. Implementations of one step have
 // the same parameter struct, so an executor fills it without knowing which of them a plan has. All
-// are pure functions of integers. A spec states its own shared memory, threads and cluster.
-template <typename Problem, typename Shape, typename Params>
+// are pure functions of integers. A spec states its own shared memory, threads and cluster. A Walk
+// is made of a spec and holds the constants that grids depend on: an executor keeps it, because a
+// launch has no time to look up constants by name.
+template <typename Problem, typename Shape, typename Params, typename Walk = KernelSpec>
 struct Implementation {
   // Returns UNSUPPORTED, by name, for a problem or a device that no configuration covers.
   Status (*supports)(const Problem&, const DeviceFacts&);
@@ -28,7 +30,7 @@ struct Implementation {
   std::vector<KernelSpec> (*candidates)(const Problem&, const DeviceFacts&);
   // `tile` names the constants that a configuration fixes, beside the number of warps.
   std::span<const char* const> tile;
-  Grid (*grid)(const KernelSpec&, const Shape&);
+  Grid (*grid)(const Walk&, const Shape&);
   // Sets the parameters that follow from the configuration; null if there are none.
   void (*fill)(const KernelSpec&, const Shape&, Params*) = nullptr;
 };

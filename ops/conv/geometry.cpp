@@ -9,9 +9,6 @@
 namespace lathe {
 namespace {
 
-int64_t channel_tiles(const KernelSpec& spec, const ConvShape& shape) {
-  return ceil_div(shape.channels, 32 * conv_vector(spec));
-}
 int64_t warps_of(const KernelSpec& spec) { return spec.threads / 32; }
 
 Grid line(int64_t blocks) { return {static_cast<unsigned>(blocks), 1, 1}; }
@@ -72,8 +69,11 @@ Grid conv_weight_grad_grid(const KernelSpec&, const ConvShape& shape) {
   return line(ceil_div(shape.channels, 32));
 }
 
-Grid conv_update_grid(const KernelSpec& spec, const ConvShape& shape) {
-  return line(channel_tiles(spec, shape) * ceil_div(shape.batch, warps_of(spec)));
+ConvUpdateWalk::ConvUpdateWalk(const KernelSpec& spec)
+    : channels(32 * conv_vector(spec)), warps(warps_of(spec)) {}
+
+Grid conv_update_grid(const ConvUpdateWalk& walk, const ConvShape& shape) {
+  return line(ceil_div(shape.channels, walk.channels) * ceil_div(shape.batch, walk.warps));
 }
 
 Grid conv_halo_grid(const KernelSpec& spec, const ConvShape& shape) {

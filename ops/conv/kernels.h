@@ -30,7 +30,12 @@ struct ConvShape {
 };
 
 // A ConvUpdate is one implementation of causal_conv1d_update.
-using ConvUpdate = Implementation<ConvProblem, ConvShape, ConvUpdateParams>;
+struct ConvUpdateWalk {
+  ConvUpdateWalk() = default;
+  ConvUpdateWalk(const KernelSpec& spec);
+  int64_t channels = 0, warps = 0;  // of a warp, and of a block
+};
+using ConvUpdate = Implementation<ConvProblem, ConvShape, ConvUpdateParams, ConvUpdateWalk>;
 // Lists X(implementation), in the order in which they are taken if nothing was tuned.
 #define LATHE_CONV_UPDATES(X) X(conv_update_sequences) X(conv_update_row)
 #define LATHE_CONV_DECLARE(name) extern const ConvUpdate name;
@@ -76,7 +81,7 @@ int64_t conv_state_tiles(const ConvWalk& walk, const ConvShape& shape);
 // be 0, not both).
 Grid conv_grid(const ConvWalk& walk, const ConvShape& shape, int64_t tiles, int64_t state_tiles);
 Grid conv_weight_grad_grid(const KernelSpec& spec, const ConvShape& shape);
-Grid conv_update_grid(const KernelSpec& spec, const ConvShape& shape);
+Grid conv_update_grid(const ConvUpdateWalk& walk, const ConvShape& shape);
 Grid conv_halo_grid(const KernelSpec& spec, const ConvShape& shape);
 
 // The formulas are in causal_conv1d.md, section 9.

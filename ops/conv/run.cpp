@@ -176,7 +176,7 @@ namespace {
 class ConvUpdateExecutor final : public Executor {
  public:
   ConvUpdateExecutor(const ConvProblem& problem, ConvKernels kernels)
-      : problem_(problem), kernels_(std::move(kernels)) {
+      : problem_(problem), kernels_(std::move(kernels)), walk_(*kernels_.update) {
     list({&kernels_.update});
   }
 
@@ -194,6 +194,7 @@ class ConvUpdateExecutor final : public Executor {
 
   ConvProblem problem_;
   ConvKernels kernels_;
+  ConvUpdateWalk walk_;
 };
 
 Status ConvUpdateExecutor::run(const Call& call) const {
@@ -211,8 +212,7 @@ Status ConvUpdateExecutor::run(const Call& call) const {
   p.y_stride = t[conv_update::y].stride[0];
   p.state_stride = t[conv_update::state].stride[0];
   fill_numbers(extent, &p);
-  return kernels_.update.launch(kernels_.update_by->grid(*kernels_.update, extent), &p,
-                                call.stream);
+  return kernels_.update.launch(kernels_.update_by->grid(walk_, extent), &p, call.stream);
 }
 
 }  // namespace

@@ -36,8 +36,8 @@ Status row_supports(const ConvProblem& problem, const DeviceFacts& facts) {
                           facts.arch, " allows a block"));
 }
 
-Grid row_grid(const KernelSpec& spec, const ConvShape& shape) {
-  const int64_t channels = spec.threads * conv_vector(spec);
+Grid row_grid(const ConvUpdateWalk& walk, const ConvShape& shape) {
+  const int64_t channels = walk.warps * walk.channels;
   return {static_cast<unsigned>(ceil_div(shape.channels, channels) * shape.batch), 1, 1};
 }
 
