@@ -87,6 +87,30 @@ int borrow_given(const char* const* names, Given* given) {
   return 0;
 }
 
+/* True if no two elements of a tensor share a place and each row is contiguous. */
+static int has_rows(const DLTensor* tensor) {
+  const int last = tensor->ndim - 1;
+  for (int d = 0; tensor->strides && d <= last; ++d) {
+    if (tensor->shape[d] == 1) continue;
+    if (tensor->strides[d] == 0 || (d == last && tensor->strides[d] != 1)) return 0;
+  }
+  return 1;
+}
+
+int lie_well(const Given* given, size_t rows) {
+  for (size_t i = 0; i < given->count; ++i) {
+    if (given->borrowed_at[i] < 0) continue;
+    const DLTensor* tensor = &given->tensors.borrowed[given->borrowed_at[i]].tensor;
+    int64_t dense = 1;
+    if (i < rows && !has_rows(tensor)) return 0;
+    for (int d = tensor->ndim - 1; i >= rows && tensor->strides && d >= 0; --d) {
+      if (tensor->shape[d] != 1 && tensor->strides[d] != dense) return 0;
+      dense *= tensor->shape[d];
+    }
+  }
+  return 1;
+}
+
 void learn_dims(const char* const* names, size_t count, const lathe_problem* problem,
                 FixedDims* out) {
   lathe_tensor_info info = {.size = sizeof info};

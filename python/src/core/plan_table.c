@@ -25,6 +25,7 @@ typedef struct {
   PyObject* shard;    /* of runs over a group; or NULL */
   PyObject* modes;    /* a tuple of functions, see `eager`; or NULL */
   PyObject* gradients; /* a function, see `eager`; or NULL */
+  int rows; /* see `inference` */
   const char* words[MOST_TENSORS]; /* the names */
   size_t count;
   FixedDims fixed;
@@ -129,13 +130,10 @@ static int take(const TableObject* self, PyObject* options, PyObject* tensors, P
   return 1;
 }
 
-/* Returns what was made for a call, whose tensors it borrows; a new reference. */
+/* Returns what was made for a call, whose tensors are borrowed; a new reference. */
 static PyObject* look_up(TableObject* self, Given* given) {
   Key key;
-  if (borrow_given(self->words, given) != 0 ||
-      make_key(self->words, &self->fixed, given, self->shard != NULL, &key) != 0) {
-    return NULL;
-  }
+  if (make_key(self->words, &self->fixed, given, self->shard != NULL, &key) != 0) return NULL;
   if (self->used > 0) {
     const Entry* entry = find(self, &key, given->options);
     if (!entry) return NULL;
@@ -167,18 +165,26 @@ static PyObject* table_call(TableObject* self, PyObject* arguments, PyObject* ke
   const int taken = take(self, PyTuple_GetItem(arguments, 0), arguments, 1, &given);
   if (taken < 0) return NULL;
   if (taken == 0) Py_RETURN_NONE;
-  PyObject* value = look_up(self, &given);
+  PyObject* value = borrow_given(self->words, &given) == 0 ? look_up(self, &given) : NULL;
   give_back(given.tensors.borrowed, given.tensors.count);
   return value;
 }
 
-/* Runs what the table has for a call that was taken apart. */
-static PyObject* run_given(TableObject* self, Given* given) {
+/* Runs what the table has for a call that was taken apart. With `rows` the answer is None unless
+ * the tensors lie as kernels take them. */
+static PyObject* run_given(TableObject* self, Given* given, int rows) {
   const lathe_shard* shard = self->shard ? ((ShardObject*)self->shard)->handle : NULL;
-  PyObject *made = NULL, *value = look_up(self, given);
-  if (value && PyObject_TypeCheck(value, PreparedType)) {
+  PyObject *made = NULL, *value = NULL;
+  if (borrow_given(self->words, given) != 0) {
+    made = NULL;
+  } else if (rows >= 0 && !lie_well(given, (size_t)rows)) {
+    Py_INCREF(Py_None);
+    made = Py_None;
+  } else if ((value = look_up(self, given)) == NULL) {
+    made = NULL;
+  } else if (PyObject_TypeCheck(value, PreparedType)) {
     made = run_prepared((PreparedObject*)value, given, shard);
-  } else if (value) {
+  } else {
     PyErr_SetString(PyExc_TypeError, "build must return a Prepared for a run");
   }
   Py_XDECREF(value);
@@ -192,34 +198,36 @@ static PyObject* table_run(TableObject* self, PyObject* const* arguments, Py_ssi
   const int taken = take(self, arguments[0], arguments[1], 0, &given);
   if (taken < 0) return NULL;
   if (taken == 0) Py_RETURN_NONE;
-  return run_given(self, &given);
+  return run_given(self, &given, -1);
 }
 
 /* Runs a call at once, unless torch has to see it: then the answer is None. */
 static PyObject* run_at_once(TableObject* self, PyObject* const* arguments, Py_ssize_t count,
-                             PyObject* gradients) {
+                             int inference) {
   Given given;
   if (count != 2) return PyErr_SetString(PyExc_TypeError, "it takes options and tensors"), NULL;
   int seen = any_says_yes(self->modes);
   if (seen == 0) {
     const int taken = take(self, arguments[0], arguments[1], 0, &given);
+    PyObject* gradients = inference ? self->gradients : NULL;
     seen = taken < 0 ? -1 : taken == 0 ? 1 : wants_gradient(gradients, given.objects, given.count);
   }
   if (seen < 0) return NULL;
   if (seen > 0) Py_RETURN_NONE;
-  if (!PyDict_Check(given.options)) return run_given(self, &given);
+  const int rows = inference ? self->rows : -1;
+  if (!PyDict_Check(given.options)) return run_given(self, &given, rows);
   given.options = pairs_of(given.options);
-  PyObject* made = given.options ? run_given(self, &given) : NULL;
+  PyObject* made = given.options ? run_given(self, &given, rows) : NULL;
   Py_XDECREF(given.options);
   return made;
 }
 
 static PyObject* table_eager(TableObject* self, PyObject* const* arguments, Py_ssize_t count) {
-  return run_at_once(self, arguments, count, NULL);
+  return run_at_once(self, arguments, count, 0);
 }
 
 static PyObject* table_inference(TableObject* self, PyObject* const* arguments, Py_ssize_t count) {
-  return run_at_once(self, arguments, count, self->gradients);
+  return run_at_once(self, arguments, count, 1);
 }
 
 static void drop_entries(TableObject* self) {
@@ -243,11 +251,12 @@ static PyObject* table_clear(TableObject* self, PyObject* unused) {
 static Py_ssize_t table_length(TableObject* self) { return (Py_ssize_t)self->used; }
 
 static int table_init(TableObject* self, PyObject* arguments, PyObject* keywords) {
-  static char* names[] = {"names", "build", "types", "shard", "modes", "gradients", NULL};
+  static char* names[] = {"names", "build", "types", "shard", "modes", "gradients", "rows", NULL};
   PyObject *list, *build, *types = NULL, *shard = NULL, *modes = NULL, *gradients = NULL;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O|O!O!O!O:PlanTable", names,
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O|O!O!O!Oi:PlanTable", names,
                                    &PyTuple_Type, &list, &build, &PyTuple_Type, &types, ShardType,
-                                   &shard, &PyTuple_Type, &modes, &gradients)) {
+                                   &shard, &PyTuple_Type, &modes, &gradients,
+                                   &self->rows)) {
     return -1;
   }
   if (self->build) return raise_invalid("a PlanTable is made once"), -1;
@@ -286,13 +295,14 @@ static PyMethodDef methods[] = {
      "may be a dictionary, whose Nones do not count."},
     {"inference", (PyCFunction)(void (*)(void))table_inference, METH_FASTCALL,
      "inference(options, tensors)\n\nAs eager, but returns None too if gradients() says yes and a\n"
-     "tensor requires one."},
+     "tensor requires one, or if a tensor would have to be copied: the first `rows` have contiguous\n"
+     "rows and are not expanded, the others are contiguous."},
     {"clear", (PyCFunction)table_clear, METH_NOARGS, "clear()\n\nForgets all entries."},
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot slots[] = {
     {Py_tp_doc,
-     "PlanTable(names, build, types=(), shard, modes=(), gradients)\n\n"
+     "PlanTable(names, build, types=(), shard, modes=(), gradients, rows=0)\n\n"
      "table(options, *tensors) returns what build(options, alignment, "
      "*tensors) made for tensors of\n"
      "that kind; build returns (value, problem). The options must be "

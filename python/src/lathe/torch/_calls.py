@@ -130,13 +130,14 @@ class Call:
     None where there is none; those that the operator changes are changed in place. The options
     may be a dictionary.
     call.inference(options, tensors) does so at once, or returns None if torch has to see the call:
-    to trace it, or as a gradient is wanted of it.
+    to trace it, or as a gradient is wanted of it; or if a tensor would have to be copied first. The
+    first `rows` inputs need contiguous rows (_tensors.usable), the others are contiguous.
     call.into(options, tensors, outputs) writes outputs that are given; a Call made with into=True
     has it.
     """
 
     def __init__(self, name: str, op: str, inputs: Sequence[str], outputs: Sequence[str], *,
-                 into: bool = False) -> None:
+                 rows: int = 0, into: bool = False) -> None:
         self.name, self.op = name, op
         table = operator(op).tensors
         order = list(table)
@@ -145,7 +146,7 @@ class Call:
         assert list(self.outputs) == sorted(self.outputs, key=order.index), (name, self.outputs)
         assert not any(table[name].alias_of for name in self.outputs), (name, self.outputs)
         self.table = _core.PlanTable(self.inputs, self._prepare, (torch.Tensor, Parameter),
-                                     modes=_modes, gradients=torch.is_grad_enabled)
+                                     modes=_modes, gradients=torch.is_grad_enabled, rows=rows)
         self.eager, self.inference = self.table.eager, self.table.inference
         self._define()
         if into:

@@ -24,8 +24,8 @@ _Four = tuple[Tensor, Tensor, Tensor, Tensor]
 # ---- causal convolution --------------------------------------------------------------------------
 
 _CONV = ("x", "weight", "bias", "residual", "initial_state", "cu_seqlens")
-_conv = Call("causal_conv1d", "causal_conv1d", _CONV, ("y",))
-_conv_final = Call("causal_conv1d_final", "causal_conv1d", _CONV, ("y", "final_state"))
+_conv = Call("causal_conv1d", "causal_conv1d", _CONV, ("y",), rows=1)
+_conv_final = Call("causal_conv1d_final", "causal_conv1d", _CONV, ("y", "final_state"), rows=1)
 _conv_bwd = Call("causal_conv1d_bwd", "causal_conv1d", (*_CONV, "dy", "dfinal_state"),
                  ("dx", "dweight", "dbias", "dinitial_state"))
 _conv_update = Call("causal_conv1d_update", "causal_conv1d_update",
@@ -84,7 +84,7 @@ _KDA = ("q", "k", "v", "g", "beta", "A_log", "dt_bias", "initial_state", "cu_seq
 _SAVED = ("saved_values", "saved_states")
 _kda = {(final, chunks): Call("kda" + "_final" * final + "_chunks" * chunks, "kda",
                               (*_KDA, *_SAVED), ("o",) + ("final_state",) * final
-                              + ("chunk_states",) * chunks)
+                              + ("chunk_states",) * chunks, rows=5)
         for final in (False, True) for chunks in (False, True)}
 _kda_bwd = Call("kda_bwd", "kda", (*_KDA, "do", "dht", *_SAVED),
                 ("dq", "dk", "dv", "dg", "dbeta", "dA_log", "ddt_bias", "dinitial_state"))
@@ -177,7 +177,7 @@ def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *,
 _ATTENTION = ("q", "k", "v", "alibi_slopes", "sinks", "cu_seqlens_q", "cu_seqlens_k")
 _CAPTURES = ("capture_0", "capture_1", "capture_2", "capture_3")
 _attention = Call("flash_attention", "flash_attention", (*_ATTENTION, *_CAPTURES), ("out", "lse"),
-                  into=True)
+                  rows=3, into=True)
 _attention_bwd = Call("flash_attention_bwd", "flash_attention",
                       (*_ATTENTION, "dout", "dlse", *_CAPTURES, "out", "lse"),
                       ("dq", "dk", "dv", "dsinks"), into=True)
@@ -240,7 +240,8 @@ def flash_attention_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_ta
 _SPARSE = ("q", "k", "v", "q_rope", "k_rope", "indices", "cu_seqlens_q", "cu_seqlens_k", "q_pos",
            "sinks")
 _STATISTICS = ("softmax_max", "softmax_sum", "lse")
-_sparse = Call("sparse_flash_attention", "sparse_flash_attention", _SPARSE, ("out", *_STATISTICS))
+_sparse = Call("sparse_flash_attention", "sparse_flash_attention", _SPARSE, ("out", *_STATISTICS),
+               rows=5)
 _sparse_bwd = Call("sparse_flash_attention_bwd", "sparse_flash_attention",
                    (*_SPARSE, "dout", "out", "lse"),
                    ("dq", "dk", "dv", "dq_rope", "dk_rope", "dsinks"))
