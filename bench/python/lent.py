@@ -36,6 +36,7 @@ class Lent:
 
     def __init__(self, libraries: pathlib.Path) -> None:
         # Once the null driver is loaded, torch would take it for a GPU: it has to look before.
+        # See calls.py for what has to be in the environment.
         assert not torch.cuda.is_available(), "there is a GPU; its own driver would be timed"
         driver = ctypes.CDLL(str(libraries / "libcuda.so.1"), mode=ctypes.RTLD_GLOBAL)
         self._lend = ctypes.CDLL(str(libraries / "liblathe_lend.so"))
