@@ -1,7 +1,7 @@
 /* SPDX-FileCopyrightText: 2026 The lathe authors */
 /* SPDX-License-Identifier: Apache-2.0 */
-/* posix_memalign, from which torch's CPU allocator takes its memory, with the alignment that torch's
- * GPU allocator gives: a workspace must begin at a multiple of 256. */
+/* posix_memalign, from which torch's CPU allocator takes its memory, with the alignment that
+ * torch's GPU allocator gives: a workspace must begin at a multiple of 256. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>

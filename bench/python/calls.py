@@ -95,9 +95,9 @@ def main() -> None:
     options.add_argument("--only", default="", help="what has this in its name")
     given = options.parse_args()
     start_anew(given.libraries.resolve())
-    import cases
-    from lent import Lent
+    from lent import Lent  # imports torch, and lathe once the driver is there
     lent = Lent(given.libraries.resolve())
+    import cases
     print("| call | least us | median us | torch allocations | blocks left |\n|---|---|---|---|---|")
 
     def show(found: list[tuple[str, Any]]) -> None:

@@ -59,8 +59,8 @@ __attribute__((visibility("default"))) double time_runs(const char* line, int de
     if (lathe_plan_run(plan, slots, workspace, bytes, NULL) != LATHE_OK) goto done;
   }
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
-  seconds = ((double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec)) /
-            calls;
+  seconds =
+      ((double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec)) / calls;
 done:
   if (context) lathe_free(context, workspace);
   lathe_plan_destroy(plan);

@@ -51,8 +51,7 @@ int make_key(const char* const* names, const FixedDims* dims, const Given* given
     }
     const DLTensor* tensor = &given->tensors.borrowed[given->borrowed_at[i]].tensor;
     if (tensor->ndim > LATHE_MAX_RANK) {
-      raise_invalid("%s has rank %d; allowed are up to %d", names[i], tensor->ndim,
-                    LATHE_MAX_RANK);
+      raise_invalid("%s has rank %d; allowed are up to %d", names[i], tensor->ndim, LATHE_MAX_RANK);
       return -1;
     }
     add_tensor(dims, i, tensor, key);

@@ -6,84 +6,24 @@
 
 #include "core.h"
 #include "eager.h"
-#include "plan_key.h"
+#include "plan_entries.h"
 #include "prepared.h"
-
-enum { FIRST_ROOM = 16 };
-
-typedef struct {
-  uint64_t hash;
-  size_t count;
-  int64_t* words; /* NULL: the place is free */
-  PyObject *options, *value;
-} Entry;
 
 typedef struct {
   PyObject_HEAD
   PyObject *names, *build;
-  PyObject* types;    /* a tuple of the only types of tensors that are looked at; or NULL: all */
-  PyObject* shard;    /* of runs over a group; or NULL */
-  PyObject* modes;    /* a tuple of functions, see `eager`; or NULL */
+  PyObject* types;     /* a tuple of the only types of tensors that are looked at; or NULL: all */
+  PyObject* shard;     /* of runs over a group; or NULL */
+  PyObject* modes;     /* a tuple of functions, see `eager`; or NULL */
   PyObject* gradients; /* a function, see `eager`; or NULL */
-  int rows; /* see `inference` */
+  int rows;            /* see `inference` */
   const char* words[MOST_TENSORS]; /* the names */
   size_t count;
   FixedDims fixed;
-  Entry* entries;
-  size_t used, room; /* room: a power of 2, at least twice `used` */
+  Entries entries;
 } TableObject;
 
 static PyTypeObject* TableType;
-
-/* ---- entries ------------------------------------------------------------------------------- */
-
-/* Returns the entry of a key, or the free place for it; NULL with an exception if options cannot be
- * compared. There always is a free place. */
-static Entry* find(const TableObject* table, const Key* key, PyObject* options) {
-  for (size_t at = key->hash & (table->room - 1);; at = (at + 1) & (table->room - 1)) {
-    Entry* entry = &table->entries[at];
-    if (!entry->words) return entry;
-    if (entry->hash != key->hash || entry->count != key->count ||
-        memcmp(entry->words, key->words, key->count * sizeof *key->words) != 0) {
-      continue;
-    }
-    const int same = PyObject_RichCompareBool(entry->options, options, Py_EQ);
-    if (same < 0) return NULL;
-    if (same) return entry;
-  }
-}
-
-static int grow(TableObject* table) {
-  if (2 * (table->used + 1) <= table->room) return 0;
-  const size_t room = table->room == 0 ? FIRST_ROOM : 2 * table->room;
-  Entry* entries = PyMem_Calloc(room, sizeof *entries);
-  if (!entries) return PyErr_NoMemory(), -1;
-  for (size_t i = 0; i < table->room; ++i) {
-    if (!table->entries[i].words) continue;
-    size_t at = table->entries[i].hash & (room - 1);
-    while (entries[at].words) at = (at + 1) & (room - 1);
-    entries[at] = table->entries[i];
-  }
-  PyMem_Free(table->entries);
-  table->entries = entries;
-  table->room = room;
-  return 0;
-}
-
-static int put(TableObject* table, const Key* key, PyObject* options, PyObject* value) {
-  if (grow(table) != 0) return -1;
-  Entry* entry = find(table, key, options);
-  if (!entry) return -1;
-  if (entry->words) return 0; /* another thread was first */
-  entry->words = PyMem_Malloc(key->count * sizeof *key->words);
-  if (!entry->words) return PyErr_NoMemory(), -1;
-  memcpy(entry->words, key->words, key->count * sizeof *key->words);
-  entry->hash = key->hash, entry->count = key->count;
-  Py_INCREF(options), Py_INCREF(value);
-  entry->options = options, entry->value = value;
-  ++table->used;
-  return 0;
-}
 
 /* ---- a call -------------------------------------------------------------------------------- */
 
@@ -111,8 +51,8 @@ static PyObject* build_value(TableObject* table, const Key* key, const Given* gi
   return value;
 }
 
-/* Takes a call apart: the tensors begin at item `first` of the tuple. Returns 1, 0 if a tensor is of
- * a type that is not looked at, or -1; only after 1 there is something to give back. */
+/* Takes a call apart: the tensors begin at item `first` of the tuple. Returns 1, 0 if a tensor is
+ * of a type that is not looked at, or -1; only after 1 there is something to give back. */
 static int take(const TableObject* self, PyObject* options, PyObject* tensors, Py_ssize_t first,
                 Given* out) {
   if (!self->build || !PyTuple_Check(tensors) ||
@@ -134,8 +74,8 @@ static int take(const TableObject* self, PyObject* options, PyObject* tensors, P
 static PyObject* look_up(TableObject* self, Given* given) {
   Key key;
   if (make_key(self->words, &self->fixed, given, self->shard != NULL, &key) != 0) return NULL;
-  if (self->used > 0) {
-    const Entry* entry = find(self, &key, given->options);
+  if (self->entries.used > 0) {
+    const Entry* entry = find_entry(&self->entries, &key, given->options);
     if (!entry) return NULL;
     if (entry->words) {
       Py_INCREF(entry->value);
@@ -150,7 +90,7 @@ static PyObject* look_up(TableObject* self, Given* given) {
   }
   /* The key may have become shorter by what was learned. */
   if (value && (make_key(self->words, &self->fixed, given, self->shard != NULL, &key) != 0 ||
-                put(self, &key, given->options, value) != 0)) {
+                put_entry(&self->entries, &key, given->options, value) != 0)) {
     Py_CLEAR(value);
   }
   return value;
@@ -175,16 +115,16 @@ static PyObject* table_call(TableObject* self, PyObject* arguments, PyObject* ke
 static PyObject* run_given(TableObject* self, Given* given, int rows) {
   const lathe_shard* shard = self->shard ? ((ShardObject*)self->shard)->handle : NULL;
   PyObject *made = NULL, *value = NULL;
-  if (borrow_given(self->words, given) != 0) {
-    made = NULL;
-  } else if (rows >= 0 && !lie_well(given, (size_t)rows)) {
+  const int borrowed = borrow_given(self->words, given) == 0;
+  if (borrowed && rows >= 0 && !lie_well(given, (size_t)rows)) {
     Py_INCREF(Py_None);
     made = Py_None;
-  } else if ((value = look_up(self, given)) == NULL) {
-    made = NULL;
-  } else if (PyObject_TypeCheck(value, PreparedType)) {
+  } else if (borrowed) {
+    value = look_up(self, given);
+  }
+  if (value && PyObject_TypeCheck(value, PreparedType)) {
     made = run_prepared((PreparedObject*)value, given, shard);
-  } else {
+  } else if (value) {
     PyErr_SetString(PyExc_TypeError, "build must return a Prepared for a run");
   }
   Py_XDECREF(value);
@@ -230,33 +170,20 @@ static PyObject* table_inference(TableObject* self, PyObject* const* arguments, 
   return run_at_once(self, arguments, count, 1);
 }
 
-static void drop_entries(TableObject* self) {
-  Entry* entries = self->entries;
-  const size_t room = self->room;
-  self->entries = NULL;
-  self->used = self->room = 0;
-  for (size_t i = 0; i < room; ++i) {
-    PyMem_Free(entries[i].words);
-    Py_XDECREF(entries[i].options), Py_XDECREF(entries[i].value);
-  }
-  PyMem_Free(entries);
-}
-
 static PyObject* table_clear(TableObject* self, PyObject* unused) {
   (void)unused;
-  drop_entries(self);
+  drop_entries(&self->entries);
   Py_RETURN_NONE;
 }
 
-static Py_ssize_t table_length(TableObject* self) { return (Py_ssize_t)self->used; }
+static Py_ssize_t table_length(TableObject* self) { return (Py_ssize_t)self->entries.used; }
 
 static int table_init(TableObject* self, PyObject* arguments, PyObject* keywords) {
   static char* names[] = {"names", "build", "types", "shard", "modes", "gradients", "rows", NULL};
   PyObject *list, *build, *types = NULL, *shard = NULL, *modes = NULL, *gradients = NULL;
   if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O|O!O!O!Oi:PlanTable", names,
                                    &PyTuple_Type, &list, &build, &PyTuple_Type, &types, ShardType,
-                                   &shard, &PyTuple_Type, &modes, &gradients,
-                                   &self->rows)) {
+                                   &shard, &PyTuple_Type, &modes, &gradients, &self->rows)) {
     return -1;
   }
   if (self->build) return raise_invalid("a PlanTable is made once"), -1;
@@ -279,7 +206,7 @@ static int table_init(TableObject* self, PyObject* arguments, PyObject* keywords
 }
 
 static void table_dealloc(TableObject* self) {
-  drop_entries(self);
+  drop_entries(&self->entries);
   Py_XDECREF(self->names), Py_XDECREF(self->build), Py_XDECREF(self->types),
       Py_XDECREF(self->shard), Py_XDECREF(self->modes), Py_XDECREF(self->gradients);
   free_object((PyObject*)self);
@@ -295,7 +222,8 @@ static PyMethodDef methods[] = {
      "may be a dictionary, whose Nones do not count."},
     {"inference", (PyCFunction)(void (*)(void))table_inference, METH_FASTCALL,
      "inference(options, tensors)\n\nAs eager, but returns None too if gradients() says yes and a\n"
-     "tensor requires one, or if a tensor would have to be copied: the first `rows` have contiguous\n"
+     "tensor requires one, or if a tensor would have to be copied: the first `rows` have "
+     "contiguous\n"
      "rows and are not expanded, the others are contiguous."},
     {"clear", (PyCFunction)table_clear, METH_NOARGS, "clear()\n\nForgets all entries."},
     {NULL, NULL, 0, NULL}};

@@ -51,8 +51,7 @@ static PyObject* make_of_values(const Recipe* recipe, const Given* given) {
   return out;
 }
 
-static PyObject* make_output(const PreparedObject* self, const Recipe* recipe,
-                             const Given* given) {
+static PyObject* make_output(const PreparedObject* self, const Recipe* recipe, const Given* given) {
   if (!recipe->make) Py_RETURN_NONE;
   if (recipe->rank < 0) return make_of_values(recipe, given);
   if (recipe->like >= 0 && is_contiguous(tensor_of(given, recipe->like))) {

@@ -153,9 +153,7 @@ def attend(options: Options, q: Tensor, k: Tensor, v: Tensor, slopes: Tensor | N
         _functions._attention.into(options, tensors, (out, lse))
         return out, lse
     if wants_gradient(tensors):
-        return _functions.flash_attention(q, k, v, alibi_slopes=tensors[3], sinks=tensors[4],
-                                          cu_seqlens_q=tensors[5], cu_seqlens_k=tensors[6],
-                                          **dict(options))
+        return cast(_Two, _functions._FlashAttention.apply(None, options, *tensors))
     return cast(_Two, _functions._attention(options, *tensors))
 
 

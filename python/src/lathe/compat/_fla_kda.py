@@ -91,14 +91,14 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, scale: f
         options["safe_gate"] = 1
     A_log, dt_bias = flat_float(A_log), flat_float(dt_bias)
     try:
-        found = None
+        made = None
         if over is None and not is_compiling():
             call = _functions._kda[bool(output_final_state), bool(return_intermediate_states)]
-            found = call.inference(options, (q, k, v, g, beta, A_log, dt_bias, initial_state,
-                                             cu_seqlens, None, None))
-        if found is not None:
-            o, final = found[0], found[1] if output_final_state else None
-            states = found[-1]
+            made = call.inference(options, (q, k, v, g, beta, A_log, dt_bias, initial_state,
+                                            cu_seqlens, None, None))
+        if made is not None:
+            o, final = made[0], made[1] if output_final_state else None
+            states = made[-1]
         else:
             if disable_recompute:
                 options["disable_recompute"] = 1
