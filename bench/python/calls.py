@@ -98,7 +98,8 @@ def main() -> None:
     from lent import Lent  # imports torch, and lathe once the driver is there
     lent = Lent(given.libraries.resolve())
     import cases
-    print("| call | least us | median us | torch allocations | blocks left |\n|---|---|---|---|---|")
+    print("| call | least us | median us | torch allocations | blocks left |")
+    print("|---|---|---|---|---|")
 
     def show(found: list[tuple[str, Any]]) -> None:
         for name, call in found:

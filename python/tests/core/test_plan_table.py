@@ -87,7 +87,8 @@ class Runner:
         problem = lathe.Problem("causal_conv1d", tensors, **dict(options))
         problem.open()
         plan = lathe.Plan(lathe.context("sim"), problem)
-        made = (lambda *shape, dtype: np.empty(shape, dtype), {"dtype": np.float32}, self.extents, 0)
+        keywords = {"dtype": np.float32}
+        made = (lambda *shape, dtype: np.empty(shape, dtype), keywords, self.extents, 0)
         return prepared(plan, made, None), problem
 
 
