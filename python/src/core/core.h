@@ -107,6 +107,7 @@ int add_ranks_types(PyObject* module);
 int add_problem_type(PyObject* module);
 int add_plan_type(PyObject* module);
 int add_plan_table_type(PyObject* module);
+int add_prepared_type(PyObject* module);
 
 /* Makes a type of `spec`, adds it to the module and keeps it in `out`. Returns 0, or -1. */
 int add_type(PyObject* module, PyType_Spec* spec, PyTypeObject** out);
@@ -125,10 +126,16 @@ typedef struct {
   int on_host;
 } Tensors;
 
-/* Borrows the tensors of a call: those given, in the order of the slots, without Nones. Returns 0,
- * or -1; either way `out` is to be given back. */
+/* Borrows one more tensor of a call. Returns 0, or -1; either way `out` is to be given back. */
+int borrow_more(PyObject* object, const char* name, Tensors* out);
+/* Borrows the tensors of a call: those given, in the order of the slots, without Nones, and fits
+ * them to the plan's slots. Returns 0, or -1; either way `out` is to be given back. */
 int borrow_all(const PlanObject* plan, PyObject* const* given, size_t count, Tensors* out);
-/* Runs a plan on these tensors. `stream` and `workspace` may be NULL. Returns 0, or -1. */
+/* Runs a plan on tensors that were borrowed in the order of its slots. `stream` and `workspace` may
+ * be NULL. Returns 0, or -1. */
+int run_borrowed(PlanObject* self, Tensors* tensors, PyObject* stream, PyObject* workspace,
+                 const lathe_shard* shard);
+/* Borrows these tensors, runs a plan on them and gives them back. Returns 0, or -1. */
 int run_plan(PlanObject* self, PyObject* const* given, size_t count, PyObject* stream,
              PyObject* workspace, const lathe_shard* shard);
 

@@ -185,7 +185,7 @@ static PyMethodDef functions[] = {
 static int fill(PyObject* module) {
   return add_context_type(module) != 0 || add_ranks_types(module) != 0 ||
                  add_problem_type(module) != 0 || add_plan_type(module) != 0 ||
-                 add_plan_table_type(module) != 0
+                 add_prepared_type(module) != 0 || add_plan_table_type(module) != 0
              ? -1
              : 0;
 }

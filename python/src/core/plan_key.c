@@ -40,30 +40,25 @@ static void add_tensor(const FixedDims* dims, size_t index, const DLTensor* tens
   if (alignment < key->alignment) key->alignment = alignment;
 }
 
-int make_key(PyObject* names, const FixedDims* dims, PyObject* given, int aligned, Key* key) {
+int make_key(const char* const* names, const FixedDims* dims, const Given* given, int aligned,
+             Key* key) {
   key->count = 0;
   key->alignment = BEST_ALIGNMENT;
-  for (Py_ssize_t i = 0; i < PyTuple_Size(names); ++i) {
-    PyObject* object = PyTuple_GetItem(given, i + 1);
-    if (object == Py_None) {
+  for (size_t i = 0; i < given->count; ++i) {
+    if (given->borrowed_at[i] < 0) {
       key->words[key->count++] = 0;
       continue;
     }
-    Borrowed borrowed;
-    const char* name = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(names, i), NULL);
-    if (borrow(object, name ? name : "a tensor", &borrowed) != 0) return -1;
-    const int fits = borrowed.tensor.ndim <= LATHE_MAX_RANK;
-    if (fits) add_tensor(dims, (size_t)i, &borrowed.tensor, key);
-    const int rank = borrowed.tensor.ndim;
-    give_back(&borrowed, 1);
-    if (fits) continue;
-    raise_invalid("%s has rank %d; allowed are up to %d", name, rank, LATHE_MAX_RANK);
-    return -1;
+    const DLTensor* tensor = &given->tensors.borrowed[given->borrowed_at[i]].tensor;
+    if (tensor->ndim > LATHE_MAX_RANK) {
+      raise_invalid("%s has rank %d; allowed are up to %d", names[i], tensor->ndim, LATHE_MAX_RANK);
+      return -1;
+    }
+    add_tensor(dims, i, tensor, key);
   }
   if (aligned) key->alignment = BEST_ALIGNMENT;
   key->words[key->count++] = key->alignment;
-  PyObject* options = PyTuple_GetItem(given, 0);
-  const Py_hash_t of_options = PyObject_Hash(options);
+  const Py_hash_t of_options = PyObject_Hash(given->options);
   if (of_options == -1) return -1;
   uint64_t hash = (uint64_t)of_options;
   for (size_t i = 0; i < key->count; ++i) {
@@ -74,12 +69,53 @@ int make_key(PyObject* names, const FixedDims* dims, PyObject* given, int aligne
   return 0;
 }
 
-void learn_dims(PyObject* names, const lathe_problem* problem, FixedDims* out) {
+int has_type(PyObject* object, PyObject* types) {
+  if (!types || object == Py_None) return 1;
+  for (Py_ssize_t at = 0; at < PyTuple_Size(types); ++at) {
+    if ((PyObject*)Py_TYPE(object) == PyTuple_GetItem(types, at)) return 1;
+  }
+  return 0;
+}
+
+int borrow_given(const char* const* names, Given* given) {
+  for (size_t i = 0; i < given->count; ++i) {
+    const int there = given->objects[i] != Py_None;
+    given->borrowed_at[i] = there ? (int)given->tensors.count : -1;
+    if (there && borrow_more(given->objects[i], names[i], &given->tensors) != 0) return -1;
+  }
+  return 0;
+}
+
+/* True if no two elements of a tensor share a place and each row is contiguous. */
+static int has_rows(const DLTensor* tensor) {
+  const int last = tensor->ndim - 1;
+  for (int d = 0; tensor->strides && d <= last; ++d) {
+    if (tensor->shape[d] == 1) continue;
+    if (tensor->strides[d] == 0 || (d == last && tensor->strides[d] != 1)) return 0;
+  }
+  return 1;
+}
+
+int lie_well(const Given* given, size_t rows) {
+  for (size_t i = 0; i < given->count; ++i) {
+    if (given->borrowed_at[i] < 0) continue;
+    const DLTensor* tensor = &given->tensors.borrowed[given->borrowed_at[i]].tensor;
+    int64_t dense = 1;
+    if (i < rows && !has_rows(tensor)) return 0;
+    for (int d = tensor->ndim - 1; i >= rows && tensor->strides && d >= 0; --d) {
+      if (tensor->shape[d] != 1 && tensor->strides[d] != dense) return 0;
+      dense *= tensor->shape[d];
+    }
+  }
+  return 1;
+}
+
+void learn_dims(const char* const* names, size_t count, const lathe_problem* problem,
+                FixedDims* out) {
   lathe_tensor_info info = {.size = sizeof info};
   for (size_t i = 0; lathe_problem_tensor_info(problem, i, &info) == LATHE_OK; ++i) {
-    for (Py_ssize_t at = 0; info.declared && at < PyTuple_Size(names); ++at) {
-      const char* name = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(names, at), NULL);
-      if (!name || strcmp(name, info.name) != 0) continue;
+    for (size_t at = 0; info.declared && at < count; ++at) {
+      if (strcmp(names[at], info.name) != 0) continue;
       uint8_t fixed = 0;
       for (int d = 0; d < info.rank; ++d) fixed |= (uint8_t)(!info.varies[d] << d);
       out->of[at][info.rank] = fixed;

@@ -31,10 +31,28 @@ typedef struct {
   uint8_t of[MOST_TENSORS][LATHE_MAX_RANK + 1];
 } FixedDims;
 
-/* Makes the key of the tuple `given`: options, and a tensor or None for each name. If `aligned`, it
- * promises the best alignment, whatever the tensors have. Returns 0, or -1. */
-int make_key(PyObject* names, const FixedDims* dims, PyObject* given, int aligned, Key* key);
+/* What a table is given by a call. */
+typedef struct {
+  PyObject* options;
+  size_t count;                    /* of names */
+  PyObject* objects[MOST_TENSORS]; /* a tensor or None for each name */
+  int borrowed_at[MOST_TENSORS];   /* for each name its index among the borrowed; -1: None */
+  Tensors tensors;                 /* those that are not None, borrowed */
+} Given;
+
+/* Returns 1 if an object is None or has one of a tuple of types; types may be NULL: any. */
+int has_type(PyObject* object, PyObject* types);
+/* Borrows the objects that are not None. Returns 0, or -1; either way they are to be given back. */
+int borrow_given(const char* const* names, Given* given);
+/* Returns 1 if the first `rows` of the tensors have contiguous rows and are not expanded, and the
+ * others are contiguous. */
+int lie_well(const Given* given, size_t rows);
+/* Makes the key of a call. If `aligned`, it promises the best alignment, whatever the tensors have.
+ * Returns 0, or -1. */
+int make_key(const char* const* names, const FixedDims* dims, const Given* given, int aligned,
+             Key* key);
 /* Learns from a problem which extents of its tensors change the code. */
-void learn_dims(PyObject* names, const lathe_problem* problem, FixedDims* out);
+void learn_dims(const char* const* names, size_t count, const lathe_problem* problem,
+                FixedDims* out);
 
 #endif /* LATHE_PYTHON_PLAN_KEY_H */

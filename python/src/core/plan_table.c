@@ -5,92 +5,39 @@
 #include <string.h>
 
 #include "core.h"
-#include "plan_key.h"
-
-enum { FIRST_ROOM = 16 };
-
-typedef struct {
-  uint64_t hash;
-  size_t count;
-  int64_t* words; /* NULL: the place is free */
-  PyObject *options, *value;
-} Entry;
+#include "eager.h"
+#include "plan_entries.h"
+#include "prepared.h"
 
 typedef struct {
   PyObject_HEAD
   PyObject *names, *build;
-  PyObject* types; /* a tuple of the only types of tensors that are looked at; or NULL: all */
-  PyObject* shard; /* of runs over a group; or NULL */
-  Py_ssize_t count;
+  PyObject* types;     /* a tuple of the only types of tensors that are looked at; or NULL: all */
+  PyObject* shard;     /* of runs over a group; or NULL */
+  PyObject* modes;     /* a tuple of functions, see `eager`; or NULL */
+  PyObject* gradients; /* a function, see `eager`; or NULL */
+  int rows;            /* see `inference` */
+  const char* words[MOST_TENSORS]; /* the names */
+  size_t count;
   FixedDims fixed;
-  Entry* entries;
-  size_t used, room; /* room: a power of 2, at least twice `used` */
+  Entries entries;
 } TableObject;
 
 static PyTypeObject* TableType;
 
-/* ---- entries ------------------------------------------------------------------------------- */
-
-/* Returns the entry of a key, or the free place for it; NULL with an exception if options cannot be
- * compared. There always is a free place. */
-static Entry* find(const TableObject* table, const Key* key, PyObject* options) {
-  for (size_t at = key->hash & (table->room - 1);; at = (at + 1) & (table->room - 1)) {
-    Entry* entry = &table->entries[at];
-    if (!entry->words) return entry;
-    if (entry->hash != key->hash || entry->count != key->count ||
-        memcmp(entry->words, key->words, key->count * sizeof *key->words) != 0) {
-      continue;
-    }
-    const int same = PyObject_RichCompareBool(entry->options, options, Py_EQ);
-    if (same < 0) return NULL;
-    if (same) return entry;
-  }
-}
-
-static int grow(TableObject* table) {
-  if (2 * (table->used + 1) <= table->room) return 0;
-  const size_t room = table->room == 0 ? FIRST_ROOM : 2 * table->room;
-  Entry* entries = PyMem_Calloc(room, sizeof *entries);
-  if (!entries) return PyErr_NoMemory(), -1;
-  for (size_t i = 0; i < table->room; ++i) {
-    if (!table->entries[i].words) continue;
-    size_t at = table->entries[i].hash & (room - 1);
-    while (entries[at].words) at = (at + 1) & (room - 1);
-    entries[at] = table->entries[i];
-  }
-  PyMem_Free(table->entries);
-  table->entries = entries;
-  table->room = room;
-  return 0;
-}
-
-static int put(TableObject* table, const Key* key, PyObject* options, PyObject* value) {
-  if (grow(table) != 0) return -1;
-  Entry* entry = find(table, key, options);
-  if (!entry) return -1;
-  if (entry->words) return 0; /* another thread was first */
-  entry->words = PyMem_Malloc(key->count * sizeof *key->words);
-  if (!entry->words) return PyErr_NoMemory(), -1;
-  memcpy(entry->words, key->words, key->count * sizeof *key->words);
-  entry->hash = key->hash, entry->count = key->count;
-  Py_INCREF(options), Py_INCREF(value);
-  entry->options = options, entry->value = value;
-  ++table->used;
-  return 0;
-}
-
 /* ---- a call -------------------------------------------------------------------------------- */
 
 /* Calls build(options, alignment, *tensors) -> (value, problem). */
-static PyObject* build_value(TableObject* table, const Key* key, PyObject* given) {
-  PyObject* arguments = PyTuple_New(table->count + 2);
+static PyObject* build_value(TableObject* table, const Key* key, const Given* given) {
+  PyObject* arguments = PyTuple_New((Py_ssize_t)table->count + 2);
   if (!arguments) return NULL;
-  for (Py_ssize_t i = 0; i <= table->count; ++i) {
-    PyObject* item = PyTuple_GetItem(given, i);
-    Py_INCREF(item);
-    PyTuple_SetItem(arguments, i == 0 ? 0 : i + 1, item);
-  }
+  Py_INCREF(given->options);
+  PyTuple_SetItem(arguments, 0, given->options);
   PyTuple_SetItem(arguments, 1, PyLong_FromLong(key->alignment));
+  for (size_t i = 0; i < table->count; ++i) {
+    Py_INCREF(given->objects[i]);
+    PyTuple_SetItem(arguments, (Py_ssize_t)i + 2, given->objects[i]);
+  }
   PyObject* pair = PyObject_Call(table->build, arguments, NULL);
   Py_DECREF(arguments);
   PyObject *value, *problem;
@@ -98,39 +45,37 @@ static PyObject* build_value(TableObject* table, const Key* key, PyObject* given
     Py_XDECREF(pair);
     return NULL;
   }
-  learn_dims(table->names, ((ProblemObject*)problem)->handle, &table->fixed);
+  learn_dims(table->words, table->count, ((ProblemObject*)problem)->handle, &table->fixed);
   Py_INCREF(value);
   Py_DECREF(pair);
   return value;
 }
 
-/* Returns 1 if every tensor has one of the table's types. */
-static int has_types(const TableObject* table, PyObject* given) {
-  const Py_ssize_t types = table->types ? PyTuple_Size(table->types) : 0;
-  for (Py_ssize_t i = 1; types > 0 && i <= table->count; ++i) {
-    PyObject* object = PyTuple_GetItem(given, i);
-    Py_ssize_t at = object == Py_None ? -1 : 0;
-    while (at >= 0 && at < types &&
-           (PyObject*)Py_TYPE(object) != PyTuple_GetItem(table->types, at)) {
-      ++at;
-    }
-    if (at == types) return 0;
+/* Takes a call apart: the tensors begin at item `first` of the tuple. Returns 1, 0 if a tensor is
+ * of a type that is not looked at, or -1; only after 1 there is something to give back. */
+static int take(const TableObject* self, PyObject* options, PyObject* tensors, Py_ssize_t first,
+                Given* out) {
+  if (!self->build || !PyTuple_Check(tensors) ||
+      PyTuple_Size(tensors) != (Py_ssize_t)self->count + first) {
+    PyErr_Format(PyExc_TypeError, "a PlanTable takes options and %zd tensors", self->count);
+    return -1;
+  }
+  out->options = options;
+  out->count = self->count;
+  out->tensors.count = 0;
+  for (size_t i = 0; i < self->count; ++i) {
+    out->objects[i] = PyTuple_GetItem(tensors, (Py_ssize_t)i + first);
+    if (!has_type(out->objects[i], self->types)) return 0;
   }
   return 1;
 }
 
-/* Returns what was made for a call; a new reference. None if a tensor has another type. */
-static PyObject* look_up(TableObject* self, PyObject* given) {
-  if (!self->build || PyTuple_Size(given) != self->count + 1) {
-    PyErr_Format(PyExc_TypeError, "a PlanTable takes options and %zd tensors", self->count);
-    return NULL;
-  }
+/* Returns what was made for a call, whose tensors are borrowed; a new reference. */
+static PyObject* look_up(TableObject* self, Given* given) {
   Key key;
-  if (!has_types(self, given)) Py_RETURN_NONE;
-  if (make_key(self->names, &self->fixed, given, self->shard != NULL, &key) != 0) return NULL;
-  PyObject* options = PyTuple_GetItem(given, 0);
-  if (self->used > 0) {
-    const Entry* entry = find(self, &key, options);
+  if (make_key(self->words, &self->fixed, given, self->shard != NULL, &key) != 0) return NULL;
+  if (self->entries.used > 0) {
+    const Entry* entry = find_entry(&self->entries, &key, given->options);
     if (!entry) return NULL;
     if (entry->words) {
       Py_INCREF(entry->value);
@@ -138,76 +83,107 @@ static PyObject* look_up(TableObject* self, PyObject* given) {
     }
   }
   PyObject* value = build_value(self, &key, given);
+  if (value && PyObject_TypeCheck(value, PreparedType) &&
+      !recipes_fit((PreparedObject*)value, given)) {
+    raise_invalid("a recipe of an output names a tensor that the call does not have");
+    Py_CLEAR(value);
+  }
   /* The key may have become shorter by what was learned. */
-  if (value && (make_key(self->names, &self->fixed, given, self->shard != NULL, &key) != 0 ||
-                put(self, &key, options, value) != 0)) {
+  if (value && (make_key(self->words, &self->fixed, given, self->shard != NULL, &key) != 0 ||
+                put_entry(&self->entries, &key, given->options, value) != 0)) {
     Py_CLEAR(value);
   }
   return value;
 }
 
-static PyObject* table_call(TableObject* self, PyObject* given, PyObject* keywords) {
-  if (keywords && PyDict_Size(keywords) > 0) {
-    PyErr_SetString(PyExc_TypeError, "a PlanTable takes no keywords");
+static PyObject* table_call(TableObject* self, PyObject* arguments, PyObject* keywords) {
+  if (PyTuple_Size(arguments) == 0 || (keywords && PyDict_Size(keywords) > 0)) {
+    PyErr_SetString(PyExc_TypeError, "a PlanTable takes options and tensors, and no keywords");
     return NULL;
   }
-  return look_up(self, given);
+  Given given;
+  const int taken = take(self, PyTuple_GetItem(arguments, 0), arguments, 1, &given);
+  if (taken < 0) return NULL;
+  if (taken == 0) Py_RETURN_NONE;
+  PyObject* value = borrow_given(self->words, &given) == 0 ? look_up(self, &given) : NULL;
+  give_back(given.tensors.borrowed, given.tensors.count);
+  return value;
 }
 
-/* Runs the plan of a value (plan, make, workspace) on the tensors given and those that
- * make(tensors) returns, and returns the latter. */
-static PyObject* run_value(const TableObject* self, PyObject* value, PyObject* given) {
-  PyObject *plan, *make, *workspace, *objects[2 * MOST_TENSORS];
-  if (!PyArg_ParseTuple(value, "O!OO:run", PlanType, &plan, &make, &workspace)) return NULL;
-  size_t count = 0;
-  for (Py_ssize_t i = 1; i < PyTuple_Size(given); ++i) objects[count++] = PyTuple_GetItem(given, i);
-  PyObject* made = PyObject_CallFunctionObjArgs(make, given, NULL);
-  if (!made) return NULL;
-  const Py_ssize_t outputs = PyTuple_Check(made) ? PyTuple_Size(made) : -1;
-  if (outputs < 0 || outputs > MOST_TENSORS) {
-    PyErr_SetString(PyExc_TypeError, "make must return a tuple of tensors");
-    Py_DECREF(made);
-    return NULL;
-  }
-  for (Py_ssize_t i = 0; i < outputs; ++i) objects[count++] = PyTuple_GetItem(made, i);
+/* Runs what the table has for a call that was taken apart. With `rows` the answer is None unless
+ * the tensors lie as kernels take them. */
+static PyObject* run_given(TableObject* self, Given* given, int rows) {
   const lathe_shard* shard = self->shard ? ((ShardObject*)self->shard)->handle : NULL;
-  if (run_plan((PlanObject*)plan, objects, count, NULL, workspace, shard) != 0) Py_CLEAR(made);
-  return made;
-}
-
-static PyObject* table_run(TableObject* self, PyObject* given) {
-  PyObject* value = look_up(self, given);
-  if (!value || value == Py_None) return value;
-  PyObject* made = run_value(self, value, given);
-  Py_DECREF(value);
-  return made;
-}
-
-static void drop_entries(TableObject* self) {
-  Entry* entries = self->entries;
-  const size_t room = self->room;
-  self->entries = NULL;
-  self->used = self->room = 0;
-  for (size_t i = 0; i < room; ++i) {
-    PyMem_Free(entries[i].words);
-    Py_XDECREF(entries[i].options), Py_XDECREF(entries[i].value);
+  PyObject *made = NULL, *value = NULL;
+  const int borrowed = borrow_given(self->words, given) == 0;
+  if (borrowed && rows >= 0 && !lie_well(given, (size_t)rows)) {
+    Py_INCREF(Py_None);
+    made = Py_None;
+  } else if (borrowed) {
+    value = look_up(self, given);
   }
-  PyMem_Free(entries);
+  if (value && PyObject_TypeCheck(value, PreparedType)) {
+    made = run_prepared((PreparedObject*)value, given, shard);
+  } else if (value) {
+    PyErr_SetString(PyExc_TypeError, "build must return a Prepared for a run");
+  }
+  Py_XDECREF(value);
+  give_back(given->tensors.borrowed, given->tensors.count);
+  return made;
+}
+
+static PyObject* table_run(TableObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  Given given;
+  if (count != 2) return PyErr_SetString(PyExc_TypeError, "run takes options and tensors"), NULL;
+  const int taken = take(self, arguments[0], arguments[1], 0, &given);
+  if (taken < 0) return NULL;
+  if (taken == 0) Py_RETURN_NONE;
+  return run_given(self, &given, -1);
+}
+
+/* Runs a call at once, unless torch has to see it: then the answer is None. */
+static PyObject* run_at_once(TableObject* self, PyObject* const* arguments, Py_ssize_t count,
+                             int inference) {
+  Given given;
+  if (count != 2) return PyErr_SetString(PyExc_TypeError, "it takes options and tensors"), NULL;
+  int seen = any_says_yes(self->modes);
+  if (seen == 0) {
+    const int taken = take(self, arguments[0], arguments[1], 0, &given);
+    PyObject* gradients = inference ? self->gradients : NULL;
+    seen = taken < 0 ? -1 : taken == 0 ? 1 : wants_gradient(gradients, given.objects, given.count);
+  }
+  if (seen < 0) return NULL;
+  if (seen > 0) Py_RETURN_NONE;
+  const int rows = inference ? self->rows : -1;
+  if (!PyDict_Check(given.options)) return run_given(self, &given, rows);
+  given.options = pairs_of(given.options);
+  PyObject* made = given.options ? run_given(self, &given, rows) : NULL;
+  Py_XDECREF(given.options);
+  return made;
+}
+
+static PyObject* table_eager(TableObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  return run_at_once(self, arguments, count, 0);
+}
+
+static PyObject* table_inference(TableObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  return run_at_once(self, arguments, count, 1);
 }
 
 static PyObject* table_clear(TableObject* self, PyObject* unused) {
   (void)unused;
-  drop_entries(self);
+  drop_entries(&self->entries);
   Py_RETURN_NONE;
 }
 
-static Py_ssize_t table_length(TableObject* self) { return (Py_ssize_t)self->used; }
+static Py_ssize_t table_length(TableObject* self) { return (Py_ssize_t)self->entries.used; }
 
 static int table_init(TableObject* self, PyObject* arguments, PyObject* keywords) {
-  static char* names[] = {"names", "build", "types", "shard", NULL};
-  PyObject *list, *build, *types = NULL, *shard = NULL;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O|O!O!:PlanTable", names, &PyTuple_Type,
-                                   &list, &build, &PyTuple_Type, &types, ShardType, &shard)) {
+  static char* names[] = {"names", "build", "types", "shard", "modes", "gradients", "rows", NULL};
+  PyObject *list, *build, *types = NULL, *shard = NULL, *modes = NULL, *gradients = NULL;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O|O!O!O!Oi:PlanTable", names,
+                                   &PyTuple_Type, &list, &build, &PyTuple_Type, &types, ShardType,
+                                   &shard, &PyTuple_Type, &modes, &gradients, &self->rows)) {
     return -1;
   }
   if (self->build) return raise_invalid("a PlanTable is made once"), -1;
@@ -216,32 +192,45 @@ static int table_init(TableObject* self, PyObject* arguments, PyObject* keywords
                          MOST_TENSORS),
            -1;
   }
+  for (Py_ssize_t i = 0; i < PyTuple_Size(list); ++i) {
+    self->words[i] = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(list, i), NULL);
+    if (!self->words[i]) return -1;
+  }
   memset(&self->fixed, ALL_DIMS, sizeof self->fixed);
   Py_INCREF(list), Py_INCREF(build), Py_XINCREF(types), Py_XINCREF(shard);
-  self->names = list, self->build = build, self->types = types, self->shard = shard,
-  self->count = PyTuple_Size(list);
+  Py_XINCREF(modes), Py_XINCREF(gradients);
+  self->names = list, self->build = build, self->types = types, self->shard = shard;
+  self->modes = modes, self->gradients = gradients;
+  self->count = (size_t)PyTuple_Size(list);
   return 0;
 }
 
 static void table_dealloc(TableObject* self) {
-  drop_entries(self);
+  drop_entries(&self->entries);
   Py_XDECREF(self->names), Py_XDECREF(self->build), Py_XDECREF(self->types),
-      Py_XDECREF(self->shard);
+      Py_XDECREF(self->shard), Py_XDECREF(self->modes), Py_XDECREF(self->gradients);
   free_object((PyObject*)self);
 }
 
 static PyMethodDef methods[] = {
-    {"run", (PyCFunction)table_run, METH_VARARGS,
-     "run(options, *tensors)\n\nRuns what the table has for them, a tuple (plan, make, "
-     "workspace),\n"
-     "on the tensors and on those of make((options, *tensors)), a tuple that is returned. None as\n"
-     "for a call."},
+    {"run", (PyCFunction)(void (*)(void))table_run, METH_FASTCALL,
+     "run(options, tensors)\n\nRuns what the table has for them, a Prepared, and returns the "
+     "outputs.\n"
+     "None as for a call."},
+    {"eager", (PyCFunction)(void (*)(void))table_eager, METH_FASTCALL,
+     "eager(options, tensors)\n\nAs run, but returns None too if one of modes() says yes. options\n"
+     "may be a dictionary, whose Nones do not count."},
+    {"inference", (PyCFunction)(void (*)(void))table_inference, METH_FASTCALL,
+     "inference(options, tensors)\n\nAs eager, but returns None too if gradients() says yes and a\n"
+     "tensor requires one, or if a tensor would have to be copied: the first `rows` have "
+     "contiguous\n"
+     "rows and are not expanded, the others are contiguous."},
     {"clear", (PyCFunction)table_clear, METH_NOARGS, "clear()\n\nForgets all entries."},
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot slots[] = {
     {Py_tp_doc,
-     "PlanTable(names, build, types=(), shard)\n\n"
+     "PlanTable(names, build, types=(), shard, modes=(), gradients, rows=0)\n\n"
      "table(options, *tensors) returns what build(options, alignment, "
      "*tensors) made for tensors of\n"
      "that kind; build returns (value, problem). The options must be "

@@ -5,18 +5,18 @@
 
 /* ---- the tensors of a call ----------------------------------------------------------------- */
 
-/* Finds the object of each slot: what is given, in the slots' order, without Nones. */
-static int find_objects(const PlanObject* plan, PyObject* const* given, size_t count,
-                        Tensors* out) {
-  size_t found = 0;
-  for (size_t i = 0; i < count; ++i) {
-    if (given[i] == Py_None) continue;
-    if (found < plan->count) out->objects[found] = given[i];
-    ++found;
+int borrow_more(PyObject* object, const char* name, Tensors* out) {
+  if (out->count >= MOST_TENSORS) {
+    raise_invalid("a run was given over %d tensors", MOST_TENSORS);
+    return -1;
   }
-  if (found == plan->count) return 0;
-  raise_invalid("a run was given %zu tensors; the plan takes %zu (slots)", found, plan->count);
-  return -1;
+  out->objects[out->count] = object;
+  if (borrow(object, name, &out->borrowed[out->count]) != 0) {
+    give_back(&out->borrowed[out->count], 1); /* a buffer of which something else is wrong */
+    return -1;
+  }
+  ++out->count;
+  return 0;
 }
 
 /* NumPy has no bfloat16: where it is declared, unsigned 16-bit numbers are its bits. */
@@ -25,23 +25,39 @@ static void name_bits(const PlanSlot* slot, DLTensor* tensor) {
   tensor->dtype.code = kDLBfloat;
 }
 
-int borrow_all(const PlanObject* plan, PyObject* const* given, size_t count, Tensors* out) {
-  out->count = 0;
-  out->on_host = 0;
-  if (!is_made(plan->handle, "Plan") || find_objects(plan, given, count, out) != 0) return -1;
+static int is_as_many(const PlanObject* plan, size_t count) {
+  if (count == plan->count) return 1;
+  raise_invalid("a run was given %zu tensors; the plan takes %zu (slots)", count, plan->count);
+  return 0;
+}
+
+/* Fits borrowed tensors to the plan's slots. Returns 0, or -1. */
+static int fit_slots(const PlanObject* plan, Tensors* tensors) {
+  if (!is_made(plan->handle, "Plan") || !is_as_many(plan, tensors->count)) return -1;
+  tensors->on_host = 0;
   for (size_t i = 0; i < plan->count; ++i) {
     const PlanSlot* slot = &plan->slots[i];
-    Borrowed* borrowed = &out->borrowed[i];
-    if (borrow(out->objects[i], slot->name, borrowed) != 0) return -1;
-    out->count = i + 1;
-    out->slots[i] = &borrowed->tensor;
+    Borrowed* borrowed = &tensors->borrowed[i];
+    tensors->slots[i] = &borrowed->tensor;
     name_bits(slot, &borrowed->tensor);
-    out->on_host |= borrowed->tensor.device.device_type == kDLCPU;
+    tensors->on_host |= borrowed->tensor.device.device_type == kDLCPU;
     if (!slot->written || !borrowed->readonly) continue;
     raise_invalid("%s is read-only, but the run writes it", slot->name);
     return -1;
   }
   return 0;
+}
+
+int borrow_all(const PlanObject* plan, PyObject* const* given, size_t count, Tensors* out) {
+  out->count = 0;
+  size_t found = 0;
+  for (size_t i = 0; i < count; ++i) found += given[i] != Py_None;
+  if (!is_made(plan->handle, "Plan") || !is_as_many(plan, found)) return -1;
+  for (size_t i = 0; i < count; ++i) {
+    if (given[i] == Py_None) continue;
+    if (borrow_more(given[i], plan->slots[out->count].name, out) != 0) return -1;
+  }
+  return fit_slots(plan, out);
 }
 
 /* ---- runs ---------------------------------------------------------------------------------- */
@@ -134,15 +150,25 @@ static int run_on_device(PlanObject* self, const Tensors* tensors, PyObject* str
   return failed ? -1 : 0;
 }
 
+/* Runs on tensors that fit the plan's slots. */
+static int run_fitting(PlanObject* self, Tensors* tensors, PyObject* stream, PyObject* workspace,
+                       const lathe_shard* shard) {
+  return tensors->on_host && self->context->kind == LATHE_DEVICE_SIM
+             ? run_staged(self, tensors->borrowed, shard)
+             : run_on_device(self, tensors, stream, workspace, shard);
+}
+
+int run_borrowed(PlanObject* self, Tensors* tensors, PyObject* stream, PyObject* workspace,
+                 const lathe_shard* shard) {
+  if (fit_slots(self, tensors) != 0) return -1;
+  return run_fitting(self, tensors, stream, workspace, shard);
+}
+
 int run_plan(PlanObject* self, PyObject* const* given, size_t count, PyObject* stream,
              PyObject* workspace, const lathe_shard* shard) {
   Tensors tensors;
-  int failed = borrow_all(self, given, count, &tensors) != 0;
-  if (!failed) {
-    failed = tensors.on_host && self->context->kind == LATHE_DEVICE_SIM
-                 ? run_staged(self, tensors.borrowed, shard)
-                 : run_on_device(self, &tensors, stream, workspace, shard);
-  }
+  const int failed = borrow_all(self, given, count, &tensors) != 0 ||
+                     run_fitting(self, &tensors, stream, workspace, shard) != 0;
   give_back(tensors.borrowed, tensors.count);
   return failed ? -1 : 0;
 }

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PlanTable: what shares an entry, and what needs one of its own."""
 import numpy as np
+import pytest
 
 import lathe
 from lathe import _core
@@ -69,3 +70,58 @@ def test_other_types_are_not_looked_at():
     table = _core.PlanTable(NAMES, Builder(), (np.ndarray,))
     assert table((), memoryview(x()), weight(), None) is None
     assert table((), x(), weight(), None) == 1
+
+
+def prepared(plan, *outputs):
+    return _core.Prepared(plan, outputs, None, np.empty_like)
+
+
+class Runner:
+    """Builds what PlanTable.run needs of causal_conv1d, for arrays of NumPy."""
+
+    def __init__(self, dim=0):
+        self.extents = ((0, dim, 0), (0, 1, 0), (-1, 0, 16))
+
+    def __call__(self, options, alignment, x, weight, bias):
+        tensors = {"x": ("f32", x.shape), "weight": ("f32", weight.shape), "y": ("f32", x.shape)}
+        problem = lathe.Problem("causal_conv1d", tensors, **dict(options))
+        problem.open()
+        plan = lathe.Plan(lathe.context("sim"), problem)
+        keywords = {"dtype": np.float32}
+        made = (lambda *shape, dtype: np.empty(shape, dtype), keywords, self.extents, 0)
+        return prepared(plan, made, None), problem
+
+
+def test_a_run_makes_its_outputs_and_none_for_what_is_not_there():
+    table = _core.PlanTable(NAMES, Runner())
+    given = (x() + 1, weight() + 1, None)
+    y, absent = table.run((), given)
+    assert y.shape == (1, 8, 16) and absent is None
+    assert y[0, :4, 0].tolist() == [1, 2, 3, 4]
+    longer = np.ones((1, 12, 32), np.float32)[:, :, :16]  # is not contiguous: made by its extents
+    assert table.run((), (longer, *given[1:]))[0].shape == (1, 12, 16)
+
+
+def test_what_is_not_run_at_once():
+    on = []
+    table = _core.PlanTable(NAMES, Runner(), modes=(lambda: bool(on),), gradients=lambda: False,
+                            rows=1)
+    given = (x(), weight(), None)
+    assert table.inference({"activation": None}, given)[0].shape == (1, 8, 16)
+    assert table.inference((), given) is not None
+    assert len(table) == 1, "an option that is None does not count"
+    expanded = np.broadcast_to(x()[:, :1], (1, 8, 16))
+    cut = np.zeros((16, 8), np.float32)[:, :4]
+    assert table.inference((), (expanded, given[1], None)) is None
+    assert table.inference((), (x(8, 32)[:, :, ::2], given[1], None)) is None
+    assert table.inference((), (x(8, 32)[:, :, :16], cut, None)) is None
+    assert table.inference((), (x(8, 32)[:, :, :16], given[1], None)) is not None
+    on.append(1)
+    assert table.inference((), given) is None and table.eager((), given) is None
+    assert table.run((), given) is not None
+
+
+def test_a_recipe_must_fit_the_call():
+    table = _core.PlanTable(NAMES, Runner(dim=3))
+    with pytest.raises(lathe.InvalidArgument, match="recipe"):
+        table.run((), (x(), weight(), None))

@@ -7,7 +7,7 @@ padded; packed keys and values get one gradient, which the kernel writes in plac
 """
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any, Sequence, cast
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from lathe._errors import Unsupported
 from lathe.torch import _functions
-from lathe.torch._calls import Options, count
+from lathe.torch._calls import Options, count, is_compiling
 from lathe.torch._tensors import dense, usable, wants_gradient
 
 _Two = tuple[Tensor, Tensor]
@@ -126,7 +126,7 @@ def apart(tensor: Any, *others: Tensor | None) -> Any:
 
     torch.compile does not take one tensor for two arguments of an autograd.Function.
     """
-    if tensor is None or not torch.compiler.is_compiling():
+    if tensor is None or not is_compiling():
         return tensor
     return tensor.view_as(tensor) if any(tensor is each for each in others) else tensor
 
@@ -138,6 +138,11 @@ def attend(options: Options, q: Tensor, k: Tensor, v: Tensor, slopes: Tensor | N
            sinks: Tensor | None = None, cu_q: Tensor | None = None, cu_k: Tensor | None = None,
            out: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Returns (out, lse), both differentiable; a given `out` is written, without gradients."""
+    if out is None and not is_compiling() and not is_odd(q, v):
+        tensors = (q, k, v, slopes, sinks, cu_q, cu_k, *NO_CAPTURES)
+        found: _Two | None = _functions._attention.inference(options, tensors)
+        if found is not None:
+            return found
     q, k, v = usable(q), apart(usable(k), q), apart(usable(v), q, k)
     cu_k = apart(cu_k, cu_q)
     if is_odd(q, v):
@@ -148,11 +153,8 @@ def attend(options: Options, q: Tensor, k: Tensor, v: Tensor, slopes: Tensor | N
         _functions._attention.into(options, tensors, (out, lse))
         return out, lse
     if wants_gradient(tensors):
-        return _functions.flash_attention(q, k, v, alibi_slopes=tensors[3], sinks=tensors[4],
-                                          cu_seqlens_q=tensors[5], cu_seqlens_k=tensors[6],
-                                          **dict(options))
-    found: _Two = _functions._attention(options, *tensors)
-    return found
+        return cast(_Two, _functions._FlashAttention.apply(None, options, *tensors))
+    return cast(_Two, _functions._attention(options, *tensors))
 
 
 def lse_shape(q: Tensor, cu_q: Tensor | None) -> tuple[int, ...]:

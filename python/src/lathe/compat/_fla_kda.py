@@ -12,8 +12,8 @@ from lathe._errors import LatheError, Unsupported
 from lathe.compat._fla_checks import (explain_kda, explain_packed, explain_unsupported, flat_float,
                                       state_layout, unknown)
 from lathe.compat._fla_context import context_of
-from lathe.torch import kda, kda_recurrent
-from lathe.torch._calls import count
+from lathe.torch import _functions, kda, kda_recurrent
+from lathe.torch._calls import count, is_compiling
 from lathe.torch._tensors import dense, usable
 
 
@@ -89,15 +89,25 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, scale: f
         options["chunk_size"] = chunk_size
     if safe_gate:
         options["safe_gate"] = 1
-    if disable_recompute:
-        options["disable_recompute"] = 1
+    A_log, dt_bias = flat_float(A_log), flat_float(dt_bias)
     try:
-        o, final, states = kda(usable(q), usable(k), usable(v), usable(g), usable(beta),
-                               A_log=flat_float(A_log), dt_bias=flat_float(dt_bias),
-                               initial_state=dense(initial_state), cu_seqlens=dense(cu_seqlens),
-                               output_final_state=output_final_state,
-                               output_chunk_states=return_intermediate_states,
-                               over=over and over.ranks, **options)
+        made = None
+        if over is None and not is_compiling():
+            call = _functions._kda[bool(output_final_state), bool(return_intermediate_states)]
+            made = call.inference(options, (q, k, v, g, beta, A_log, dt_bias, initial_state,
+                                            cu_seqlens, None, None))
+        if made is not None:
+            o, final = made[0], made[1] if output_final_state else None
+            states = made[-1]
+        else:
+            if disable_recompute:
+                options["disable_recompute"] = 1
+            o, final, states = kda(usable(q), usable(k), usable(v), usable(g), usable(beta),
+                                   A_log=A_log, dt_bias=dt_bias,
+                                   initial_state=dense(initial_state), cu_seqlens=dense(cu_seqlens),
+                                   output_final_state=output_final_state,
+                                   output_chunk_states=return_intermediate_states,
+                                   over=over and over.ranks, **options)
     except LatheError:
         explain_kda(q, k, v, g, beta, initial_state, cu_seqlens, lower_bound)
         raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from typing import Any, Callable, Protocol, Sequence, cast
+from typing import Any, Callable, Protocol, Sequence
 
 import torch
 from torch.nn import Parameter
@@ -22,10 +22,11 @@ from lathe.torch import _device, _shapes
 
 Options = tuple[tuple[str, Any], ...]
 
-# Whether torch is tracing: modes and transforms that have to see operators.
-_dispatch_modes = torch._C._len_torch_dispatch_stack
-_function_modes = torch._C._len_torch_function_stack
-_functorch_level = torch._C._functorch.peek_interpreter_stack
+# Whether torch is tracing: modes and transforms that have to see operators. In front of an eager
+# call only is_compiling is asked here, since torch.compile looks for it; the extension asks _modes.
+is_compiling = torch.compiler.is_compiling
+_modes = (torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack,
+          torch._C._are_functorch_transforms_active)
 
 _library: Any = torch.library.Library("lathe", "DEF")  # type: ignore[no-untyped-call]
 _calls: list[Call] = []
@@ -34,8 +35,7 @@ _statistics: dict[str, int] = {}
 
 def traced() -> bool:
     """Returns true if torch traces, so that it has to see operators and no values can be read."""
-    return (torch.compiler.is_compiling() or bool(_dispatch_modes()) or bool(_function_modes())
-            or _functorch_level() is not None)
+    return is_compiling() or any(mode() for mode in _modes)
 
 
 def count(what: str) -> None:
@@ -43,7 +43,7 @@ def count(what: str) -> None:
 
     A trace does not count: the number would be part of what torch.compile checks before each call.
     """
-    if not torch.compiler.is_compiling():
+    if not is_compiling():
         _statistics[what] = _statistics.get(what, 0) + 1
 
 
@@ -73,30 +73,36 @@ def _options_of_text(text: str) -> Options:
 Tensors = Sequence[torch.Tensor | None]
 
 
-def maker(outputs: Sequence[_shapes.Output], infer: Callable[[Any], Any], zeros: bool = False
-          ) -> Callable[[Any], Any]:
-    """Returns make((options, *tensors)) -> the outputs, fresh and contiguous, as a tuple.
+def prepared(plan: Plan, names: Sequence[str], outputs: Sequence[_shapes.Output],
+             device: torch.device, infer: Callable[[Any], Any], zeros: bool = False
+             ) -> _core.Prepared:
+    """Returns the plan with the outputs of these names, which are made fresh and contiguous.
 
-    zeros: those that hold no tokens begin as 0; over ranks each rank writes only some of them.
+    infer((options, *tensors)) returns shapes that depend on values, by name. zeros: outputs that
+    hold no tokens begin as 0; over ranks each rank writes only some of them.
     """
-    parts = []
-    for i, output in enumerate(outputs):
-        device = f"device=t[{output.beside + 1}].device"
-        if zeros and not output.tokens and output.shape is not None:
-            parts.append(f"zeros(shape{i}(t[1:]), dtype=dtype{i}, {device})")
-        elif output.like is not None:
-            parts.append(f"empty_like(t[{output.like + 1}], memory_format=contiguous)")
-        elif output.shape is not None:
-            parts.append(f"empty(shape{i}(t[1:]), dtype=dtype{i}, {device})")
+    by_name = {output.name: output for output in outputs}
+    recipes: list[Any] = []
+    for name in names:
+        output = by_name.get(name)
+        if output is None:
+            recipes.append(None)
+            continue
+        keywords = {"dtype": output.dtype, "device": device}
+        begins = torch.zeros if zeros and not output.tokens else torch.empty
+        if output.extents is None:
+            make = functools.partial(_make_inferred, begins, name, infer, keywords)
+            recipes.append((make, keywords, None, -1))
         else:
-            parts.append(f"empty(infer(t)['{output.name}'], dtype=dtype{i}, {device})")
-    names: dict[str, Any] = {"empty": torch.empty, "empty_like": torch.empty_like, "infer": infer,
-                             "zeros": torch.zeros, "contiguous": torch.contiguous_format}
-    for i, output in enumerate(outputs):
-        names.update({f"shape{i}": output.shape, f"dtype{i}": output.dtype})
-    # One function of texts made above, so that a call makes nothing but the outputs.
-    return cast(Callable[[Any], Any], eval(f"lambda t: ({''.join(f'{part}, ' for part in parts)})",
-                                           names))
+            like = output.like if begins is torch.empty else -1
+            recipes.append((begins, keywords, output.extents, like))
+    workspace = functools.partial(torch.empty, dtype=torch.uint8, device=device)
+    return _core.Prepared(plan, tuple(recipes), workspace, torch.empty_like)
+
+
+def _make_inferred(make: Any, name: str, infer: Callable[[Any], Any], keywords: dict[str, Any],
+                   given: Any) -> Any:
+    return make(infer(given)[name], **keywords)
 
 
 def _defined(name: str, parameters: Sequence[str], results: str, run: Any, fake: Any) -> Any:
@@ -112,8 +118,8 @@ def _defined(name: str, parameters: Sequence[str], results: str, run: Any, fake:
 class Over(Protocol):
     """Ranks that a call runs over: lathe.torch.Ranks."""
 
-    def run(self, call: Call, options: Options, tensors: Tensors) -> tuple[torch.Tensor, ...]:
-        """Runs the call on this rank and returns the outputs that there are."""
+    def run(self, call: Call, options: Options, tensors: Tensors) -> tuple[Any, ...]:
+        """Runs the call on this rank and returns the outputs, None for those that are not."""
 
 
 class Call:
@@ -121,13 +127,17 @@ class Call:
 
     call(options, *tensors) returns the outputs, fresh and contiguous, in the order of `outputs`;
     None for one that these inputs do not have. Inputs are in the order of the operator's table,
-    None where there is none; those that the operator changes are changed in place.
+    None where there is none; those that the operator changes are changed in place. The options
+    may be a dictionary.
+    call.inference(options, tensors) does so at once, or returns None if torch has to see the call:
+    to trace it, or as a gradient is wanted of it; or if a tensor would have to be copied first. The
+    first `rows` inputs need contiguous rows (_tensors.usable), the others are contiguous.
     call.into(options, tensors, outputs) writes outputs that are given; a Call made with into=True
     has it.
     """
 
     def __init__(self, name: str, op: str, inputs: Sequence[str], outputs: Sequence[str], *,
-                 into: bool = False) -> None:
+                 rows: int = 0, into: bool = False) -> None:
         self.name, self.op = name, op
         table = operator(op).tensors
         order = list(table)
@@ -135,7 +145,9 @@ class Call:
         assert list(self.inputs) == sorted(self.inputs, key=order.index), (name, self.inputs)
         assert list(self.outputs) == sorted(self.outputs, key=order.index), (name, self.outputs)
         assert not any(table[name].alias_of for name in self.outputs), (name, self.outputs)
-        self.table = _core.PlanTable(self.inputs, self._prepare, (torch.Tensor, Parameter))
+        self.table = _core.PlanTable(self.inputs, self._prepare, (torch.Tensor, Parameter),
+                                     modes=_modes, gradients=torch.is_grad_enabled, rows=rows)
+        self.eager, self.inference = self.table.eager, self.table.inference
         self._define()
         if into:
             self._define_into()
@@ -150,7 +162,7 @@ class Call:
         return problem
 
     def _prepare(self, options: Options, alignment: int, *tensors: torch.Tensor | None
-                 ) -> tuple[tuple[Plan, Any, Any], Problem]:
+                 ) -> tuple[_core.Prepared, Problem]:
         where = _device.context_of(self.inputs, tensors)
         problem = self.problem(options, tensors)
         problem.alignment(alignment)
@@ -158,35 +170,30 @@ class Call:
             raise LatheError("a plan would be made while a CUDA graph is captured; run once before "
                              f"the capture, with tensors like these:\n{problem.text()}",
                              Status.UNSUPPORTED)
-        outputs = _shapes.outputs_of(problem, self.inputs)
         device = next(each for each in tensors if each is not None).device
-        make = maker(outputs, self._shapes)
-        workspace = functools.partial(torch.empty, dtype=torch.uint8, device=device)
-        return (Plan(where, problem), make, workspace), problem
+        outputs = _shapes.outputs_of(problem, self.inputs)
+        return prepared(Plan(where, problem), self.outputs, outputs, device, self._shapes), problem
 
     def _shapes(self, t: Sequence[Any]) -> dict[str, tuple[int, ...]]:
         """Returns the outputs' shapes, where they depend on values, of (options, *tensors)."""
         count("offsets read on the host")
         return _shapes.inferred_shapes(self.op, self.inputs, t[1:], dict(t[0]), self.outputs)
 
-    def __call__(self, options: Options, *tensors: torch.Tensor | None,
+    def __call__(self, options: Options | dict[str, Any], *tensors: torch.Tensor | None,
                  over: Over | None = None) -> tuple[Any, ...]:
-        if over is not None:
-            return self.spread(over.run(self, options, tensors), tensors)
-        if not traced():
-            made = self.table.run(options, *tensors)
+        if over is None and not is_compiling():
+            made = self.eager(options, tensors)
             if made is not None:
-                return made if len(made) == len(self.outputs) else self.spread(made, tensors)
+                return made
+        if isinstance(options, dict):
+            options = options_of(**options)
+        if over is not None:
+            return over.run(self, options, tensors)
         # Gradients are made by an autograd.Function around the call, if at all.
         plain = [each.detach() if each is not None else None for each in tensors]
         found = self.traced(*plain, _text_of(options))
         found = found if isinstance(found, (tuple, list)) else (found,)
         return tuple(each if there else None for each, there in zip(found, self.present(tensors)))
-
-    def spread(self, made: Sequence[torch.Tensor], tensors: Tensors) -> tuple[Any, ...]:
-        """Returns the outputs with None for each that these inputs do not have."""
-        rest = iter(made)
-        return tuple(next(rest) if there else None for there in self.present(tensors))
 
     def into(self, options: Options, tensors: Tensors, outputs: Tensors) -> None:
         """Writes the outputs given, one for each that these inputs have; None for the others.
@@ -198,8 +205,7 @@ class Call:
             plain = [each.detach() if each is not None else None for each in (*tensors, *outputs)]
             self.traced_into(*plain, _text_of(options))
             return
-        plan, _, workspace = value
-        plan(*tensors, *outputs, workspace=workspace)
+        value.into(*tensors, *outputs)
 
     # ---- under tracing -------------------------------------------------------------------------
 
@@ -243,15 +249,14 @@ class Call:
     def _traced_run(self, *arguments: Any) -> Any:
         *tensors, text = arguments
         plain = [each.detach() if each is not None else None for each in tensors]
-        made = self.table.run(_options_of_text(text), *plain)
+        made = self.table.run(_options_of_text(text), tuple(plain))
         assert made is not None
-        return self._returned(self.spread(made, plain), plain)
+        return self._returned(made, plain)
 
     def _traced_run_into(self, *arguments: Any) -> None:
         *tensors, text = arguments
         plain = [each.detach() if each is not None else None for each in tensors]
-        plan, _, workspace = self.table(_options_of_text(text), *plain[:len(self.inputs)])
-        plan(*plain, workspace=workspace)
+        self.table(_options_of_text(text), *plain[:len(self.inputs)]).into(*plain)
 
     def _traced_fake(self, *arguments: Any) -> Any:
         *tensors, text = arguments
@@ -260,11 +265,11 @@ class Call:
         by_name = {}
         first = next(each for each in tensors if each is not None)
         for output in _shapes.outputs_of(problem, self.inputs):
-            if output.shape is None:
+            if output.extents is None:
                 raise LatheError(f"the shape of {output.name} depends on values, which a trace "
                                  "does not have", Status.UNSUPPORTED)
-            by_name[output.name] = torch.empty(output.shape(tensors), dtype=output.dtype,
-                                               device=first.device)
+            by_name[output.name] = torch.empty(_shapes.shape_of(output.extents, tensors),
+                                               dtype=output.dtype, device=first.device)
         return self._returned([by_name.get(name) for name in self.outputs], tensors)
 
 

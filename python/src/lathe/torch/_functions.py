@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from lathe._errors import InvalidArgument
-from lathe.torch._calls import Call, Options, Over, options_of
+from lathe.torch._calls import Call, Options, Over, is_compiling, options_of
 from lathe.torch._tensors import dense, usable, wants_gradient
 
 _Two = tuple[Tensor, Tensor]
@@ -24,8 +24,8 @@ _Four = tuple[Tensor, Tensor, Tensor, Tensor]
 # ---- causal convolution --------------------------------------------------------------------------
 
 _CONV = ("x", "weight", "bias", "residual", "initial_state", "cu_seqlens")
-_conv = Call("causal_conv1d", "causal_conv1d", _CONV, ("y",))
-_conv_final = Call("causal_conv1d_final", "causal_conv1d", _CONV, ("y", "final_state"))
+_conv = Call("causal_conv1d", "causal_conv1d", _CONV, ("y",), rows=1)
+_conv_final = Call("causal_conv1d_final", "causal_conv1d", _CONV, ("y", "final_state"), rows=1)
 _conv_bwd = Call("causal_conv1d_bwd", "causal_conv1d", (*_CONV, "dy", "dfinal_state"),
                  ("dx", "dweight", "dbias", "dinitial_state"))
 _conv_update = Call("causal_conv1d_update", "causal_conv1d_update",
@@ -60,18 +60,21 @@ def causal_conv1d(x: Tensor, weight: Tensor, bias: Tensor | None = None, *,
                   ) -> tuple[Tensor, Tensor | None]:
     """Returns (y, final_state): x [B,T,D] convolved along T with weight [D,W]."""
     tensors = (x, weight, bias, residual, initial_state, cu_seqlens)
-    options = options_of(activation=activation)
-    if wants_gradient(tensors):
-        found = _CausalConv1d.apply(over, options, output_final_state, *tensors)
-    else:
-        found = (_conv_final if output_final_state else _conv)(options, *tensors, over=over)
+    options = {"activation": activation}
+    call = _conv_final if output_final_state else _conv
+    found: Any = None if over is not None or is_compiling() else call.inference(options, tensors)
+    if found is None:
+        if wants_gradient(tensors):
+            found = _CausalConv1d.apply(over, options_of(**options), output_final_state, *tensors)
+        else:
+            found = call(options, *tensors, over=over)
     return (found[0], found[1] if output_final_state else None)
 
 
 def causal_conv1d_update(x: Tensor, state: Tensor, weight: Tensor, bias: Tensor | None = None, *,
                          residual: Tensor | None = None, activation: str = "none") -> Tensor:
     """Returns y [B,D] for one token a row; rolls state [B,D,W] in place. Has no gradient."""
-    (y,) = _conv_update(options_of(activation=activation), x, weight, bias, residual, state)
+    (y,) = _conv_update({"activation": activation}, x, weight, bias, residual, state)
     return cast(Tensor, y)
 
 
@@ -81,7 +84,7 @@ _KDA = ("q", "k", "v", "g", "beta", "A_log", "dt_bias", "initial_state", "cu_seq
 _SAVED = ("saved_values", "saved_states")
 _kda = {(final, chunks): Call("kda" + "_final" * final + "_chunks" * chunks, "kda",
                               (*_KDA, *_SAVED), ("o",) + ("final_state",) * final
-                              + ("chunk_states",) * chunks)
+                              + ("chunk_states",) * chunks, rows=5)
         for final in (False, True) for chunks in (False, True)}
 _kda_bwd = Call("kda_bwd", "kda", (*_KDA, "do", "dht", *_SAVED),
                 ("dq", "dk", "dv", "dg", "dbeta", "dA_log", "ddt_bias", "dinitial_state"))
@@ -135,13 +138,17 @@ def kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *, A_log: Tens
     """Returns (o, final_state, chunk_states) of chunked Kimi Delta Attention."""
     tensors = (q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens)
     final, chunks = bool(output_final_state), bool(output_chunk_states)
-    if wants_gradient(tensors):
-        found = _Kda.apply(over, options_of(**options), final, chunks, *tensors)
-    else:
-        options.pop("disable_recompute", None)  # there is no backward to keep anything for
-        found = _kda[final, chunks](options_of(**options), *tensors, None, None, over=over)
-    rest = iter(found[1:])
-    return (found[0], next(rest) if final else None, next(rest) if chunks else None)
+    # Without a backward there is nothing to keep anything for.
+    keeps = options.pop("disable_recompute", None)
+    call, given = _kda[final, chunks], (*tensors, None, None)
+    found: Any = None if over is not None or is_compiling() else call.inference(options, given)
+    if found is None:
+        if wants_gradient(tensors):
+            chosen = options_of(**options, disable_recompute=keeps)
+            found = _Kda.apply(over, chosen, final, chunks, *tensors)
+        else:
+            found = call(options, *given, over=over)
+    return (found[0], found[1] if final else None, found[-1] if chunks else None)
 
 
 def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *,
@@ -161,7 +168,7 @@ def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *,
             raise InvalidArgument("out is given and output_final_state is True; one can be")
         _kda_recurrent[False].into(options_of(**options), tensors, (out,))
         return out, None
-    found = _kda_recurrent[bool(output_final_state)](options_of(**options), *tensors)
+    found = _kda_recurrent[bool(output_final_state)](options, *tensors)
     return (found[0], found[1] if output_final_state else None)
 
 
@@ -170,7 +177,7 @@ def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *,
 _ATTENTION = ("q", "k", "v", "alibi_slopes", "sinks", "cu_seqlens_q", "cu_seqlens_k")
 _CAPTURES = ("capture_0", "capture_1", "capture_2", "capture_3")
 _attention = Call("flash_attention", "flash_attention", (*_ATTENTION, *_CAPTURES), ("out", "lse"),
-                  into=True)
+                  rows=3, into=True)
 _attention_bwd = Call("flash_attention_bwd", "flash_attention",
                       (*_ATTENTION, "dout", "dlse", *_CAPTURES, "out", "lse"),
                       ("dq", "dk", "dv", "dsinks"), into=True)
@@ -208,10 +215,13 @@ def flash_attention(q: Tensor, k: Tensor, v: Tensor, *, alibi_slopes: Tensor | N
     tensors = (q, k, v, alibi_slopes, sinks, cu_seqlens_q, cu_seqlens_k, *padded)
     if "deterministic" not in options and torch.are_deterministic_algorithms_enabled():
         options["deterministic"] = 1
-    chosen = options_of(**options)
-    if wants_gradient(tensors):
-        return cast(_Two, _FlashAttention.apply(over, chosen, *tensors))
-    return cast(_Two, _attention(chosen, *tensors, over=over))
+    found = None if over is not None or is_compiling() else _attention.inference(options, tensors)
+    if found is None:
+        if wants_gradient(tensors):
+            found = _FlashAttention.apply(over, options_of(**options), *tensors)
+        else:
+            found = _attention(options, *tensors, over=over)
+    return cast(_Two, found)
 
 
 def flash_attention_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table: Tensor,
@@ -221,7 +231,7 @@ def flash_attention_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_ta
                            **options: Any) -> tuple[Tensor, Tensor]:
     """Returns (out, lse) over a cache in pages, to which k_new and v_new are appended in place."""
     padded = (*captures, *(None,) * (len(_CAPTURES) - len(captures)))
-    return cast(_Two, _decode(options_of(**options), q, k_cache, v_cache, block_table,
+    return cast(_Two, _decode(options, q, k_cache, v_cache, block_table,
                               cache_seqlens, k_new, v_new, alibi_slopes, sinks, *padded))
 
 
@@ -230,7 +240,8 @@ def flash_attention_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_ta
 _SPARSE = ("q", "k", "v", "q_rope", "k_rope", "indices", "cu_seqlens_q", "cu_seqlens_k", "q_pos",
            "sinks")
 _STATISTICS = ("softmax_max", "softmax_sum", "lse")
-_sparse = Call("sparse_flash_attention", "sparse_flash_attention", _SPARSE, ("out", *_STATISTICS))
+_sparse = Call("sparse_flash_attention", "sparse_flash_attention", _SPARSE, ("out", *_STATISTICS),
+               rows=5)
 _sparse_bwd = Call("sparse_flash_attention_bwd", "sparse_flash_attention",
                    (*_SPARSE, "dout", "out", "lse"),
                    ("dq", "dk", "dv", "dq_rope", "dk_rope", "dsinks"))
@@ -267,7 +278,11 @@ def sparse_flash_attention(q: Tensor, k: Tensor, v: Tensor | None, indices: Tens
     tensors = (q, k, v, q_rope, k_rope, indices, cu_seqlens_q, cu_seqlens_k, q_pos, sinks)
     if "deterministic" not in options and torch.are_deterministic_algorithms_enabled():
         options["deterministic"] = 1
-    chosen = options_of(scale=scale, **options)
-    if wants_gradient(tensors):
-        return cast(_Four, _SparseFlashAttention.apply(over, chosen, *tensors))
-    return cast(_Four, _sparse(chosen, *tensors, over=over))
+    options["scale"] = scale
+    found = None if over is not None or is_compiling() else _sparse.inference(options, tensors)
+    if found is None:
+        if wants_gradient(tensors):
+            found = _SparseFlashAttention.apply(over, options_of(**options), *tensors)
+        else:
+            found = _sparse(options, *tensors, over=over)
+    return cast(_Four, found)

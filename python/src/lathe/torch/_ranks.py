@@ -19,7 +19,7 @@ from lathe import _core
 from lathe._errors import InvalidArgument, Unsupported
 from lathe._objects import Context, Group, Plan, Problem, Shard, context, flag_bits
 from lathe.torch import _device, _shapes
-from lathe.torch._calls import Call, Options, Tensors, count, maker
+from lathe.torch._calls import Call, Options, Tensors, count, prepared
 
 _groups: weakref.WeakKeyDictionary[Any, dict[int, Group]] = weakref.WeakKeyDictionary()
 _groups_lock = threading.Lock()
@@ -115,7 +115,7 @@ class Ranks:
         return torch.cat(parts, dim) if len(parts) != 1 else parts[0].contiguous()
 
     def _prepare(self, call: Call, options: Options, alignment: int, *tensors: Tensor | None
-                 ) -> tuple[tuple[Plan, Any, Any], Problem]:
+                 ) -> tuple[_core.Prepared, Problem]:
         where = _device.context_of(call.inputs, tensors)
         problem = call.problem(options, tensors)
         problem.group(self.group, flag_bits(self.flags))
@@ -128,17 +128,16 @@ class Ranks:
             raise Unsupported(f"an output of {call.op} has a shape that depends on values, which "
                               "is not there over ranks")
 
-        workspace = functools.partial(torch.empty, dtype=torch.uint8, device=device)
-        return (plan, maker(outputs, infer, zeros=True), workspace), problem
+        return prepared(plan, call.outputs, outputs, device, infer, zeros=True), problem
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def run(self, call: Call, options: Options, tensors: Tensors) -> tuple[Tensor, ...]:
+    def run(self, call: Call, options: Options, tensors: Tensors) -> tuple[Any, ...]:
         """Runs a call on this rank. Outputs without tokens are 0 where other ranks write them."""
         if call.name not in self._tables:
             prepare = functools.partial(self._prepare, call)
             self._tables[call.name] = _core.PlanTable(call.inputs, prepare,
                                                       (Tensor, Parameter), self.shard)
-        found = self._tables[call.name].run(options, *(_aligned(each) for each in tensors))
+        found = self._tables[call.name].run(options, tuple(map(_aligned, tensors)))
         if found is None:
             raise Unsupported("a tensor is of a subclass of torch.Tensor; over ranks plain tensors "
                               "are taken")

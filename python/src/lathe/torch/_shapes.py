@@ -8,7 +8,7 @@ calls are read off the inputs, also where these are symbols of torch.compile.
 """
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping, NamedTuple, Sequence
+from typing import Any, Mapping, NamedTuple, Sequence
 
 import torch
 
@@ -22,18 +22,28 @@ DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i
 # Where a dim is in no input, it equals this one: sequences that are not packed are rows of a batch.
 _SAME_AS = {"N": "B"}
 
-Shape = Callable[[Sequence[Any]], tuple[Any, ...]]
+class Extent(NamedTuple):
+    """An extent of an output: that of an input's dimension and a number more."""
+
+    tensor: int  # the index of the input; -1: only the number counts
+    dim: int
+    added: int
 
 
 class Output(NamedTuple):
-    """An output of a call. shape(tensors) is None if it depends on values; then it is inferred."""
+    """An output of a call."""
 
     name: str
     dtype: torch.dtype
-    shape: Shape | None
-    like: int | None  # the input that has the same dims and dtype
-    beside: int  # an input on the same device
+    extents: tuple[Extent, ...] | None  # None: they depend on values and are inferred
+    like: int  # an input that has the same dims and dtype; -1: none
     tokens: bool  # it has a dimension of tokens, which ranks share
+
+
+def shape_of(extents: Sequence[Extent], tensors: Sequence[Any]) -> tuple[Any, ...]:
+    """Returns an output's shape for these inputs, whose extents may be symbols."""
+    return tuple(tensors[tensor].shape[dim] + added if tensor >= 0 else added
+                 for tensor, dim, added in extents)
 
 
 def declared_problem(op: str, names: Sequence[str], tensors: Sequence[torch.Tensor | None],
@@ -73,19 +83,18 @@ def wanted_problem(op: str, names: Sequence[str], tensors: Sequence[torch.Tensor
 
 
 def _extent(row: Mapping[str, Any], d: int, rows: Sequence[Mapping[str, Any]],
-            given: Sequence[str]) -> str | None:
-    """Returns the text of an extent of an output, in terms of a sequence of tensors `t`."""
+            given: Sequence[str]) -> Extent | None:
+    """Returns where an extent of an output stands among the inputs."""
     if not row["dims"][d]:
-        return str(row["shape"][d])
+        return Extent(-1, 0, row["shape"][d])
     for dim in (row["dims"][d], _SAME_AS.get(row["dims"][d])):
         for source in rows:
             if dim is None or source["name"] not in given or dim not in source["dims"]:
                 continue
             at = source["dims"].index(dim)
-            more = row["added"][d] - source["added"][at]
-            return (f"t[{given.index(source['name'])}].shape[{at}]"
-                    + (f" + {more}" if more > 0 else f" - {-more}" if more < 0 else ""))
-    return str(row["shape"][d]) if row["shape"][d] >= 0 and not row["varies"][d] else None
+            return Extent(given.index(source["name"]), at, row["added"][d] - source["added"][at])
+    known = row["shape"][d] >= 0 and not row["varies"][d]
+    return Extent(-1, 0, row["shape"][d]) if known else None
 
 
 def outputs_of(problem: Problem, names: Sequence[str]) -> list[Output]:
@@ -93,20 +102,17 @@ def outputs_of(problem: Problem, names: Sequence[str]) -> list[Output]:
     rows = [row for row in problem.tensors() if row["declared"]]
     given = list(names)
     inputs = [row for row in rows if row["name"] in given]
-    beside = given.index(inputs[0]["name"])
     outputs = []
     for row in rows:
         if row["name"] in given:
             continue
         extents = [_extent(row, d, inputs, given) for d in range(len(row["dims"]))]
-        shape = None
-        if all(extent is not None for extent in extents):
-            text = "".join(f"{extent}, " for extent in extents)
-            shape = eval(f"lambda t: ({text})")  # of texts made above, to read shapes in one call
+        known = tuple(extent for extent in extents if extent is not None)
         like = next((given.index(source["name"]) for source in inputs
                      if source["dims"] == row["dims"] and source["dtype"] == row["dtype"]
-                     and source["added"] == row["added"]), None)
-        outputs.append(Output(row["name"], DTYPES[row["dtype"]], shape, like, beside,
+                     and source["added"] == row["added"]), -1)
+        outputs.append(Output(row["name"], DTYPES[row["dtype"]],
+                              known if len(known) == len(extents) else None, like,
                               row["token_dim"] >= 0))
     return outputs
 

@@ -13,8 +13,11 @@ from lathe.torch._calls import count
 
 def wants_gradient(tensors: Sequence[Tensor | None]) -> bool:
     """Returns true if autograd has to know of a call on these tensors."""
-    return torch.is_grad_enabled() and any(each is not None and each.requires_grad
-                                           for each in tensors)
+    if torch.is_grad_enabled():
+        for each in tensors:
+            if each is not None and each.requires_grad:
+                return True
+    return False
 
 
 def usable(tensor: Tensor) -> Tensor:

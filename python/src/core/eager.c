@@ -1,0 +1,52 @@
+/* SPDX-FileCopyrightText: 2026 The lathe authors */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is asked of torch, and made of options, before an eager call. */
+#include "eager.h"
+
+enum { MOST_OPTIONS = 64 };
+
+/* Returns what a function without arguments answers: 1 or 0, or -1. */
+static int says_yes(PyObject* function) {
+  PyObject* answer = PyObject_CallNoArgs(function);
+  const int yes = answer ? PyObject_IsTrue(answer) : -1;
+  Py_XDECREF(answer);
+  return yes;
+}
+
+int any_says_yes(PyObject* functions) {
+  int yes = 0;
+  for (Py_ssize_t i = 0; functions && yes == 0 && i < PyTuple_Size(functions); ++i) {
+    yes = says_yes(PyTuple_GetItem(functions, i));
+  }
+  return yes;
+}
+
+int wants_gradient(PyObject* enabled, PyObject* const* objects, size_t count) {
+  static PyObject* attribute;
+  if (!attribute) attribute = PyUnicode_InternFromString("requires_grad");
+  int wanted = enabled ? says_yes(enabled) : 0;
+  if (wanted <= 0) return wanted;
+  for (size_t i = 0; i < count; ++i) {
+    if (objects[i] == Py_None) continue;
+    PyObject* value = PyObject_GetAttr(objects[i], attribute);
+    wanted = value ? PyObject_IsTrue(value) : -1;
+    Py_XDECREF(value);
+    if (wanted != 0) return wanted;
+  }
+  return 0;
+}
+
+PyObject* pairs_of(PyObject* options) {
+  PyObject *name, *value, *pairs[MOST_OPTIONS], *out;
+  Py_ssize_t at = 0, count = 0;
+  while (PyDict_Next(options, &at, &name, &value)) {
+    if (value == Py_None) continue;
+    if (count == MOST_OPTIONS) return raise_invalid("there are over %d options", MOST_OPTIONS);
+    pairs[count++] = PyTuple_Pack(2, name, value);
+  }
+  out = PyTuple_New(count);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (!pairs[i] || !out || PyTuple_SetItem(out, i, pairs[i]) != 0) Py_CLEAR(out);
+  }
+  return out;
+}
