@@ -12,12 +12,12 @@ from typing import Any, Sequence
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from lathe._errors import Unsupported
 from lathe.torch import _functions
 from lathe.torch._calls import Options, count
-from lathe.torch._tensors import dense, usable, wants_gradient
+from lathe.torch._tensors import (dense, no_second_gradient, upstream_or_zeros, usable,
+                                  wants_gradient)
 
 _Two = tuple[Tensor, Tensor]
 
@@ -198,10 +198,10 @@ class _Packed(torch.autograd.Function):
         return out, lse
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, dout: Tensor | None, dlse: None) -> Any:
-        q, packed, slopes, cu_q, cu_k, out, lse = ctx.saved_tensors
-        dout = torch.zeros_like(out) if dout is None else usable(dout)
+    @no_second_gradient
+    def backward(ctx: Any, saved: Any, dout: Tensor | None, dlse: None) -> Any:
+        q, packed, slopes, cu_q, cu_k, out, lse = saved
+        dout = upstream_or_zeros(dout, out)
         dq = None if q is None else torch.empty_like(q, memory_format=torch.contiguous_format)
         dpacked = torch.empty_like(packed, memory_format=torch.contiguous_format)
         _functions._attention_bwd.into(

@@ -14,7 +14,6 @@ from lathe.compat._fla_checks import (explain_kda, explain_packed, explain_unsup
 from lathe.compat._fla_context import context_of
 from lathe.torch import kda, kda_recurrent
 from lathe.torch._calls import count
-from lathe.torch._tensors import dense, usable
 
 
 def _options(scale: float | None, norms: bool, gate: bool, sigmoid: bool, negative: bool,
@@ -92,10 +91,9 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, scale: f
     if disable_recompute:
         options["disable_recompute"] = 1
     try:
-        o, final, states = kda(usable(q), usable(k), usable(v), usable(g), usable(beta),
-                               A_log=flat_float(A_log), dt_bias=flat_float(dt_bias),
-                               initial_state=dense(initial_state), cu_seqlens=dense(cu_seqlens),
-                               output_final_state=output_final_state,
+        o, final, states = kda(q, k, v, g, beta, A_log=flat_float(A_log),
+                               dt_bias=flat_float(dt_bias), initial_state=initial_state,
+                               cu_seqlens=cu_seqlens, output_final_state=output_final_state,
                                output_chunk_states=return_intermediate_states,
                                over=over and over.ranks, **options)
     except LatheError:
@@ -183,11 +181,10 @@ def fused_recurrent_kda_fwd(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Te
     direct = out is not None and not with_state and _takes(out, q)
     try:
         o, final = kda_recurrent(
-            usable(q), usable(k), usable(v), usable(g), usable(beta), A_log=flat_float(A_log),
-            dt_bias=flat_float(dt_bias), cu_seqlens=dense(cu_seqlens),
-            initial_state=usable(initial_state) if pool is None and initial_state is not None
-            else None, state_pool=pool, state_indices=dense(ssm_state_indices),
-            num_accepted_tokens=dense(num_accepted_tokens),
+            q, k, v, g, beta, A_log=flat_float(A_log), dt_bias=flat_float(dt_bias),
+            cu_seqlens=cu_seqlens, initial_state=initial_state if pool is None else None,
+            state_pool=None if pool is None else pool.detach(),
+            state_indices=ssm_state_indices, num_accepted_tokens=num_accepted_tokens,
             output_final_state=with_state, out=out if direct else None, **options)
     except LatheError:
         explain_packed(q, initial_state if pool is None else None, cu_seqlens)
@@ -207,6 +204,8 @@ def fused_recurrent_kda_fwd(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Te
 
 def _takes(out: Tensor, q: Tensor) -> bool:
     """Returns true if a kernel can write its result into a tensor that the caller has."""
+    if torch.compiler.is_compiling():
+        return False  # a trace does not know where a tensor lies
     return (out.dtype is q.dtype and out.is_contiguous()
             and bool(out.storage_offset() * out.element_size() % 16 == 0))
 

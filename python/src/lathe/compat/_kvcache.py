@@ -153,8 +153,8 @@ def decode(options: Options, q: Tensor, k_cache: Tensor, v_cache: Tensor, length
         q, k_cache, v_cache = padded(q), padded(k_cache), padded(v_cache)
     if num_splits > 0:
         options = (*options, ("num_splits", num_splits))
-    tensors: tuple[Tensor | None, ...] = (usable(q), k_cache, v_cache, dense(table), lengths, k, v,
-                                          dense(slopes), dense(sinks), *NO_CAPTURES)
+    tensors: tuple[Tensor | None, ...] = (usable(q), k_cache, v_cache, dense(table), dense(lengths),
+                                          k, v, dense(slopes), dense(sinks), *NO_CAPTURES)
     if wants_gradient(tensors):
         tensors = tuple(None if each is None else each.detach() for each in tensors)
     if out is None:

@@ -15,10 +15,11 @@ import torch
 from torch.nn import Parameter
 
 from lathe import _core
-from lathe._errors import LatheError, Status
+from lathe._errors import LatheError, Status, Unsupported
 from lathe._objects import Plan, Problem
 from lathe._operators import operator
 from lathe.torch import _device, _shapes
+from lathe.torch._transforms import note_change, refuse_transforms
 
 Options = tuple[tuple[str, Any], ...]
 
@@ -123,11 +124,11 @@ class Call:
     None for one that these inputs do not have. Inputs are in the order of the operator's table,
     None where there is none; those that the operator changes are changed in place.
     call.into(options, tensors, outputs) writes outputs that are given; a Call made with into=True
-    has it.
+    has it. reads: inputs that other calls of the operator change, and this one reads.
     """
 
     def __init__(self, name: str, op: str, inputs: Sequence[str], outputs: Sequence[str], *,
-                 into: bool = False) -> None:
+                 into: bool = False, reads: Sequence[str] = ()) -> None:
         self.name, self.op = name, op
         table = operator(op).tensors
         order = list(table)
@@ -135,6 +136,8 @@ class Call:
         assert list(self.inputs) == sorted(self.inputs, key=order.index), (name, self.inputs)
         assert list(self.outputs) == sorted(self.outputs, key=order.index), (name, self.outputs)
         assert not any(table[name].alias_of for name in self.outputs), (name, self.outputs)
+        self.changed = tuple(i for i, name in enumerate(self.inputs)
+                             if table[name].role == "inout" and name not in reads)
         self.table = _core.PlanTable(self.inputs, self._prepare, (torch.Tensor, Parameter))
         self._define()
         if into:
@@ -171,11 +174,16 @@ class Call:
 
     def __call__(self, options: Options, *tensors: torch.Tensor | None,
                  over: Over | None = None) -> tuple[Any, ...]:
+        refuse_transforms(tensors)
         if over is not None:
             return self.spread(over.run(self, options, tensors), tensors)
+        if self.changed:
+            self._check_changed(tensors)
         if not traced():
             made = self.table.run(options, *tensors)
             if made is not None:
+                if self.changed:
+                    note_change(tensors[i] for i in self.changed)
                 return made if len(made) == len(self.outputs) else self.spread(made, tensors)
         # Gradients are made by an autograd.Function around the call, if at all.
         plain = [each.detach() if each is not None else None for each in tensors]
@@ -193,6 +201,8 @@ class Call:
 
         Their rows are contiguous, other strides are free.
         """
+        refuse_transforms(tensors)
+        self._check_changed(tensors)
         value = None if traced() else self.table(options, *tensors)
         if value is None:
             plain = [each.detach() if each is not None else None for each in (*tensors, *outputs)]
@@ -200,6 +210,15 @@ class Call:
             return
         plan, _, workspace = value
         plan(*tensors, *outputs, workspace=workspace)
+        note_change([*outputs, *(tensors[i] for i in self.changed)])
+
+    def _check_changed(self, tensors: Tensors) -> None:
+        """Raises Unsupported if autograd would have to know of a change in place."""
+        for i in self.changed:
+            tensor = tensors[i]
+            if tensor is not None and tensor.requires_grad and torch.is_grad_enabled():
+                raise Unsupported(f"{self.inputs[i]} requires a gradient and is changed in place, "
+                                  "which has none; detach it, or call under torch.no_grad()")
 
     # ---- under tracing -------------------------------------------------------------------------
 
@@ -216,7 +235,7 @@ class Call:
         table = operator(self.op).tensors
         parts = []
         for i, name in enumerate(self.inputs):
-            kind = f"Tensor({chr(ord('a') + i)}!)" if table[name].role == "inout" else "Tensor"
+            kind = f"Tensor({chr(ord('a') + i)}!)" if i in self.changed else "Tensor"
             optional = table[name].optional or table[name].given_if is not None
             parts.append(f"{kind}{'?' if optional else ''} {name}")
         return parts
@@ -257,14 +276,18 @@ class Call:
         *tensors, text = arguments
         options = dict(_options_of_text(text))
         problem = _shapes.wanted_problem(self.op, self.inputs, tensors, options, self.outputs)
+        outputs = _shapes.outputs_of(problem, self.inputs)
+        known = {}
+        if any(output.shape is None for output in outputs):
+            known = _shapes.known_shapes(self.op, self.inputs, tensors, options, self.outputs)
         by_name = {}
         first = next(each for each in tensors if each is not None)
-        for output in _shapes.outputs_of(problem, self.inputs):
-            if output.shape is None:
+        for output in outputs:
+            if output.shape is None and output.name not in known:
                 raise LatheError(f"the shape of {output.name} depends on values, which a trace "
                                  "does not have", Status.UNSUPPORTED)
-            by_name[output.name] = torch.empty(output.shape(tensors), dtype=output.dtype,
-                                               device=first.device)
+            shape = known[output.name] if output.shape is None else output.shape(tensors)
+            by_name[output.name] = torch.empty(shape, dtype=output.dtype, device=first.device)
         return self._returned([by_name.get(name) for name in self.outputs], tensors)
 
 

@@ -12,11 +12,11 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from lathe._errors import InvalidArgument
 from lathe.torch._calls import Call, Options, Over, options_of
-from lathe.torch._tensors import dense, usable, wants_gradient
+from lathe.torch._tensors import (dense, dense_upstream, no_second_gradient, upstream_or_zeros,
+                                  usable, wants_gradient)
 
 _Two = tuple[Tensor, Tensor]
 _Four = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -42,12 +42,13 @@ class _CausalConv1d(torch.autograd.Function):
         return (_conv_final if final else _conv)(options, *tensors, over=over)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, dy: Tensor | None, dfinal: Tensor | None = None) -> Any:
-        x, weight, bias, residual, state, cu_seqlens = ctx.saved_tensors
-        dy = torch.zeros_like(x) if dy is None else usable(dy)
+    @no_second_gradient
+    def backward(ctx: Any, saved: Any, dy: Tensor | None, dfinal: Tensor | None = None) -> Any:
+        x, weight, bias, residual, state, cu_seqlens = saved
+        dy = upstream_or_zeros(dy, x)
         dx, dweight, dbias, dstate = _conv_bwd(ctx.options, x, weight, bias, residual, state,
-                                               cu_seqlens, dy, dense(dfinal), over=ctx.over)
+                                               cu_seqlens, dy, dense_upstream(dfinal),
+                                               over=ctx.over)
         # The residual is added after all else, so its gradient is dy.
         return (None, None, None, dx, dweight, dbias, dy if residual is not None else None,
                 dstate, None)
@@ -59,7 +60,8 @@ def causal_conv1d(x: Tensor, weight: Tensor, bias: Tensor | None = None, *,
                   output_final_state: bool = False, over: Over | None = None
                   ) -> tuple[Tensor, Tensor | None]:
     """Returns (y, final_state): x [B,T,D] convolved along T with weight [D,W]."""
-    tensors = (x, weight, bias, residual, initial_state, cu_seqlens)
+    tensors = (usable(x), dense(weight), dense(bias), usable(residual), dense(initial_state),
+               dense(cu_seqlens))
     options = options_of(activation=activation)
     if wants_gradient(tensors):
         found = _CausalConv1d.apply(over, options, output_final_state, *tensors)
@@ -71,7 +73,8 @@ def causal_conv1d(x: Tensor, weight: Tensor, bias: Tensor | None = None, *,
 def causal_conv1d_update(x: Tensor, state: Tensor, weight: Tensor, bias: Tensor | None = None, *,
                          residual: Tensor | None = None, activation: str = "none") -> Tensor:
     """Returns y [B,D] for one token a row; rolls state [B,D,W] in place. Has no gradient."""
-    (y,) = _conv_update(options_of(activation=activation), x, weight, bias, residual, state)
+    (y,) = _conv_update(options_of(activation=activation), usable(x), dense(weight), dense(bias),
+                        usable(residual), state)
     return cast(Tensor, y)
 
 
@@ -84,7 +87,8 @@ _kda = {(final, chunks): Call("kda" + "_final" * final + "_chunks" * chunks, "kd
                               + ("chunk_states",) * chunks)
         for final in (False, True) for chunks in (False, True)}
 _kda_bwd = Call("kda_bwd", "kda", (*_KDA, "do", "dht", *_SAVED),
-                ("dq", "dk", "dv", "dg", "dbeta", "dA_log", "ddt_bias", "dinitial_state"))
+                ("dq", "dk", "dv", "dg", "dbeta", "dA_log", "ddt_bias", "dinitial_state"),
+                reads=_SAVED)
 _kda_recurrent = {final: Call("kda_recurrent" + "_final" * final, "kda_recurrent",
                               (*_KDA, "state_pool", "state_indices", "num_accepted_tokens"),
                               ("o",) + ("final_state",) * final, into=not final)
@@ -111,19 +115,20 @@ class _Kda(torch.autograd.Function):
         saved = _saved(q, v, cu_seqlens) if keeps else (None, None)
         found = _kda[final, chunks](options, *tensors, *saved, over=over)
         ctx.save_for_backward(*tensors, *saved)
-        ctx.over, ctx.options = over, options
+        ctx.over, ctx.options, ctx.final = over, options, final
         ctx.set_materialize_grads(False)
         if chunks:
             ctx.mark_non_differentiable(found[-1])
         return found
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, do: Tensor | None, dht: Tensor | None = None,
-                 dchunks: Tensor | None = None) -> Any:
-        *tensors, values, states = ctx.saved_tensors
-        do = torch.zeros_like(tensors[2]) if do is None else usable(do)
-        found = _kda_bwd(ctx.options, *tensors, do, dense(dht), values, states, over=ctx.over)
+    @no_second_gradient
+    def backward(ctx: Any, saved: Any, do: Tensor | None, *rest: Tensor | None) -> Any:
+        *tensors, values, states = saved
+        dht = rest[0] if ctx.final else None  # states of chunks have no gradient
+        do = upstream_or_zeros(do, tensors[2])
+        found = _kda_bwd(ctx.options, *tensors, do, dense_upstream(dht), values, states,
+                         over=ctx.over)
         return (None, None, None, None, *found, None)
 
 
@@ -133,7 +138,8 @@ def kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *, A_log: Tens
         output_chunk_states: bool = False, over: Over | None = None, **options: Any
         ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Returns (o, final_state, chunk_states) of chunked Kimi Delta Attention."""
-    tensors = (q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens)
+    tensors = (usable(q), usable(k), usable(v), usable(g), usable(beta), dense(A_log),
+               dense(dt_bias), dense(initial_state), dense(cu_seqlens))
     final, chunks = bool(output_final_state), bool(output_chunk_states)
     if wants_gradient(tensors):
         found = _Kda.apply(over, options_of(**options), final, chunks, *tensors)
@@ -154,8 +160,9 @@ def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *,
 
     out: where o is written, if there is no final state; its rows are contiguous.
     """
-    tensors = (q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, state_pool,
-               state_indices, num_accepted_tokens)
+    tensors = (usable(q), usable(k), usable(v), usable(g), usable(beta), dense(A_log),
+               dense(dt_bias), usable(initial_state), dense(cu_seqlens), state_pool,
+               dense(state_indices), dense(num_accepted_tokens))
     if out is not None:
         if output_final_state:
             raise InvalidArgument("out is given and output_final_state is True; one can be")
@@ -189,13 +196,13 @@ class _FlashAttention(torch.autograd.Function):
         return out, lse
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> Any:
-        *tensors, out, lse = ctx.saved_tensors
-        dout = torch.zeros_like(out) if dout is None else usable(dout)
+    @no_second_gradient
+    def backward(ctx: Any, saved: Any, dout: Tensor | None, dlse: Tensor | None) -> Any:
+        *tensors, out, lse = saved
+        dout = upstream_or_zeros(dout, out)
         options = (*ctx.options, ("saved_forward", 1))
-        dq, dk, dv, dsinks = _attention_bwd(options, *tensors[:7], dout, dense(dlse), *tensors[7:],
-                                            out, lse, over=ctx.over)
+        dq, dk, dv, dsinks = _attention_bwd(options, *tensors[:7], dout, dense_upstream(dlse),
+                                            *tensors[7:], out, lse, over=ctx.over)
         return (None, None, dq, dk, dv, None, dsinks, None, None, None, None, None, None)
 
 
@@ -205,7 +212,8 @@ def flash_attention(q: Tensor, k: Tensor, v: Tensor, *, alibi_slopes: Tensor | N
                     over: Over | None = None, **options: Any) -> tuple[Tensor, Tensor]:
     """Returns (out, lse) of softmax attention; both can be differentiated."""
     padded = (*captures, *(None,) * (len(_CAPTURES) - len(captures)))
-    tensors = (q, k, v, alibi_slopes, sinks, cu_seqlens_q, cu_seqlens_k, *padded)
+    tensors = (usable(q), usable(k), usable(v), dense(alibi_slopes), dense(sinks),
+               dense(cu_seqlens_q), dense(cu_seqlens_k), *padded)
     if "deterministic" not in options and torch.are_deterministic_algorithms_enabled():
         options["deterministic"] = 1
     chosen = options_of(**options)
@@ -221,8 +229,9 @@ def flash_attention_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_ta
                            **options: Any) -> tuple[Tensor, Tensor]:
     """Returns (out, lse) over a cache in pages, to which k_new and v_new are appended in place."""
     padded = (*captures, *(None,) * (len(_CAPTURES) - len(captures)))
-    return cast(_Two, _decode(options_of(**options), q, k_cache, v_cache, block_table,
-                              cache_seqlens, k_new, v_new, alibi_slopes, sinks, *padded))
+    return cast(_Two, _decode(options_of(**options), usable(q), k_cache, v_cache,
+                              dense(block_table), dense(cache_seqlens), usable(k_new),
+                              usable(v_new), dense(alibi_slopes), dense(sinks), *padded))
 
 
 # ---- sparse flash attention ----------------------------------------------------------------------
@@ -247,13 +256,13 @@ class _SparseFlashAttention(torch.autograd.Function):
         return out, most, total, lse
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, dout: Tensor | None, *unused: Any) -> Any:
-        *tensors, out, lse = ctx.saved_tensors
-        dout = torch.zeros_like(out) if dout is None else usable(dout)
+    @no_second_gradient
+    def backward(ctx: Any, saved: Any, dout: Tensor | None, *unused: Any) -> Any:
+        *tensors, out, lse = saved
+        dout = upstream_or_zeros(dout, out)
         options = (*ctx.options, ("saved_forward", 1))
         dq, dk, dv, dq_rope, dk_rope, dsinks = _sparse_bwd(options, *tensors, dout, out, lse,
-                                                                over=ctx.over)
+                                                           over=ctx.over)
         return (None, None, dq, dk, dv, dq_rope, dk_rope, None, None, None, None, dsinks)
 
 
@@ -264,7 +273,8 @@ def sparse_flash_attention(q: Tensor, k: Tensor, v: Tensor | None, indices: Tens
                            over: Over | None = None, **options: Any
                            ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Returns (out, softmax_max, softmax_sum, lse) over the keys that each row's list names."""
-    tensors = (q, k, v, q_rope, k_rope, indices, cu_seqlens_q, cu_seqlens_k, q_pos, sinks)
+    tensors = (usable(q), usable(k), usable(v), usable(q_rope), usable(k_rope), usable(indices),
+               dense(cu_seqlens_q), dense(cu_seqlens_k), dense(q_pos), dense(sinks))
     if "deterministic" not in options and torch.are_deterministic_algorithms_enabled():
         options["deterministic"] = 1
     chosen = options_of(scale=scale, **options)
