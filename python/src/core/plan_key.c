@@ -96,13 +96,14 @@ static int has_rows(const DLTensor* tensor) {
   return 1;
 }
 
-int lie_well(const Given* given, size_t rows) {
+int lie_well(const Given* given, uint64_t rows) {
   for (size_t i = 0; i < given->count; ++i) {
     if (given->borrowed_at[i] < 0) continue;
     const DLTensor* tensor = &given->tensors.borrowed[given->borrowed_at[i]].tensor;
+    const int only_rows = rows >> i & 1;
     int64_t dense = 1;
-    if (i < rows && !has_rows(tensor)) return 0;
-    for (int d = tensor->ndim - 1; i >= rows && tensor->strides && d >= 0; --d) {
+    if (only_rows && !has_rows(tensor)) return 0;
+    for (int d = tensor->ndim - 1; !only_rows && tensor->strides && d >= 0; --d) {
       if (tensor->shape[d] != 1 && tensor->strides[d] != dense) return 0;
       dense *= tensor->shape[d];
     }

@@ -16,7 +16,7 @@ typedef struct {
   PyObject* shard;     /* of runs over a group; or NULL */
   PyObject* modes;     /* a tuple of functions, see `eager`; or NULL */
   PyObject* gradients; /* a function, see `eager`; or NULL */
-  int rows;            /* see `inference` */
+  unsigned long long rows;         /* see `inference` */
   const char* words[MOST_TENSORS]; /* the names */
   size_t count;
   FixedDims fixed;
@@ -110,13 +110,13 @@ static PyObject* table_call(TableObject* self, PyObject* arguments, PyObject* ke
   return value;
 }
 
-/* Runs what the table has for a call that was taken apart. With `rows` the answer is None unless
- * the tensors lie as kernels take them. */
-static PyObject* run_given(TableObject* self, Given* given, int rows) {
+/* Runs what the table has for a call that was taken apart. If `only_laid`, the answer is None
+ * unless the tensors lie as kernels take them. */
+static PyObject* run_given(TableObject* self, Given* given, int only_laid) {
   const lathe_shard* shard = self->shard ? ((ShardObject*)self->shard)->handle : NULL;
   PyObject *made = NULL, *value = NULL;
   const int borrowed = borrow_given(self->words, given) == 0;
-  if (borrowed && rows >= 0 && !lie_well(given, (size_t)rows)) {
+  if (borrowed && only_laid && !lie_well(given, self->rows)) {
     Py_INCREF(Py_None);
     made = Py_None;
   } else if (borrowed) {
@@ -138,7 +138,7 @@ static PyObject* table_run(TableObject* self, PyObject* const* arguments, Py_ssi
   const int taken = take(self, arguments[0], arguments[1], 0, &given);
   if (taken < 0) return NULL;
   if (taken == 0) Py_RETURN_NONE;
-  return run_given(self, &given, -1);
+  return run_given(self, &given, 0);
 }
 
 /* Runs a call at once, unless torch has to see it: then the answer is None. */
@@ -154,10 +154,9 @@ static PyObject* run_at_once(TableObject* self, PyObject* const* arguments, Py_s
   }
   if (seen < 0) return NULL;
   if (seen > 0) Py_RETURN_NONE;
-  const int rows = inference ? self->rows : -1;
-  if (!PyDict_Check(given.options)) return run_given(self, &given, rows);
+  if (!PyDict_Check(given.options)) return run_given(self, &given, inference);
   given.options = pairs_of(given.options);
-  PyObject* made = given.options ? run_given(self, &given, rows) : NULL;
+  PyObject* made = given.options ? run_given(self, &given, inference) : NULL;
   Py_XDECREF(given.options);
   return made;
 }
@@ -181,7 +180,7 @@ static Py_ssize_t table_length(TableObject* self) { return (Py_ssize_t)self->ent
 static int table_init(TableObject* self, PyObject* arguments, PyObject* keywords) {
   static char* names[] = {"names", "build", "types", "shard", "modes", "gradients", "rows", NULL};
   PyObject *list, *build, *types = NULL, *shard = NULL, *modes = NULL, *gradients = NULL;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O|O!O!O!Oi:PlanTable", names,
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O|O!O!O!OK:PlanTable", names,
                                    &PyTuple_Type, &list, &build, &PyTuple_Type, &types, ShardType,
                                    &shard, &PyTuple_Type, &modes, &gradients, &self->rows)) {
     return -1;
@@ -222,9 +221,8 @@ static PyMethodDef methods[] = {
      "may be a dictionary, whose Nones do not count."},
     {"inference", (PyCFunction)(void (*)(void))table_inference, METH_FASTCALL,
      "inference(options, tensors)\n\nAs eager, but returns None too if gradients() says yes and a\n"
-     "tensor requires one, or if a tensor would have to be copied: the first `rows` have "
-     "contiguous\n"
-     "rows and are not expanded, the others are contiguous."},
+     "tensor requires one, or if a tensor would have to be copied: those whose bits are set in\n"
+     "`rows` have contiguous rows and are not expanded, the others are contiguous."},
     {"clear", (PyCFunction)table_clear, METH_NOARGS, "clear()\n\nForgets all entries."},
     {NULL, NULL, 0, NULL}};
 

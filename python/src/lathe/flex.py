@@ -18,14 +18,17 @@ from typing import Any, Callable
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.nn.attention import flex_attention as _torch_flex
+from torch.utils._python_dispatch import _disable_current_modes
 
 from lathe._errors import Unsupported
 from lathe.torch._mod_trace import Mods, trace_mods
 from lathe.torch._calls import Options, count, options_of
 from lathe.torch._functions import _CAPTURES, _attention, _attention_bwd
-from lathe.torch._tensors import dense, usable, wants_gradient
+from lathe.torch._tensors import (dense_upstream, no_second_gradient, upstream_or_zeros, usable,
+                                  wants_gradient)
+from lathe.torch._transforms import refuse_transforms
 
 __all__ = ["flex_attention"]
 
@@ -52,14 +55,15 @@ class _FlexAttention(torch.autograd.Function):
         return out, lse
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> Any:
-        q, k, v, out, lse, *captures = ctx.saved_tensors
+    @no_second_gradient
+    def backward(ctx: Any, saved: Any, dout: Tensor | None, dlse: Tensor | None) -> Any:
+        q, k, v, out, lse, *captures = saved
         rows = [usable(each.transpose(1, 2)) for each in (q, k, v)]
         out = out.transpose(1, 2)
-        dout = torch.zeros_like(out) if dout is None else usable(dout.transpose(1, 2))
+        dout = upstream_or_zeros(None if dout is None else dout.transpose(1, 2), out)
         options = (*ctx.options, ("saved_forward", 1))
-        found = _attention_bwd(options, *rows, *_NONE, dout, dense(dlse), *captures, out, lse)
+        found = _attention_bwd(options, *rows, *_NONE, dout, dense_upstream(dlse), *captures, out,
+                               lse)
         gradients = [each.transpose(1, 2) for each in found[:3] if each is not None]
         return (None, *gradients, *_NONE)
 
@@ -86,8 +90,8 @@ def _made_outside(name: str, score_mod: int, mask_mod: int, gradient: bool, devi
     for address in (score_mod, mask_mod):
         given = ctypes.cast(address, ctypes.py_object).value if address else None
         both.append(given)
-    # Whatever torch.compile traces with must not see this.
-    with torch._C._DisableTorchDispatch(), torch.no_grad():
+    # Whatever torch.compile traces with must not see this, but the mods' own trace must.
+    with _disable_current_modes(), torch.no_grad():
         setattr(_prepared, name, trace_mods(both[0], both[1], gradient, torch.device(device)))
     for each in both:
         if each is not None:
@@ -102,7 +106,8 @@ _prepare: Any = torch._dynamo.assume_constant_result(  # type: ignore[no-untyped
 def _mods(score_mod: Callable[..., Any] | None, mask_mod: Callable[..., Any] | None, gradient: bool,
           device: torch.device) -> Mods:
     if not torch.compiler.is_dynamo_compiling():
-        return trace_mods(score_mod, mask_mod, gradient, device)
+        with temporarily_clear_interpreter_stack():  # a mod is traced outside of torch.func.vmap
+            return trace_mods(score_mod, mask_mod, gradient, device)
     first = id(score_mod) if score_mod is not None else 0
     second = id(mask_mod) if mask_mod is not None else 0
     name = f"m{first}_{second}_{gradient}"
@@ -178,6 +183,7 @@ def flex_attention(query: Tensor, key: Tensor, value: Tensor,
     can be differentiated. score_mod(score, b, h, q_idx, kv_idx) computes in float32.
     """
     _check(query, key, value, block_mask, enable_gqa, return_lse, kernel_options, return_aux)
+    refuse_transforms((query, key, value))  # before a mod is traced, which reads its tensors
     gradient = wants_gradient((query, key, value))
     mask_mod = _mask_of(block_mask)
     if score_mod is None and mask_mod is None:

@@ -8,3 +8,13 @@ torch = pytest.importorskip("torch", reason="torch is not installed: scripts/tes
 import lathe.torch
 
 lathe.torch.use_simulator()
+
+
+@pytest.fixture(scope="module")
+def sdpa_on_cpu():
+    """Lets torch's operators of flash attention compute CPU tensors by lathe, as on a GPU."""
+    from lathe.compat import sdpa
+
+    handle = sdpa._Handle("CPU")
+    yield
+    handle.remove()

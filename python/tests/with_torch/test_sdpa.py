@@ -11,11 +11,7 @@ from lathe.compat import sdpa
 aten = torch.ops.aten
 
 
-@pytest.fixture(scope="module", autouse=True)
-def on_cpu():
-    handle = sdpa._Handle("CPU")
-    yield
-    handle.remove()
+pytestmark = pytest.mark.usefixtures("sdpa_on_cpu")
 
 
 def made(*shape, seed=0):

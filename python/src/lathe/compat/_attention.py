@@ -12,12 +12,12 @@ from typing import Any, Sequence, cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from lathe._errors import Unsupported
 from lathe.torch import _functions
 from lathe.torch._calls import Options, count, is_compiling
-from lathe.torch._tensors import dense, usable, wants_gradient
+from lathe.torch._tensors import (computed, dense, laid, no_second_gradient, upstream_or_zeros,
+                                  usable, wants_gradient)
 
 _Two = tuple[Tensor, Tensor]
 
@@ -138,23 +138,17 @@ def attend(options: Options, q: Tensor, k: Tensor, v: Tensor, slopes: Tensor | N
            sinks: Tensor | None = None, cu_q: Tensor | None = None, cu_k: Tensor | None = None,
            out: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Returns (out, lse), both differentiable; a given `out` is written, without gradients."""
-    if out is None and not is_compiling() and not is_odd(q, v):
-        tensors = (q, k, v, slopes, sinks, cu_q, cu_k, *NO_CAPTURES)
-        found: _Two | None = _functions._attention.inference(options, tensors)
-        if found is not None:
-            return found
-    q, k, v = usable(q), apart(usable(k), q), apart(usable(v), q, k)
-    cu_k = apart(cu_k, cu_q)
     if is_odd(q, v):
         return _attend_odd(options, q, k, v, slopes, sinks, cu_q, cu_k, out)
-    tensors = (q, k, v, dense(slopes), dense(sinks), dense(cu_q), dense(cu_k), *NO_CAPTURES)
+    if is_compiling():
+        k, v, cu_k = apart(k, q), apart(v, q, k), apart(cu_k, cu_q)
+    tensors = (q, k, v, slopes, sinks, cu_q, cu_k, *NO_CAPTURES)
+    call = _functions._attention
     if out is not None:
         lse = q.new_empty(lse_shape(q, cu_q), dtype=torch.float32)
-        _functions._attention.into(options, tensors, (out, lse))
+        call.into(options, laid(call, tensors), (out, lse))
         return out, lse
-    if wants_gradient(tensors):
-        return cast(_Two, _functions._FlashAttention.apply(None, options, *tensors))
-    return cast(_Two, _functions._attention(options, *tensors))
+    return cast(_Two, computed(call, _functions._FlashAttention, options, tensors))
 
 
 def lse_shape(q: Tensor, cu_q: Tensor | None) -> tuple[int, ...]:
@@ -200,10 +194,10 @@ class _Packed(torch.autograd.Function):
         return out, lse
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, dout: Tensor | None, dlse: None) -> Any:
-        q, packed, slopes, cu_q, cu_k, out, lse = ctx.saved_tensors
-        dout = torch.zeros_like(out) if dout is None else usable(dout)
+    @no_second_gradient
+    def backward(ctx: Any, saved: Any, dout: Tensor | None, dlse: None) -> Any:
+        q, packed, slopes, cu_q, cu_k, out, lse = saved
+        dout = upstream_or_zeros(dout, out)
         dq = None if q is None else torch.empty_like(q, memory_format=torch.contiguous_format)
         dpacked = torch.empty_like(packed, memory_format=torch.contiguous_format)
         _functions._attention_bwd.into(

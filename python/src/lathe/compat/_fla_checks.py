@@ -64,7 +64,6 @@ def flat_float(tensor: Tensor | None) -> Tensor | None:
         count("cast to float32")
         tensor = tensor.float()
     tensor = dense(tensor)
-    assert tensor is not None
     return tensor if tensor.dim() == 1 else tensor.view(-1)
 
 

@@ -14,7 +14,7 @@ from lathe._errors import InvalidArgument, Unsupported
 from lathe.compat._fla_checks import unknown
 from lathe.compat._fla_context import context_of
 from lathe.torch._calls import count
-from lathe.torch._tensors import dense, usable
+from lathe.torch._tensors import dense
 
 _ACTIVATIONS = {None: "none", "silu": "silu", "swish": "silu"}
 _BACKENDS = ("triton", "cuda", "mix")
@@ -32,8 +32,6 @@ def given(weight: Tensor | None) -> Tensor:
     """Returns the weight, which the peer's signature lets one leave out."""
     if weight is None:
         raise InvalidArgument("weight is None; a convolution needs one of shape [D, W]")
-    weight = dense(weight)
-    assert weight is not None
     return weight
 
 
@@ -71,12 +69,12 @@ def causal_conv1d(x: Tensor, weight: Tensor | None = None, bias: Tensor | None =
         cu_seqlens = over.cu_seqlens  # the context's own are those of this rank
     weight = given(weight)
     shape, channels = x.shape, weight.shape[0]
-    rows = usable(flattened(x, channels))
+    rows = flattened(x, channels)
     if residual is not None:
-        residual = usable(flattened(residual, channels))
+        residual = flattened(residual, channels)
     y, final = lathe.torch.causal_conv1d(
-        rows, weight, dense(bias), residual=residual, initial_state=dense(initial_state),
-        cu_seqlens=dense(cu_seqlens), activation=activation_name(activation),
+        rows, weight, bias, residual=residual, initial_state=initial_state,
+        cu_seqlens=cu_seqlens, activation=activation_name(activation),
         output_final_state=bool(output_final_state), over=over and over.ranks)
     return (y if y.shape == shape else y.view(shape)), final
 
@@ -103,12 +101,11 @@ def causal_conv1d_update(x: Tensor, cache: Tensor, residual: Tensor | None = Non
     x is [N, D], [N, 1, D] or [1, N, D], or has heads in place of D. There is no gradient.
     """
     weight = given(weight)
-    rows = usable(_tokens(x, weight.shape[0]))
+    rows = _tokens(x, weight.shape[0])
     if residual is not None:
-        residual = usable(_tokens(residual, weight.shape[0]))
-    state = cache if cache.is_contiguous() else dense(cache)
-    assert state is not None
-    y = lathe.torch.causal_conv1d_update(rows, state, weight, dense(bias), residual=residual,
+        residual = _tokens(residual, weight.shape[0])
+    state = dense(cache)
+    y = lathe.torch.causal_conv1d_update(rows, state.detach(), weight, bias, residual=residual,
                                          activation=activation_name(activation))
     if state is not cache:
         count("state copied back into cache")

@@ -12,9 +12,8 @@ from lathe._errors import LatheError, Unsupported
 from lathe.compat._fla_checks import (explain_kda, explain_packed, explain_unsupported, flat_float,
                                       state_layout, unknown)
 from lathe.compat._fla_context import context_of
-from lathe.torch import _functions, kda, kda_recurrent
-from lathe.torch._calls import count, is_compiling
-from lathe.torch._tensors import dense, usable
+from lathe.torch import kda, kda_recurrent
+from lathe.torch._calls import count
 
 
 def _options(scale: float | None, norms: bool, gate: bool, sigmoid: bool, negative: bool,
@@ -89,25 +88,14 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, scale: f
         options["chunk_size"] = chunk_size
     if safe_gate:
         options["safe_gate"] = 1
-    A_log, dt_bias = flat_float(A_log), flat_float(dt_bias)
+    if disable_recompute:
+        options["disable_recompute"] = 1
     try:
-        made = None
-        if over is None and not is_compiling():
-            call = _functions._kda[bool(output_final_state), bool(return_intermediate_states)]
-            made = call.inference(options, (q, k, v, g, beta, A_log, dt_bias, initial_state,
-                                            cu_seqlens, None, None))
-        if made is not None:
-            o, final = made[0], made[1] if output_final_state else None
-            states = made[-1]
-        else:
-            if disable_recompute:
-                options["disable_recompute"] = 1
-            o, final, states = kda(usable(q), usable(k), usable(v), usable(g), usable(beta),
-                                   A_log=A_log, dt_bias=dt_bias,
-                                   initial_state=dense(initial_state), cu_seqlens=dense(cu_seqlens),
-                                   output_final_state=output_final_state,
-                                   output_chunk_states=return_intermediate_states,
-                                   over=over and over.ranks, **options)
+        o, final, states = kda(q, k, v, g, beta, A_log=flat_float(A_log),
+                               dt_bias=flat_float(dt_bias), initial_state=initial_state,
+                               cu_seqlens=cu_seqlens, output_final_state=output_final_state,
+                               output_chunk_states=return_intermediate_states,
+                               over=over and over.ranks, **options)
     except LatheError:
         explain_kda(q, k, v, g, beta, initial_state, cu_seqlens, lower_bound)
         raise
@@ -193,11 +181,10 @@ def fused_recurrent_kda_fwd(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Te
     direct = out is not None and not with_state and _takes(out, q)
     try:
         o, final = kda_recurrent(
-            usable(q), usable(k), usable(v), usable(g), usable(beta), A_log=flat_float(A_log),
-            dt_bias=flat_float(dt_bias), cu_seqlens=dense(cu_seqlens),
-            initial_state=usable(initial_state) if pool is None and initial_state is not None
-            else None, state_pool=pool, state_indices=dense(ssm_state_indices),
-            num_accepted_tokens=dense(num_accepted_tokens),
+            q, k, v, g, beta, A_log=flat_float(A_log), dt_bias=flat_float(dt_bias),
+            cu_seqlens=cu_seqlens, initial_state=initial_state if pool is None else None,
+            state_pool=None if pool is None else pool.detach(),
+            state_indices=ssm_state_indices, num_accepted_tokens=num_accepted_tokens,
             output_final_state=with_state, out=out if direct else None, **options)
     except LatheError:
         explain_packed(q, initial_state if pool is None else None, cu_seqlens)
@@ -217,6 +204,8 @@ def fused_recurrent_kda_fwd(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Te
 
 def _takes(out: Tensor, q: Tensor) -> bool:
     """Returns true if a kernel can write its result into a tensor that the caller has."""
+    if torch.compiler.is_compiling():
+        return False  # a trace does not know where a tensor lies
     return (out.dtype is q.dtype and out.is_contiguous()
             and bool(out.storage_offset() * out.element_size() % 16 == 0))
 

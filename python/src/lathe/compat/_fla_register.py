@@ -51,7 +51,7 @@ def _conv_gradients(x: Tensor, dy: Tensor, dht: Tensor | None, weight: Tensor | 
     channels = weight.shape[0]
     options = options_of(activation=_fla_conv.activation_name(activation))
     dx, dweight, dbias, dstate = _conv_bwd(
-        options, usable(_fla_conv.flattened(x, channels)), weight, dense(bias), None,
+        options, usable(_fla_conv.flattened(x, channels)), dense(weight), dense(bias), None,
         dense(initial_state), dense(cu_seqlens), usable(_fla_conv.flattened(dy, channels)),
         dense(dht))
     assert dx is not None

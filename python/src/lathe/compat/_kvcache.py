@@ -69,7 +69,7 @@ def lengths_of(k_cache: Tensor, table: Tensor, cache_seqlens: int | Tensor | Non
 
 def _int32(name: str, tensor: Tensor) -> Tensor:
     if tensor.dtype == torch.int32:
-        return dense(tensor)  # type: ignore[return-value]
+        return dense(tensor)
     if tensor.dtype.is_floating_point or tensor.dtype.is_complex or tensor.dtype == torch.bool:
         raise InvalidArgument(f"{name} has dtype {tensor.dtype}; allowed is int32")
     count("cast to int32")
@@ -153,8 +153,8 @@ def decode(options: Options, q: Tensor, k_cache: Tensor, v_cache: Tensor, length
         q, k_cache, v_cache = padded(q), padded(k_cache), padded(v_cache)
     if num_splits > 0:
         options = (*options, ("num_splits", num_splits))
-    tensors: tuple[Tensor | None, ...] = (usable(q), k_cache, v_cache, dense(table), lengths, k, v,
-                                          dense(slopes), dense(sinks), *NO_CAPTURES)
+    tensors: tuple[Tensor | None, ...] = (usable(q), k_cache, v_cache, dense(table), dense(lengths),
+                                          k, v, dense(slopes), dense(sinks), *NO_CAPTURES)
     if wants_gradient(tensors):
         tensors = tuple(None if each is None else each.detach() for each in tensors)
     if out is None:

@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from lathe.compat._conv import (convolve, options_for, put_states, with_unread_slot,
                                 without_unread_slot)
 from lathe.torch._calls import Options, count
 from lathe.torch._functions import _conv, _conv_bwd, _conv_final, _conv_update
-from lathe.torch._tensors import usable, wants_gradient
+from lathe.torch._tensors import (dense, no_second_gradient, upstream, upstream_or_zeros,
+                                  usable, wants_gradient)
 
 __all__ = ["causal_conv1d_fn", "causal_conv1d_update", "causal_conv1d_varlen_states"]
 
@@ -93,17 +93,17 @@ class _CausalConv1dFn(torch.autograd.Function):
         return (y, last) if final else y
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, dout: Tensor | None, dlast: Tensor | None = None) -> Any:
-        x, weight, bias, seq_idx, offsets, states = ctx.saved_tensors
+    @no_second_gradient
+    def backward(ctx: Any, saved: Any, dout: Tensor | None, dlast: Tensor | None = None) -> Any:
+        x, weight, bias, seq_idx, offsets, states = saved
         rows = usable(x.transpose(1, 2))
         shape = rows.shape
-        dy = torch.zeros_like(rows) if dout is None else usable(dout.transpose(1, 2))
+        dy = upstream_or_zeros(None if dout is None else dout.transpose(1, 2), rows)
         if seq_idx is not None:
             dy = dy.masked_fill((seq_idx < 0).unsqueeze(-1), 0)
             rows, dy = _packed(rows), _packed(dy)
         state = None if states is None else with_unread_slot(states)
-        dfinal = None if dlast is None else with_unread_slot(dlast)
+        dfinal = None if dlast is None else with_unread_slot(upstream(dlast))
         dx, dweight, dbias, dstate = _conv_bwd(ctx.options, rows, weight, bias, None, state,
                                                offsets, dy, dfinal)
         assert dx is not None
@@ -121,7 +121,7 @@ def causal_conv1d_fn(x: Tensor, weight: Tensor, bias: Tensor | None = None,
     that follow each other are a sequence, and y is 0 where it is negative. final_states_out is
     written in place and returned.
     """
-    options = options_for(activation)
+    options, weight, bias = options_for(activation), dense(weight), dense(bias)
     if seq_idx is not None:
         assert initial_states is None, "initial_states must be None if seq_idx is not None"
         assert not return_final_states, "final states are not returned if seq_idx is not None"
@@ -168,7 +168,8 @@ def causal_conv1d_update(x: Tensor, conv_state: Tensor, weight: Tensor, bias: Te
         with torch.no_grad():
             return causal_conv1d_update(x, conv_state, weight, bias, activation, cache_seqlens,
                                         conv_state_indices)
-    options, width = options_for(activation), weight.shape[1]
+    options, weight, bias = options_for(activation), dense(weight), dense(bias)
+    width = weight.shape[1]
     if (x.dim() == 2 and cache_seqlens is None and conv_state_indices is None
             and conv_state.shape[2] == width and conv_state.is_contiguous()):
         y: Tensor = _conv_update(options, usable(x), weight, bias, None, conv_state)[0]

@@ -64,7 +64,7 @@ def _attend(q: Tensor, kv: Tensor, indices: Tensor, scale: float, values: int, s
     if kv.shape[1] != 1:
         raise Unsupported(f"there are {kv.shape[1]} key heads; allowed is 1, with the values in "
                           "the keys")
-    q, kv, indices = usable(q.detach()), usable(kv.detach()), usable(indices)
+    q, kv, indices = usable(q), usable(kv), usable(indices)
     rope = (q[..., values:], kv[..., values:]) if width > values else (None, None)
     given = [None if each is None else each.unsqueeze(0)
              for each in (q[..., :values], kv[..., :values], None, *rope, indices)]

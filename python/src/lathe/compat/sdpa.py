@@ -70,10 +70,10 @@ def _refuse_top_left(query: Tensor, key: Tensor, is_causal: bool) -> None:
 
 
 def _like(query: Tensor, width: int) -> Tensor:
-    """Returns an empty [B,H,S,width] with the query's order of dimensions."""
-    if width == query.shape[-1]:
+    """Returns an empty [B,H,S,width] with the query's order of dimensions; rows are contiguous."""
+    if width == query.shape[-1] and query.stride(3) == 1:
         return torch.empty_like(query)
-    order = sorted(range(4), key=lambda d: query.stride(d) or math.inf, reverse=True)
+    order = sorted(range(3), key=lambda d: query.stride(d) or math.inf, reverse=True) + [3]
     shape = [*query.shape[:3], width]
     back = [order.index(d) for d in range(4)]
     return query.new_empty([shape[d] for d in order]).permute(back)

@@ -17,7 +17,7 @@ from lathe._errors import Unsupported
 from lathe.compat._conv import convolve, options_for, put_states, with_unread_slot
 from lathe.torch._calls import Options, count
 from lathe.torch._functions import _conv_final
-from lathe.torch._tensors import usable
+from lathe.torch._tensors import dense, usable
 
 __all__ = ["PAD_SLOT_ID", "causal_conv1d_fn", "causal_conv1d_update"]
 
@@ -105,6 +105,7 @@ def causal_conv1d_fn(x: Tensor, weight: Tensor, bias: Tensor | None, conv_states
                            initial_state_idx=initial_state_idx,
                            num_computed_tokens=num_computed_tokens)
     options, kept = _options(activation), weight.shape[1] - 1
+    weight, bias = dense(weight), dense(bias)
     _check_columns(conv_states, kept)
     pad = pad_slot_id if null_block_id is None else null_block_id
     with torch.no_grad():
@@ -153,6 +154,7 @@ def causal_conv1d_update(x: Tensor, conv_state: Tensor, weight: Tensor, bias: Te
     _refuse_prefix_caching(block_idx_last_scheduled_token=block_idx_last_scheduled_token,
                            initial_state_idx=initial_state_idx)
     options, kept = _options(activation), weight.shape[1] - 1
+    weight, bias = dense(weight), dense(bias)
     pad = pad_slot_id if null_block_id is None else null_block_id
     with torch.no_grad():
         count("states updated by copies")

@@ -15,18 +15,19 @@ import torch
 from torch.nn import Parameter
 
 from lathe import _core
-from lathe._errors import LatheError, Status
+from lathe._errors import LatheError, Status, Unsupported
 from lathe._objects import Plan, Problem
 from lathe._operators import operator
 from lathe.torch import _device, _shapes
+from lathe.torch._transforms import in_forward_mode, note_change, refuse_transforms
 
 Options = tuple[tuple[str, Any], ...]
 
-# Whether torch is tracing: modes and transforms that have to see operators. In front of an eager
-# call only is_compiling is asked here, since torch.compile looks for it; the extension asks _modes.
+# Whether torch has to see operators: modes that trace, and transforms. In front of an eager call
+# only is_compiling is asked here, since torch.compile looks for it; the extension asks _modes.
 is_compiling = torch.compiler.is_compiling
 _modes = (torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack,
-          torch._C._are_functorch_transforms_active)
+          torch._C._are_functorch_transforms_active, in_forward_mode)
 
 _library: Any = torch.library.Library("lathe", "DEF")  # type: ignore[no-untyped-call]
 _calls: list[Call] = []
@@ -34,7 +35,7 @@ _statistics: dict[str, int] = {}
 
 
 def traced() -> bool:
-    """Returns true if torch traces, so that it has to see operators and no values can be read."""
+    """Returns true if torch has to see operators: in a trace, in which no values can be read."""
     return is_compiling() or any(mode() for mode in _modes)
 
 
@@ -131,13 +132,14 @@ class Call:
     may be a dictionary.
     call.inference(options, tensors) does so at once, or returns None if torch has to see the call:
     to trace it, or as a gradient is wanted of it; or if a tensor would have to be copied first. The
-    first `rows` inputs need contiguous rows (_tensors.usable), the others are contiguous.
+    inputs in `rows` need contiguous rows; others that are not changed in place are contiguous.
+    _tensors.laid makes them so.
     call.into(options, tensors, outputs) writes outputs that are given; a Call made with into=True
-    has it.
+    has it. reads: inputs that other calls of the operator change, and this one reads.
     """
 
     def __init__(self, name: str, op: str, inputs: Sequence[str], outputs: Sequence[str], *,
-                 rows: int = 0, into: bool = False) -> None:
+                 rows: Sequence[str] = (), into: bool = False, reads: Sequence[str] = ()) -> None:
         self.name, self.op = name, op
         table = operator(op).tensors
         order = list(table)
@@ -145,8 +147,12 @@ class Call:
         assert list(self.inputs) == sorted(self.inputs, key=order.index), (name, self.inputs)
         assert list(self.outputs) == sorted(self.outputs, key=order.index), (name, self.outputs)
         assert not any(table[name].alias_of for name in self.outputs), (name, self.outputs)
+        self.changed = tuple(i for i, name in enumerate(self.inputs)
+                             if table[name].role == "inout" and name not in reads)
+        self.rows = frozenset(self.inputs.index(name) for name in rows)
         self.table = _core.PlanTable(self.inputs, self._prepare, (torch.Tensor, Parameter),
-                                     modes=_modes, gradients=torch.is_grad_enabled, rows=rows)
+                                     modes=_modes, gradients=torch.is_grad_enabled,
+                                     rows=sum(1 << i for i in self.rows))
         self.eager, self.inference = self.table.eager, self.table.inference
         self._define()
         if into:
@@ -181,10 +187,15 @@ class Call:
 
     def __call__(self, options: Options | dict[str, Any], *tensors: torch.Tensor | None,
                  over: Over | None = None) -> tuple[Any, ...]:
-        if over is None and not is_compiling():
-            made = self.eager(options, tensors)
+        if over is None:
+            if self.changed:
+                self._check_changed(tensors)
+            made = None if is_compiling() else self.eager(options, tensors)
             if made is not None:
+                if self.changed:
+                    note_change(tensors[i] for i in self.changed)
                 return made
+        refuse_transforms(tensors)
         if isinstance(options, dict):
             options = options_of(**options)
         if over is not None:
@@ -200,12 +211,23 @@ class Call:
 
         Their rows are contiguous, other strides are free.
         """
+        refuse_transforms(tensors)
+        self._check_changed(tensors)
         value = None if traced() else self.table(options, *tensors)
         if value is None:
             plain = [each.detach() if each is not None else None for each in (*tensors, *outputs)]
             self.traced_into(*plain, _text_of(options))
             return
         value.into(*tensors, *outputs)
+        note_change([*outputs, *(tensors[i] for i in self.changed)])
+
+    def _check_changed(self, tensors: Tensors) -> None:
+        """Raises Unsupported if autograd would have to know of a change in place."""
+        for i in self.changed:
+            tensor = tensors[i]
+            if tensor is not None and tensor.requires_grad and torch.is_grad_enabled():
+                raise Unsupported(f"{self.inputs[i]} requires a gradient and is changed in place, "
+                                  "which has none; detach it, or call under torch.no_grad()")
 
     # ---- under tracing -------------------------------------------------------------------------
 
@@ -222,7 +244,7 @@ class Call:
         table = operator(self.op).tensors
         parts = []
         for i, name in enumerate(self.inputs):
-            kind = f"Tensor({chr(ord('a') + i)}!)" if table[name].role == "inout" else "Tensor"
+            kind = f"Tensor({chr(ord('a') + i)}!)" if i in self.changed else "Tensor"
             optional = table[name].optional or table[name].given_if is not None
             parts.append(f"{kind}{'?' if optional else ''} {name}")
         return parts
@@ -262,14 +284,20 @@ class Call:
         *tensors, text = arguments
         options = dict(_options_of_text(text))
         problem = _shapes.wanted_problem(self.op, self.inputs, tensors, options, self.outputs)
+        outputs = _shapes.outputs_of(problem, self.inputs)
+        known: dict[str, Any] = {}
+        if any(output.extents is None for output in outputs):
+            known = _shapes.known_shapes(self.op, self.inputs, tensors, options, self.outputs)
         by_name = {}
         first = next(each for each in tensors if each is not None)
-        for output in _shapes.outputs_of(problem, self.inputs):
-            if output.extents is None:
+        for output in outputs:
+            shape = known.get(output.name)
+            if output.extents is not None:
+                shape = _shapes.shape_of(output.extents, tensors)
+            if shape is None:
                 raise LatheError(f"the shape of {output.name} depends on values, which a trace "
                                  "does not have", Status.UNSUPPORTED)
-            by_name[output.name] = torch.empty(_shapes.shape_of(output.extents, tensors),
-                                               dtype=output.dtype, device=first.device)
+            by_name[output.name] = torch.empty(shape, dtype=output.dtype, device=first.device)
         return self._returned([by_name.get(name) for name in self.outputs], tensors)
 
 

@@ -12,11 +12,11 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from lathe._errors import InvalidArgument
-from lathe.torch._calls import Call, Options, Over, is_compiling, options_of
-from lathe.torch._tensors import dense, usable, wants_gradient
+from lathe.torch._calls import Call, Options, Over, options_of
+from lathe.torch._tensors import (computed, dense_upstream, laid, no_second_gradient,
+                                  upstream_or_zeros)
 
 _Two = tuple[Tensor, Tensor]
 _Four = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -24,12 +24,13 @@ _Four = tuple[Tensor, Tensor, Tensor, Tensor]
 # ---- causal convolution --------------------------------------------------------------------------
 
 _CONV = ("x", "weight", "bias", "residual", "initial_state", "cu_seqlens")
-_conv = Call("causal_conv1d", "causal_conv1d", _CONV, ("y",), rows=1)
-_conv_final = Call("causal_conv1d_final", "causal_conv1d", _CONV, ("y", "final_state"), rows=1)
+_conv, _conv_final = (Call("causal_conv1d" + "_final" * final, "causal_conv1d", _CONV,
+                           ("y",) + ("final_state",) * final, rows=("x", "residual"))
+                      for final in (False, True))
 _conv_bwd = Call("causal_conv1d_bwd", "causal_conv1d", (*_CONV, "dy", "dfinal_state"),
                  ("dx", "dweight", "dbias", "dinitial_state"))
 _conv_update = Call("causal_conv1d_update", "causal_conv1d_update",
-                    ("x", "weight", "bias", "residual", "state"), ("y",))
+                    ("x", "weight", "bias", "residual", "state"), ("y",), rows=("x", "residual"))
 
 
 class _CausalConv1d(torch.autograd.Function):
@@ -42,12 +43,13 @@ class _CausalConv1d(torch.autograd.Function):
         return (_conv_final if final else _conv)(options, *tensors, over=over)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, dy: Tensor | None, dfinal: Tensor | None = None) -> Any:
-        x, weight, bias, residual, state, cu_seqlens = ctx.saved_tensors
-        dy = torch.zeros_like(x) if dy is None else usable(dy)
+    @no_second_gradient
+    def backward(ctx: Any, saved: Any, dy: Tensor | None, dfinal: Tensor | None = None) -> Any:
+        x, weight, bias, residual, state, cu_seqlens = saved
+        dy = upstream_or_zeros(dy, x)
         dx, dweight, dbias, dstate = _conv_bwd(ctx.options, x, weight, bias, residual, state,
-                                               cu_seqlens, dy, dense(dfinal), over=ctx.over)
+                                               cu_seqlens, dy, dense_upstream(dfinal),
+                                               over=ctx.over)
         # The residual is added after all else, so its gradient is dy.
         return (None, None, None, dx, dweight, dbias, dy if residual is not None else None,
                 dstate, None)
@@ -59,22 +61,18 @@ def causal_conv1d(x: Tensor, weight: Tensor, bias: Tensor | None = None, *,
                   output_final_state: bool = False, over: Over | None = None
                   ) -> tuple[Tensor, Tensor | None]:
     """Returns (y, final_state): x [B,T,D] convolved along T with weight [D,W]."""
-    tensors = (x, weight, bias, residual, initial_state, cu_seqlens)
-    options = {"activation": activation}
-    call = _conv_final if output_final_state else _conv
-    found: Any = None if over is not None or is_compiling() else call.inference(options, tensors)
-    if found is None:
-        if wants_gradient(tensors):
-            found = _CausalConv1d.apply(over, options_of(**options), output_final_state, *tensors)
-        else:
-            found = call(options, *tensors, over=over)
+    found = computed(_conv_final if output_final_state else _conv, _CausalConv1d,
+                     {"activation": activation},
+                     (x, weight, bias, residual, initial_state, cu_seqlens), over,
+                     output_final_state)
     return (found[0], found[1] if output_final_state else None)
 
 
 def causal_conv1d_update(x: Tensor, state: Tensor, weight: Tensor, bias: Tensor | None = None, *,
                          residual: Tensor | None = None, activation: str = "none") -> Tensor:
     """Returns y [B,D] for one token a row; rolls state [B,D,W] in place. Has no gradient."""
-    (y,) = _conv_update({"activation": activation}, x, weight, bias, residual, state)
+    (y,) = _conv_update({"activation": activation},
+                        *laid(_conv_update, (x, weight, bias, residual, state)))
     return cast(Tensor, y)
 
 
@@ -84,13 +82,15 @@ _KDA = ("q", "k", "v", "g", "beta", "A_log", "dt_bias", "initial_state", "cu_seq
 _SAVED = ("saved_values", "saved_states")
 _kda = {(final, chunks): Call("kda" + "_final" * final + "_chunks" * chunks, "kda",
                               (*_KDA, *_SAVED), ("o",) + ("final_state",) * final
-                              + ("chunk_states",) * chunks, rows=5)
+                              + ("chunk_states",) * chunks, rows=_KDA[:5])
         for final in (False, True) for chunks in (False, True)}
 _kda_bwd = Call("kda_bwd", "kda", (*_KDA, "do", "dht", *_SAVED),
-                ("dq", "dk", "dv", "dg", "dbeta", "dA_log", "ddt_bias", "dinitial_state"))
+                ("dq", "dk", "dv", "dg", "dbeta", "dA_log", "ddt_bias", "dinitial_state"),
+                reads=_SAVED)
 _kda_recurrent = {final: Call("kda_recurrent" + "_final" * final, "kda_recurrent",
                               (*_KDA, "state_pool", "state_indices", "num_accepted_tokens"),
-                              ("o",) + ("final_state",) * final, into=not final)
+                              ("o",) + ("final_state",) * final, into=not final,
+                              rows=(*_KDA[:5], "initial_state"))
                   for final in (False, True)}
 _STATE_TOKENS = 64  # tokens between two of the states that a forward keeps
 
@@ -107,27 +107,30 @@ def _saved(q: Tensor, v: Tensor, cu_seqlens: Tensor | None) -> tuple[Tensor, Ten
 class _Kda(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, over: Over | None, options: Options, final: bool, chunks: bool,
-                *tensors: Tensor | None) -> Any:
+                keeps: bool, *inputs: Tensor | None) -> Any:
+        *tensors, _, _ = inputs
         q, v, cu_seqlens = tensors[0], tensors[2], tensors[8]
         assert q is not None and v is not None
-        keeps = dict(options).get("disable_recompute", False)
-        saved = _saved(q, v, cu_seqlens) if keeps else (None, None)
+        saved: tuple[Tensor | None, ...] = (None, None)
+        if keeps:
+            options, saved = (*options, ("disable_recompute", 1)), _saved(q, v, cu_seqlens)
         found = _kda[final, chunks](options, *tensors, *saved, over=over)
         ctx.save_for_backward(*tensors, *saved)
-        ctx.over, ctx.options = over, options
+        ctx.over, ctx.options, ctx.final = over, options, final
         ctx.set_materialize_grads(False)
         if chunks:
             ctx.mark_non_differentiable(found[-1])
         return found
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, do: Tensor | None, dht: Tensor | None = None,
-                 dchunks: Tensor | None = None) -> Any:
-        *tensors, values, states = ctx.saved_tensors
-        do = torch.zeros_like(tensors[2]) if do is None else usable(do)
-        found = _kda_bwd(ctx.options, *tensors, do, dense(dht), values, states, over=ctx.over)
-        return (None, None, None, None, *found, None)
+    @no_second_gradient
+    def backward(ctx: Any, saved: Any, do: Tensor | None, *rest: Tensor | None) -> Any:
+        *tensors, values, states = saved
+        dht = rest[0] if ctx.final else None  # states of chunks have no gradient
+        do = upstream_or_zeros(do, tensors[2])
+        found = _kda_bwd(ctx.options, *tensors, do, dense_upstream(dht), values, states,
+                         over=ctx.over)
+        return (None, None, None, None, None, *found, None, None, None)
 
 
 def kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *, A_log: Tensor | None = None,
@@ -136,18 +139,12 @@ def kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *, A_log: Tens
         output_chunk_states: bool = False, over: Over | None = None, **options: Any
         ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Returns (o, final_state, chunk_states) of chunked Kimi Delta Attention."""
-    tensors = (q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens)
     final, chunks = bool(output_final_state), bool(output_chunk_states)
     # Without a backward there is nothing to keep anything for.
-    keeps = options.pop("disable_recompute", None)
-    call, given = _kda[final, chunks], (*tensors, None, None)
-    found: Any = None if over is not None or is_compiling() else call.inference(options, given)
-    if found is None:
-        if wants_gradient(tensors):
-            chosen = options_of(**options, disable_recompute=keeps)
-            found = _Kda.apply(over, chosen, final, chunks, *tensors)
-        else:
-            found = call(options, *given, over=over)
+    keeps = bool(options.pop("disable_recompute", False))
+    found = computed(_kda[final, chunks], _Kda, options,
+                     (q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, None, None),
+                     over, final, chunks, keeps)
     return (found[0], found[1] if final else None, found[-1] if chunks else None)
 
 
@@ -161,14 +158,15 @@ def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *,
 
     out: where o is written, if there is no final state; its rows are contiguous.
     """
-    tensors = (q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, state_pool,
-               state_indices, num_accepted_tokens)
+    call = _kda_recurrent[bool(output_final_state)]
+    tensors = laid(call, (q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, state_pool,
+                          state_indices, num_accepted_tokens))
     if out is not None:
         if output_final_state:
             raise InvalidArgument("out is given and output_final_state is True; one can be")
-        _kda_recurrent[False].into(options_of(**options), tensors, (out,))
+        call.into(options_of(**options), tensors, (out,))
         return out, None
-    found = _kda_recurrent[bool(output_final_state)](options, *tensors)
+    found = call(options, *tensors)
     return (found[0], found[1] if output_final_state else None)
 
 
@@ -177,13 +175,14 @@ def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *,
 _ATTENTION = ("q", "k", "v", "alibi_slopes", "sinks", "cu_seqlens_q", "cu_seqlens_k")
 _CAPTURES = ("capture_0", "capture_1", "capture_2", "capture_3")
 _attention = Call("flash_attention", "flash_attention", (*_ATTENTION, *_CAPTURES), ("out", "lse"),
-                  rows=3, into=True)
+                  rows=_ATTENTION[:3], into=True)
 _attention_bwd = Call("flash_attention_bwd", "flash_attention",
                       (*_ATTENTION, "dout", "dlse", *_CAPTURES, "out", "lse"),
                       ("dq", "dk", "dv", "dsinks"), into=True)
 _decode = Call("flash_attention_decode", "flash_attention_decode",
                ("q", "k_cache", "v_cache", "block_table", "cache_seqlens", "k_new", "v_new",
-                "alibi_slopes", "sinks", *_CAPTURES), ("out", "lse"), into=True)
+                "alibi_slopes", "sinks", *_CAPTURES), ("out", "lse"), rows=("q", "k_new", "v_new"),
+               into=True)
 
 
 class _FlashAttention(torch.autograd.Function):
@@ -196,13 +195,13 @@ class _FlashAttention(torch.autograd.Function):
         return out, lse
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> Any:
-        *tensors, out, lse = ctx.saved_tensors
-        dout = torch.zeros_like(out) if dout is None else usable(dout)
+    @no_second_gradient
+    def backward(ctx: Any, saved: Any, dout: Tensor | None, dlse: Tensor | None) -> Any:
+        *tensors, out, lse = saved
+        dout = upstream_or_zeros(dout, out)
         options = (*ctx.options, ("saved_forward", 1))
-        dq, dk, dv, dsinks = _attention_bwd(options, *tensors[:7], dout, dense(dlse), *tensors[7:],
-                                            out, lse, over=ctx.over)
+        dq, dk, dv, dsinks = _attention_bwd(options, *tensors[:7], dout, dense_upstream(dlse),
+                                            *tensors[7:], out, lse, over=ctx.over)
         return (None, None, dq, dk, dv, None, dsinks, None, None, None, None, None, None)
 
 
@@ -215,13 +214,7 @@ def flash_attention(q: Tensor, k: Tensor, v: Tensor, *, alibi_slopes: Tensor | N
     tensors = (q, k, v, alibi_slopes, sinks, cu_seqlens_q, cu_seqlens_k, *padded)
     if "deterministic" not in options and torch.are_deterministic_algorithms_enabled():
         options["deterministic"] = 1
-    found = None if over is not None or is_compiling() else _attention.inference(options, tensors)
-    if found is None:
-        if wants_gradient(tensors):
-            found = _FlashAttention.apply(over, options_of(**options), *tensors)
-        else:
-            found = _attention(options, *tensors, over=over)
-    return cast(_Two, found)
+    return cast(_Two, computed(_attention, _FlashAttention, options, tensors, over))
 
 
 def flash_attention_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table: Tensor,
@@ -231,8 +224,9 @@ def flash_attention_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_ta
                            **options: Any) -> tuple[Tensor, Tensor]:
     """Returns (out, lse) over a cache in pages, to which k_new and v_new are appended in place."""
     padded = (*captures, *(None,) * (len(_CAPTURES) - len(captures)))
-    return cast(_Two, _decode(options, q, k_cache, v_cache, block_table,
-                              cache_seqlens, k_new, v_new, alibi_slopes, sinks, *padded))
+    tensors = laid(_decode, (q, k_cache, v_cache, block_table, cache_seqlens, k_new, v_new,
+                             alibi_slopes, sinks, *padded))
+    return cast(_Two, _decode(options, *tensors))
 
 
 # ---- sparse flash attention ----------------------------------------------------------------------
@@ -241,7 +235,7 @@ _SPARSE = ("q", "k", "v", "q_rope", "k_rope", "indices", "cu_seqlens_q", "cu_seq
            "sinks")
 _STATISTICS = ("softmax_max", "softmax_sum", "lse")
 _sparse = Call("sparse_flash_attention", "sparse_flash_attention", _SPARSE, ("out", *_STATISTICS),
-               rows=5)
+               rows=_SPARSE[:6])
 _sparse_bwd = Call("sparse_flash_attention_bwd", "sparse_flash_attention",
                    (*_SPARSE, "dout", "out", "lse"),
                    ("dq", "dk", "dv", "dq_rope", "dk_rope", "dsinks"))
@@ -258,13 +252,13 @@ class _SparseFlashAttention(torch.autograd.Function):
         return out, most, total, lse
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, dout: Tensor | None, *unused: Any) -> Any:
-        *tensors, out, lse = ctx.saved_tensors
-        dout = torch.zeros_like(out) if dout is None else usable(dout)
+    @no_second_gradient
+    def backward(ctx: Any, saved: Any, dout: Tensor | None, *unused: Any) -> Any:
+        *tensors, out, lse = saved
+        dout = upstream_or_zeros(dout, out)
         options = (*ctx.options, ("saved_forward", 1))
         dq, dk, dv, dq_rope, dk_rope, dsinks = _sparse_bwd(options, *tensors, dout, out, lse,
-                                                                over=ctx.over)
+                                                           over=ctx.over)
         return (None, None, dq, dk, dv, dq_rope, dk_rope, None, None, None, None, dsinks)
 
 
@@ -279,10 +273,4 @@ def sparse_flash_attention(q: Tensor, k: Tensor, v: Tensor | None, indices: Tens
     if "deterministic" not in options and torch.are_deterministic_algorithms_enabled():
         options["deterministic"] = 1
     options["scale"] = scale
-    found = None if over is not None or is_compiling() else _sparse.inference(options, tensors)
-    if found is None:
-        if wants_gradient(tensors):
-            found = _SparseFlashAttention.apply(over, options_of(**options), *tensors)
-        else:
-            found = _sparse(options, *tensors, over=over)
-    return cast(_Four, found)
+    return cast(_Four, computed(_sparse, _SparseFlashAttention, options, tensors, over))

@@ -117,6 +117,20 @@ def outputs_of(problem: Problem, names: Sequence[str]) -> list[Output]:
     return outputs
 
 
+def known_shapes(op: str, names: Sequence[str], tensors: Sequence[torch.Tensor | None],
+                 options: Mapping[str, Any], wanted: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Returns the outputs' shapes where they follow from the inputs' alone.
+
+    Extents that torch knows as symbols become numbers, so a trace holds for these alone.
+    """
+    fixed = [None if each is None else each.new_empty([int(extent) for extent in each.shape])
+             for each in tensors]
+    problem = declared_problem(op, names, fixed, _asking(op, options, wanted))
+    problem.infer()
+    shapes = {row["name"]: tuple(row["shape"]) for row in problem.tensors() if row["declared"]}
+    return {name: shape for name, shape in shapes.items() if min(shape, default=0) >= 0}
+
+
 def inferred_shapes(op: str, names: Sequence[str], tensors: Sequence[torch.Tensor | None],
                     options: Mapping[str, Any], wanted: Sequence[str]
                     ) -> dict[str, tuple[int, ...]]:

@@ -1,14 +1,21 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors as kernels take them: rows are contiguous and no two elements share a place."""
+"""Tensors as kernels take them: rows are contiguous and no two elements share a place.
+
+And what a backward has in common: its upstream gradients, and that it has no gradient itself.
+"""
 from __future__ import annotations
 
-from typing import Sequence
+import functools
+from typing import Any, Callable, Sequence, overload
 
 import torch
 from torch import Tensor
 
-from lathe.torch._calls import count
+from lathe._errors import Unsupported
+from lathe.torch._calls import (Call, Options, Over, count, is_compiling, options_of,
+                                traced)
+from lathe.torch._transforms import refuse_transforms
 
 
 def wants_gradient(tensors: Sequence[Tensor | None]) -> bool:
@@ -16,13 +23,20 @@ def wants_gradient(tensors: Sequence[Tensor | None]) -> bool:
     if torch.is_grad_enabled():
         for each in tensors:
             if each is not None and each.requires_grad:
+                refuse_transforms(tensors, gradients=True)
                 return True
     return False
 
 
-def usable(tensor: Tensor) -> Tensor:
+@overload
+def usable(tensor: Tensor) -> Tensor: ...
+@overload
+def usable(tensor: None) -> None: ...
+@overload
+def usable(tensor: Tensor | None) -> Tensor | None: ...
+def usable(tensor: Tensor | None) -> Tensor | None:
     """Returns the tensor, or a contiguous copy if its rows are not contiguous or it is expanded."""
-    if tensor.is_contiguous():
+    if tensor is None or tensor.is_contiguous():
         return tensor
     overlaps = any(stride == 0 and extent > 1
                    for stride, extent in zip(tensor.stride(), tensor.shape))
@@ -32,9 +46,97 @@ def usable(tensor: Tensor) -> Tensor:
     return tensor.contiguous()
 
 
+@overload
+def dense(tensor: Tensor) -> Tensor: ...
+@overload
+def dense(tensor: None) -> None: ...
+@overload
+def dense(tensor: Tensor | None) -> Tensor | None: ...
 def dense(tensor: Tensor | None) -> Tensor | None:
     """Returns the tensor, or a contiguous copy."""
     if tensor is None or tensor.is_contiguous():
         return tensor
     count("copied to contiguous rows")
     return tensor.contiguous()
+
+
+def laid(call: Call, tensors: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
+    """Returns the inputs of a call as its kernels take them; those changed in place stay."""
+    return tuple(each if each is None or each.is_contiguous() or i in call.changed
+                 else usable(each) if i in call.rows else dense(each)
+                 for i, each in enumerate(tensors))
+
+
+# ---- calls with gradients ------------------------------------------------------------------------
+
+
+def computed(call: Call, node: Any, options: Options | dict[str, Any],
+             tensors: tuple[Tensor | None, ...], over: Over | None = None, *chosen: Any) -> Any:
+    """Returns the outputs of a call on any strides.
+
+    If a gradient is wanted, they are those of node.apply(over, options, *chosen, *tensors), where
+    node is an autograd.Function.
+    """
+    if over is None and not is_compiling():
+        found = call.inference(options, tensors)
+        if found is not None:
+            return found
+    tensors = laid(call, tensors)
+    if wants_gradient(tensors):
+        pairs = options_of(**options) if isinstance(options, dict) else options
+        return node.apply(over, pairs, *chosen, *tensors)
+    return call(options, *tensors, over=over)
+
+
+# ---- backwards -----------------------------------------------------------------------------------
+
+
+def upstream(gradient: Tensor, take: Callable[[Tensor], Tensor] = usable) -> Tensor:
+    """Returns an upstream gradient as kernels take it."""
+    # torch.autograd.grad(is_grads_batched=True) hands on tensors that lie nowhere.
+    if not traced() and not torch._C._has_storage(gradient):
+        raise Unsupported("an upstream gradient is batched (is_grads_batched, or vmap over a "
+                          "backward); allowed is one: call backward once for each")
+    return take(gradient)
+
+
+def upstream_or_zeros(gradient: Tensor | None, output: Tensor) -> Tensor:
+    """Returns an upstream gradient, of zeros if nothing depends on the output."""
+    return torch.zeros_like(output) if gradient is None else upstream(gradient)
+
+
+def dense_upstream(gradient: Tensor | None) -> Tensor | None:
+    """Returns an upstream gradient without gaps; None if nothing depends on the output."""
+    return None if gradient is None else upstream(gradient, dense)
+
+
+class _SecondGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, found: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+        return tuple(each.detach() for each in tensors[:found])
+
+    @staticmethod
+    def backward(ctx: Any, *unused: Any) -> Any:
+        raise Unsupported("a gradient of lathe is differentiated again; there are no gradients of "
+                          "gradients: leave create_graph out, or detach the gradient")
+
+
+def no_second_gradient(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes backward(ctx, saved, *upstream) that of an autograd.Function.
+
+    torch's once_differentiable leaves out what a gradient owes to saved tensors, in silence. Here
+    its derivative with respect to any of them raises Unsupported.
+    """
+    @functools.wraps(backward)
+    def wrapped(ctx: Any, *gradients: Tensor | None) -> Any:
+        saved = ctx.saved_tensors  # once: checkpoints refuse a second time
+        with torch.no_grad():
+            found = backward(ctx, saved, *gradients)
+        if is_compiling() or not torch.is_grad_enabled():
+            return found
+        sources = [each for each in (*saved, *gradients)
+                   if each is not None and each.requires_grad]
+        tensors = [each for each in found if each is not None]
+        refusing = iter(_SecondGradient.apply(len(tensors), *tensors, *sources))
+        return tuple(None if each is None else next(refusing) for each in found)
+    return wrapped

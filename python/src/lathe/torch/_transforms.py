@@ -1,0 +1,55 @@
+# SPDX-FileCopyrightText: 2026 The lathe authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a call tells autograd, and which of torch's transforms it refuses."""
+from __future__ import annotations
+
+from typing import Iterable, Sequence
+
+import torch
+from torch.autograd import forward_ad
+
+from lathe._errors import Unsupported
+
+_functorch_level = torch._C._functorch.peek_interpreter_stack
+
+
+def in_forward_mode() -> bool:
+    """Returns true within forward_ad.dual_level()."""
+    return forward_ad._current_level >= 0
+
+
+def _is_differentiated(tensor: torch.Tensor) -> bool:
+    """Returns true if a transform of torch.func, or forward-mode autograd, follows a tensor."""
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        if functorch.is_gradtrackingtensor(tensor):
+            return True
+        tensor = functorch.get_unwrapped(tensor)
+    if not in_forward_mode():
+        return False
+    dual = forward_ad.unpack_dual(tensor)  # type: ignore[no-untyped-call]
+    return dual.tangent is not None
+
+
+def refuse_transforms(tensors: Sequence[torch.Tensor | None], gradients: bool = False) -> None:
+    """Raises Unsupported for tensors whose derivatives would be lost.
+
+    gradients: autograd records this call, which it cannot do within any transform.
+    """
+    if torch.compiler.is_compiling():
+        return
+    level = _functorch_level()
+    if level is None and not in_forward_mode():
+        return
+    if (gradients and level is not None) or any(
+            each is not None and _is_differentiated(each) for each in tensors):
+        raise Unsupported("a tensor is differentiated by torch.func or in forward mode; lathe has "
+                          "gradients by backward() and torch.autograd.grad alone: call them, "
+                          "outside of torch.func's transforms")
+
+
+def note_change(tensors: Iterable[torch.Tensor | None]) -> None:
+    """Tells autograd of changes in place, so that a backward which needs old values is refused."""
+    for tensor in tensors:
+        if tensor is not None and not tensor.is_inference():
+            torch.autograd.graph.increment_version(tensor)

@@ -1,0 +1,82 @@
+# SPDX-FileCopyrightText: 2026 The lathe authors
+# SPDX-License-Identifier: Apache-2.0
+"""The table of functions is whole: every name that a module exports, every operator of torch."""
+import importlib
+import pkgutil
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import functions
+import lathe.compat
+from differences import evaluate
+
+pytestmark = pytest.mark.usefixtures("sdpa_on_cpu")
+ROWED = {(row.module, row.function) for row in functions.ROWS}
+
+
+def test_every_exported_name_has_a_row_or_a_reason():
+    exported = {(module, name) for module in functions.MODULES for name in module.__all__}
+    assert ROWED & set(functions.REASONS) == set()
+    assert ROWED | set(functions.REASONS) == exported
+
+
+def test_every_module_is_looked_at():
+    public = [name for _, name, _ in pkgutil.iter_modules(lathe.compat.__path__)
+              if not name.startswith("_")]
+    modules = {importlib.import_module(f"lathe.compat.{name}") for name in public}
+    assert modules <= set(functions.MODULES)
+
+
+@pytest.mark.parametrize("row", functions.ROWS, ids=str)
+def test_gradients_are_where_the_table_says(row):
+    """Inputs that require gradients are taken by every function; not all results have one."""
+    tensors = {name: each.requires_grad_(each.is_floating_point())
+               for name, each in row.inputs().items()}
+    outputs = row.call(**tensors)
+    found = tuple(i for i, each in enumerate(outputs) if each is not None and each.requires_grad)
+    assert found == row.gradients
+
+
+# ---- operators of torch.library ------------------------------------------------------------------
+
+
+class _Recorder(TorchDispatchMode):
+    """Keeps the arguments of lathe's operators, as they were before the call."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = {}
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        if operator.namespace == "lathe":
+            kept = [each.detach().clone() if isinstance(each, torch.Tensor) else each
+                    for each in args]
+            self.calls.setdefault(operator.name(), (operator, kept))
+        return operator(*args, **(kwargs or {}))
+
+
+def operators():
+    """Returns the names of the operators that torch knows in the library "lathe"."""
+    return sorted(name for name in torch._C._dispatch_get_all_op_names()
+                  if name.startswith("lathe::"))
+
+
+@pytest.fixture(scope="module")
+def recorded(sdpa_on_cpu):
+    """Returns, by name, each operator that the rows call and arguments of a call."""
+    with _Recorder() as recorder:
+        for row in functions.ROWS:
+            evaluate(row, row.inputs())
+    return recorder.calls
+
+
+def test_rows_call_every_operator(recorded):
+    assert set(recorded) == set(operators())
+
+
+@pytest.mark.parametrize("name", operators())
+def test_opcheck(name, recorded):
+    operator, arguments = recorded[name]
+    torch.library.opcheck(operator, tuple(arguments))
