@@ -3,8 +3,6 @@
 /* What is asked of torch, and made of options, before an eager call. */
 #include "eager.h"
 
-enum { MOST_OPTIONS = 64 };
-
 /* Returns what a function without arguments answers: 1 or 0, or -1. */
 static int says_yes(PyObject* function) {
   PyObject* answer = PyObject_CallNoArgs(function);
@@ -37,16 +35,15 @@ int wants_gradient(PyObject* enabled, PyObject* const* objects, size_t count) {
 }
 
 PyObject* pairs_of(PyObject* options) {
-  PyObject *name, *value, *pairs[MOST_OPTIONS], *out;
-  Py_ssize_t at = 0, count = 0;
-  while (PyDict_Next(options, &at, &name, &value)) {
+  PyObject *name, *value, *list = PyList_New(0);
+  Py_ssize_t at = 0;
+  while (list && PyDict_Next(options, &at, &name, &value)) {
     if (value == Py_None) continue;
-    if (count == MOST_OPTIONS) return raise_invalid("there are over %d options", MOST_OPTIONS);
-    pairs[count++] = PyTuple_Pack(2, name, value);
+    PyObject* pair = PyTuple_Pack(2, name, value);
+    if (!pair || PyList_Append(list, pair) != 0) Py_CLEAR(list);
+    Py_XDECREF(pair);
   }
-  out = PyTuple_New(count);
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    if (!pairs[i] || !out || PyTuple_SetItem(out, i, pairs[i]) != 0) Py_CLEAR(out);
-  }
+  PyObject* out = list ? PyList_AsTuple(list) : NULL;
+  Py_XDECREF(list);
   return out;
 }

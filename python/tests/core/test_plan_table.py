@@ -121,6 +121,19 @@ def test_what_is_not_run_at_once():
     assert table.run((), given) is not None
 
 
+def test_a_dictionary_of_any_length_reaches_build_as_pairs():
+    seen = []
+
+    def build(options, alignment, *tensors):
+        seen.append(options)
+        raise KeyError("built")
+
+    pairs = tuple((f"option_{i}", i) for i in range(100))
+    with pytest.raises(KeyError, match="built"):
+        _core.PlanTable(NAMES, build).eager({"absent": None, **dict(pairs)}, (x(), weight(), None))
+    assert seen == [pairs]
+
+
 def test_a_recipe_must_fit_the_call():
     table = _core.PlanTable(NAMES, Runner(dim=3))
     with pytest.raises(lathe.InvalidArgument, match="recipe"):
