@@ -35,12 +35,6 @@ def refuse(name: str, value: Any, remedy: str) -> None:
     raise Unsupported(f"{name} is {value}, which nothing here computes; {remedy}")
 
 
-def refuse_dropout(dropout_p: float) -> None:
-    """Raises Unsupported unless the probability is 0."""
-    if dropout_p:
-        refuse("dropout_p", dropout_p, "give 0.0, and drop elements of the result instead")
-
-
 _FLEX = "lathe.flex.flex_attention takes functions of torch in its place"
 _SPARSE = "lathe.torch.sparse_flash_attention takes lists of keys, and q_rope and k_rope"
 _ROTATE = "rotate q and k before the call, and append the rotated k"
@@ -53,6 +47,7 @@ _REMEDIES = {
     "attention_chunk": "cut the sequences into chunks with cu_seqlens",
     "output_scale": "keep the result in 16 bits",
     "dynamic_causal": "give causal",
+    "dropout_p": "give 0.0, and drop elements of the result instead",
 }
 
 
@@ -71,8 +66,12 @@ def refuse_float8(**tensors: Tensor) -> None:
 
 
 def options_for(softmax_scale: float | None, causal: bool, window: Sequence[Any], softcap: float,
-                deterministic: bool = False) -> Options:
-    """Returns the operator's options. A bound that is None or negative is no bound."""
+                deterministic: bool = False, **refused: Any) -> Options:
+    """Returns the operator's options. A bound that is None or negative is no bound.
+
+    refused: arguments that nothing here computes, for refuse_given.
+    """
+    refuse_given(**refused)
     found: list[tuple[str, Any]] = []
     if softmax_scale is not None:
         found.append(("softmax_scale", float(softmax_scale)))
@@ -90,6 +89,14 @@ def options_for(softmax_scale: float | None, causal: bool, window: Sequence[Any]
     if deterministic or torch.are_deterministic_algorithms_enabled():
         found.append(("deterministic", 1))
     return tuple(found)
+
+
+def float_sinks(sinks: Tensor | None) -> Tensor | None:
+    """Returns the sinks in float32; their gradient gets their dtype again."""
+    if sinks is None or sinks.dtype == torch.float32:
+        return sinks
+    count("cast sinks to float32")
+    return sinks.float()
 
 
 # ---- widths --------------------------------------------------------------------------------------

@@ -56,6 +56,56 @@ def refusal(q: Tensor, v: Tensor, beta: Tensor, lower_bound: float | None) -> st
     return None
 
 
+def check_negative(negative: bool, sigmoid: bool) -> None:
+    """Raises ValueError for allow_neg_eigval without the sigmoid that it changes."""
+    if negative and not sigmoid:
+        raise ValueError("allow_neg_eigval is True; it needs use_beta_sigmoid_in_kernel=True")
+
+
+def check_gate(lower_bound: float | None, safe_gate: bool, A_log: Tensor | None) -> None:
+    """Raises ValueError unless the gate in the kernel has the parameters that it needs."""
+    if lower_bound is not None and -5 <= lower_bound < 0:
+        return
+    if safe_gate:
+        raise ValueError(f"lower_bound is {lower_bound}; safe_gate with use_gate_in_kernel needs "
+                         "-5 <= lower_bound < 0")
+    if A_log is None and lower_bound is None:
+        raise ValueError("A_log is None; use_gate_in_kernel without lower_bound needs it")
+
+
+def check_chunks(chunk_size: int, states: bool, keeps: bool) -> None:
+    """Raises what is wrong with the chunks, whose states may be asked for."""
+    if chunk_size not in (32, 64):
+        raise ValueError(f"`chunk_size` must be either 32 or 64, but it is {chunk_size}")
+    if states:
+        assert torch.is_inference_mode_enabled(), \
+            "return_intermediate_states is True; it needs torch.inference_mode()"
+        assert not keeps, \
+            "return_intermediate_states and disable_recompute are both True; one can be"
+
+
+def check_sequences(cu_seqlens: Tensor | None, most: int | None) -> None:
+    """Asserts that there are as many sequences as the graph of a call was made for."""
+    if most is not None and cu_seqlens is not None:
+        found = cu_seqlens.shape[0] - 1
+        assert found == most, f"cu_seqlens has {found} sequences; max_num_seqs is {most}: pad it " \
+                              "with empty ones"
+
+
+def check_state_in_place(initial_state: Tensor | None, in_place: bool, slots: Tensor | None
+                         ) -> None:
+    """Raises what is wrong with a state, or a pool of states in slots, that a call changes."""
+    if not in_place and slots is not None:
+        raise Unsupported("inplace_final_state is False and ssm_state_indices are given; allowed "
+                          "is True: the pool is changed in place, copy it before if it is needed")
+    if in_place:
+        assert initial_state is not None, "initial_state is None; inplace_final_state needs it"
+        if initial_state.dtype is not torch.float32:
+            raise Unsupported(f"initial_state has dtype {str(initial_state.dtype)[6:]} and is "
+                              "changed in place; allowed is float32: cast it, or give "
+                              "inplace_final_state=False")
+
+
 def flat_float(tensor: Tensor | None) -> Tensor | None:
     """Returns a gate's parameter as kernels take it: float32 in one dimension."""
     if tensor is None:

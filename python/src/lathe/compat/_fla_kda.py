@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lathe._errors import LatheError, Unsupported
-from lathe.compat._fla_checks import (explain_kda, explain_packed, explain_unsupported, flat_float,
-                                      state_layout, unknown)
+from lathe._errors import LatheError
+from lathe.compat._fla_checks import (check_chunks, check_gate, check_negative, check_sequences,
+                                      check_state_in_place, explain_kda, explain_packed,
+                                      explain_unsupported, flat_float, state_layout, unknown)
 from lathe.compat._fla_context import context_of
 from lathe.torch import kda, kda_recurrent
 from lathe.torch._calls import count
@@ -62,29 +63,17 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, scale: f
     over = context_of(cp_context, initial_state, final=output_final_state)
     if over is not None:
         cu_seqlens = over.cu_seqlens  # the context's own are those of this rank
-    if use_graph and max_num_seqs is not None and cu_seqlens is not None:
-        found = cu_seqlens.shape[0] - 1
-        assert found == max_num_seqs, f"cu_seqlens has {found} sequences; max_num_seqs is " \
-                                      f"{max_num_seqs}: pad it with empty ones"
-    if not use_gate_in_kernel:
+    if use_graph:
+        check_sequences(cu_seqlens, max_num_seqs)
+    if use_gate_in_kernel:
+        check_gate(lower_bound, safe_gate, A_log)
+    else:
         A_log = dt_bias = lower_bound = None
-    elif lower_bound is None or not -5 <= lower_bound < 0:
-        if safe_gate:
-            raise ValueError(f"lower_bound is {lower_bound}; safe_gate with use_gate_in_kernel "
-                             "needs -5 <= lower_bound < 0")
-        if A_log is None and lower_bound is None:
-            raise ValueError("A_log is None; use_gate_in_kernel without lower_bound needs it")
-    if chunk_size not in (32, 64):
-        raise ValueError(f"`chunk_size` must be either 32 or 64, but it is {chunk_size}")
-    if allow_neg_eigval and not use_beta_sigmoid_in_kernel:
-        raise ValueError("allow_neg_eigval is True; it needs use_beta_sigmoid_in_kernel=True")
+    check_chunks(chunk_size, return_intermediate_states, disable_recompute)
+    check_negative(allow_neg_eigval, use_beta_sigmoid_in_kernel)
     options = _options(scale, use_qk_l2norm_in_kernel, use_gate_in_kernel,
                        use_beta_sigmoid_in_kernel, allow_neg_eigval, lower_bound, state_v_first)
     if return_intermediate_states:
-        assert torch.is_inference_mode_enabled(), \
-            "return_intermediate_states is True; it needs torch.inference_mode()"
-        assert not disable_recompute, \
-            "return_intermediate_states and disable_recompute are both True; one can be"
         options["chunk_size"] = chunk_size
     if safe_gate:
         options["safe_gate"] = 1
@@ -124,8 +113,7 @@ def fused_recurrent_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor
         state_v_first = state_layout(state_v_first, kwargs)
         if kwargs:
             raise unknown("fused_recurrent_kda", kwargs)
-    if allow_neg_eigval and not use_beta_sigmoid_in_kernel:
-        raise ValueError("allow_neg_eigval is True; it needs use_beta_sigmoid_in_kernel=True")
+    check_negative(allow_neg_eigval, use_beta_sigmoid_in_kernel)
     return fused_recurrent_kda_fwd(
         q, k, v, g, beta, A_log, dt_bias, initial_state, scale, output_final_state, False,
         state_v_first, cu_seqlens, None, None, use_qk_l2norm_in_kernel, use_gate_in_kernel,
@@ -153,15 +141,7 @@ def fused_recurrent_kda_fwd(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Te
         state_v_first = state_layout(state_v_first, kwargs)
         if kwargs:
             raise unknown("fused_recurrent_kda_fwd", kwargs)
-    if inplace_final_state:
-        assert initial_state is not None, "initial_state is None; inplace_final_state needs it"
-        if initial_state.dtype is not torch.float32:
-            raise Unsupported(f"initial_state has dtype {str(initial_state.dtype)[6:]} and is "
-                              "changed in place; allowed is float32: cast it, or give "
-                              "inplace_final_state=False")
-    elif ssm_state_indices is not None:
-        raise Unsupported("inplace_final_state is False and ssm_state_indices are given; allowed "
-                          "is True: the pool is changed in place, copy it before if it is needed")
+    check_state_in_place(initial_state, inplace_final_state, ssm_state_indices)
     if out is not None:
         assert out.shape == v.shape, f"out has shape {tuple(out.shape)}; it must be v's, " \
                                      f"{tuple(v.shape)}"

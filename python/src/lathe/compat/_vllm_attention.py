@@ -8,9 +8,8 @@ from typing import Any, Sequence
 import torch
 from torch import Tensor
 
-from lathe.compat._attention import options_for, refuse, refuse_dropout, refuse_float8, refuse_given
+from lathe.compat._attention import float_sinks, options_for, refuse, refuse_float8
 from lathe.compat._ragged import attend_varlen
-from lathe.torch._calls import count
 
 _VERSIONS = (2, 3, 4)
 
@@ -55,19 +54,16 @@ def flash_attn_varlen_func(q: Tensor, k: Tensor, v: Tensor, max_seqlen_q: int, c
     assert block_table is None or seqused_k is not None, \
         "seqused_k must be provided if block_table is provided"
     fa_version_unsupported_reason(fa_version)
-    refuse_dropout(dropout_p)
     refuse_float8(q=q, k=k)
-    refuse_given(output_scale=output_scale, q_v=q_v, mask_mod=mask_mod, aux_tensors=aux_tensors,
-                 block_sparse_tensors=block_sparse_tensors, dynamic_causal=dynamic_causal)
+    options = options_for(softmax_scale, causal, window_size or (-1, -1), softcap, deterministic,
+                          dropout_p=dropout_p, output_scale=output_scale, q_v=q_v,
+                          mask_mod=mask_mod, aux_tensors=aux_tensors,
+                          block_sparse_tensors=block_sparse_tensors, dynamic_causal=dynamic_causal)
     if cp_world_size != 1:
         refuse("cp_world_size", cp_world_size, "give each rank all keys, or use lathe.torch.group")
-    if s_aux is not None and s_aux.dtype != torch.float32:
-        count("cast sinks to float32")
-        s_aux = s_aux.float()
-    options = options_for(softmax_scale, causal, window_size or (-1, -1), softcap, deterministic)
     found, lse = attend_varlen(options, q, k, v, cu_seqlens_q, cu_seqlens_k, None, seqused_k,
-                               max_seqlen_q, max_seqlen_k, block_table, alibi_slopes, s_aux,
-                               num_splits, out)
+                               max_seqlen_q, max_seqlen_k, block_table, alibi_slopes,
+                               float_sinks(s_aux), num_splits, out)
     return (found, lse) if return_softmax_lse else found
 
 

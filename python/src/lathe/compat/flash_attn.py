@@ -15,8 +15,7 @@ from typing import Any, Sequence
 from torch import Tensor
 
 from lathe.compat import _kvcache
-from lathe.compat._attention import (attend, attend_packed, options_for, refuse_dropout,
-                                     refuse_given)
+from lathe.compat._attention import attend, attend_packed, options_for
 from lathe.compat._ragged import attend_varlen
 
 __all__ = ["flash_attn_func", "flash_attn_kvpacked_func", "flash_attn_qkvpacked_func",
@@ -51,8 +50,8 @@ def flash_attn_func(q: Tensor, k: Tensor, v: Tensor, dropout_p: float = 0.0,
                     alibi_slopes: Tensor | None = None, deterministic: bool = False,
                     return_attn_probs: bool = False) -> Any:
     """Returns out [B,Sq,H,DV] for q [B,Sq,H,D], k [B,Sk,HK,D] and v [B,Sk,HK,DV]."""
-    refuse_dropout(dropout_p)
-    options = options_for(softmax_scale, causal, window_size, softcap, deterministic)
+    options = options_for(softmax_scale, causal, window_size, softcap, deterministic,
+                          dropout_p=dropout_p)
     return _result(*attend(options, q, k, v, alibi_slopes), return_attn_probs)
 
 
@@ -62,8 +61,8 @@ def flash_attn_kvpacked_func(q: Tensor, kv: Tensor, dropout_p: float = 0.0,
                              alibi_slopes: Tensor | None = None, deterministic: bool = False,
                              return_attn_probs: bool = False) -> Any:
     """Returns out [B,Sq,H,D] for q and kv [B,Sk,2,HK,D]; dkv is written by the kernel as it is."""
-    refuse_dropout(dropout_p)
-    options = options_for(softmax_scale, causal, window_size, softcap, deterministic)
+    options = options_for(softmax_scale, causal, window_size, softcap, deterministic,
+                          dropout_p=dropout_p)
     return _result(*attend_packed(options, q, kv, alibi_slopes), return_attn_probs)
 
 
@@ -73,8 +72,8 @@ def flash_attn_qkvpacked_func(qkv: Tensor, dropout_p: float = 0.0,
                               alibi_slopes: Tensor | None = None, deterministic: bool = False,
                               return_attn_probs: bool = False) -> Any:
     """Returns out [B,S,H,D] for qkv [B,S,3,H,D]; dqkv is written by the kernel as it is."""
-    refuse_dropout(dropout_p)
-    options = options_for(softmax_scale, causal, window_size, softcap, deterministic)
+    options = options_for(softmax_scale, causal, window_size, softcap, deterministic,
+                          dropout_p=dropout_p)
     return _result(*attend_packed(options, None, qkv, alibi_slopes), return_attn_probs)
 
 
@@ -90,8 +89,8 @@ def flash_attn_varlen_func(q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor
     With a block table there is no gradient; where all sequences have max_seqlen_q queries the pages
     are read in place, else torch gathers them first.
     """
-    refuse_dropout(dropout_p)
-    options = options_for(softmax_scale, causal, window_size, softcap, deterministic)
+    options = options_for(softmax_scale, causal, window_size, softcap, deterministic,
+                          dropout_p=dropout_p)
     found = attend_varlen(options, q, k, v, cu_seqlens_q, cu_seqlens_k, None, None, max_seqlen_q,
                           max_seqlen_k, block_table, alibi_slopes)
     return _result(*found, return_attn_probs)
@@ -105,8 +104,8 @@ def flash_attn_varlen_kvpacked_func(q: Tensor, kv: Tensor, cu_seqlens_q: Tensor,
                                     deterministic: bool = False, return_attn_probs: bool = False
                                     ) -> Any:
     """Returns out [Tq,H,D] for packed q and kv [Tk,2,HK,D]."""
-    refuse_dropout(dropout_p)
-    options = options_for(softmax_scale, causal, window_size, softcap, deterministic)
+    options = options_for(softmax_scale, causal, window_size, softcap, deterministic,
+                          dropout_p=dropout_p)
     found = attend_packed(options, q, kv, alibi_slopes, cu_seqlens_q, cu_seqlens_k)
     return _result(*found, return_attn_probs)
 
@@ -118,8 +117,8 @@ def flash_attn_varlen_qkvpacked_func(qkv: Tensor, cu_seqlens: Tensor, max_seqlen
                                      deterministic: bool = False, return_attn_probs: bool = False
                                      ) -> Any:
     """Returns out [T,H,D] for packed qkv [T,3,H,D]."""
-    refuse_dropout(dropout_p)
-    options = options_for(softmax_scale, causal, window_size, softcap, deterministic)
+    options = options_for(softmax_scale, causal, window_size, softcap, deterministic,
+                          dropout_p=dropout_p)
     found = attend_packed(options, None, qkv, alibi_slopes, cu_seqlens, cu_seqlens)
     return _result(*found, return_attn_probs)
 
@@ -141,10 +140,10 @@ def flash_attn_with_kvcache(q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Tens
     """
     assert k_cache.stride(-1) == 1, "k_cache must have contiguous last dimension"
     assert v_cache.stride(-1) == 1, "v_cache must have contiguous last dimension"
-    refuse_given(rotary_cos=rotary_cos, rotary_sin=rotary_sin, cache_leftpad=cache_leftpad)
+    options = options_for(softmax_scale, causal, window_size, softcap, rotary_cos=rotary_cos,
+                          rotary_sin=rotary_sin, cache_leftpad=cache_leftpad)
     table = _kvcache.table_of(k_cache, q.shape[0], cache_batch_idx, block_table)
     lengths = _kvcache.lengths_of(k_cache, table, cache_seqlens)
-    options = options_for(softmax_scale, causal, window_size, softcap)
     out, lse = _kvcache.decode(options, q, k_cache, v_cache, lengths, table, k, v, alibi_slopes,
                                None, num_splits)
     return (out, lse) if return_softmax_lse else out

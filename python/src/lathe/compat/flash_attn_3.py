@@ -17,8 +17,7 @@ from torch import Tensor
 
 from lathe._errors import InvalidArgument
 from lathe.compat import _kvcache, _ragged
-from lathe.compat._attention import (attend, attend_packed, options_for, refuse_float8,
-                                     refuse_given)
+from lathe.compat._attention import attend, attend_packed, options_for, refuse_float8
 from lathe.torch._calls import count
 
 __all__ = ["flash_attn_func", "flash_attn_qkvpacked_func", "flash_attn_varlen_func",
@@ -55,8 +54,8 @@ def flash_attn_qkvpacked_func(qkv: Tensor, softmax_scale: float | None = None, c
                               return_attn_probs: bool = False) -> Any:
     """Returns out [B,S,H,D] for qkv [B,S,3,H,D], or [B,S,H+2HK,D] with num_heads_q = H."""
     refuse_float8(qkv=qkv)
-    refuse_given(attention_chunk=attention_chunk)
-    options = options_for(softmax_scale, causal, window_size, softcap, deterministic)
+    options = options_for(softmax_scale, causal, window_size, softcap, deterministic,
+                          attention_chunk=attention_chunk)
     if qkv.dim() == 5:
         return _result(*attend_packed(options, None, qkv), return_attn_probs)
     assert qkv.dim() == 4 and num_heads_q is not None, "qkv of 4 dimensions needs num_heads_q"
@@ -75,8 +74,8 @@ def flash_attn_func(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None
                     return_attn_probs: bool = False) -> Any:
     """Returns out [B,Sq,H,DV] for q [B,Sq,H,D], k [B,Sk,HK,D] and v [B,Sk,HK,DV]."""
     refuse_float8(q=q)
-    refuse_given(qv=qv, attention_chunk=attention_chunk)
-    options = options_for(softmax_scale, causal, window_size, softcap, deterministic)
+    options = options_for(softmax_scale, causal, window_size, softcap, deterministic, qv=qv,
+                          attention_chunk=attention_chunk)
     return _result(*attend(options, q, k, v), return_attn_probs)
 
 
@@ -92,8 +91,8 @@ def flash_attn_varlen_func(q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor
                            return_attn_probs: bool = False) -> Any:
     """Returns out [Tq,H,DV] for packed q, k and v. Torch moves slots used in part (seqused)."""
     refuse_float8(q=q)
-    refuse_given(qv=qv, attention_chunk=attention_chunk)
-    options = options_for(softmax_scale, causal, window_size, softcap, deterministic)
+    options = options_for(softmax_scale, causal, window_size, softcap, deterministic, qv=qv,
+                          attention_chunk=attention_chunk)
     found = _ragged.attend_varlen(options, q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_q,
                                   seqused_k, max_seqlen_q, max_seqlen_k, None)
     return _result(*found, return_attn_probs)
@@ -123,15 +122,15 @@ def flash_attn_with_kvcache(q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Tens
     assert k_cache.stride(-1) == 1, "k_cache must have contiguous last dimension"
     assert v_cache.stride(-1) == 1, "v_cache must have contiguous last dimension"
     refuse_float8(q=q, k_cache=k_cache)
-    refuse_given(qv=qv, rotary_cos=rotary_cos, rotary_sin=rotary_sin, cache_leftpad=cache_leftpad,
-                 attention_chunk=attention_chunk)
+    options = options_for(softmax_scale, causal, window_size, softcap, qv=qv,
+                          rotary_cos=rotary_cos, rotary_sin=rotary_sin,
+                          cache_leftpad=cache_leftpad, attention_chunk=attention_chunk)
     if page_table is not None and cache_batch_idx is not None:
         count("chose rows of the page table")
         page_table, cache_batch_idx = page_table.index_select(0, cache_batch_idx), None
     batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
     table = _kvcache.table_of(k_cache, batch, cache_batch_idx, page_table)
     lengths = _kvcache.lengths_of(k_cache, table, cache_seqlens)
-    options = options_for(softmax_scale, causal, window_size, softcap)
     if k is not None and (cu_seqlens_q is not None or cu_seqlens_k_new is not None):
         lengths = _append(k_cache, v_cache, table, lengths, k, v, cu_seqlens_k_new)
         k = v = None

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from typing import Any, Callable, Sequence
 
-import torch
 from torch import Tensor
 
-from lathe.compat._attention import attend, options_for, refuse, refuse_float8, refuse_given
+from lathe.compat._attention import attend, float_sinks, options_for, refuse, refuse_float8
 from lathe.compat._ragged import attend_varlen
-from lathe.torch._calls import Options, count
+from lathe.torch._calls import Options
 
 __all__ = ["flash_attn_func", "flash_attn_varlen_func"]
 
@@ -38,7 +37,7 @@ Window = Sequence["int | None"]
 
 
 def _options(softmax_scale: float | None, causal: bool, window: Window, softcap: float,
-             deterministic: bool) -> Options:
+             deterministic: bool, **refused: Any) -> Options:
     """Returns the options. None is no bound; two bounds whose sum is negative are none either."""
     left, right = window
     if causal:
@@ -48,15 +47,7 @@ def _options(softmax_scale: float | None, causal: bool, window: Window, softcap:
     for name, bound in (("left", left), ("right", right)):
         if bound is not None and bound < 0:
             refuse(f"window_size's {name} bound", bound, "None is no bound")
-    return options_for(softmax_scale, causal, (left, right), softcap, deterministic)
-
-
-def _sinks(learnable_sink: Tensor | None) -> Tensor | None:
-    """Returns the sinks in float32; their gradient gets their dtype again."""
-    if learnable_sink is None or learnable_sink.dtype == torch.float32:
-        return learnable_sink
-    count("cast sinks to float32")
-    return learnable_sink.float()
+    return options_for(softmax_scale, causal, (left, right), softcap, deterministic, **refused)
 
 
 def flash_attn_func(q: Tensor, k: Tensor, v: Tensor, qv: Tensor | None = None,
@@ -73,12 +64,12 @@ def flash_attn_func(q: Tensor, k: Tensor, v: Tensor, qv: Tensor | None = None,
                     ) -> tuple[Tensor, Tensor]:
     """Returns (out [B,Sq,H,DV], lse [B,H,Sq]) for q [B,Sq,H,D], k [B,Sk,HK,D], v [B,Sk,HK,DV]."""
     refuse_float8(q=q, k=k)
-    refuse_given(qv=qv, gather_kv_indices=gather_kv_indices, score_mod=score_mod,
-                 score_mod_bwd=score_mod_bwd, mask_mod=mask_mod, aux_tensors=aux_tensors,
-                 aux_scalars=aux_scalars, block_sparse_tensors=block_sparse_tensors,
-                 block_sparse_tensors_bwd=block_sparse_tensors_bwd)
-    options = _options(softmax_scale, causal, window_size, softcap, deterministic)
-    out, lse = attend(options, q, k, v, None, _sinks(learnable_sink))
+    options = _options(softmax_scale, causal, window_size, softcap, deterministic, qv=qv,
+                       gather_kv_indices=gather_kv_indices, score_mod=score_mod,
+                       score_mod_bwd=score_mod_bwd, mask_mod=mask_mod, aux_tensors=aux_tensors,
+                       aux_scalars=aux_scalars, block_sparse_tensors=block_sparse_tensors,
+                       block_sparse_tensors_bwd=block_sparse_tensors_bwd)
+    out, lse = attend(options, q, k, v, None, float_sinks(learnable_sink))
     return out, lse if return_lse else lse.detach()
 
 
@@ -104,10 +95,11 @@ def flash_attn_varlen_func(q: Tensor, k: Tensor, v: Tensor, qv: Tensor | None = 
     Slots used in part (seqused) are moved by torch. With a page table there is no gradient.
     """
     refuse_float8(q=q, k=k)
-    refuse_given(qv=qv, gather_kv_indices=gather_kv_indices, score_mod=score_mod,
-                 score_mod_bwd=score_mod_bwd, mask_mod=mask_mod, aux_tensors=aux_tensors,
-                 aux_scalars=aux_scalars, block_sparse_tensors=block_sparse_tensors)
-    options = _options(softmax_scale, causal, window_size, softcap, deterministic)
+    options = _options(softmax_scale, causal, window_size, softcap, deterministic, qv=qv,
+                       gather_kv_indices=gather_kv_indices, score_mod=score_mod,
+                       score_mod_bwd=score_mod_bwd, mask_mod=mask_mod, aux_tensors=aux_tensors,
+                       aux_scalars=aux_scalars, block_sparse_tensors=block_sparse_tensors)
     out, lse = attend_varlen(options, q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k,
-                             max_seqlen_q, max_seqlen_k, page_table, None, _sinks(learnable_sink))
+                             max_seqlen_q, max_seqlen_k, page_table, None,
+                             float_sinks(learnable_sink))
     return out, lse if return_lse else lse.detach()
