@@ -1,14 +1,15 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""lathe.compat.flash_mla against attention over gathered keys in float64."""
-
+"""lathe.compat.flash_mla against attention over gathered keys in float64, and golden files."""
 import pytest
 import torch
 
+import golden
 import lathe
 import lathe.torch
 from lathe.compat import flash_mla
 from signatures import bare
+from tensors import to_numpy, to_torch
 
 SIGNATURES = {
     "get_mla_metadata": "(*args, **kwargs)",
@@ -101,6 +102,49 @@ def test_dense_decode(causal):
     close(lse, exact.view(3, 2, H).transpose(1, 2), 1e-4)
 
 
+def places(options, q, k, indices, cu_seqlens_q=None, cu_seqlens_k=None, q_pos=None, **unused):
+    """Returns the rows of all keys [T,topk] that the operator reads for a golden file; -1: none."""
+    cu_q, cu_k = cu_seqlens_q, cu_seqlens_k
+    if cu_q is None:
+        cu_q, cu_k = (torch.arange(len(each) + 1) * each.shape[1] for each in (q, k))
+    counts = cu_q.diff()
+    sequence = torch.repeat_interleave(torch.arange(len(counts)), counts)  # of each row of q
+    start, length = cu_k[sequence, None], cu_k.diff()[sequence, None]
+    position = torch.arange(len(sequence)) - cu_q[sequence] - counts[sequence] + length[:, 0]
+    block = options["block_size"]
+    entries = indices.reshape(len(sequence), -1, 1)
+    keys = (entries * block + torch.arange(block)).flatten(1)
+    if options["index_space"] == "absolute":
+        keys = keys - start
+    seen = (keys >= 0) & (keys < length)
+    if options["sparse_mode"] == 3:
+        seen &= keys <= (position if q_pos is None else q_pos.flatten())[:, None]
+    return torch.where(seen, keys + start, -1).int()
+
+
+@pytest.mark.parametrize("file", golden.cases("sparse_flash_attention"))
+def test_golden(file):
+    """Values that are not the keys' first columns stand before them, where queries have zeros."""
+    case = golden.load(file)
+    tensors = {name: to_torch(array) for name, array in case.inputs.items()}
+    q, k, v = tensors["q"], tensors["k"], tensors["v"]
+    parts = [("q", "k"), ("q_rope", "k_rope")][:1 + ("q_rope" in tensors)]
+    queries, keys = ([tensors[name].flatten(0, -3) for name in names] for names in zip(*parts))
+    if not torch.equal(k, v):
+        queries.insert(0, torch.zeros(*queries[0].shape[:2], v.shape[-1], dtype=q.dtype))
+        keys.insert(0, v.flatten(0, -3))
+    out, most, lse = flash_mla.flash_mla_sparse_fwd(
+        torch.cat(queries, -1), torch.cat(keys, -1), places(case.options, **tensors).unsqueeze(1),
+        case.options["scale"], v.shape[-1], tensors.get("sinks"))
+    found = {"out": out.view(*q.shape[:-1], -1)}
+    if "sinks" not in tensors:  # the peer leaves sinks out of the statistics
+        lse = lse.masked_fill(lse == torch.inf, -torch.inf).view(q.shape[:-1])
+        found |= {"lse": lse.transpose(-1, -2),
+                  "softmax_max": most.view(case.wanted["softmax_max"].shape)}
+    wanted = {name: case.wanted[name] for name in found}
+    case._replace(wanted=wanted).compare({name: to_numpy(each) for name, each in found.items()})
+
+
 def test_refusals_and_statistics():
     q, cache = randn(1, 1, H, D), randn(2, 8, 1, D)
     meta = flash_mla.get_mla_metadata(1, num_heads_q=4)[0]
@@ -127,17 +171,3 @@ def test_refusals_and_statistics():
     flash_mla.flash_mla_with_kvcache(*rest, meta)
     assert lathe.torch.stats(reset=True) == {"lists written from a block table": 1,
                                              "lse of rows without a key made +inf": 1}
-
-
-def test_compile():
-    q, cache = randn(2, 1, H, D), randn(5, 8, 1, D, seed=1)
-    table = torch.tensor([[4, 0], [3, 1]], dtype=torch.int32)
-    lengths = torch.tensor([9, 16], dtype=torch.int32)
-    meta = flash_mla.get_mla_metadata()[0]
-
-    def step(q, cache, table, lengths):
-        return flash_mla.flash_mla_with_kvcache(q, cache, table, lengths, DV, meta)
-
-    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
-    for found, wanted in zip(compiled(q, cache, table, lengths), step(q, cache, table, lengths)):
-        assert torch.equal(found, wanted)
