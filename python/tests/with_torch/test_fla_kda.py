@@ -3,7 +3,6 @@
 """chunk_kda of lathe.compat.fla: values and gradients against float64, and torch around it."""
 import pytest
 import torch
-from torch.utils.checkpoint import checkpoint
 
 import golden
 import lathe.torch
@@ -167,47 +166,6 @@ def test_states_of_chunks():
                           cu_seqlens=torch.tensor([0, 40, 70]), return_intermediate_states=True)
     assert found[1] is None and found[2].shape == (1, 2, 2, 32, 32)
     assert "offsets read on the host" in lathe.torch.stats(reset=True)
-
-
-def test_autocast_changes_nothing():
-    tensors = {name: each.detach() for name, each in made().items()}
-    wanted, _ = chunk_kda(**tensors)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        found, _ = chunk_kda(**tensors)
-    assert found.dtype == torch.float32 and torch.equal(found, wanted)
-
-
-def test_checkpoint():
-    tensors = made()
-
-    def layer(q, k, v, g, beta):
-        return chunk_kda(q, k, v, g, beta, use_qk_l2norm_in_kernel=True)[0]
-
-    names = ("q", "k", "v", "g", "beta")
-    layer(*(tensors[name] for name in names)).square().sum().backward()
-    wanted = {name: tensors[name].grad.clone() for name in names}
-    for name in names:
-        tensors[name].grad = None
-    out = checkpoint(layer, *(tensors[name] for name in names), use_reentrant=False)
-    out.square().sum().backward()
-    for name in names:
-        assert torch.equal(tensors[name].grad, wanted[name]), name
-
-
-def test_compiled_without_breaks():
-    tensors = made(gate=True, sigmoid=True, rate_shape=(1, 1, 2, 1))
-
-    def layer(tensors):
-        o, final = chunk_kda(**tensors, output_final_state=True, use_gate_in_kernel=True,
-                             use_beta_sigmoid_in_kernel=True)
-        return o.square().sum() + final.sum()
-
-    wanted = torch.autograd.grad(layer(tensors), list(tensors.values()))
-    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
-    for _ in range(2):
-        found = torch.autograd.grad(compiled(tensors), list(tensors.values()))
-        for name, ours, theirs in zip(tensors, found, wanted):
-            assert_near(ours, theirs, 1e-6, name)
 
 
 def test_deterministic_algorithms_may_be_asked_for():

@@ -145,25 +145,6 @@ def test_speculative_tokens_have_slots_of_their_own():
         assert_near(pool[slots[:, column]], wanted, _BOUND, str(column))
 
 
-def test_compiled_without_breaks():
-    tensors = made(B=1, T=2, N=2)
-    tensors["q"].requires_grad_()
-    slots, offsets = torch.tensor([1, 0]), torch.arange(3)
-
-    def step(tensors, pool, out=None):
-        return fused_recurrent_kda_fwd(**{**tensors, "initial_state": pool}, cu_seqlens=offsets,
-                                       ssm_state_indices=slots, out=out)[0] * 2
-
-    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
-    for out in (None, torch.zeros(1, 2, 2, 40)):
-        pools = [tensors["initial_state"].clone() for _ in range(2)]
-        wanted = step(tensors, pools[0])
-        found = compiled(tensors, pools[1], out)
-        assert not found.requires_grad
-        assert torch.equal(found, wanted) and torch.equal(*pools)
-        assert out is None or torch.equal(2 * out, wanted)
-
-
 @pytest.mark.parametrize("file", golden.cases("kda_recurrent"))
 def test_golden_file(file):
     case = golden.load(file)

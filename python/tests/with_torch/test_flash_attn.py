@@ -3,7 +3,6 @@
 """lathe.compat.flash_attn, flash_attn_3 and flash_attn_4 on whole and packed sequences."""
 import pytest
 import torch
-from torch.utils.checkpoint import checkpoint
 
 import golden
 import lathe
@@ -229,24 +228,6 @@ def test_results_are_changed_in_place():
         out.sum().backward()
 
 
-def test_autocast_casts_nothing():
-    q = made(1, 24, 2, 32, dtype=torch.float16)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        out = flash_attn.flash_attn_func(q, q, q)
-    assert out.dtype == torch.float16
-    compare(out, reference(q, q, q)[0], (q,))
-
-
-def test_checkpoint():
-    q, kv = made(1, 24, 2, 32), made(1, 24, 2, 2, 32)
-    plain = flash_attn.flash_attn_kvpacked_func(q, kv)
-    again = checkpoint(flash_attn.flash_attn_kvpacked_func, q, kv, use_reentrant=False)
-    dout = made(*plain.shape).detach()
-    for gradient, other in zip(torch.autograd.grad(plain, (q, kv), dout),
-                               torch.autograd.grad(again, (q, kv), dout)):
-        assert torch.equal(gradient, other)
-
-
 def test_deterministic_algorithms():
     q = made(1, 24, 2, 32)
     torch.use_deterministic_algorithms(True)
@@ -261,29 +242,3 @@ def test_no_queries_and_no_keys():
     out = flash_attn.flash_attn_func(q, k, k)
     assert torch.equal(out, torch.zeros_like(out))
     assert flash_attn.flash_attn_func(k, q, q).shape == k.shape
-
-
-@pytest.mark.parametrize("function", ["dense", "kvpacked", "packed", "odd", "slots", "sinks"])
-def test_compiled(function):
-    q, k, v = made(1, 24, 2, 32), made(1, 30, 2, 32, seed=1), made(1, 30, 2, 32, seed=2)
-    cu, used = torch.tensor([0, 10, 24]).int(), torch.tensor([6, 14]).int()
-    q24 = made(24, 2, 32)
-    call, inputs = {
-        "dense": (lambda *t: flash_attn.flash_attn_func(*t, causal=True), (q, k, v)),
-        "kvpacked": (flash_attn.flash_attn_kvpacked_func, (q, torch.stack([k, v], 2).detach())),
-        "packed": (lambda x: flash_attn.flash_attn_varlen_qkvpacked_func(x, cu, 14),
-                   (made(24, 3, 2, 32),)),
-        "odd": (lambda *t: flash_attn.flash_attn_func(*t), tuple(made(1, 9, 2, 20) for _ in "qkv")),
-        "slots": (lambda x: flash_attn_3.flash_attn_varlen_func(x, x, x, cu, cu, 14, 14, used,
-                                                                used), (q24,)),
-        "sinks": (lambda q, s: flash_attn_4.flash_attn_func(q, k, v, learnable_sink=s)[0],
-                  (q, made(2, dtype=torch.bfloat16))),
-    }[function]
-    inputs = tuple(each.requires_grad_() for each in inputs)
-    plain = call(*inputs)
-    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")(*inputs)
-    assert torch.equal(plain, compiled)
-    dout = made(*plain.shape).detach()
-    for gradient, other in zip(torch.autograd.grad(plain, inputs, dout),
-                               torch.autograd.grad(compiled, inputs, dout)):
-        assert error(other, gradient) < 1e-2

@@ -54,14 +54,6 @@ def test_outputs_that_do_not_fit():
         CALL.into(CAUSAL, tensors, (None, None))
 
 
-def test_operator_of_torch_library():
-    tensors = inputs()
-    outputs = (torch.empty(1, 20, 4, 32).half(), torch.empty(1, 4, 20))
-    torch.library.opcheck(torch.ops.lathe.flash_attention_into.default,
-                          (*tensors, *outputs, "causal=1"),
-                          test_utils=("test_schema", "test_faketensor", "test_aot_dispatch_static"))
-
-
 def test_compiled():
     tensors = inputs()
 

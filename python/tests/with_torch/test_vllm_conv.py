@@ -129,19 +129,3 @@ def test_dtypes_and_refusals():
         vllm_conv.causal_conv1d_fn(x, WEIGHT, BIAS, pool, offsets, activation="gelu")
     with pytest.raises(TypeError, match="retrieve_parent_token"):
         vllm_conv.causal_conv1d_update(x[..., 0][None], pool, WEIGHT, retrieve_parent_token=offsets)
-
-
-def test_compile():
-    x, offsets = randn(6, D).t(), torch.tensor([0, 4, 6], dtype=torch.int32)
-    slots, has = torch.tensor([1, 3], dtype=torch.int32), torch.tensor([True, False])
-
-    def step(pool):
-        y = vllm_conv.causal_conv1d_fn(x, WEIGHT, BIAS, pool, offsets, slots, has)
-        return y, vllm_conv.causal_conv1d_update(x[:, :2].t(), pool, WEIGHT, BIAS, "silu", slots)
-
-    first, second = pool_of(4, KEPT), pool_of(4, KEPT)
-    wanted = step(first)
-    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
-    for found, each in zip(compiled(second), wanted):
-        torch.testing.assert_close(found, each)
-    assert torch.equal(first, second)
