@@ -65,9 +65,16 @@ count() {
 # words LINE KIND: the sum of the numbers before a word.
 words() { echo $(($(grep -oE "[0-9]+ ($2)\b" <<<"$1" | grep -oE '^[0-9]+' | tr '\n' '+')0)); }
 
+# The package's types, then the extension beside its stub.
 types() {
-  run types "$python" -m mypy --strict --config-file python/pyproject.toml \
-    --cache-dir build/python/mypy python/src/lathe
+  whole types -m mypy --strict --config-file python/pyproject.toml --cache-dir build/python/mypy \
+    python/src/lathe
+  whole stub -m mypy.stubtest --ignore-disjoint-bases lathe._core
+}
+
+# whole NAME ARGUMENT...: a program of Python that is one test.
+whole() {
+  run "$1" "$python" "${@:2}"
   if [ "$code" = 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
 }
 

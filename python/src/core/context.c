@@ -105,8 +105,11 @@ static PyObject* context_warm(ContextObject* self, PyObject* problem) {
   }
   uint64_t compiled = 0, hits = 0;
   lathe_status status;
+  Patience patience;
+  begin_waiting(&patience);
   Py_BEGIN_ALLOW_THREADS
   status = lathe_warm(self->handle, ((ProblemObject*)problem)->handle, &compiled, &hits);
+  end_waiting(&patience);
   Py_END_ALLOW_THREADS
   if (!succeeded(status)) return NULL;
   return Py_BuildValue("(KK)", (unsigned long long)compiled, (unsigned long long)hits);
