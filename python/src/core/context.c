@@ -54,7 +54,10 @@ static int context_init(ContextObject* self, PyObject* arguments, PyObject* keyw
 }
 
 static void context_dealloc(ContextObject* self) {
-  lathe_context_destroy(self->handle);
+  lathe_context* handle = self->handle;
+  Py_BEGIN_ALLOW_THREADS /* a thread that it waits for may have a message for the log */
+  lathe_context_destroy(handle);
+  Py_END_ALLOW_THREADS
   free_object((PyObject*)self);
 }
 
