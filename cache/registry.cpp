@@ -221,6 +221,8 @@ Result<Registry::State::Built> Registry::State::make(std::shared_ptr<const Emitt
   }
   kernel.cached = kernel.origin != Origin::compiler;
   if (kernel.cached) ++hits;
+  log_message(LogLevel::info,
+              text(kernel.spec().kernel, " for ", arch, " comes from the ", word(kernel.origin)));
   Built out;
   out.first = std::make_shared<const BuiltKernel>(kernel);
   kernel.origin = Origin::memory;

@@ -6,6 +6,8 @@
 # build/peers. Ends with one line in the words of ctest.
 #
 #   scripts/test --python                           the types, the tests with NumPy, those with torch
+#   scripts/test --wheels PYTHON...                 the tests with NumPy under other interpreters, on the
+#                                                   wheels that scripts/wheels left in dist/
 #   scripts/test --peer-suites CHECKOUT [--sample N] [ARGUMENT...]
 #                                                   the tests of a checkout of flash-linear-attention,
 #                                                   flash-attention or causal-conv1d on lathe's functions;
@@ -34,13 +36,17 @@ find_compiler() {
   done
 }
 
+set_environment() {
+  mkdir -p "$logs"
+  export LATHE_DEVICE=sim LATHE_CACHE_DIR=$PWD/build/python/cache PYTHONDONTWRITEBYTECODE=1
+  find_compiler
+}
+
 prepare() {
   scripts/build release lathe_python lathe_program lathe_sim_cuda lathe_sim_nccl
   tests/peers/install.sh "$peers"
-  mkdir -p "$logs"
-  export LATHE_DEVICE=sim LATHE_CACHE_DIR=$PWD/build/python/cache PYTHONDONTWRITEBYTECODE=1
   export PYTHONPATH=$PWD/build/python LD_LIBRARY_PATH=$peers/standins
-  find_compiler
+  set_environment
 }
 
 # run NAME COMMAND...: runs it and leaves its output in a log, and its exit code in `code`.
@@ -65,9 +71,16 @@ count() {
 # words LINE KIND: the sum of the numbers before a word.
 words() { echo $(($(grep -oE "[0-9]+ ($2)\b" <<<"$1" | grep -oE '^[0-9]+' | tr '\n' '+')0)); }
 
+# The package's types, then the extension beside its stub.
 types() {
-  run types "$python" -m mypy --strict --config-file python/pyproject.toml \
-    --cache-dir build/python/mypy python/src/lathe
+  whole types -m mypy --strict --config-file python/pyproject.toml --cache-dir build/python/mypy \
+    python/src/lathe
+  whole stub -m mypy.stubtest --ignore-disjoint-bases lathe._core
+}
+
+# whole NAME ARGUMENT...: a program of Python that is one test.
+whole() {
+  run "$1" "$python" "${@:2}"
   if [ "$code" = 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
 }
 
@@ -78,6 +91,18 @@ own_tests() {
     run "$folder" env -C "$tests" "$python" -m pytest -q -p no:cacheprovider "$folder"
     count "$folder"
   done
+}
+
+# on_wheels PYTHON: installs the wheels for an interpreter and tests them.
+on_wheels() {
+  local version place
+  version=$("$1" -c 'import platform; print(platform.python_version())')
+  place=$PWD/build/python/wheels-$version
+  "$1" -m venv --clear "$place"
+  "$place/bin/pip" install --quiet --disable-pip-version-check --no-input \
+    -c tests/peers/requirements.txt numpy pytest dist/lathe_jit*.whl
+  run "wheels $version" env -u PYTHONPATH -C "$tests" "$place/bin/python" -m pytest -q -p no:cacheprovider core
+  count "wheels $version"
 }
 
 # Prints whose checkout a folder is.
@@ -126,13 +151,19 @@ case "${1:-}" in
     types
     own_tests
     ;;
+  --wheels)
+    [ $# -ge 2 ] || die "--wheels needs interpreters, such as python3.13"
+    compgen -G 'dist/lathe_jit-*.whl' >/dev/null || die "there are no wheels in dist: run scripts/wheels"
+    set_environment
+    for interpreter in "${@:2}"; do on_wheels "$interpreter"; done
+    ;;
   --peer-suites)
     [ $# -ge 2 ] || die "--peer-suites needs the folder of a checkout"
     whose=$(owner "$2")
     prepare
     peer "$whose" "${@:2}"
     ;;
-  *) die "unknown argument '${1:-}': --python, --peer-suites CHECKOUT" ;;
+  *) die "unknown argument '${1:-}': --python, --wheels PYTHON..., --peer-suites CHECKOUT" ;;
 esac
 
 total=$((passed + failed))

@@ -54,7 +54,10 @@ static int context_init(ContextObject* self, PyObject* arguments, PyObject* keyw
 }
 
 static void context_dealloc(ContextObject* self) {
-  lathe_context_destroy(self->handle);
+  lathe_context* handle = self->handle;
+  Py_BEGIN_ALLOW_THREADS /* a thread that it waits for may have a message for the log */
+  lathe_context_destroy(handle);
+  Py_END_ALLOW_THREADS
   free_object((PyObject*)self);
 }
 
@@ -105,8 +108,11 @@ static PyObject* context_warm(ContextObject* self, PyObject* problem) {
   }
   uint64_t compiled = 0, hits = 0;
   lathe_status status;
+  Patience patience;
+  begin_waiting(&patience);
   Py_BEGIN_ALLOW_THREADS
   status = lathe_warm(self->handle, ((ProblemObject*)problem)->handle, &compiled, &hits);
+  end_waiting(&patience);
   Py_END_ALLOW_THREADS
   if (!succeeded(status)) return NULL;
   return Py_BuildValue("(KK)", (unsigned long long)compiled, (unsigned long long)hits);

@@ -9,6 +9,7 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <pthread.h>
 /* The library's header stands behind Python's, which must come first. */
 #include "lathe.h"
 
@@ -148,6 +149,23 @@ PyObject* plan_context(PlanObject* self, void* unused);
 /* Runs a plan on tensors in host memory, which only the simulator can: each gets memory of its own
  * on the device. `slots` are changed and given back as they were. Returns 0, or -1. */
 int run_staged(PlanObject* plan, Borrowed* slots, const lathe_shard* shard);
+
+/* ---- messages ------------------------------------------------------------------------------ */
+
+/* set_log(sink): calls sink(level, text) for each message of the library; None: for none. */
+PyObject* set_log(PyObject* self, PyObject* sink);
+
+/* The caller makes a plan, which an interrupt does not end. If that takes over 2 s, the log says
+ * so; a thread of its own looks at the clock. Without a log there is no thread. */
+typedef struct {
+  pthread_t thread;
+  pthread_mutex_t mutex;
+  pthread_cond_t ended;
+  int started, over;
+} Patience;
+
+void begin_waiting(Patience* self); /* with the interpreter's lock */
+void end_waiting(Patience* self);   /* without it: the thread may wait for it */
 
 /* Sets `name` of a new dictionary's item and drops the reference to `value`. Returns 0, or -1. */
 int set_item(PyObject* dict, const char* name, PyObject* value);

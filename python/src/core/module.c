@@ -138,38 +138,6 @@ static PyObject* shard_plan(PyObject* self, PyObject* arguments) {
   return PyUnicode_FromString(out);
 }
 
-/* ---- messages ------------------------------------------------------------------------------ */
-
-static PyObject* log_sink;
-
-/* May be called by any thread, with or without the interpreter's lock. */
-static void tell(void* user, int level, const char* text) {
-  (void)user;
-  if (!Py_IsInitialized()) return;
-  const PyGILState_STATE state = PyGILState_Ensure();
-  if (log_sink) {
-    PyObject *kind = NULL, *value = NULL, *trace = NULL;
-    PyErr_Fetch(&kind, &value, &trace);
-    PyObject* result = PyObject_CallFunction(log_sink, "is", level, text);
-    if (!result) PyErr_WriteUnraisable(log_sink);
-    Py_XDECREF(result);
-    PyErr_Restore(kind, value, trace);
-  }
-  PyGILState_Release(state);
-}
-
-static PyObject* set_log(PyObject* self, PyObject* sink) {
-  (void)self;
-  lathe_set_log(NULL, NULL);
-  Py_CLEAR(log_sink);
-  if (sink != Py_None) {
-    Py_INCREF(sink);
-    log_sink = sink;
-    lathe_set_log(tell, NULL);
-  }
-  Py_RETURN_NONE;
-}
-
 static PyMethodDef functions[] = {
     {"operators", operators, METH_NOARGS,
      "operators() -> list[dict]\n\nReturns the operator table: tensors, options and sentences."},

@@ -35,8 +35,11 @@ static int plan_init(PlanObject* self, PyObject* arguments, PyObject* keywords) 
   if (self->handle) return raise_invalid("a Plan is made once"), -1;
   if (!is_made(where->handle, "Context") || !is_made(what->handle, "Problem")) return -1;
   lathe_status status;
+  Patience patience;
+  begin_waiting(&patience);
   Py_BEGIN_ALLOW_THREADS
   status = lathe_plan_create(&self->handle, where->handle, what->handle);
+  end_waiting(&patience);
   Py_END_ALLOW_THREADS
   if (!succeeded(status)) return -1;
   Py_INCREF(context), Py_XINCREF((PyObject*)what->group);

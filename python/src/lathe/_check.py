@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from typing import Any, Iterator
 
@@ -43,6 +42,8 @@ def check(checks: str = "all") -> Iterator[list[Finding]]:
     findings: list[Finding] = []
     yield findings
     if os.path.exists(path):
+        import json
+
         with open(path, encoding="utf-8") as file:
             file.seek(start)
             findings.extend(Finding(json.loads(line)) for line in file if line.strip())

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
 from os import PathLike
-from typing import Any, Callable, Mapping, Self, Sequence
+from typing import Any, Callable, Mapping, Self, Sequence, final
 
 def operators() -> list[dict[str, Any]]: ...
 def version() -> str: ...
@@ -42,6 +42,7 @@ class Plan:
     def estimate(self, *tensors: Any, shard: Shard | None = None) -> dict[str, Any]: ...
     def kernels(self) -> list[dict[str, Any]]: ...
 
+@final
 class Prepared:
     def __init__(self, plan: Plan, outputs: tuple[Any, ...], workspace: Any,
                  make_like: Callable[[Any], Any]) -> None: ...
@@ -49,6 +50,7 @@ class Prepared:
     @property
     def plan(self) -> Plan: ...
 
+@final
 class PlanTable:
     def __init__(self, names: tuple[str, ...], build: Callable[..., tuple[Any, Problem]],
                  types: tuple[type, ...] = (), shard: Shard = ...,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from pathlib import Path
 
 # The folders of nvidia-cuda-nvrtc (13) and nvidia-cuda-nvrtc-cu12 in the package `nvidia`.
 _FOLDERS = (("cu13/lib", "libnvrtc.so.13"), ("cuda_nvrtc/lib", "libnvrtc.so.12"))
@@ -22,8 +21,8 @@ def find_compiler() -> str | None:
     found = importlib.util.find_spec("nvidia")
     for place in (found.submodule_search_locations or ()) if found else ():
         for folder, file in _FOLDERS:
-            path = Path(place) / folder / file
-            if path.exists():
-                os.environ["LATHE_NVRTC"] = str(path)
-                return str(path)
+            path = os.path.join(place, folder, file)
+            if os.path.exists(path):
+                os.environ["LATHE_NVRTC"] = path
+                return path
     return None

@@ -3,7 +3,6 @@
 """Context, Problem, Plan, Group and Shard: the objects of the C API."""
 from __future__ import annotations
 
-import json
 import os
 import threading
 from typing import Any, Mapping, Sequence
@@ -86,6 +85,8 @@ class Problem(_core.Problem):
     @property
     def op(self) -> str:
         """The operator's name."""
+        import json  # not at the top: few programs ask
+
         return str(json.loads(self.text())["op"])
 
     def __repr__(self) -> str:

@@ -92,7 +92,7 @@ def make_problem(op: str, tensors: Mapping[str, Any], options: Mapping[str, Any]
     return problem, shapes
 
 
-def run(op: str, *, context: Context | None = None, stream: Any = None, shard: Shard | None = None,
+def run(op: str | Operator, *, context: Context | None = None, stream: Any = None, shard: Shard | None = None,
         group: Group | None = None, flags: Sequence[str] = (), **given: Any) -> Results:
     """Runs an operator once and returns its outputs by name, as arrays like the inputs.
 
@@ -106,11 +106,12 @@ def run(op: str, *, context: Context | None = None, stream: Any = None, shard: S
     call looks its plan up in the cache of kernels, and prepares a shard for it: who calls often
     makes a Plan.
     """
-    table = operator(op)
+    table = op if isinstance(op, Operator) else operator(op)
     tensors, options = _split(table, given)
     if not tensors:
-        raise InvalidArgument(f"{op} was given no tensor; it takes {', '.join(table.tensors)}")
-    problem, shapes = make_problem(op, tensors, options, group=group, flags=flags)
+        raise InvalidArgument(f"{table.name} was given no tensor; it takes "
+                              + ", ".join(table.tensors))
+    problem, shapes = make_problem(table.name, tensors, options, group=group, flags=flags)
     first = next(iter(tensors.values()))
     where = context or shared_context()
     if where.device == "cuda" and _is_numpy(first):
