@@ -31,12 +31,6 @@ class Array(Protocol):
 '''
 COMMON = ("context: Context | None = None, stream: Any = None, shard: Shard | None = None, "
           "group: Group | None = None, flags: Sequence[str] = ()")
-# One whose name is known when the program runs only.
-ANY = f"""
-@overload
-def run(op: Operator, *, {COMMON[:COMMON.index(' group')]}
-        {COMMON[COMMON.index('group'):]}, **given: Any) -> Results: ...
-"""
 
 
 def results_name(operator):
@@ -84,6 +78,13 @@ def signature(operator):
     return "\n@overload\n" + wrapped("def run(", parameters(operator), f") -> {results_name(operator)}: ...")
 
 
+def any_signature():
+    """The overload for an operator whose name is known only when the program runs."""
+    words = ["op: Operator", "*", *COMMON.split(", "), "**given: Any"]
+    return "\n@overload\n" + wrapped("def run(", words, ") -> Results: ...")
+
+
 def stub(operators):
-    """Returns the text of the stub. The overloads of a function stand together, as type checkers want it."""
-    return HEAD + "".join([results(each) for each in operators] + [signature(each) for each in operators]) + ANY
+    """Returns the text of the stub. Type checkers want a function's overloads together."""
+    return HEAD + "".join([results(each) for each in operators] +
+                          [signature(each) for each in operators]) + any_signature()

@@ -2,16 +2,16 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# The Python package on the simulator, in the environment with torch that tests/peers/install.sh makes in
-# build/peers. Ends with one line in the words of ctest.
+# The Python package on the simulator, in the environment with torch that tests/peers/install.sh
+# makes in build/peers. Ends with one line in the words of ctest.
 #
-#   scripts/test --python                           the types, the tests with NumPy, those with torch
-#   scripts/test --wheels PYTHON...                 the tests with NumPy under other interpreters, on the
-#                                                   wheels that scripts/wheels left in dist/
+#   scripts/test --python             the types, the tests with NumPy, those with torch
+#   scripts/test --wheels PYTHON...   the tests with NumPy under other interpreters, on the wheels
+#                                     that scripts/wheels left in dist/
 #   scripts/test --peer-suites CHECKOUT [--sample N] [ARGUMENT...]
-#                                                   the tests of a checkout of flash-linear-attention,
-#                                                   flash-attention or causal-conv1d on lathe's functions;
-#                                                   arguments go to its runner in python/tests/peers
+#                                     the tests of a checkout of flash-linear-attention,
+#                                     flash-attention or causal-conv1d on lathe's functions;
+#                                     arguments go to its runner in python/tests/peers
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tests=$PWD/python/tests
@@ -27,11 +27,12 @@ die() { echo "test: $*" >&2; exit 2; }
 
 passed=0 failed=0
 
-# Names NVRTC's file in LATHE_NVRTC: the stand-ins of the environment, which the loader finds first, have
-# one that compiles nothing.
+# Names NVRTC's file in LATHE_NVRTC: the stand-ins of the environment, which the loader finds first,
+# have one that compiles nothing.
 find_compiler() {
   local file
-  for file in "${CUDA_HOME:-/usr/local/cuda}"/lib64/libnvrtc.so.1[32] "$PWD"/.deps/lib/libnvrtc.so.1[32]; do
+  for file in "${CUDA_HOME:-/usr/local/cuda}"/lib64/libnvrtc.so.1[32] \
+    "$PWD"/.deps/lib/libnvrtc.so.1[32]; do
     if [ -e "$file" ]; then export LATHE_NVRTC=${LATHE_NVRTC:-$file}; fi
   done
 }
@@ -58,11 +59,13 @@ run() {
   "$@" 2>&1 | tee "$logs/${name// /_}.log" || code=$?
 }
 
-# count NAME: adds what the last line of a log says, in pytest's words: "12 passed, 1 failed, 3 skipped".
-# One more has failed if there is no such line, or if the command failed and the line knows of nothing.
+# count NAME: adds what the last line of a log says, in pytest's words: "12 passed, 1 failed,
+# 3 skipped". One more has failed if there is no such line, or if the command failed and the line
+# knows of nothing.
 count() {
   local line good bad
-  line=$(grep -E '[0-9]+ (passed|failed|errors?|skipped)\b' "$logs/${1// /_}.log" | tail -n 1) || true
+  line=$(grep -E '[0-9]+ (passed|failed|errors?|skipped)\b' "$logs/${1// /_}.log" |
+    tail -n 1) || true
   good=$(words "$line" passed) bad=$(words "$line" 'failed|errors?')
   if [ -z "$line" ] || { [ "$code" != 0 ] && [ "$bad" = 0 ]; }; then bad=$((bad + 1)); fi
   passed=$((passed + good)) failed=$((failed + bad))
@@ -101,7 +104,8 @@ on_wheels() {
   "$1" -m venv --clear "$place"
   "$place/bin/pip" install --quiet --disable-pip-version-check --no-input \
     -c tests/peers/requirements.txt numpy pytest dist/lathe_jit*.whl
-  run "wheels $version" env -u PYTHONPATH -C "$tests" "$place/bin/python" -m pytest -q -p no:cacheprovider core
+  run "wheels $version" env -u PYTHONPATH -C "$tests" "$place/bin/python" -m pytest -q \
+    -p no:cacheprovider core
   count "wheels $version"
 }
 
@@ -153,7 +157,8 @@ case "${1:-}" in
     ;;
   --wheels)
     [ $# -ge 2 ] || die "--wheels needs interpreters, such as python3.13"
-    compgen -G 'dist/lathe_jit-*.whl' >/dev/null || die "there are no wheels in dist: run scripts/wheels"
+    compgen -G 'dist/lathe_jit-*.whl' >/dev/null ||
+      die "there are no wheels in dist: run scripts/wheels"
     set_environment
     for interpreter in "${@:2}"; do on_wheels "$interpreter"; done
     ;;

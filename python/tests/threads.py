@@ -10,7 +10,7 @@ from torch.testing._internal.distributed.multi_threaded_pg import (_install_thre
 
 
 def over_ranks(world, work):
-    """Calls work(rank) in a thread for each rank of a threaded process group; returns the results."""
+    """Returns what work(rank) returns in a thread for each rank of a threaded process group."""
     world_object = _install_threaded_pg()
     torch._C._distributed_c10d._set_thread_isolation_mode(True)
     store = dist.HashStore()

@@ -92,8 +92,9 @@ def make_problem(op: str, tensors: Mapping[str, Any], options: Mapping[str, Any]
     return problem, shapes
 
 
-def run(op: str | Operator, *, context: Context | None = None, stream: Any = None, shard: Shard | None = None,
-        group: Group | None = None, flags: Sequence[str] = (), **given: Any) -> Results:
+def run(op: str | Operator, *, context: Context | None = None, stream: Any = None,
+        shard: Shard | None = None, group: Group | None = None, flags: Sequence[str] = (),
+        **given: Any) -> Results:
     """Runs an operator once and returns its outputs by name, as arrays like the inputs.
 
     Tensors and options are keywords with the names of the operator table (lathe.operators()):

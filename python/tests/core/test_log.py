@@ -73,7 +73,9 @@ lathe.set_log()
 tensors = {name: ("f16", (1, 64, 1, 32)) for name in ("q", "k", "v", "out")}
 tensors["lse"] = ("f32", (1, 1, 64))
 mod = lathe.DeviceText('''// fake: loop
-__device__ float score_mod(float score, int batch, int head, int q_idx, int kv_idx) { return score; }
+__device__ float score_mod(float score, int batch, int head, int q_idx, int kv_idx) {
+  return score;
+}
 ''')
 problem = lathe.Problem("flash_attention", tensors, score_mod=mod)
 try:

@@ -3,7 +3,8 @@
 """These tests need torch; without it none is collected and the reason is told."""
 import pytest
 
-torch = pytest.importorskip("torch", reason="torch is not installed: scripts/test --python installs it")
+torch = pytest.importorskip(
+    "torch", reason="torch is not installed: scripts/test --python installs it")
 
 import lathe.torch
 

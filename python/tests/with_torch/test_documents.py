@@ -34,7 +34,7 @@ def unresolved(snippet, names):
 
 
 def exists(node, names):
-    """Returns false if a module or a class lacks an attribute; those of values are not looked at."""
+    """Returns false if a module or a class lacks an attribute; values are not looked at."""
     parts = ast.unparse(node).split(".")
     at = names.get(parts[0])
     for part in parts[1:]:

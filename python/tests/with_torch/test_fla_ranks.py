@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""compat.fla over four ranks that are threads, against one rank; what a context says of each rank."""
+"""compat.fla over four ranks that are threads, against one rank; a context's words of each rank."""
 import inspect
 import json
 
@@ -49,7 +49,8 @@ def compare(offsets, function, tensors, upstream, strict, parameters=()):
     results = over_ranks(WORLD, work)
     for i, wanted in enumerate(whole):
         found = [each[i] for each in results]
-        joined = sum(each.double() for each in found) if i - 1 in parameters else torch.cat(found, 1)
+        parts = [each.double() for each in found]
+        joined = sum(parts) if i - 1 in parameters else torch.cat(parts, 1)
         assert error(joined, wanted) < 4e-3, i
 
 
@@ -76,8 +77,8 @@ def test_contexts_are_those_of_the_peer():
     file = golden.FOLDER / "cp/cp_context.json"
     if not file.exists():
         pytest.skip(f"no {file}: set LATHE_GOLDEN")
-    cases = [case for case in json.loads(file.read_text())["cases"] if case["layout"] == "contiguous"
-             and case["world_size"] <= WORLD]
+    cases = [case for case in json.loads(file.read_text())["cases"]
+             if case["layout"] == "contiguous" and case["world_size"] <= WORLD]
     assert cases
     for case in cases:
         def work(rank, case=case):

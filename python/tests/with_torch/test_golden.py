@@ -16,7 +16,8 @@ _RESULTS = {
     "kda_recurrent": {"o": None, "final_state": None},
     "flash_attention": {"out": "dout", "lse": "dlse"},
     "flash_attention_decode": {"out": None, "lse": None},
-    "sparse_flash_attention": {"out": "dout", "softmax_max": None, "softmax_sum": None, "lse": None},
+    "sparse_flash_attention": {"out": "dout", "softmax_max": None, "softmax_sum": None,
+                               "lse": None},
 }
 
 

@@ -47,7 +47,8 @@ def test_gradients_into_one_tensor():
 def test_outputs_that_do_not_fit():
     tensors, lse = inputs(), torch.empty(1, 4, 20)
     with pytest.raises(lathe.InvalidArgument, match="out is at .*multiple of 16 bytes"):
-        CALL.into(CAUSAL, tensors, (torch.empty(20 * 4 * 32 + 1).half()[1:].view(1, 20, 4, 32), lse))
+        shifted = torch.empty(20 * 4 * 32 + 1).half()[1:].view(1, 20, 4, 32)
+        CALL.into(CAUSAL, tensors, (shifted, lse))
     with pytest.raises(lathe.InvalidArgument, match="out has"):
         CALL.into(CAUSAL, tensors, (torch.empty(1, 21, 4, 32).half(), lse))
     with pytest.raises(lathe.InvalidArgument, match="3 tensors; the plan takes 5"):

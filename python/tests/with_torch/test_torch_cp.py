@@ -34,7 +34,8 @@ def error(found, wanted):
     return ((found - wanted).double().pow(2).mean() / wanted.double().pow(2).mean()).sqrt().item()
 
 
-@pytest.mark.parametrize("length, rotate", [(128, "allgather"), (128, "alltoall"), (99, "allgather")])
+@pytest.mark.parametrize("length, rotate", [(128, "allgather"), (128, "alltoall"),
+                                            (99, "allgather")])
 def test_attention_forward_and_backward(length, rotate):
     q, k, v, dout = whole(length)
     exact = [each.double().requires_grad_() for each in (q, k, v)]

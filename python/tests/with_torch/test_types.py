@@ -39,7 +39,8 @@ def test_a_type_checker_knows_the_operators(tmp_path):
                "program.py"]
     # mypy does not read PYTHONPATH.
     environment = {**os.environ, "MYPYPATH": str(pathlib.Path(lathe.__file__).parents[1])}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, text=True, capture_output=True, check=False)
+    done = subprocess.run(command, cwd=tmp_path, env=environment, text=True, capture_output=True,
+                          check=False)
     wrong = {number for number, line in enumerate(PROGRAM.splitlines(), 1) if "# wrong" in line}
     reported = {int(line) for line in re.findall(r"^program.py:(\d+): error", done.stdout, re.M)}
     assert wrong and reported == wrong, done.stdout + done.stderr

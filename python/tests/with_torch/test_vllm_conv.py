@@ -13,7 +13,8 @@ SIGNATURES = {
     "causal_conv1d_fn":
         "(x, weight, bias, conv_states, query_start_loc, cache_indices=None, "
         "has_initial_state=None, activation='silu', pad_slot_id=-1, "
-        "block_idx_first_scheduled_token=None, block_idx_last_scheduled_token=None, initial_state_idx=None, num_computed_tokens=None, "
+        "block_idx_first_scheduled_token=None, block_idx_last_scheduled_token=None, "
+        "initial_state_idx=None, num_computed_tokens=None, "
         "block_size_to_align=0, metadata=None, validate_data=False, *, null_block_id=None)",
     "causal_conv1d_update":
         "(x, conv_state, weight, bias=None, activation=None, conv_state_indices=None, "
