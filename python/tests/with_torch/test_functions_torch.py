@@ -266,6 +266,17 @@ def test_gradients_of_gradients_are_refused(row):
                             is_grads_batched=True)
 
 
+def test_forward_mode_of_other_tensors_is_let_be():
+    x, weight, state = torch.randn(2, 9, 32), torch.randn(32, 4), torch.ones(2, 32, 4)
+    again, version = state.clone(), state._version
+    wanted = lt.causal_conv1d(x, weight)[0], lt.causal_conv1d_update(x[:, 0], again, weight)
+    with forward_ad.dual_level():
+        forward_ad.make_dual(torch.ones(3), torch.ones(3))
+        found = lt.causal_conv1d(x, weight)[0], lt.causal_conv1d_update(x[:, 0], state, weight)
+    assert torch.equal(state, again) and state._version > version
+    same((found, {}), (wanted, {}))
+
+
 @each_row
 def test_vmap_is_right_or_refused(row):
     function, x = of_first(row)

@@ -273,12 +273,15 @@ class Call:
         plain = [each.detach() if each is not None else None for each in tensors]
         made = self.table.run(_options_of_text(text), tuple(plain))
         assert made is not None
+        note_change(plain[i] for i in self.changed)  # torch does it for none of these operators
         return self._returned(made, plain)
 
     def _traced_run_into(self, *arguments: Any) -> None:
         *tensors, text = arguments
         plain = [each.detach() if each is not None else None for each in tensors]
-        self.table(_options_of_text(text), *plain[:len(self.inputs)]).into(*plain)
+        inputs = len(self.inputs)
+        self.table(_options_of_text(text), *plain[:inputs]).into(*plain)
+        note_change([*plain[inputs:], *(plain[i] for i in self.changed)])
 
     def _traced_fake(self, *arguments: Any) -> Any:
         *tensors, text = arguments
