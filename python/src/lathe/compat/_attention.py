@@ -51,7 +51,7 @@ _REMEDIES = {
 }
 
 
-def refuse_given(**given: Any) -> None:
+def _refuse_given(given: dict[str, Any]) -> None:
     """Raises Unsupported for the first argument of _REMEDIES that is neither None nor empty."""
     for name, value in given.items():
         if value is not None and (isinstance(value, Tensor) or value):
@@ -69,9 +69,9 @@ def options_for(softmax_scale: float | None, causal: bool, window: Sequence[Any]
                 deterministic: bool = False, **refused: Any) -> Options:
     """Returns the operator's options. A bound that is None or negative is no bound.
 
-    refused: arguments that nothing here computes, for refuse_given.
+    refused: arguments of _REMEDIES, of which nothing may be given.
     """
-    refuse_given(**refused)
+    _refuse_given(refused)
     found: list[tuple[str, Any]] = []
     if softmax_scale is not None:
         found.append(("softmax_scale", float(softmax_scale)))

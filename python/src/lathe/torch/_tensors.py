@@ -60,11 +60,13 @@ def dense(tensor: Tensor | None) -> Tensor | None:
     return tensor.contiguous()
 
 
-def laid(call: Call, tensors: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
+def laid(call: Call, tensors: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
     """Returns the inputs of a call as its kernels take them; those changed in place stay."""
-    return tuple(each if each is None or each.is_contiguous() or i in call.changed
-                 else usable(each) if i in call.rows else dense(each)
-                 for i, each in enumerate(tensors))
+    for each in tensors:
+        if each is not None and not each.is_contiguous():
+            return tuple(other if i in call.changed else usable(other) if i in call.rows
+                         else dense(other) for i, other in enumerate(tensors))
+    return tensors
 
 
 # ---- calls with gradients ------------------------------------------------------------------------
@@ -94,7 +96,7 @@ def computed(call: Call, node: Any, options: Options | dict[str, Any],
 def upstream(gradient: Tensor, take: Callable[[Tensor], Tensor] = usable) -> Tensor:
     """Returns an upstream gradient as kernels take it."""
     # torch.autograd.grad(is_grads_batched=True) hands on tensors that lie nowhere.
-    if not traced() and not torch._C._has_storage(gradient):
+    if not is_compiling() and not torch._C._has_storage(gradient) and not traced():
         raise Unsupported("an upstream gradient is batched (is_grads_batched, or vmap over a "
                           "backward); allowed is one: call backward once for each")
     return take(gradient)
@@ -130,9 +132,11 @@ def no_second_gradient(backward: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(backward)
     def wrapped(ctx: Any, *gradients: Tensor | None) -> Any:
         saved = ctx.saved_tensors  # once: checkpoints refuse a second time
+        if not torch.is_grad_enabled():
+            return backward(ctx, saved, *gradients)
         with torch.no_grad():
             found = backward(ctx, saved, *gradients)
-        if is_compiling() or not torch.is_grad_enabled():
+        if is_compiling():
             return found
         sources = [each for each in (*saved, *gradients)
                    if each is not None and each.requires_grad]
