@@ -10,9 +10,8 @@ their usual way, and only the kernels do not run.
 from __future__ import annotations
 
 import ctypes
-import os
 import pathlib
-from typing import Any, Sequence
+from typing import Sequence
 
 import torch
 
