@@ -8,8 +8,7 @@ In eager mode a Call finds its plan in a table of the extension and runs it. Whe
 from __future__ import annotations
 
 import ast
-import functools
-from typing import Any, Callable, Protocol, Sequence
+from typing import Any, Protocol, Sequence
 
 import torch
 from torch.nn import Parameter
@@ -72,38 +71,6 @@ def _options_of_text(text: str) -> Options:
 
 
 Tensors = Sequence[torch.Tensor | None]
-
-
-def prepared(plan: Plan, names: Sequence[str], outputs: Sequence[_shapes.Output],
-             device: torch.device, infer: Callable[[Any], Any], zeros: bool = False
-             ) -> _core.Prepared:
-    """Returns the plan with the outputs of these names, which are made fresh and contiguous.
-
-    infer((options, *tensors)) returns shapes that depend on values, by name. zeros: outputs that
-    hold no tokens begin as 0; over ranks each rank writes only some of them.
-    """
-    by_name = {output.name: output for output in outputs}
-    recipes: list[Any] = []
-    for name in names:
-        output = by_name.get(name)
-        if output is None:
-            recipes.append(None)
-            continue
-        keywords = {"dtype": output.dtype, "device": device}
-        begins = torch.zeros if zeros and not output.tokens else torch.empty
-        if output.extents is None:
-            make = functools.partial(_make_inferred, begins, name, infer, keywords)
-            recipes.append((make, keywords, None, -1))
-        else:
-            like = output.like if begins is torch.empty else -1
-            recipes.append((begins, keywords, output.extents, like))
-    workspace = functools.partial(torch.empty, dtype=torch.uint8, device=device)
-    return _core.Prepared(plan, tuple(recipes), workspace, torch.empty_like)
-
-
-def _make_inferred(make: Any, name: str, infer: Callable[[Any], Any], keywords: dict[str, Any],
-                   given: Any) -> Any:
-    return make(infer(given)[name], **keywords)
 
 
 def _defined(name: str, parameters: Sequence[str], results: str, run: Any, fake: Any) -> Any:
@@ -178,7 +145,8 @@ class Call:
                              Status.UNSUPPORTED)
         device = next(each for each in tensors if each is not None).device
         outputs = _shapes.outputs_of(problem, self.inputs)
-        return prepared(Plan(where, problem), self.outputs, outputs, device, self._shapes), problem
+        made = _shapes.prepared(Plan(where, problem), self.outputs, outputs, device, self._shapes)
+        return made, problem
 
     def _shapes(self, t: Sequence[Any]) -> dict[str, tuple[int, ...]]:
         """Returns the outputs' shapes, where they depend on values, of (options, *tensors)."""

@@ -19,7 +19,7 @@ from lathe import _core
 from lathe._errors import InvalidArgument, Unsupported
 from lathe._objects import Context, Group, Plan, Problem, Shard, context, flag_bits
 from lathe.torch import _device, _shapes
-from lathe.torch._calls import Call, Options, Tensors, count, prepared
+from lathe.torch._calls import Call, Options, Tensors, count
 
 _groups: weakref.WeakKeyDictionary[Any, dict[int, Group]] = weakref.WeakKeyDictionary()
 _groups_lock = threading.Lock()
@@ -128,7 +128,7 @@ class Ranks:
             raise Unsupported(f"an output of {call.op} has a shape that depends on values, which "
                               "is not there over ranks")
 
-        return prepared(plan, call.outputs, outputs, device, infer, zeros=True), problem
+        return _shapes.prepared(plan, call.outputs, outputs, device, infer, zeros=True), problem
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def run(self, call: Call, options: Options, tensors: Tensors) -> tuple[Any, ...]:

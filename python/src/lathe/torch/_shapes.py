@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""Shapes of outputs, as functions of the inputs' shapes.
+"""Shapes of outputs, as functions of the inputs' shapes, and how outputs are made of them.
 
 The library infers outputs from inputs (lathe_problem_infer) and names the dim of every extent. From
 these names follows where each extent of an output stands among the inputs, so the shapes of further
@@ -8,12 +8,14 @@ calls are read off the inputs, also where these are symbols of torch.compile.
 """
 from __future__ import annotations
 
-from typing import Any, Mapping, NamedTuple, Sequence
+import functools
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 import torch
 
+from lathe import _core
 from lathe._errors import InvalidArgument
-from lathe._objects import DeviceText, Problem
+from lathe._objects import DeviceText, Plan, Problem
 from lathe._operators import operator
 from lathe._run import dtype_name
 
@@ -21,6 +23,7 @@ DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i
           "i64": torch.int64}
 # Where a dim is in no input, it equals this one: sequences that are not packed are rows of a batch.
 _SAME_AS = {"N": "B"}
+
 
 class Extent(NamedTuple):
     """An extent of an output: that of an input's dimension and a number more."""
@@ -145,3 +148,35 @@ def inferred_shapes(op: str, names: Sequence[str], tensors: Sequence[torch.Tenso
             raise InvalidArgument(f"{name} has shape {shape}: an extent does not follow from the "
                                   "inputs")
     return shapes
+
+
+def prepared(plan: Plan, names: Sequence[str], outputs: Sequence[Output],
+             device: torch.device, infer: Callable[[Any], Any], zeros: bool = False
+             ) -> _core.Prepared:
+    """Returns the plan with the outputs of these names, which are made fresh and contiguous.
+
+    infer((options, *tensors)) returns shapes that depend on values, by name. zeros: outputs that
+    hold no tokens begin as 0; over ranks each rank writes only some of them.
+    """
+    by_name = {output.name: output for output in outputs}
+    recipes: list[Any] = []
+    for name in names:
+        output = by_name.get(name)
+        if output is None:
+            recipes.append(None)
+            continue
+        keywords = {"dtype": output.dtype, "device": device}
+        begins = torch.zeros if zeros and not output.tokens else torch.empty
+        if output.extents is None:
+            make = functools.partial(_make_inferred, begins, name, infer, keywords)
+            recipes.append((make, keywords, None, -1))
+        else:
+            like = output.like if begins is torch.empty else -1
+            recipes.append((begins, keywords, output.extents, like))
+    workspace = functools.partial(torch.empty, dtype=torch.uint8, device=device)
+    return _core.Prepared(plan, tuple(recipes), workspace, torch.empty_like)
+
+
+def _make_inferred(make: Any, name: str, infer: Callable[[Any], Any], keywords: dict[str, Any],
+                   given: Any) -> Any:
+    return make(infer(given)[name], **keywords)
