@@ -25,7 +25,7 @@ compat/_vllm_attention.py compat/causal_conv1d.py compat/fla.py compat/flash_att
 compat/flash_attn_3.py compat/flash_attn_4.py compat/flash_mla.py compat/sdpa.py compat/torch_cp.py
 compat/vllm.py compat/vllm_conv.py torch/__init__.py torch/_calls.py torch/_device.py
 torch/_functions.py torch/_mod_operations.py torch/_mod_text.py torch/_mod_trace.py torch/_ranks.py
-torch/_shapes.py torch/_tensors.py""".split()
+torch/_shapes.py torch/_tensors.py torch/_transforms.py""".split()
 HEADERS = ["lathe.h", *(f"lathe/{part}.h" for part in ("cache", "plan", "ranks", "tune"))]
 
 # For each wheel: the files of the package, those of its .dist-info, and the tags before the platform.
