@@ -9,6 +9,7 @@
 #include "cache/driver.h"
 #include "cache/tiers.h"
 #include "codegen/base/env.h"
+#include "codegen/nvdisasm.h"
 #include "codegen/nvrtc.h"
 #include "collective/nccl.h"
 
@@ -92,6 +93,16 @@ std::string shared_gpu_line() {
               "multiprocessors at the same time, or they wait for each other for ever");
 }
 
+std::string nvdisasm_line() {
+  const auto found = find_nvdisasm();
+  if (found.ok()) return line("nvdisasm", true, *found, "");
+  // The text ends in "; remedy".
+  const std::string why = found.status().text();
+  const size_t end = why.rfind("; ");
+  return line("nvdisasm", false, why.substr(0, end),
+              why.substr(end + 2) + "; needed for lathe dump --what sass only");
+}
+
 std::string contents(const std::string& where, const StoreStat& stat) {
   return text(where, " ", stat.entries, " entries, ", stat.bytes, " bytes");
 }
@@ -128,7 +139,7 @@ std::string library_lines() {
   lines += simulator_line();
   lines += nccl_line("nccl of the simulator", NcclChoice::threads,
                      "build it (LATHE_SIM=ON), or set LATHE_SIM_DIR to its folder");
-  return lines + compiler_line();
+  return lines + compiler_line() + nvdisasm_line();
 }
 
 // Libraries stay open, so the first answer is the one that holds, and a second call for its size
@@ -147,5 +158,13 @@ extern "C" lathe_status lathe_doctor(char* out, size_t bytes, size_t* needed) {
   return boundary([&]() -> Status {
     if (bytes > 0) LATHE_TRY(require(out, "text"));
     return give_text(doctor(), out, bytes, needed);
+  });
+}
+
+extern "C" lathe_status lathe_nvdisasm(char* out, size_t bytes, size_t* needed) {
+  return boundary([&]() -> Status {
+    if (bytes > 0) LATHE_TRY(require(out, "path"));
+    LATHE_ASSIGN(const std::string path, find_nvdisasm());
+    return give_text(path, out, bytes, needed);
   });
 }

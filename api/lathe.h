@@ -147,6 +147,10 @@ LATHE_API lathe_status lathe_context_get_info(const lathe_context* context,
  * most `bytes` with a final NUL; `needed` (may be NULL) gets the size of the whole. */
 LATHE_API lathe_status lathe_doctor(char* text, size_t bytes, size_t* needed);
 
+/* Path of nvdisasm, which lists the machine code of LATHE_TEXT_CUBIN. Copies as lathe_doctor does.
+ * UNSUPPORTED if none is found; the text of the error names the places and the remedy. */
+LATHE_API lathe_status lathe_nvdisasm(char* path, size_t bytes, size_t* needed);
+
 /* ---- device memory and streams: helpers for callers without a framework -------------------------
  */
 

@@ -39,8 +39,9 @@ struct lathe_plan {
   std::unique_ptr<lathe::Executor> executor;
 
   mutable std::mutex mutex;
-  // Guarded by mutex, by kernel: those whose PTX was asked for.
+  // Guarded by mutex, by kernel: those whose code was asked for, and those whose remarks were.
   mutable std::map<size_t, std::shared_ptr<const lathe::Entry>> whole;
+  mutable std::map<size_t, std::string> remarks;
 };
 
 namespace lathe {

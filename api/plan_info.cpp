@@ -1,23 +1,21 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // A plan tells about itself: kernels, texts, estimates.
-#include <charconv>
+#include <algorithm>
 
 #include "api/boundary.h"
 #include "api/plan.h"
+#include "cache/report.h"
 #include "codegen/launch_shape.h"
 
 namespace lathe {
 namespace {
 
-int number(const Entry& entry, const char* name) {
-  const std::string_view digits = entry.metadata.find(name).value_or("");
-  int value = -1;
-  const char* end = digits.data() + digits.size();
-  return std::from_chars(digits.data(), end, value).ptr == end ? value : -1;
+// An entry may come from somebody else: its numbers must not overflow.
+int sum(int a, int b) {
+  if (a < 0 || b < 0) return -1;
+  return static_cast<int>(std::min<int64_t>(int64_t{a} + b, INT32_MAX));
 }
-
-int sum(int a, int b) { return a < 0 || b < 0 ? -1 : a + b; }
 
 Status check_index(const lathe_plan* plan, size_t index) {
   LATHE_TRY(require(plan, "plan"));
@@ -43,32 +41,64 @@ lathe_estimate summarise(const Estimate& estimate, const DeviceFacts& facts) {
           .exchange_bytes = estimate.exchange_bytes};
 }
 
-// The text is lent for as long as the plan is there.
-Result<const std::string*> ptx_of(const lathe_plan& plan, size_t index) {
+// The code is lent for as long as the plan is there.
+Result<const Entry*> whole_entry(const lathe_plan& plan, size_t index) {
   const BuiltKernel& built = *plan.kernels[index].built;
   const std::lock_guard<std::mutex> lock(plan.mutex);
   std::shared_ptr<const Entry>& entry = plan.whole[index];
   if (!entry) {
     LATHE_ASSIGN(entry, plan.context->registry->whole(built));
   }
-  return &entry->ptx;
+  return entry.get();
+}
+
+const std::string* remarks_of(const lathe_plan& plan, size_t index) {
+  const std::lock_guard<std::mutex> lock(plan.mutex);
+  const auto [found, first] = plan.remarks.try_emplace(index);
+  if (!first) return &found->second;
+  const auto remarks = report_of(plan.kernels[index].built->entry->metadata).remarks;
+  if (!remarks) found->second = "?";
+  for (const Remark& each : remarks.value_or(std::vector<Remark>())) {
+    found->second += text(each.code, "\t", is_loss(each) ? "loss" : "note", "\t", each.lines, "\t",
+                          each.text, "\n");
+  }
+  return &found->second;
+}
+
+// Returns null for a text that there is not.
+Result<const std::string*> text_of(const lathe_plan& plan, size_t index, lathe_text which) {
+  const BuiltKernel& built = *plan.kernels[index].built;
+  switch (which) {
+    case LATHE_TEXT_SOURCE:
+      return &built.unit();
+    case LATHE_TEXT_KEY:
+      return &built.entry->key.text;
+    case LATHE_TEXT_REMARKS:
+      return remarks_of(plan, index);
+    case LATHE_TEXT_PTX:
+    case LATHE_TEXT_CUBIN: {
+      LATHE_ASSIGN(const Entry* whole, whole_entry(plan, index));
+      return which == LATHE_TEXT_PTX ? &whole->ptx : &whole->cubin;
+    }
+  }
+  return static_cast<const std::string*>(nullptr);
 }
 
 }  // namespace
 
 lathe_kernel_info describe(const PlanKernel& kernel) {
-  const Entry& entry = *kernel.built->entry;
+  const CompileReport report = report_of(kernel.built->entry->metadata);
   const KernelSpec& spec = kernel.built->spec();
   return {.name = spec.kernel.c_str(),
           .spec = kernel.spec_text.c_str(),
           .key = kernel.key_hex.c_str(),
           .from = word(kernel.built->origin),
           .threads = spec.threads,
-          .registers = number(entry, "registers"),
-          .smem_bytes = sum(spec.smem_bytes, number(entry, "smem_static")),
-          .spill_bytes = sum(number(entry, "spill_stores"), number(entry, "spill_loads")),
-          .stack_bytes = number(entry, "stack_bytes"),
-          .compile_ms = static_cast<double>(number(entry, "compile_ms"))};
+          .registers = report.registers,
+          .smem_bytes = sum(spec.smem_bytes, report.smem_static),
+          .spill_bytes = sum(report.spill_stores, report.spill_loads),
+          .stack_bytes = report.stack_bytes,
+          .compile_ms = report.milliseconds};
 }
 
 }  // namespace lathe
@@ -91,18 +121,10 @@ lathe_status lathe_plan_kernel_text(const lathe_plan* plan, size_t index, lathe_
   return boundary([&]() -> Status {
     LATHE_TRY(check_index(plan, index));
     LATHE_TRY(require(out, "out"));
-    const BuiltKernel& built = *plan->kernels[index].built;
-    const std::string* ptx = nullptr;
-    if (which == LATHE_TEXT_PTX) {
-      LATHE_ASSIGN(ptx, ptx_of(*plan, index));
-    }
-    const std::string* found = which == LATHE_TEXT_SOURCE ? &built.unit()
-                               : which == LATHE_TEXT_PTX  ? ptx
-                               : which == LATHE_TEXT_KEY  ? &built.entry->key.text
-                                                          : nullptr;
+    LATHE_ASSIGN(const std::string* found, text_of(*plan, index, which));
     if (!found) {
       return invalid(text("which is ", static_cast<int>(which),
-                          "; allowed are LATHE_TEXT_SOURCE, _PTX and _KEY (0 to 2)"));
+                          "; allowed are LATHE_TEXT_SOURCE to LATHE_TEXT_CUBIN (0 to 4)"));
     }
     *out = found->c_str();
     if (size) *size = found->size();

@@ -9,6 +9,7 @@
 
 #include "cache/key.h"
 #include "cache/once.h"
+#include "cache/report.h"
 #include "cache/shared_compiler.h"
 #include "codegen/base/env.h"
 #include "codegen/base/log.h"
@@ -22,29 +23,19 @@ namespace {
 
 using Busy = std::function<void()>;
 
-std::string number(int value) { return value < 0 ? "?" : std::to_string(value); }
-
 Entry make_entry(Key key, CompiledUnit compiled, const KernelSpec& spec,
                  const std::string& compiler) {
-  const CompileReport& report = compiled.report;
   Entry entry;
   entry.key = std::move(key);
   entry.metadata = {
-      {"barriers", number(report.barriers)},
-      {"compile_ms", text(static_cast<long long>(report.milliseconds + 0.5))},
       {"created", text(static_cast<long long>(time(nullptr)))},
       {"kernel", spec.kernel},
       {"nvrtc", compiler},
-      {"ptx_banner", report.ptx_banner},
-      {"registers", number(report.registers)},
-      {"smem_dynamic", number(spec.smem_bytes)},
-      {"smem_static", number(report.smem_static)},
+      {"smem_dynamic", text(spec.smem_bytes)},
       {"spec", spec.text()},
-      {"spill_loads", number(report.spill_loads)},
-      {"spill_stores", number(report.spill_stores)},
-      {"stack_bytes", number(report.stack_bytes)},
-      {"threads", number(spec.threads)},
+      {"threads", text(spec.threads)},
   };
+  add_report(compiled.report, &entry.metadata);
   entry.cubin = std::move(compiled.cubin);
   entry.ptx = std::move(compiled.ptx);
   return entry;

@@ -6,11 +6,8 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstring>
-#include <ranges>
-#include <string_view>
 
 #include "codegen/base/env.h"
 #include "codegen/base/log.h"
@@ -102,51 +99,7 @@ std::string subject(const std::string& unit, const std::vector<Mod>& mods) {
   return comma_list(mods, [](const Mod& mod) { return text("option ", mod.name, ": ", mod.file); });
 }
 
-// Words of ptxas -v are matched loosely and numbers strictly: a log in another language or layout
-// gives -1, never a failed compile.
-
-// The number that stands before `what` in `line`, as in "512 bytes smem"; -1 if there is none.
-int number_before(std::string_view line, std::string_view what) {
-  const size_t at = line.find(what);
-  if (at == std::string_view::npos) return -1;
-  line = line.substr(0, at);
-  line = line.substr(0, line.find_last_not_of(' ') + 1);
-  line = line.substr(line.find_last_not_of("0123456789") + 1);
-  int value = -1;
-  std::from_chars(line.data(), line.data() + line.size(), value);
-  return value;
-}
-
-void read_line(std::string_view line, CompileReport* report) {
-  if (line.find("stack frame") != std::string_view::npos) {
-    report->stack_bytes = number_before(line, "bytes stack frame");
-    report->spill_stores = number_before(line, "bytes spill stores");
-    report->spill_loads = number_before(line, "bytes spill loads");
-  }
-  const int registers = number_before(line, "registers");
-  if (registers >= 0 && line.find("Used") != std::string_view::npos) {
-    report->registers = registers;
-    // ptxas leaves out what is zero.
-    report->barriers = std::max(0, number_before(line, "barriers"));
-    report->smem_static = std::max(0, number_before(line, "bytes smem"));
-  }
-}
-
 }  // namespace
-
-CompileReport parse_compile_log(const std::string& log) {
-  CompileReport report;
-  bool inside = false;
-  for (const auto& each : std::views::split(log, '\n')) {
-    const std::string_view line(each.begin(), each.end());
-    if (line.find("Compiling entry function") != std::string_view::npos) {
-      inside = line.find("'entry'") != std::string_view::npos;
-    } else if (inside) {
-      read_line(line, &report);
-    }
-  }
-  return report;
-}
 
 const std::vector<std::string>& Compiler::options() {
   static const std::vector<std::string> options = [] {

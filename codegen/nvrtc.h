@@ -10,20 +10,13 @@
 #include <vector>
 
 #include "codegen/base/status.h"
+#include "codegen/compile_log.h"
 #include "codegen/nvrtc_library.h"
 #include "codegen/process/compile_process.h"
 #include "codegen/spec.h"
 #include "codegen/templates.h"
 
 namespace lathe {
-
-// -1 stands for what could not be parsed in the log: never a failed compile.
-struct CompileReport {
-  int registers = -1, barriers = -1, smem_static = -1;
-  int stack_bytes = -1, spill_stores = -1, spill_loads = -1;
-  std::string ptx_banner;  // the compiler's build as the PTX header names it
-  double milliseconds = 0;
-};
 
 struct CompiledUnit {
   std::string cubin, ptx;
@@ -67,8 +60,5 @@ class Compiler {
 // whoever reads the message, and returns that path; empty if it cannot. The folder is the user's
 // own, and it keeps the 16 files that were saved last: the same failure again takes no more room.
 std::string save_failed_unit(std::string_view unit);
-
-// Reads "Used 31 registers", stack frame, spills and static shared memory of `entry` from a log.
-CompileReport parse_compile_log(const std::string& log);
 
 }  // namespace lathe

@@ -6,7 +6,7 @@
 
 #include "api/cli/reports/explained.h"
 #include "api/cli/reports/progress.h"
-#include "api/cli/reports/report.h"
+#include "api/cli/reports/remarks.h"
 
 namespace lathe::cli {
 namespace {
@@ -87,6 +87,7 @@ Json explained(const ExplainOptions& options, const Problem& problem, Progress* 
   report["kernels"] = Json::array();
   for (size_t i = 0; i < lathe_plan_kernel_count(plan.get()); ++i) {
     report["kernels"].push_back(kernel_info(plan.get(), i));
+    report["kernels"].back()["remarks"] = kernel_remarks(plan.get(), i);
   }
   report["varies"] = varying_dims(problem);
   report["estimate"] = nullptr;

@@ -238,7 +238,16 @@ LATHE_API size_t lathe_plan_kernel_count(const lathe_plan* plan);
 LATHE_API lathe_status lathe_plan_kernel(const lathe_plan* plan, size_t index,
                                          lathe_kernel_info* out);
 
-typedef enum lathe_text { LATHE_TEXT_SOURCE = 0, LATHE_TEXT_PTX, LATHE_TEXT_KEY } lathe_text;
+typedef enum lathe_text {
+  LATHE_TEXT_SOURCE = 0,
+  LATHE_TEXT_PTX,
+  LATHE_TEXT_KEY,
+  /* What ptxas remarked on the kernel's speed, "code<TAB>class<TAB>lines<TAB>sentence" in a line,
+   * where the class is loss (wgmma is serialised, setmaxnreg is ignored) or note, and `lines` of
+   * the log say so. "?": the kernel was cached by a lathe that kept none. */
+  LATHE_TEXT_REMARKS,
+  LATHE_TEXT_CUBIN /* the machine code, an ELF file */
+} lathe_text;
 /* The text is lent as long as the plan; `size` leaves out the final NUL. */
 LATHE_API lathe_status lathe_plan_kernel_text(const lathe_plan* plan, size_t index,
                                               lathe_text which, const char** out, size_t* size);

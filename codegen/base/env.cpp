@@ -38,6 +38,8 @@ const std::vector<EnvironmentVariable>& environment_table() {
        "to compile."},
       {"LATHE_NVRTC", "libnvrtc.so.13, then .so.12, as the driver allows",
        "Path of the compiler library."},
+      {"LATHE_NVDISASM", "nvdisasm in PATH, CUDA_HOME, /usr/local/cuda or beside NVRTC",
+       "Path of the disassembler, for lathe dump --what sass."},
       {"LATHE_COMPILE_PROCESS", "on",
        "off: NVRTC runs in the user's own process, where no limit holds for a user's text."},
       {"LATHE_COMPILE_MAX_BYTES", "4294967296",

@@ -73,6 +73,12 @@ TEST_CASE("a plan describes its kernels and lends their texts") {
   CHECK(contains(found, ".target sm_90a"));
   REQUIRE(lathe_plan_kernel_text(plan.get(), 0, LATHE_TEXT_KEY, &found, &size) == LATHE_OK);
   CHECK(contains(found, info.spec));
+  REQUIRE(lathe_plan_kernel_text(plan.get(), 0, LATHE_TEXT_REMARKS, &found, &size) == LATHE_OK);
+  CHECK(std::string(found) == "");
+  CHECK(size == 0);
+  REQUIRE(lathe_plan_kernel_text(plan.get(), 0, LATHE_TEXT_CUBIN, &found, &size) == LATHE_OK);
+  CHECK(contains(std::string(found, size), "ELF"));
+  CHECK(size > 1000);
   CHECK(lathe_plan_kernel_text(plan.get(), 0, static_cast<lathe_text>(9), &found, &size) ==
         LATHE_INVALID_ARGUMENT);
   CHECK(lathe_plan_kernel(plan.get(), 1, &info) == LATHE_INVALID_ARGUMENT);
@@ -228,8 +234,8 @@ TEST_CASE("the doctor reports every item with four fields") {
   CHECK(report.size() == needed);
   CHECK(report.back() == '\0');
   report.pop_back();
-  for (const char* item :
-       {"cuda driver\t", "gpu\t", "simulator\t", "nvrtc\tfound\t", "nccl\t", "cache directory\t"}) {
+  for (const char* item : {"cuda driver\t", "gpu\t", "simulator\t", "nvrtc\tfound\t", "nccl\t",
+                           "nvdisasm\t", "cache directory\t"}) {
     CHECK(contains(report, item));
   }
   CHECK(contains(report, "ranks that share a gpu\t"));

@@ -92,13 +92,14 @@ TEST_CASE("the metadata tells what the compiler said and what was asked") {
   REQUIRE_MESSAGE(built.ok(), text_of(built));
   const auto& metadata = (*built)->entry->metadata;
   const auto compiler = Compiler::open();
-  CHECK(metadata.size() == 14);
+  CHECK(metadata.size() == 15);
   CHECK(metadata.find("spec") == spec.text());
   CHECK(metadata.find("kernel") == spec.kernel);
   CHECK(metadata.find("threads") == std::to_string(spec.threads));
   CHECK(metadata.find("smem_dynamic") == std::to_string(spec.smem_bytes));
   CHECK(metadata.find("nvrtc") == (*compiler)->identity());
   CHECK(metadata.find("spill_stores") == "0");
+  CHECK(metadata.find("remarks") == "");
   CHECK(std::stoi(std::string(*metadata.find("registers"))) > 8);
   CHECK((*built)->entry->key.text.find("arch=sm_90a\n") != std::string::npos);
   CHECK((*built)->entry->cubin.substr(1, 3) == "ELF");

@@ -8,6 +8,7 @@ import harness
 from bundle_cases import BundleCases
 from cache_cases import CacheCases
 from driver_cases import DriverCases
+from dump_cases import DumpCases
 from example_cases import ExampleCases
 from explain_cases import ExplainCases
 from input_cases import InputCases
@@ -24,7 +25,7 @@ from warm_cases import WarmCases
 if __name__ == "__main__":
     harness.PROGRAM = sys.argv[1]
     sys.exit(harness.main({"input": InputCases, "page": PageCases, "sparse": SparseCases, "cache": CacheCases, "bundle": BundleCases,
-                           "driver": DriverCases,
+                           "driver": DriverCases, "dump": DumpCases,
                            "tools": ToolCases, "explain": ExplainCases,
                            "picture": PictureCases,
                            "tune": TuneCases,

@@ -249,7 +249,7 @@ class ToolCases(Case):
         status, key, err = self.lathe("dump", "causal_conv1d", *X, "--what", "key", "--arch", "sm_80")
         self.assertEqual(status, 0, err)
         self.assertIn("sm_80", key)
-        self.assert_refused(self.lathe("dump", "causal_conv1d", *X, "--what", "sass"), "sass.*source, ptx, key")
+        self.assert_refused(self.lathe("dump", "causal_conv1d", *X, "--what", "abacus"), "abacus.*source, ptx, key, sass")
         self.assert_refused(self.lathe("dump", "causal_conv1d", *X, "--kernel", "fft"), "fft.*causal_conv1d")
 
     def test_doctor(self):

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// These tests cover the compiler library: identity, options, failures; and the reader of its log.
+// These tests cover the compiler library: identity, options, failures.
 #include "codegen/nvrtc.h"
 
 #include <doctest/doctest.h>
@@ -37,54 +37,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// Registers, barriers, static shared memory, stack, spill stores and spill loads.
-std::array<int, 6> figures_of(const std::string& log) {
-  const CompileReport report = parse_compile_log(log);
-  return {report.registers,   report.barriers,     report.smem_static,
-          report.stack_bytes, report.spill_stores, report.spill_loads};
-}
-
 }  // namespace
-
-TEST_CASE("log of one kernel") {
-  const auto found = figures_of(
-      "ptxas info    : 0 bytes gmem\n"
-      "ptxas info    : Compiling entry function 'entry' for 'sm_90a'\n"
-      "ptxas info    : Function properties for entry\n"
-      "    16 bytes stack frame, 4 bytes spill stores, 12 bytes spill loads\n"
-      "ptxas info    : Used 31 registers, used 1 barriers, 512 bytes smem, 8 bytes cumulative "
-      "stack size\n"
-      "ptxas info    : Compile time = 8.123 ms\n");
-  CHECK(found == std::array{31, 1, 512, 16, 4, 12});
-}
-
-TEST_CASE("other functions of the unit are not the kernel") {
-  const auto found = figures_of(
-      "ptxas info    : Compiling entry function 'other' for 'sm_80'\n"
-      "    32 bytes stack frame, 8 bytes spill stores, 8 bytes spill loads\n"
-      "ptxas info    : Used 200 registers\n"
-      "ptxas info    : Compiling entry function 'entry' for 'sm_80'\n"
-      "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
-      "ptxas info    : Used 8 registers, 380 bytes cmem[0]\n"
-      "ptxas info    : Compiling entry function 'entry2' for 'sm_80'\n"
-      "ptxas info    : Used 99 registers\n");
-  CHECK(found == std::array{8, 0, 0, 0, 0, 0});
-}
-
-TEST_CASE("logs that say nothing give -1, never a failure") {
-  for (const char* log :
-       {"", "\n\n\n", "Used many registers", "ptxas info    : Used 31 registers\n",
-        "ptxas info : Compiling entry function 'entry' for 'sm_90a'\nUsed registers, bytes smem\n",
-        "Compiling entry function 'entry'\nUsed 99999999999999999999 registers\n",
-        "Compiling entry function 'entry'\nbytes stack frame, x bytes spill stores"}) {
-    CAPTURE(log);
-    const CompileReport report = parse_compile_log(log);
-    CHECK(report.registers == -1);
-    CHECK(report.stack_bytes == -1);
-    CHECK(report.spill_stores == -1);
-    CHECK(report.spill_loads == -1);
-  }
-}
 
 TEST_CASE("options that enter the key") {
   const std::vector<std::string>& options = Compiler::options();

@@ -3,12 +3,14 @@
 // This compiler library is for tests, which name it in LATHE_NVRTC. It runs each compile of the
 // real compiler once and keeps the result in the folder LATHE_TEST_NVRTC_MEMO. The compiler gives
 // the same bytes for the same text and options, so a test cannot tell, save by the clock. A failure
-// is never kept.
+// is never kept. A file that LATHE_TEST_NVRTC_PLANT names is compiled behind the text of each unit.
 #include <dlfcn.h>
 #include <sys/stat.h>
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -126,6 +128,11 @@ nvrtcResult nvrtcCreateProgram(nvrtcProgram* out, const char* text, const char* 
                                const char* const* headers, const char* const* names) {
   auto* program = new Program;
   program->source.text = text;
+  if (const char* planted = std::getenv("LATHE_TEST_NVRTC_PLANT")) {
+    std::ostringstream more;
+    more << std::ifstream(planted).rdbuf();
+    program->source.text += more.str();
+  }
   program->source.name = name == nullptr ? "" : name;
   for (int i = 0; i < count; ++i) program->source.headers.emplace_back(names[i], headers[i]);
   *out = reinterpret_cast<nvrtcProgram>(program);

@@ -55,6 +55,9 @@ Outcome compile(const Compiler& compiler, const std::vector<Job>& jobs) {
         outcome.failures.push_back(text(what, ": stack ", report.stack_bytes, ", spills ",
                                         report.spill_stores, "/", report.spill_loads));
       }
+      for (const Remark& remark : report.remarks.value_or(std::vector<Remark>())) {
+        outcome.failures.push_back(text(what, ": ", remark.code, " ", remark.text));
+      }
       if (report.smem_static != 0) outcome.failures.push_back(what + ": static shared memory");
       int& most = outcome.registers[job.spec.kernel];
       most = std::max(most, report.registers);
@@ -96,6 +99,7 @@ void survey(const Compiler& compiler, const KernelSpec& spec, const std::string&
                 blocks);
   std::puts(line);
   std::fflush(stdout);
+  CHECK_MESSAGE((report.remarks && report.remarks->empty()), line);
   CHECK_MESSAGE((may_spill || (report.spill_stores == 0 && report.stack_bytes == 0)), line);
 }
 

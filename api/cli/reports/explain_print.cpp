@@ -5,6 +5,7 @@
 #include <string>
 
 #include "api/cli/reports/explained.h"
+#include "api/cli/reports/remarks.h"
 
 namespace lathe::cli {
 namespace {
@@ -70,6 +71,7 @@ void print_kernel(const Json& kernel) {
       number_or_unknown(kernel, "smem_bytes").c_str(),
       number_or_unknown(kernel, "spill_bytes").c_str(),
       number_or_unknown(kernel, "stack_bytes").c_str());
+  std::printf("%s", remarks_lines(kernel.at("remarks")).c_str());
 }
 
 double ratio(const Json& object, const char* above, const char* below) {
