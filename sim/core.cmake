@@ -56,6 +56,8 @@ add_library(lathe_sim_core STATIC
   check/race.cpp
   check/race_access.cpp
   check/race_async.cpp
+  check/race_borrow.cpp
+  check/race_hidden.cpp
   check/race_mbarrier.cpp
   check/race_order.cpp
   check/race_report.cpp

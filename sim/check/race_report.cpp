@@ -85,6 +85,9 @@ std::string describe(RaceKind kind, const Party& now, const Party& other, const 
     case RaceKind::missing_proxy_fence:
       return subject + " goes through the asynchronous proxy, but no fence.proxy.async follows " +
              object;
+    case RaceKind::source_in_flight:
+      return subject + " rewrites what the copy by " + place(other) +
+             " may still read: nobody has waited for the copy";
     default:
       return subject + " races with " + object + ": nothing orders them; " +
              remedy(now, other, memory[0] == 's');
@@ -105,7 +108,7 @@ void report_race(RaceGrid& grid, RaceKind kind, const Stamp& now, const Stamp& o
   const Party a = party(grid, slice(now, offset, 1)), b = party(grid, slice(other, offset, 1));
   Finding f;
   f.check = proxy ? "asynccheck" : "racecheck";
-  f.kind = proxy ? "missing_proxy_fence" : kind == RaceKind::race ? "race" : "nc_written";
+  f.kind = proxy ? "missing_proxy_fence" : kind == RaceKind::nc_written ? "nc_written" : "race";
   f.text = describe(kind, a, b, shared ? "shared" : "global", address);
   f.kernel = launch.grid->kernel->name;
   for (int k = 0; k < 3; ++k) {

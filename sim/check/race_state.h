@@ -18,6 +18,8 @@
 
 namespace sim {
 
+struct Copy;  // exec/async/async.h
+
 // A Stamp is one access, as the shadow remembers it. Clock 0 stands for none.
 struct Stamp {
   uint32_t agent = 0, clock = 0;
@@ -27,6 +29,8 @@ struct Stamp {
 };
 constexpr uint32_t kScopeFlags = 7;
 constexpr uint32_t kAffine = 8, kReadOnlyLoad = 16, kAsyncAccess = 32;
+// Among the readers of a granule: an access that a strong one after it hides.
+constexpr uint32_t kHiddenRead = 64, kHiddenWrite = 128, kHidden = kHiddenRead | kHiddenWrite;
 
 // These values are markers in Stamp::agent; then the clock is an index plus one, the place a
 // generation of the pool.
@@ -109,7 +113,8 @@ struct RaceBlock {
   uint32_t async_agents = 0;
 };
 
-enum class RaceKind : uint8_t { race, nc_written, missing_proxy_fence };
+// The other party of source_in_flight is a copy that may still read.
+enum class RaceKind : uint8_t { race, nc_written, missing_proxy_fence, source_in_flight };
 
 // A RaceGrid belongs to one launch. A single host thread runs all of it, so nothing here is locked.
 struct RaceGrid {
@@ -120,6 +125,8 @@ struct RaceGrid {
   Granule* recent[64] = {};
   RacePool pool;
   Locations locations;
+  // Copies that may still read global memory, by address / kPage.
+  std::unordered_map<uint64_t, std::vector<const Copy*>> borrowed;
   std::map<std::tuple<uint32_t, uint32_t, RaceKind>, int> reported;
 
   ~RaceGrid();
@@ -137,7 +144,12 @@ constexpr uint32_t kAsyncAgents = 64;
 // check/race_order.cpp
 void race_order(Warp& warp, const Order& order, const uint64_t* address, uint32_t exec,
                 Block* owner);
-// check/race_report.cpp. // `now` is the access that is being made. One finding for each pair of
+// Says whether an acquire at this address makes the access `s` come before it.
+bool race_acquires(const RaceWarp& me, const Order& order, uint64_t address, const Block* owner,
+                   const Stamp& s);
+// check/race_borrow.cpp: `mine` writes [begin, end) of global memory.
+void race_write_borrowed(RaceGrid& grid, const Stamp& mine, uint64_t begin, uint64_t end);
+// check/race_report.cpp. `now` is the access that is being made. One finding for each pair of
 // instructions.
 void report_race(RaceGrid& grid, RaceKind kind, const Stamp& now, const Stamp& other,
                  uint64_t address, uint32_t bytes, bool shared);
