@@ -219,7 +219,8 @@ enum class Fault : uint8_t {
   descriptor,  // of a matrix
   missing_fence,
   register_in_flight,
-  division_by_zero
+  division_by_zero,
+  left_barrier  // a barrier of the block went on without warps that have ended
 };
 
 // Reports a fault whose sentence the caller writes.
