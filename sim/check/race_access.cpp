@@ -174,6 +174,13 @@ void write_borrowed(Touch& t, const uint64_t* address, uint32_t exec, uint32_t s
   }
 }
 
+void past_accesses(Touch& t, const uint64_t* address, uint32_t exec, uint32_t size) {
+  for (uint32_t rest = exec; rest; rest &= rest - 1) {
+    const auto l = static_cast<uint32_t>(__builtin_ctz(rest));
+    race_past(t, of_lanes(t, 1u << l), address[l], address[l] + size);
+  }
+}
+
 }  // namespace
 
 void race_access(Warp& w, const Inst& inst, const uint64_t* address, uint32_t exec, uint32_t size,
@@ -182,6 +189,7 @@ void race_access(Warp& w, const Inst& inst, const uint64_t* address, uint32_t ex
   if (use != RaceUse::load && !owner && !t.grid().borrowed.empty()) {
     write_borrowed(t, address, exec, size);
   }
+  if (!owner && t.grid().launch->grid->before) past_accesses(t, address, exec, size);
   t.address = address;
   t.exec = exec;
   if (dense && exec == ~0u && address[0] % kGranule == 0) {

@@ -95,6 +95,7 @@ void race_fence(Warp& w, const Inst& inst) {
   if (!w.race) return;
   RaceWarp& r = *w.race;
   const Form& f = w.function->infos[inst.info].form;
+  if (f.op == Op::griddepcontrol) return race_grid_control(w, f);
   auto show = [&](ClockKind kind) {
     r.known.show(kind);
     r.known.raise(kind, r.agent, r.clock);

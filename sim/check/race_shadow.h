@@ -124,4 +124,8 @@ class Touch : public Shadow {
   bool twice(Granule& g, const Stamp& mine, uint64_t at, uint32_t bytes);
 };
 
+// check/race_past.cpp: an access to [begin, end) of global memory in a grid that may have started
+// before the one in front of it has ended.
+void race_past(Touch& touch, const Stamp& mine, uint64_t begin, uint64_t end);
+
 }  // namespace sim

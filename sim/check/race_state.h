@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <string>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
@@ -19,6 +20,15 @@
 namespace sim {
 
 struct Copy;  // exec/async/async.h
+
+// A RaceParty is one side of a race, as findings name it.
+struct RaceParty {
+  uint32_t block[3] = {0, 0, 0}, thread[3] = {0, 0, 0};
+  uint32_t warp = 0;
+  int line = 0;
+  bool strong = false;
+  std::string source, access, text;
+};
 
 // A Stamp is one access, as the shadow remembers it. Clock 0 stands for none.
 struct Stamp {
@@ -127,6 +137,7 @@ struct RaceGrid {
   Locations locations;
   // Copies that may still read global memory, by address / kPage.
   std::unordered_map<uint64_t, std::vector<const Copy*>> borrowed;
+  bool triggered = false, waited = false;  // griddepcontrol has been executed
   std::map<std::tuple<uint32_t, uint32_t, RaceKind>, int> reported;
 
   ~RaceGrid();
@@ -149,6 +160,15 @@ bool race_acquires(const RaceWarp& me, const Order& order, uint64_t address, con
                    const Stamp& s);
 // check/race_borrow.cpp: `mine` writes [begin, end) of global memory.
 void race_write_borrowed(RaceGrid& grid, const Stamp& mine, uint64_t begin, uint64_t end);
+// check/race_past.cpp: what griddepcontrol does, and what a grid leaves behind for the next one;
+// null if the next one may not start early.
+void race_grid_control(Warp& warp, const Form& form);
+std::shared_ptr<const PastGrid> keep_past(RaceGrid& grid);
+// Puts one side of a finding into words.
+RaceParty race_party(const RaceGrid& grid, const Stamp& s);
+// `mine` touches what a thread of the grid before has touched.
+void report_past(RaceGrid& grid, const Stamp& mine, const RaceParty& other,
+                 const std::string& kernel, uint64_t address, uint32_t bytes);
 // check/race_report.cpp. `now` is the access that is being made. One finding for each pair of
 // instructions.
 void report_race(RaceGrid& grid, RaceKind kind, const Stamp& now, const Stamp& other,

@@ -94,6 +94,7 @@ class BlockRun {
   std::vector<uint64_t> shared_defined_, local_defined_;
   std::shared_ptr<RaceBlock> races_;
   std::vector<uint16_t> marks_;
+  std::vector<uint32_t> undefined_;
   std::vector<std::shared_ptr<CallStack>> calls_;
   std::vector<WgmmaState> wgmma_;  // by warp
   std::vector<Warpgroup> warpgroups_;
