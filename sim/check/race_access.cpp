@@ -189,7 +189,7 @@ void race_access(Warp& w, const Inst& inst, const uint64_t* address, uint32_t ex
   if (use != RaceUse::load && !owner && !t.grid().borrowed.empty()) {
     write_borrowed(t, address, exec, size);
   }
-  if (!owner && t.grid().launch->grid->before) past_accesses(t, address, exec, size);
+  if (!owner && t.grid().early) past_accesses(t, address, exec, size);
   t.address = address;
   t.exec = exec;
   if (dense && exec == ~0u && address[0] % kGranule == 0) {

@@ -63,7 +63,7 @@ void race_async_read(Warp& w, const Inst& inst, unsigned lane, uint64_t address,
   if (!w.race) return;
   Touch t(w, inst, RaceUse::load, owner);
   const Stamp mine = stamp_of(t, lane);
-  if (!owner && t.grid().launch->grid->before) race_past(t, mine, address, address + bytes);
+  if (!owner && t.grid().early) race_past(t, mine, address, address + bytes);
   if (!t.has(address) && !t.has(address + bytes - 1)) return;
   const bool generic = !(mine.place & kAsyncAccess);
   const ClockKind proxy = owner ? kSharedProxyClock : kGlobalProxyClock;
@@ -95,7 +95,7 @@ void race_async_write(Warp& w, const Inst& inst, unsigned lane, uint64_t address
   if (!w.race) return;
   Touch t(w, inst, RaceUse::store, owner);
   const Stamp mine = stamp_of(t, lane);
-  if (!owner && t.grid().launch->grid->before) race_past(t, mine, address, address + bytes);
+  if (!owner && t.grid().early) race_past(t, mine, address, address + bytes);
   if (!owner && !t.grid().borrowed.empty()) {
     race_write_borrowed(t.grid(), mine, address, address + bytes);
   }

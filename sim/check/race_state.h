@@ -137,6 +137,7 @@ struct RaceGrid {
   Locations locations;
   // Copies that may still read global memory, by address / kPage.
   std::unordered_map<uint64_t, std::vector<const Copy*>> borrowed;
+  bool early = false;                      // the grid in front may still run
   bool triggered = false, waited = false;  // griddepcontrol has been executed
   std::map<std::tuple<uint32_t, uint32_t, RaceKind>, int> reported;
 

@@ -58,6 +58,7 @@ struct Operation {
   std::function<bool()> ready;       // null: no condition beyond `after`; called with the lock
   std::vector<CompletionPtr> after;  // other streams' work this one waits for
   CompletionPtr completion = std::make_shared<Completion>();
+  bool running = false;
   double not_before = 0;            // model time of the host thread that enqueued it
   std::shared_ptr<GraphRun> graph;  // null: no node of a graph
   size_t node = 0;

@@ -86,6 +86,9 @@ struct Settings {
   // results of the grid are wrong then. With 0 all run. Kernels whose blocks look at what others do
   // run whole.
   uint64_t sample_blocks = 0;
+  // Is called now and then by a grid whose blocks look at what others do: other work may run then,
+  // since the grid may be waiting for it. An answer other than 0 ends the grid with that error.
+  std::function<int()> give_way;
 };
 
 // A PastGrid is what a grid did to global memory (check/race_past.cpp).

@@ -151,8 +151,9 @@ void tell_launch(const Grid& grid, const Outcome& outcome, const std::string& na
       {"launch", grid.kernel->name, prediction.bound, 32 * sectors, 1e6 * prediction.seconds, ran});
 }
 
-CUresult run(const Grid& grid, const Device& device, const Options& options, uint32_t stack_bytes,
+CUresult run(const Grid& grid, Context& context, const Options& options, uint32_t stack_bytes,
              const Past& past) {
+  const Device& device = *context.device;
   const Settings settings = {.seed = options.seed,
                              .threads = options.threads,
                              .check = options.check,
@@ -161,7 +162,8 @@ CUresult run(const Grid& grid, const Device& device, const Options& options, uin
                              .tensor_sum = options.tensor_sum,
                              .stack_bytes = stack_bytes,
                              .profile = options.profile_lines,
-                             .sample_blocks = options.sample_blocks};
+                             .sample_blocks = options.sample_blocks,
+                             .give_way = [&] { return give_way(Driver::get(), context); }};
   const Outcome outcome = settings.sample_blocks > 0
                               ? run_sampled(grid, device, settings, options.sample_instructions)
                               : run_grid(grid, device.profile, *device.memory, settings);
@@ -198,9 +200,9 @@ CUresult make_action(Driver& driver, Context& context, const Function& function,
   grid.kernel = &kernel;
   grid.image = image.get();
   const auto stack = static_cast<uint32_t>(context.limits[CU_LIMIT_STACK_SIZE]);
-  *out = [grid, image, stack, before, past, &device, &options = driver.options]() mutable {
+  *out = [grid, image, stack, before, past, &context, &options = driver.options]() mutable {
     grid.before = before ? *before : nullptr;
-    return run(grid, device, options, stack, past);
+    return run(grid, context, options, stack, past);
   };
   return CUDA_SUCCESS;
 }
