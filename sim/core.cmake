@@ -56,8 +56,11 @@ add_library(lathe_sim_core STATIC
   check/race.cpp
   check/race_access.cpp
   check/race_async.cpp
+  check/race_borrow.cpp
+  check/race_hidden.cpp
   check/race_mbarrier.cpp
   check/race_order.cpp
+  check/race_past.cpp
   check/race_report.cpp
   check/race_shadow.cpp
   check/race_touch.cpp
@@ -84,6 +87,7 @@ add_library(lathe_sim_core STATIC
   exec/report.cpp
   exec/sample.cpp
   exec/tensor_map.cpp
+  exec/undefined.cpp
   exec/wgmma.cpp
   exec/wgmma_operands.cpp
   exec/waiting.cpp
@@ -132,7 +136,7 @@ endif()
 if(LATHE_TESTS)
   enable_testing()
   foreach(path async atomic bits bulk calls checks/check cluster control convert float integer checks/litmus
-          checks/litmus_async checks/litmus_block math matrix mma model sample nvrtc opcodes parser print checks/race checks/race_async
+          checks/litmus_async checks/litmus_block math matrix mma model sample nvrtc opcodes parser print checks/race checks/race_async checks/race_past
           rare checks/short_address tensor_copy tensor_map checks/threads checks/memory traffic checks/void wgmma wgmma_check)
     get_filename_component(topic ${path} NAME)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${path}_test.cpp

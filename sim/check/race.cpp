@@ -126,6 +126,7 @@ std::shared_ptr<RaceGrid> make_race_grid(const Launch& launch) {
   auto grid = std::make_shared<RaceGrid>();
   const Grid& g = *launch.grid;
   grid->launch = &launch;
+  grid->early = g.before != nullptr;
   grid->warps = (g.block[0] * g.block[1] * g.block[2] + 31) / 32;
   grid->cluster_blocks = g.cluster[0] * g.cluster[1] * g.cluster[2];
   grid->stride = grid->cluster_blocks * (grid->warps + kAsyncAgents);

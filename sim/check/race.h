@@ -53,6 +53,15 @@ void race_async_landed(Warp& warp, const Inst& inst, unsigned lane, uint64_t add
 void race_async_landed(SyncClock* clock, const Inst& inst, uint64_t address, uint64_t bytes,
                        Block* owner);
 void race_async_complete(SyncClock* clock);
+// The read is over, likewise.
+void race_async_was_read(Warp& warp, const Inst& inst, unsigned lane, uint64_t address,
+                         uint64_t bytes, Block* owner);
+void race_async_was_read(SyncClock* clock, const Inst& inst, uint64_t address, uint64_t bytes,
+                         Block* owner);
+// From its issue until its lanes have waited, a copy may read its source in global memory.
+struct Copy;
+void race_borrow(const Copy& copy);
+void race_give_back(const Copy& copy);
 
 // These functions cover an mbarrier, and barrier.cluster: arrivals of a phase release, waits for
 // its end acquire, both as far as their scopes say. The object itself is written by its init and
@@ -67,6 +76,8 @@ void race_mbarrier_phase(RaceMbarrier* barrier);
 // A copy that completes on this mbarrier has written these bytes, and has completed.
 void race_mbarrier_landed(RaceMbarrier* barrier, const Inst& inst, uint64_t address, uint64_t bytes,
                           Block* target);
+void race_mbarrier_was_read(RaceMbarrier* barrier, const Inst& inst, uint64_t address,
+                            uint64_t bytes, Block* source);
 void race_mbarrier_complete(RaceMbarrier* barrier);
 
 }  // namespace sim

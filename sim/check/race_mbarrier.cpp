@@ -78,6 +78,11 @@ void race_mbarrier_landed(RaceMbarrier* b, const Inst& inst, uint64_t address, u
   if (b) race_async_landed(b->filling, inst, address, bytes, target);
 }
 
+void race_mbarrier_was_read(RaceMbarrier* b, const Inst& inst, uint64_t address, uint64_t bytes,
+                            Block* source) {
+  if (b) race_async_was_read(b->filling, inst, address, bytes, source);
+}
+
 void race_mbarrier_complete(RaceMbarrier* b) {
   if (b) race_async_complete(b->filling);
 }

@@ -58,6 +58,7 @@ struct Operation {
   std::function<bool()> ready;       // null: no condition beyond `after`; called with the lock
   std::vector<CompletionPtr> after;  // other streams' work this one waits for
   CompletionPtr completion = std::make_shared<Completion>();
+  bool running = false;
   double not_before = 0;            // model time of the host thread that enqueued it
   std::shared_ptr<GraphRun> graph;  // null: no node of a graph
   size_t node = 0;
@@ -70,6 +71,9 @@ struct Object {
 
 struct Capture;
 
+// What a launch leaves behind for the next one, once it has run.
+using Past = std::shared_ptr<std::shared_ptr<const PastGrid>>;
+
 struct Stream : Object {
   Context* context = nullptr;
   unsigned flags = 0;
@@ -81,7 +85,9 @@ struct Stream : Object {
   uint64_t shown_as = 0;   // a branch of a graph: the stream where it was captured; 0: itself
   double model = 0;        // its clock, microseconds of model time
   std::deque<std::shared_ptr<Operation>> queue;
-  CompletionPtr last;                                // of the newest work; null: none ever
+  CompletionPtr last;  // of the newest work; null: none ever
+  Past past;           // of the newest launch
+  CompletionPtr past_of;
   std::shared_ptr<Capture> capture;                  // null: not capturing
   std::vector<size_t> frontier;                      // capture: the nodes the next one depends on
   std::map<int, CUlaunchAttributeValue> attributes;  // hints, kept for those who ask

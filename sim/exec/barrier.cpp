@@ -46,6 +46,7 @@ void release_strands(Warp& w, const Barrier* b) {
 }
 
 void complete(Block& block, Barrier& b) {
+  if (!b.expected && block.warps_done) report_left_barrier(block, b);
   race_barrier_complete(block, static_cast<uint32_t>(&b - block.barriers), b.waiting);
   for (uint32_t k = 0; k < block.warps; ++k) {
     if (b.waiting >> k & 1) release_strands(block.warp[k], &b);

@@ -149,6 +149,9 @@ void HostWorker::run() {
       }
     }
     if (busy[turn]->advance(slice)) {
+      if (ordered && launch->settings->give_way) {
+        if (const int error = launch->settings->give_way()) launch->fail(0, error);
+      }
       turn = (turn + 1) % busy.size();
       continue;
     }

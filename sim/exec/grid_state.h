@@ -94,6 +94,7 @@ class BlockRun {
   std::vector<uint64_t> shared_defined_, local_defined_;
   std::shared_ptr<RaceBlock> races_;
   std::vector<uint16_t> marks_;
+  std::vector<uint32_t> undefined_;
   std::vector<std::shared_ptr<CallStack>> calls_;
   std::vector<WgmmaState> wgmma_;  // by warp
   std::vector<Warpgroup> warpgroups_;
@@ -142,6 +143,9 @@ void recheck_cluster_barrier(Cluster& cluster);
 // Reports why a warp can never go on. blocked_text says what its blocked instruction waits for.
 void report_deadlock(Warp& w);
 std::string blocked_text(const Warp& w, const Inst& inst, const Strand& strand);
+// Reports a barrier of the whole block that is complete without warps that have ended. Lanes that
+// have ended in a warp which arrives are missed by nobody: that is PTX's own rule.
+void report_left_barrier(const Block& block, const Barrier& b);
 std::string cluster_barrier_text(const Cluster& cluster);
 // Returns text such as "lane 3" or "lanes 0-15, 20".
 std::string lanes_text(uint32_t mask);

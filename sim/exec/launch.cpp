@@ -181,6 +181,7 @@ Outcome run_grid(const Grid& grid, const Profile& profile, Memory& memory,
   std::vector<std::unique_ptr<HostWorker>> workers;
   run_workers(&launch, &workers);
   flush_prints(launch);
+  if (launch.races) outcome.past = keep_past(*launch.races);
   outcome.error = launch.error.load();
   take_findings(&launch, &outcome);
   if (outcome.error == 702) {

@@ -48,6 +48,8 @@ constexpr FaultInfo kFaults[] = {
     {Fault::missing_fence, "missing_fence", kAsynccheck, 0},
     {Fault::register_in_flight, "register_in_flight", kAsynccheck, 0},
     {Fault::division_by_zero, "division_by_zero", kMemcheck, 0},
+    {Fault::undefined_register, "undefined_register", kRegcheck, 0},
+    {Fault::left_barrier, "left_barrier", kSynccheck, 0},
 };
 
 constexpr bool in_order() {
@@ -69,6 +71,7 @@ const char* name(Check c) {
          : c == kRacecheck  ? "racecheck"
          : c == kSynccheck  ? "synccheck"
          : c == kAsynccheck ? "asynccheck"
+         : c == kRegcheck   ? "regcheck"
                             : "memcheck";
 }
 

@@ -87,6 +87,8 @@ struct Warp {
   uint32_t top[32] = {};              // and where its depot is free
   CallStack* calls = nullptr;
   RaceWarp* race = nullptr;  // null: races are not checked
+  // By register and predicate, before slots: the lanes that nobody has defined. Null: not checked.
+  uint32_t* undefined = nullptr;
   WarpState state = WarpState::runnable;
   int strand_count = 0, current = 0;
   Strand strands[32];
@@ -219,7 +221,9 @@ enum class Fault : uint8_t {
   descriptor,  // of a matrix
   missing_fence,
   register_in_flight,
-  division_by_zero
+  division_by_zero,
+  undefined_register,
+  left_barrier  // a barrier of the block went on without warps that have ended
 };
 
 // Reports a fault whose sentence the caller writes.
@@ -262,6 +266,10 @@ struct Isa {
   RunResult (*run)(Warp& warp, uint64_t quantum);
 };
 const Isa& isa();  // the best this machine has; LATHE_SIM_ISA picks another
+
+// Follows registers that nobody has written through the instruction, which the lanes `exec` of
+// `mask` are about to execute (exec/undefined.cpp).
+void watch_registers(Warp& warp, const Inst& inst, uint32_t mask, uint32_t exec);
 
 // Makes a warp's strand arrive at a block barrier; in the base build.
 void arrive_at_barrier(Warp& warp, const Inst& inst, Strand& strand);

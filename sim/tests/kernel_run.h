@@ -67,6 +67,7 @@ class Device {
       std::memcpy(grid.params.data() + p.offset, &value, sizeof(value));
     };
     (place(arguments), ...);
+    grid.before = before;
     return run_grid(grid, profile, memory, settings);
   }
 
@@ -77,6 +78,7 @@ class Device {
   std::shared_ptr<const Image> image;
   uint32_t dynamic_shared = 0;
   uint32_t cluster = 1;
+  std::shared_ptr<const PastGrid> before;
 };
 
 // Returns a module of PTX: what `body` declares, after the lines that every module begins with.

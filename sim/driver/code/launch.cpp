@@ -23,6 +23,7 @@ struct Request {
   uint32_t cluster[3] = {0, 0, 0};
   uint32_t shared = 0;
   bool cooperative = false;
+  bool early = false;  // may start before the end of the launch in front
 };
 
 uint64_t product(const uint32_t (&size)[3]) { return uint64_t{size[0]} * size[1] * size[2]; }
@@ -40,6 +41,9 @@ CUresult read_attributes(const CUlaunchConfig& config, Request* request) {
         request->cluster[1] = attribute.value.clusterDim.y;
         request->cluster[2] = attribute.value.clusterDim.z;
         if (product(request->cluster) == 0) return CUDA_ERROR_INVALID_VALUE;
+        break;
+      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+        request->early = attribute.value.programmaticStreamSerializationAllowed != 0;
         break;
       case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
       case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
@@ -147,7 +151,9 @@ void tell_launch(const Grid& grid, const Outcome& outcome, const std::string& na
       {"launch", grid.kernel->name, prediction.bound, 32 * sectors, 1e6 * prediction.seconds, ran});
 }
 
-CUresult run(const Grid& grid, const Device& device, const Options& options, uint32_t stack_bytes) {
+CUresult run(const Grid& grid, Context& context, const Options& options, uint32_t stack_bytes,
+             const Past& past) {
+  const Device& device = *context.device;
   const Settings settings = {.seed = options.seed,
                              .threads = options.threads,
                              .check = options.check,
@@ -156,18 +162,20 @@ CUresult run(const Grid& grid, const Device& device, const Options& options, uin
                              .tensor_sum = options.tensor_sum,
                              .stack_bytes = stack_bytes,
                              .profile = options.profile_lines,
-                             .sample_blocks = options.sample_blocks};
+                             .sample_blocks = options.sample_blocks,
+                             .give_way = [&] { return give_way(Driver::get(), context); }};
   const Outcome outcome = settings.sample_blocks > 0
                               ? run_sampled(grid, device, settings, options.sample_instructions)
                               : run_grid(grid, device.profile, *device.memory, settings);
   report_launch(grid, outcome, device.profile.gpu);
   tell_launch(grid, outcome, device.profile.gpu);
+  if (past) *past = outcome.past;
   return static_cast<CUresult>(outcome.error);
 }
 
 // Every check of a launch; then the work it is, in the function's context.
 CUresult make_action(Driver& driver, Context& context, const Function& function, Request request,
-                     void** each, void** extra, Action* out) {
+                     void** each, void** extra, const Past& before, const Past& past, Action* out) {
   const Device& device = *context.device;
   const Kernel& kernel = *function.kernel;
   CUresult result = check_block(request, function, device.profile);
@@ -192,8 +200,9 @@ CUresult make_action(Driver& driver, Context& context, const Function& function,
   grid.kernel = &kernel;
   grid.image = image.get();
   const auto stack = static_cast<uint32_t>(context.limits[CU_LIMIT_STACK_SIZE]);
-  *out = [grid, image, stack, &device, &options = driver.options] {
-    return run(grid, device, options, stack);
+  *out = [grid, image, stack, before, past, &context, &options = driver.options]() mutable {
+    grid.before = before ? *before : nullptr;
+    return run(grid, context, options, stack, past);
   };
   return CUDA_SUCCESS;
 }
@@ -208,9 +217,18 @@ CUresult launch(CUfunction handle, CUstream stream_handle, const Request& reques
     result = resolve_stream(driver, context, stream_handle, &stream);
     if (result != CUDA_SUCCESS) return result;
     if (function->module->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
+    // Whatever else is in the stream between two launches keeps them apart.
+    const bool next = request.early && stream->last && stream->last == stream->past_of;
+    const Past past = stream->capture ? nullptr : std::make_shared<Past::element_type>();
     Action action;
-    result = make_action(driver, *stream->context, *function, request, each, extra, &action);
-    return result != CUDA_SUCCESS ? result : submit(driver, *stream, std::move(action));
+    result = make_action(driver, *stream->context, *function, request, each, extra,
+                         next ? stream->past : nullptr, past, &action);
+    if (result != CUDA_SUCCESS) return result;
+    result = submit(driver, *stream, std::move(action));
+    if (result != CUDA_SUCCESS || !past) return result;
+    stream->past = past;
+    stream->past_of = stream->last;
+    return result;
   });
 }
 
@@ -228,7 +246,7 @@ CUresult kernel_action(Driver& driver, Context& context, const CUDA_KERNEL_NODE_
                            given.sharedMemBytes,
                            false};
   return make_action(driver, *function->module->context, *function, request, given.kernelParams,
-                     given.extra, out);
+                     given.extra, nullptr, nullptr, out);
 }
 
 }  // namespace sim::driver

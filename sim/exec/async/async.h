@@ -129,6 +129,7 @@ class Async {
   void show(Block& block, uint32_t offset, const Mbarrier& m);
   bool settle(Copy& c, uint32_t lanes);
   void sweep();
+  void drop_copies();
   Groups& groups(const Warp& w);
   const Groups& groups(const Warp& w) const;
 

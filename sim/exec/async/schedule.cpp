@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "sim/check/race.h"
 #include "sim/exec/async/async.h"
 #include "sim/exec/grid_state.h"
 
@@ -75,6 +76,7 @@ const Copy* Async::find_copy(const Block& block, uint32_t offset, uint32_t bytes
 void Async::sweep() {
   std::erase_if(copies_, [this](auto& c) {
     if (!c->landed || !c->released) return false;
+    race_give_back(*c);
     if (c->in_group && !c->waited && !c->target && c->warp->race) {
       c->data = c->defined = {};
       unseen_.push_back(std::move(c));
@@ -139,6 +141,11 @@ void Async::finish() {
   for (auto& c : copies_) {
     if (!c->landed && !c->target && !launch_.stops(cluster_->linear)) land(*c, ~0u);
   }
+  drop_copies();
+}
+
+void Async::drop_copies() {
+  for (const auto& c : copies_) race_give_back(*c);
   copies_.clear();
 }
 

@@ -161,13 +161,14 @@ RunResult settle(Warp& w) {
   return RunResult::stopped;
 }
 
-// `kProfile`: also counts by instruction.
-template <bool kProfile>
+// `kWatch`: also counts by instruction, or follows undefined registers.
+template <bool kWatch>
 RunResult run_warp(Warp& w, uint64_t quantum) {
   const Inst* const code = w.code->code_data;
   uint64_t* const counts = w.worker->pc_counts;
   LineTally* const lines = w.worker->lines;
-  if (kProfile) note_line(*w.worker, kNoTarget);
+  const bool profile = kWatch && lines;
+  if (profile) note_line(*w.worker, kNoTarget);
   uint64_t left = quantum, threads = 0;
   RunResult result = RunResult::quantum;
   if (w.state == WarpState::waiting) {
@@ -197,8 +198,8 @@ RunResult run_warp(Warp& w, uint64_t quantum) {
       const uint32_t exec = mask & pred(w, in.guard);
       ++counts[pc];
       threads += in.counted ? static_cast<uint64_t>(__builtin_popcount(exec)) : 0u;
-      if (kProfile)
-        lines[pc].thread_instructions += static_cast<uint64_t>(__builtin_popcount(exec));
+      if (kWatch && w.undefined) watch_registers(w, in, mask, exec);
+      if (profile) lines[pc].thread_instructions += static_cast<uint64_t>(__builtin_popcount(exec));
       if (in.kind == Kind::simple) {
         if (exec) in.fn(w, in, exec);
         ++pc;
@@ -208,7 +209,7 @@ RunResult run_warp(Warp& w, uint64_t quantum) {
         if (exec) {
           w.pc = pc;
           in.fn(w, in, exec);
-          if (kProfile) note_line(*w.worker, pc);
+          if (profile) note_line(*w.worker, pc);
           if (w.stop) {
             step = Step::stopped;
             break;
@@ -219,11 +220,11 @@ RunResult run_warp(Warp& w, uint64_t quantum) {
       }
       const uint32_t at = pc;
       step = control(w, in, exec, pc);
-      if (kProfile) note_line(*w.worker, at);
+      if (profile) note_line(*w.worker, at);
       if (step == Step::next) continue;
       if (step == Step::blocked) {
         --counts[pc];
-        if (kProfile)
+        if (profile)
           lines[pc].thread_instructions -= static_cast<uint64_t>(__builtin_popcount(exec));
         threads -= static_cast<uint64_t>(__builtin_popcount(exec));
         ++turn;
@@ -247,7 +248,8 @@ RunResult run_warp(Warp& w, uint64_t quantum) {
 }  // namespace
 
 RunResult run(Warp& w, uint64_t quantum) {
-  return w.worker->lines ? run_warp<true>(w, quantum) : run_warp<false>(w, quantum);
+  const bool watch = w.worker->lines || w.undefined;
+  return watch ? run_warp<true>(w, quantum) : run_warp<false>(w, quantum);
 }
 
 }  // namespace sim::SIM_ISA
