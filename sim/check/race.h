@@ -27,9 +27,7 @@ enum class RaceUse : uint8_t { load, store, atomic };
 void race_access(Warp& warp, const Inst& inst, const uint64_t* address, uint32_t exec,
                  uint32_t size, RaceUse use, bool dense, Block* owner);
 void race_fence(Warp& warp, const Inst& inst);
-// The lanes `exec` execute bar.warp.sync; they may name different masks.
-void race_warp_sync(Warp& warp, const Inst& inst, uint32_t exec);
-// Does the same for lanes that came one after the other, with one mask.
+// The lanes `members` have met at bar.warp.sync.
 void race_warp_sync(Warp& warp, uint32_t members);
 void race_barrier_arrive(Warp& warp, uint32_t id);
 // The barrier is complete: `waiting` has a bit for every warp that goes on.

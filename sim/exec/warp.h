@@ -228,6 +228,9 @@ void report_text(Warp& warp, const Inst& inst, Fault fault, unsigned lane, uint6
 // These functions are slow paths in the base build. `report` decides whether the warp stops.
 void report(Warp& warp, const Inst& inst, Fault fault, unsigned lane, uint64_t address,
             uint32_t bytes, Space space, bool store);
+// Reports lanes of one convergent instruction whose masks differ and have lanes in common.
+void report_overlap(Warp& warp, const Inst& inst, uint32_t lanes, uint32_t mask, uint32_t others,
+                    uint32_t other_mask);
 // Returns the region that holds [low, high), or null.
 Region* find_region(Warp& warp, const Inst& inst, uint64_t low, uint64_t high);
 // Returns the modifiers of an instruction of the running function.
