@@ -133,7 +133,7 @@ if(LATHE_TESTS)
   enable_testing()
   foreach(path async atomic bits bulk calls checks/check cluster control convert float integer checks/litmus
           checks/litmus_async checks/litmus_block math matrix mma model sample nvrtc opcodes parser print checks/race checks/race_async
-          rare checks/short_address tensor_copy tensor_map checks/threads checks/memory traffic checks/void wgmma wgmma_check)
+          rare checks/short_address tensor_copy tensor_map checks/threads checks/memory traffic checks/void checks/none wgmma wgmma_check)
     get_filename_component(topic ${path} NAME)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${path}_test.cpp
       LIBRARIES lathe_sim_core)

@@ -57,8 +57,9 @@ void race_async_complete(SyncClock* clock);
 // its inval, and read by its uses.
 struct RaceMbarrier;
 RaceMbarrier* race_mbarrier(Block& owner);
-void race_mbarrier_release(RaceMbarrier* barrier, Warp& warp, const Inst& inst);
-void race_mbarrier_acquire(const RaceMbarrier* barrier, Warp& warp, const Inst& inst);
+void race_mbarrier_release(RaceMbarrier* barrier, Warp& warp, const Inst& inst, unsigned lane = 0);
+void race_mbarrier_acquire(const RaceMbarrier* barrier, Warp& warp, const Inst& inst,
+                           unsigned lane = 0);
 void race_mbarrier_touch(Warp& warp, const Inst& inst, unsigned lane, uint32_t offset, RaceUse use,
                          Block& owner);
 void race_mbarrier_phase(RaceMbarrier* barrier);

@@ -54,11 +54,8 @@ class Reader {
 constexpr struct {
   const char* name;
   uint32_t bits;
-} kChecks[] = {{"memcheck", kMemcheck},
-               {"initcheck", kInitcheck},
-               {"racecheck", kRacecheck},
-               {"synccheck", kSynccheck},
-               {"asynccheck", kAsynccheck}};
+} kChecks[] = {{"memcheck", kMemcheck},   {"initcheck", kInitcheck},   {"racecheck", kRacecheck},
+               {"synccheck", kSynccheck}, {"asynccheck", kAsynccheck}, {"aligncheck", kAligncheck}};
 
 uint32_t read_checks(Reader& reader, uint32_t fallback) {
   static constexpr char kName[] = "LATHE_SIM_CHECK";
@@ -74,7 +71,8 @@ uint32_t read_checks(Reader& reader, uint32_t fallback) {
     for (const auto& check : kChecks) found |= word == check.name ? check.bits : 0;
     if (found == 0) {
       reader.refuse(kName, given,
-                    "all, none, or some of memcheck,initcheck,racecheck,synccheck,asynccheck");
+                    "all, none, or some of memcheck,initcheck,racecheck,synccheck,asynccheck,"
+                    "aligncheck");
       return fallback;
     }
     bits |= found;

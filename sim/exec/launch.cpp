@@ -16,13 +16,13 @@
 namespace sim {
 namespace {
 
-// Returns where shared memory starts: no better aligned than its variables ask for, so that code
-// which needs more shows. Seed 0 keeps the start of the hardware.
+// Returns where shared memory starts: where the hardware has it, or with aligncheck no better
+// aligned than its variables ask for, so that code which needs more shows.
 uint32_t shared_start(const Launch& l) {
   const auto reserved =
       static_cast<uint32_t>(l.profile->major >= 9 ? l.profile->shared_reserved : 0);
   const uint32_t align = std::max(16u, l.function->shared_align);
-  if (l.settings->seed == 0 || align >= 1024) return reserved;
+  if (!(l.settings->check & kAligncheck) || align >= 1024) return reserved;
   return reserved + align * static_cast<uint32_t>(mix(l.settings->seed) % (1024 / align));
 }
 

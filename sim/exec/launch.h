@@ -63,8 +63,9 @@ enum Check : uint32_t {
   kRacecheck = 4,    // unordered accesses
   kSynccheck = 8,    // barriers and convergence; their faults end a launch in any case
   kAsynccheck = 16,  // copies and products in flight, proxies, descriptors
-  kCheckNone = 0,
-  kCheckAll = 31
+  kAligncheck = 32,  // shared memory begins no better aligned than its variables ask for
+  kCheckNone = 0,    // a misuse after which a kernel can go on has no error then
+  kCheckAll = 63
 };
 
 struct Settings {

@@ -72,7 +72,7 @@ void report_overlap(Warp& w, const Inst& inst, uint32_t lanes, uint32_t mask, ui
       "the masks of one warp-wide instruction must be equal or have no lane in "
       "common: " +
       named(lanes, mask) + ", " + named(others, other_mask);
-  report_text(w, inst, Fault::divergent, static_cast<unsigned>(__builtin_ctz(others)), other_mask,
+  report_text(w, inst, Fault::member_mask, static_cast<unsigned>(__builtin_ctz(others)), other_mask,
               4, text.c_str());
 }
 

@@ -219,7 +219,15 @@ enum class Fault : uint8_t {
   descriptor,  // of a matrix
   missing_fence,
   register_in_flight,
-  division_by_zero
+  division_by_zero,
+  member_mask,    // a lane outside the mask it names, or masks that overlap
+  mbarrier_rule,  // misuse of an mbarrier after which the kernel could go on
+  // PTX forbids these and the hardware bears them.
+  unobserved_phase,  // an arrival in a phase before any wait has seen the end of the last one
+  repeated_init,     // of an mbarrier, with the same value
+  narrow_scope,      // an arrival at another block's mbarrier without .cluster, or its wait
+  unread_source,     // a block ends before its bulk store has read
+  unbounded_registers  // setmaxnreg without a register bound: PTX allows it to do nothing
 };
 
 // Reports a fault whose sentence the caller writes.

@@ -65,14 +65,14 @@ bool masks_agree(Warp& w, const Inst& in, const Group* groups, int count) {
   for (int g = 0; g < count; ++g) {
     const Group& group = groups[g];
     if (const uint32_t outside = group.lanes & ~group.members) {
-      report(w, in, Fault::divergent, static_cast<unsigned>(__builtin_ctz(outside)), group.members,
-             4, Space::generic, false);
-      return false;
+      report(w, in, Fault::member_mask, static_cast<unsigned>(__builtin_ctz(outside)),
+             group.members, 4, Space::generic, false);
+      if (w.stop) return false;
     }
     for (int k = 0; k < g; ++k) {
       if (!(groups[k].members & group.members & w.live)) continue;
       report_overlap(w, in, groups[k].lanes, groups[k].members, group.lanes, group.members);
-      return false;
+      if (w.stop) return false;
     }
   }
   return true;

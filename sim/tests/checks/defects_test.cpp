@@ -253,6 +253,7 @@ TEST_CASE("defects: initcheck") { run_all("initcheck", 18); }
 TEST_CASE("defects: racecheck") { run_all("racecheck", 30); }
 TEST_CASE("defects: synccheck") { run_all("synccheck", 40); }
 TEST_CASE("defects: asynccheck") { run_all("asynccheck", 40); }
+TEST_CASE("defects: aligncheck") { run_all("aligncheck", 2); }
 
 TEST_CASE("the corpus's expressions are C's") {
   const std::vector<uint32_t> in = {5, 6, 7, 8};
