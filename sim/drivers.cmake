@@ -15,7 +15,7 @@ endfunction()
 set(driver ${CMAKE_CURRENT_SOURCE_DIR}/driver)
 sim_shared(lathe_sim_cuda cuda 1 ${driver}/libcuda.map
   ${driver}/graph/capture.cpp ${driver}/compat.cpp ${driver}/context.cpp ${driver}/memory/copy.cpp
-  ${driver}/device.cpp ${driver}/errors.cpp ${driver}/event.cpp ${driver}/code/function.cpp
+  ${driver}/device.cpp ${driver}/errors.cpp ${driver}/event.cpp ${driver}/code/fat_binary.cpp ${driver}/code/unpack.cpp ${driver}/code/function.cpp
   ${driver}/graph/graph.cpp ${driver}/graph/graph_branches.cpp ${driver}/graph/graph_upload.cpp ${driver}/memory/host_memory.cpp ${driver}/code/image.cpp ${driver}/code/launch.cpp
   ${driver}/code/library.cpp ${driver}/memory/memory.cpp ${driver}/code/module.cpp ${driver}/code/occupancy.cpp
   ${driver}/options.cpp ${driver}/per_thread.cpp ${driver}/memory/pointer.cpp ${driver}/memory/pool.cpp
@@ -24,11 +24,11 @@ sim_shared(lathe_sim_cuda cuda 1 ${driver}/libcuda.map
   ${driver}/context_config.cpp ${driver}/memory/copy_3d.cpp ${driver}/device_info.cpp
   ${driver}/graph/graph_nodes.cpp ${driver}/code/link.cpp ${driver}/memory/managed.cpp ${driver}/memory/peer.cpp
   ${driver}/stream_attribute.cpp ${driver}/memory/stream_memory.cpp ${driver}/memory/virtual_memory.cpp)
-target_link_libraries(lathe_sim_cuda PRIVATE lathe_sim_core)
+target_link_libraries(lathe_sim_cuda PRIVATE lathe_sim_core ${CMAKE_DL_LIBS})
 lathe_unity(lathe_sim_cuda
   graphs "/(graph|graph_branches|capture|event|worker)[.]cpp$"
   memory "/(memory|host_memory|managed|pool|copy|transfer|virtual_memory|peer|pointer)[.]cpp$"
-  modules "/(module|library|link|image|function|launch|sampled|tensor_map)[.]cpp$"
+  modules "/(module|library|link|image|fat_binary|unpack|function|launch|sampled|tensor_map)[.]cpp$"
   contexts "/driver/(report/)?(context|context_config|device|device_info|json_line|options|primary|report|report_launch|state|timeline|user_object)[.]cpp$")
 
 set(nccl ${CMAKE_CURRENT_SOURCE_DIR}/nccl)
