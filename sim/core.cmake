@@ -11,7 +11,7 @@ foreach(family access access_global access_shared bits bytes calls compare conve
 endforeach()
 # These are rare or gain nothing from wide registers: compiled once, into the plain namespace.
 set(LATHE_SIM_ONCE_SOURCES)
-foreach(family isa/atomic/atomic isa/convert_fp8 isa/convert_rare isa/mma_modes isa/rare isa/stack async/bulk_ops
+foreach(family isa/atomic/atomic isa/convert_fp8 isa/convert_rare isa/mma_modes isa/rare isa/stack isa/wmma async/bulk_ops
         async/cluster_ops async/copy_ops async/mbarrier_ops async/tensor_map_ops async/tensor_ops)
   list(APPEND LATHE_SIM_ONCE_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/exec/${family}.cpp)
 endforeach()
@@ -99,6 +99,7 @@ add_library(lathe_sim_core STATIC
   ptx/decode_operand.cpp
   ptx/decode_tensor.cpp
   ptx/decode_wide.cpp
+  ptx/decode_wmma.cpp
   ptx/flow.cpp
   ptx/inline.cpp
   ptx/lexer.cpp
@@ -107,6 +108,7 @@ add_library(lathe_sim_core STATIC
   ptx/opcodes.cpp
   ptx/opcodes_async.cpp
   ptx/opcodes_tensor.cpp
+  ptx/opcodes_wmma.cpp
   ptx/parser.cpp
   ptx/parser_body.cpp
   ptx/parser_variable.cpp
@@ -132,7 +134,7 @@ endif()
 if(LATHE_TESTS)
   enable_testing()
   foreach(path async atomic bits bulk calls checks/check cluster control convert float integer checks/litmus
-          checks/litmus_async checks/litmus_block math matrix mma model sample nvrtc opcodes parser print checks/race checks/race_async
+          checks/litmus_async checks/litmus_block math matrix mma wmma model sample nvrtc opcodes parser print checks/race checks/race_async
           rare checks/short_address tensor_copy tensor_map checks/threads checks/memory traffic checks/void checks/none wgmma wgmma_check)
     get_filename_component(topic ${path} NAME)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${path}_test.cpp

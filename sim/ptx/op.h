@@ -145,6 +145,9 @@ enum class Op : uint16_t {
   wgmma_fence,
   wgmma_commit,
   wgmma_wait,
+  wmma_load,
+  wmma_store,
+  wmma_mma,
   touch,  // made by the decoder: what it names is about to be read or written
   frame
 };
