@@ -145,6 +145,7 @@ bool read_options(Options* out, std::string* what) {
   out->counters = Reader::text("LATHE_SIM_COUNTERS");
   out->profile = read_profile(reader, out->arch);
   out->timeline = Reader::text("LATHE_SIM_TIMELINE");
+  out->ptxas = Reader::text("LATHE_SIM_PTXAS");
   if (const std::string allowed = isa_refused(); reader.good() && !allowed.empty()) {
     reader.refuse("LATHE_SIM_ISA", Reader::text("LATHE_SIM_ISA"), allowed);
   }

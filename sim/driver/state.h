@@ -18,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <string>
 #include <unordered_map>
@@ -108,6 +109,7 @@ struct Function : Object {
   int carveout = -1;
   int scheduling_policy = 0;
   bool non_portable_cluster = false;
+  std::optional<int> assembled;  // registers by ptxas, 0 if it did not say; empty: not asked yet
 };
 
 struct Module : Object {

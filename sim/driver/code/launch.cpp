@@ -55,7 +55,7 @@ CUresult read_attributes(const CUlaunchConfig& config, Request* request) {
   return CUDA_SUCCESS;
 }
 
-CUresult check_block(const Request& request, const Function& function, const Profile& profile) {
+CUresult check_block(const Request& request, const Function& function) {
   if (product(request.grid) == 0 || product(request.block) == 0) return CUDA_ERROR_INVALID_VALUE;
   if (request.grid[0] > 2147483647u || request.grid[1] > 65535 || request.grid[2] > 65535 ||
       request.block[0] > 1024 || request.block[1] > 1024 || request.block[2] > 64 ||
@@ -69,9 +69,6 @@ CUresult check_block(const Request& request, const Function& function, const Pro
   }
   if (kernel.max_threads != 0 && product(request.block) > kernel.max_threads) {
     return CUDA_ERROR_INVALID_VALUE;
-  }
-  if (product(request.block) > static_cast<uint64_t>(max_threads(kernel, profile))) {
-    return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   }
   if (request.shared > static_cast<uint32_t>(function.max_dynamic_shared)) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -166,15 +163,19 @@ CUresult run(const Grid& grid, const Device& device, const Options& options, uin
 }
 
 // Every check of a launch; then the work it is, in the function's context.
-CUresult make_action(Driver& driver, Context& context, const Function& function, Request request,
+CUresult make_action(Driver& driver, Context& context, Function& function, Request request,
                      void** each, void** extra, Action* out) {
   const Device& device = *context.device;
   const Kernel& kernel = *function.kernel;
-  CUresult result = check_block(request, function, device.profile);
+  CUresult result = check_block(request, function);
   if (result != CUDA_SUCCESS) return result;
+  if (!registers_suffice(driver.options, function, device.profile,
+                         static_cast<int>(product(request.block)))) {
+    return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  }
   result = check_cluster(&request, function, device.profile);
   if (result != CUDA_SUCCESS) return result;
-  const int resident = blocks_per_multiprocessor(
+  const int resident = most_blocks_per_multiprocessor(
       kernel, device.profile, static_cast<int>(product(request.block)), request.shared);
   if (resident == 0) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   if (request.cooperative &&
