@@ -74,6 +74,7 @@ add_library(lathe_sim_core STATIC
   exec/calls.cpp
   exec/counters.cpp
   exec/findings.cpp
+  exec/heap.cpp
   exec/host_threads.cpp
   exec/image.cpp
   exec/launch.cpp
@@ -125,7 +126,7 @@ lathe_unity(lathe_sim_core
   ptx "^ptx/(call_text|flow|inline|lexer|module|op_table|opcodes|parser[a-z_]*|slots)[.]cpp$"
   check "^check/(clocks|race)"
   async "^exec/async/"
-  exec "^exec/(barrier|block|cluster|counters|findings|host_threads|image|launch|line_counters|print|profile|report|sample|tensor_map|wgmma|windows)[.]cpp$")
+  exec "^exec/(barrier|block|cluster|counters|findings|heap|host_threads|image|launch|line_counters|print|profile|report|sample|tensor_map|wgmma|windows)[.]cpp$")
 target_compile_options(lathe_sim_core PRIVATE ${LATHE_SIM_OPTIMIZE} -ffp-contract=off -fno-strict-aliasing)
 if(LATHE_SIM_X86_LEVELS)
   target_compile_definitions(lathe_sim_core PRIVATE SIM_HAVE_X86_LEVELS)
@@ -133,7 +134,7 @@ endif()
 
 if(LATHE_TESTS)
   enable_testing()
-  foreach(path async atomic bits bulk calls checks/check cluster control convert float integer checks/litmus
+  foreach(path async atomic bits bulk calls checks/check cluster control convert float heap integer checks/litmus
           checks/litmus_async checks/litmus_block math matrix mma wmma model sample nvrtc opcodes parser print checks/race checks/race_async
           rare checks/short_address tensor_copy tensor_map checks/threads checks/memory traffic checks/void checks/none wgmma wgmma_check)
     get_filename_component(topic ${path} NAME)

@@ -55,7 +55,7 @@ function(sim_client_test name)
 endfunction()
 if(LATHE_TESTS)
   foreach(test driver_context_test driver_fork_test driver_graph_test driver_graph_nodes_test driver_launch_test driver_link_test driver_memory_test
-      driver_module_test driver_options_test driver_report_test driver_sampled_test driver_stream_test driver_tensor_map_test driver_peer_test driver_registers_test driver_timeline_test driver_user_object_test driver_virtual_memory_test nccl_collectives_test nccl_errors_test nccl_graph_test nccl_join_test nccl_pairs_test)
+      driver_module_test driver_options_test driver_report_test driver_sampled_test driver_stream_test driver_tensor_map_test driver_peer_test driver_registers_test driver_resources_test driver_timeline_test driver_user_object_test driver_virtual_memory_test nccl_collectives_test nccl_errors_test nccl_graph_test nccl_join_test nccl_pairs_test)
     sim_client_test(${test})
   endforeach()
 endif()

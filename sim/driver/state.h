@@ -169,6 +169,7 @@ struct Context : Object {
   std::map<uint64_t, std::shared_ptr<Event>> events;
   std::map<uint64_t, std::shared_ptr<Module>> modules;
   std::map<uint64_t, size_t> limits;
+  std::shared_ptr<Heap> heap;   // of kernels' malloc; made by the first launch, with its limit
   std::vector<Context*> peers;  // contexts whose memory this one's kernels may use
   unsigned cache_config = CU_FUNC_CACHE_PREFER_NONE;
 };

@@ -87,6 +87,8 @@ struct Settings {
   uint64_t sample_blocks = 0;
 };
 
+class Heap;  // heap.h
+
 struct Grid {
   const Kernel* kernel = nullptr;
   const Image* image = nullptr;
@@ -95,6 +97,9 @@ struct Grid {
   uint32_t cluster[3] = {1, 1, 1};
   uint32_t dynamic_shared_bytes = 0;
   std::vector<uint8_t> params;  // laid out as Kernel::params says
+  // All blocks run together, and cooperative groups find their barrier.
+  bool cooperative = false;
+  Heap* heap = nullptr;  // of malloc; null: the grid has one of the usual size for itself
 };
 
 // A Finding is one thing that the checkers found.

@@ -53,6 +53,7 @@ constexpr FaultInfo kFaults[] = {
     {Fault::missing_fence, "missing_fence", kAsynccheck, 0},
     {Fault::register_in_flight, "register_in_flight", kAsynccheck, 0},
     {Fault::division_by_zero, "division_by_zero", kMemcheck, 0},
+    {Fault::invalid_free, "invalid_free", kMemcheck, 719},
     {Fault::member_mask, "divergent", kSynccheck, 719, Trait::checked},
     {Fault::mbarrier_rule, "mbarrier", kSynccheck, 719, Trait::checked},
     {Fault::unobserved_phase, "unobserved_phase", kSynccheck, 0, Trait::borne},

@@ -128,6 +128,8 @@ enum class Op : uint16_t {
   stacksave,
   stackrestore,
   vprintf,
+  heap_malloc,
+  heap_free,
   // The decoder makes these; they are never written in PTX.
   special,
   pack,

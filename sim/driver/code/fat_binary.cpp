@@ -11,8 +11,8 @@ namespace {
 
 constexpr uint16_t kPtx = 1;
 constexpr uint64_t kLz4Flag = 0x2000, kZstdFlag = 0x8000;  // of FatEntry::flags
-constexpr uint64_t kCompressed = 0xF000;           // either of them, or another one
-constexpr uint64_t kMostBytes = 1ull << 28;        // of PTX: more is damage
+constexpr uint64_t kCompressed = 0xF000;                   // either of them, or another one
+constexpr uint64_t kMostBytes = 1ull << 28;                // of PTX: more is damage
 
 struct FatHeader {
   uint32_t magic;

@@ -15,9 +15,9 @@ constexpr unsigned kFatMagic = 0xBA55ED50;
 // returns "" and `why` says what is there instead.
 std::string ptx_in_fat_binary(const char* fat, std::string* why);
 
-// Decompress `packed` to exactly `bytes` bytes; they return false if it does not hold as many, or is
-// damaged. An LZ4 block has no frame around it. zstd is libzstd's, which is loaded at the first use;
-// `why` says so if it is missing.
+// Decompress `packed` to exactly `bytes` bytes; they return false if it does not hold as many, or
+// is damaged. An LZ4 block has no frame around it. zstd is libzstd's, which is loaded at the first
+// use; `why` says so if it is missing.
 bool unpack_lz4(std::string_view packed, size_t bytes, std::string* out);
 bool unpack_zstd(std::string_view packed, size_t bytes, std::string* out, std::string* why);
 

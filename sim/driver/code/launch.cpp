@@ -10,6 +10,7 @@
 #include "sim/driver/report/report.h"
 #include "sim/driver/report/timeline.h"
 #include "sim/driver/work.h"
+#include "sim/exec/heap.h"
 #include "sim/model/model.h"
 
 namespace sim::driver {
@@ -187,13 +188,19 @@ CUresult make_action(Driver& driver, Context& context, Function& function, Reque
   std::copy(request.block, request.block + 3, grid.block);
   std::copy(request.cluster, request.cluster + 3, grid.cluster);
   grid.dynamic_shared_bytes = request.shared;
+  grid.cooperative = request.cooperative;
   result = read_params(kernel, each, extra, &grid.params);
   if (result != CUDA_SUCCESS) return result;
   const std::shared_ptr<const Image> image = function.module->image;
   grid.kernel = &kernel;
   grid.image = image.get();
   const auto stack = static_cast<uint32_t>(context.limits[CU_LIMIT_STACK_SIZE]);
-  *out = [grid, image, stack, &device, &options = driver.options] {
+  if (!context.heap) {
+    context.heap =
+        std::make_shared<Heap>(device.memory.get(), context.limits[CU_LIMIT_MALLOC_HEAP_SIZE]);
+  }
+  grid.heap = context.heap.get();
+  *out = [grid, image, stack, heap = context.heap, &device, &options = driver.options] {
     return run(grid, device, options, stack);
   };
   return CUDA_SUCCESS;
