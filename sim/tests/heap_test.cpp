@@ -114,7 +114,8 @@ const char* const kGridSync = R"(
     mov.u32 %e2, %nctaid.x; mov.u32 %e3, -2147483647; sub.s32 %e3, %e3, %e2;
     mov.u32 %e4, %ctaid.x; setp.eq.u32 %q2, %e4, 0; selp.b32 %e5, %e3, 1, %q2;
     atom.add.release.gpu.u32 %e6, [%ws], %e5;
-  SPIN: ld.acquire.gpu.u32 %e7, [%ws]; xor.b32 %e8, %e7, %e6; setp.gt.s32 %q3, %e8, -1; @%q3 bra SPIN;
+  SPIN: ld.acquire.gpu.u32 %e7, [%ws];
+    xor.b32 %e8, %e7, %e6; setp.gt.s32 %q3, %e8, -1; @%q3 bra SPIN;
   MET: barrier.sync 0; }
 )";
 

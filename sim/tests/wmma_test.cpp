@@ -126,8 +126,8 @@ std::string wmma_kernel(const Plan& p) {
       ".m" + std::to_string(c.m) + "n" + std::to_string(c.n) + "k" + std::to_string(c.k);
   auto move = [&](const std::string& what, const Stored& s, const std::string& space,
                   const std::string& type) {
-    return "  " + what + ".sync.aligned" + (s.columns ? ".col" : ".row") + shape + space +
-           "." + type + " ";
+    return "  " + what + ".sync.aligned" + (s.columns ? ".col" : ".row") + shape + space + "." +
+           type + " ";
   };
   auto stride = [](const Stored& s) {
     const int line = s.columns ? s.values.rows : s.values.cols;
@@ -169,8 +169,8 @@ std::string wmma_kernel(const Plan& p) {
   text += "  " + opcode_of(p) + " " + list("d", c.sum_registers(c.d)) + ", " +
           list("a", c.a_registers) + ", " + list("b", c.b_registers) + ", " +
           list("c", c.sum_registers(c.c)) + ";\n";
-  text += move("wmma.store.d", p.result, ".global", c.d) + "[%pd], " + list("d", c.sum_registers(c.d)) +
-          stride(p.result) + ";\n";
+  text += move("wmma.store.d", p.result, ".global", c.d) + "[%pd], " +
+          list("d", c.sum_registers(c.d)) + stride(p.result) + ";\n";
   return unit(text + "  ret;\n}\n", "sm_90");
 }
 

@@ -34,7 +34,7 @@ struct Mbarrier {
   uint64_t observed = 0;  // phases whose end some wait has seen
   uint32_t expected = 0, pending = 0;
   int64_t tx = 0;
-  const Inst* birth = nullptr;  // its init
+  const Inst* birth = nullptr;    // its init
   const Warp* founder = nullptr;  // who ran it
   std::vector<Delivery> unseen;
   RaceMbarrier* race = nullptr;

@@ -36,8 +36,9 @@ inline int tagged(const std::string& text, const std::string& tag) {
 }
 
 struct Edit {
-  std::string from, to;      // in the right form
-  std::string pairs = "AB";  // what is found: tags by twos, or one alone; the first pair for certain
+  std::string from, to;  // in the right form
+  std::string pairs =
+      "AB";  // what is found: tags by twos, or one alone; the first pair for certain
   std::string kind = "race";
 };
 
