@@ -11,7 +11,7 @@ foreach(family access access_global access_shared bits bytes calls compare conve
 endforeach()
 # These are rare or gain nothing from wide registers: compiled once, into the plain namespace.
 set(LATHE_SIM_ONCE_SOURCES)
-foreach(family isa/atomic/atomic isa/convert_fp8 isa/convert_rare isa/mma_modes isa/rare isa/stack async/bulk_ops
+foreach(family isa/atomic/atomic isa/convert_fp8 isa/convert_rare isa/mma_modes isa/rare isa/stack isa/wmma async/bulk_ops
         async/cluster_ops async/copy_ops async/mbarrier_ops async/tensor_map_ops async/tensor_ops)
   list(APPEND LATHE_SIM_ONCE_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/exec/${family}.cpp)
 endforeach()
@@ -77,6 +77,7 @@ add_library(lathe_sim_core STATIC
   exec/calls.cpp
   exec/counters.cpp
   exec/findings.cpp
+  exec/heap.cpp
   exec/host_threads.cpp
   exec/image.cpp
   exec/launch.cpp
@@ -103,6 +104,7 @@ add_library(lathe_sim_core STATIC
   ptx/decode_operand.cpp
   ptx/decode_tensor.cpp
   ptx/decode_wide.cpp
+  ptx/decode_wmma.cpp
   ptx/flow.cpp
   ptx/inline.cpp
   ptx/lexer.cpp
@@ -111,6 +113,7 @@ add_library(lathe_sim_core STATIC
   ptx/opcodes.cpp
   ptx/opcodes_async.cpp
   ptx/opcodes_tensor.cpp
+  ptx/opcodes_wmma.cpp
   ptx/parser.cpp
   ptx/parser_body.cpp
   ptx/parser_variable.cpp
@@ -127,7 +130,7 @@ lathe_unity(lathe_sim_core
   ptx "^ptx/(call_text|flow|inline|lexer|module|op_table|opcodes|parser[a-z_]*|slots)[.]cpp$"
   check "^check/(clocks|race)"
   async "^exec/async/"
-  exec "^exec/(barrier|block|cluster|counters|findings|host_threads|image|launch|line_counters|print|profile|report|sample|tensor_map|wgmma|windows)[.]cpp$")
+  exec "^exec/(barrier|block|cluster|counters|findings|heap|host_threads|image|launch|line_counters|print|profile|report|sample|tensor_map|wgmma|windows)[.]cpp$")
 target_compile_options(lathe_sim_core PRIVATE ${LATHE_SIM_OPTIMIZE} -ffp-contract=off -fno-strict-aliasing)
 if(LATHE_SIM_X86_LEVELS)
   target_compile_definitions(lathe_sim_core PRIVATE SIM_HAVE_X86_LEVELS)
@@ -135,9 +138,9 @@ endif()
 
 if(LATHE_TESTS)
   enable_testing()
-  foreach(path async atomic bits bulk calls checks/check cluster control convert float integer checks/litmus
-          checks/litmus_async checks/litmus_block math matrix mma model sample nvrtc opcodes parser print checks/race checks/race_async checks/race_past
-          rare checks/short_address tensor_copy tensor_map checks/threads checks/memory traffic checks/void wgmma wgmma_check)
+  foreach(path async atomic bits bulk calls checks/check cluster control convert float heap integer checks/litmus
+          checks/litmus_async checks/litmus_block math matrix mma wmma model sample nvrtc opcodes parser print checks/race checks/race_async checks/race_past
+          rare checks/short_address tensor_copy tensor_map checks/threads checks/memory traffic checks/void checks/none wgmma wgmma_check)
     get_filename_component(topic ${path} NAME)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${path}_test.cpp
       LIBRARIES lathe_sim_core)

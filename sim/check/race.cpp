@@ -221,21 +221,6 @@ static void meet(Warp& w, uint32_t members) {
   }
 }
 
-void race_warp_sync(Warp& w, const Inst& inst, uint32_t exec) {
-  if (!w.race) return;
-  const uint8_t* const slot = w.regs + inst.c * static_cast<size_t>(kSlotBytes);
-  uint32_t masks[32];
-  std::memcpy(masks, slot, sizeof(masks));
-  for (uint32_t rest = exec; rest;) {
-    const uint32_t members = masks[__builtin_ctz(rest)];
-    uint32_t same = 0;
-    for (uint32_t l = 0; l < 32; ++l) same |= (masks[l] == members ? 1u : 0u) << l;
-    meet(w, members);
-    rest &= ~same;
-  }
-  ++w.race->clock;
-}
-
 void race_warp_sync(Warp& w, uint32_t members) {
   if (!w.race) return;
   meet(w, members);

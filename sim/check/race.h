@@ -27,9 +27,7 @@ enum class RaceUse : uint8_t { load, store, atomic };
 void race_access(Warp& warp, const Inst& inst, const uint64_t* address, uint32_t exec,
                  uint32_t size, RaceUse use, bool dense, Block* owner);
 void race_fence(Warp& warp, const Inst& inst);
-// The lanes `exec` execute bar.warp.sync; they may name different masks.
-void race_warp_sync(Warp& warp, const Inst& inst, uint32_t exec);
-// Does the same for lanes that came one after the other, with one mask.
+// The lanes `members` have met at bar.warp.sync.
 void race_warp_sync(Warp& warp, uint32_t members);
 void race_barrier_arrive(Warp& warp, uint32_t id);
 // The barrier is complete: `waiting` has a bit for every warp that goes on.
@@ -68,8 +66,9 @@ void race_give_back(const Copy& copy);
 // its inval, and read by its uses.
 struct RaceMbarrier;
 RaceMbarrier* race_mbarrier(Block& owner);
-void race_mbarrier_release(RaceMbarrier* barrier, Warp& warp, const Inst& inst);
-void race_mbarrier_acquire(const RaceMbarrier* barrier, Warp& warp, const Inst& inst);
+void race_mbarrier_release(RaceMbarrier* barrier, Warp& warp, const Inst& inst, unsigned lane = 0);
+void race_mbarrier_acquire(const RaceMbarrier* barrier, Warp& warp, const Inst& inst,
+                           unsigned lane = 0);
 void race_mbarrier_touch(Warp& warp, const Inst& inst, unsigned lane, uint32_t offset, RaceUse use,
                          Block& owner);
 void race_mbarrier_phase(RaceMbarrier* barrier);

@@ -104,9 +104,10 @@ struct RaceGrid;
 
 struct RaceMbarrier {
   RaceBlock* block = nullptr;
-  // `filling` belongs to the phase under way and `full` to the one before: both are for everybody
-  // who waits. The `far_` clocks are for those whose wait has the scope of the cluster.
+  // `filling` belongs to the phase under way and `full` to the one before. The `far_` clocks are of
+  // arrivals from other blocks, which should have the scope of the cluster, as should their waits.
   SyncClock *filling = nullptr, *full = nullptr, *far_filling = nullptr, *far_full = nullptr;
+  bool far_arrived = false, far_completed = false;  // there were such arrivals, in either phase
 };
 
 struct RaceBlock {

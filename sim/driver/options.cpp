@@ -55,8 +55,8 @@ constexpr struct {
   const char* name;
   uint32_t bits;
 } kChecks[] = {{"memcheck", kMemcheck},   {"initcheck", kInitcheck},   {"racecheck", kRacecheck},
-               {"synccheck", kSynccheck}, {"asynccheck", kAsynccheck}, {"all", kCheckAll},
-               {"regcheck", kRegcheck}};
+               {"synccheck", kSynccheck}, {"asynccheck", kAsynccheck}, {"aligncheck", kAligncheck},
+               {"regcheck", kRegcheck},   {"all", kCheckAll}};
 
 uint32_t read_checks(Reader& reader, uint32_t fallback) {
   static constexpr char kName[] = "LATHE_SIM_CHECK";
@@ -73,7 +73,7 @@ uint32_t read_checks(Reader& reader, uint32_t fallback) {
     if (found == 0) {
       reader.refuse(kName, given,
                     "none, or some of all,memcheck,initcheck,racecheck,synccheck,asynccheck,"
-                    "regcheck");
+                    "aligncheck,regcheck");
       return fallback;
     }
     bits |= found;
@@ -146,6 +146,7 @@ bool read_options(Options* out, std::string* what) {
   out->counters = Reader::text("LATHE_SIM_COUNTERS");
   out->profile = read_profile(reader, out->arch);
   out->timeline = Reader::text("LATHE_SIM_TIMELINE");
+  out->ptxas = Reader::text("LATHE_SIM_PTXAS");
   if (const std::string allowed = isa_refused(); reader.good() && !allowed.empty()) {
     reader.refuse("LATHE_SIM_ISA", Reader::text("LATHE_SIM_ISA"), allowed);
   }

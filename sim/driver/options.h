@@ -33,6 +33,7 @@ struct Options {
   std::string timeline;     // LATHE_SIM_TIMELINE: work in model time, likewise
   double link_bytes = 0;    // LATHE_SIM_LINK: bytes per second between devices, each way
   double link_latency = 0;  // and seconds that a message takes beside its bytes
+  std::string ptxas;        // LATHE_SIM_PTXAS: asked for registers where the guess is too high
   bool quiet = false;       // LATHE_SIM_QUIET: no line on stderr for a finding
   int error_exitcode = 0;   // LATHE_SIM_ERROR_EXITCODE: what a process with findings ends with
 };

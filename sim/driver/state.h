@@ -18,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <string>
 #include <unordered_map>
@@ -114,6 +115,7 @@ struct Function : Object {
   int carveout = -1;
   int scheduling_policy = 0;
   bool non_portable_cluster = false;
+  std::optional<int> assembled;  // registers by ptxas, 0 if it did not say; empty: not asked yet
 };
 
 struct Module : Object {
@@ -173,6 +175,7 @@ struct Context : Object {
   std::map<uint64_t, std::shared_ptr<Event>> events;
   std::map<uint64_t, std::shared_ptr<Module>> modules;
   std::map<uint64_t, size_t> limits;
+  std::shared_ptr<Heap> heap;   // of kernels' malloc; made by the first launch, with its limit
   std::vector<Context*> peers;  // contexts whose memory this one's kernels may use
   unsigned cache_config = CU_FUNC_CACHE_PREFER_NONE;
 };

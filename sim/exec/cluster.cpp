@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file handles a cluster: whose turn it is among the warps of its blocks, when copies land
 // while nobody can run, and barrier.cluster. The file also has the host threads that run clusters.
+#include <algorithm>
+
 #include "sim/check/race.h"
 #include "sim/exec/grid_state.h"
 
@@ -77,7 +79,8 @@ bool ClusterRun::advance(uint64_t budget) {
     uint64_t ran = 0;
     if (w.state == WarpState::runnable || w.state == WarpState::waiting) {
       const uint64_t before = w.block->executed;
-      const uint64_t quantum = kQuantum / 2 + next_random(w.block->random) % kQuantum;
+      const uint64_t turn = kQuantum / 2 + next_random(w.block->random) % kQuantum;
+      const uint64_t quantum = std::min(turn, budget);
       const RunResult result = isa().run(w, quantum);
       ran = w.block->executed - before;
       if (!charge(ran) || result == RunResult::stopped) return false;
@@ -127,10 +130,14 @@ HostWorker::HostWorker(Launch* l) {
 
 // Clusters in turn from the common counter. One that runs long may be waiting for another: it gives
 // way, soon if its function looks at what others do, up to a number that a device would also hold.
+// In a cooperative grid all run, in short turns, as most of them wait for the others.
 void HostWorker::run() {
-  const bool ordered = launch->function->ordered_across_blocks;
-  const uint64_t slice = ordered ? 10'000 : 4'000'000;
-  const size_t resident = ordered ? 2 * static_cast<size_t>(launch->view.multiprocessors) : 64;
+  const bool together = launch->grid->cooperative;
+  const bool ordered = launch->function->ordered_across_blocks || together;
+  const uint64_t slice = together ? 500 : ordered ? 10'000 : 4'000'000;
+  const size_t resident = together  ? launch->clusters
+                          : ordered ? 2 * static_cast<size_t>(launch->view.multiprocessors)
+                                    : 64;
   std::vector<std::unique_ptr<ClusterRun>> busy, idle;
   size_t turn = 0;
   for (;;) {

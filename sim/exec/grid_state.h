@@ -11,6 +11,7 @@
 
 #include "sim/exec/async/async.h"
 #include "sim/exec/findings.h"
+#include "sim/exec/heap.h"
 #include "sim/exec/launch.h"
 #include "sim/exec/warp.h"
 #include "sim/exec/wgmma_state.h"
@@ -29,6 +30,7 @@ struct Launch {
   Memory* memory = nullptr;
   const Settings* settings = nullptr;
   const Function* function = nullptr;
+  Heap* heap = nullptr;
   LaunchView view;
   std::vector<uint32_t> tid[3];
   uint64_t clusters = 0;            // that run

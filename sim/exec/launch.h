@@ -64,9 +64,10 @@ enum Check : uint32_t {
   kRacecheck = 4,    // unordered accesses
   kSynccheck = 8,    // barriers and convergence; their faults end a launch in any case
   kAsynccheck = 16,  // copies and products in flight, proxies, descriptors
-  kRegcheck = 32,    // registers that nobody has written; compilers leave such, so not in `all`
-  kCheckNone = 0,
-  kCheckAll = 31
+  kAligncheck = 32,  // shared memory begins no better aligned than its variables ask for
+  kRegcheck = 64,    // registers that nobody has written; compilers leave such, so not in `all`
+  kCheckNone = 0,    // a misuse after which a kernel can go on has no error then
+  kCheckAll = 63
 };
 
 struct Settings {
@@ -93,6 +94,7 @@ struct Settings {
 
 // A PastGrid is what a grid did to global memory (check/race_past.cpp).
 struct PastGrid;
+class Heap;  // heap.h
 
 struct Grid {
   const Kernel* kernel = nullptr;
@@ -104,6 +106,9 @@ struct Grid {
   std::vector<uint8_t> params;  // laid out as Kernel::params says
   // The grid in front, if this one may start before its end: programmatic dependent launch.
   std::shared_ptr<const PastGrid> before;
+  // All blocks run together, and cooperative groups find their barrier.
+  bool cooperative = false;
+  Heap* heap = nullptr;  // of malloc; null: the grid has one of the usual size for itself
 };
 
 // A Finding is one thing that the checkers found.

@@ -113,6 +113,19 @@ void report_left_barrier(const Block& block, const Barrier& b) {
   }
 }
 
+void report_overlap(Warp& w, const Inst& inst, uint32_t lanes, uint32_t mask, uint32_t others,
+                    uint32_t other_mask) {
+  auto named = [](uint32_t who, uint32_t what) {
+    return lanes_text(who) + (who & (who - 1) ? " name " : " names ") + hex(what);
+  };
+  const std::string text =
+      "the masks of one warp-wide instruction must be equal or have no lane in "
+      "common: " +
+      named(lanes, mask) + ", " + named(others, other_mask);
+  report_text(w, inst, Fault::member_mask, static_cast<unsigned>(__builtin_ctz(others)), other_mask,
+              4, text.c_str());
+}
+
 std::string divergent_text(const Warp& w) {
   uint32_t here = 0, named = 0;
   std::string elsewhere;

@@ -184,6 +184,7 @@ struct LaunchView {
   bool check_async = true;    // accesses to what is in flight
   TensorSum tensor_sum = TensorSum::exact;
   AsyncPolicy async_policy = AsyncPolicy::lazy;
+  uint64_t grid_workspace = 0;  // of cooperative groups; 0: the launch is not cooperative
   const uint64_t* memory_version = nullptr;  // Memory::version()
 };
 const LaunchView& view(const Worker& worker);
@@ -223,7 +224,16 @@ enum class Fault : uint8_t {
   register_in_flight,
   division_by_zero,
   undefined_register,
-  left_barrier  // a barrier of the block went on without warps that have ended
+  left_barrier,   // a barrier of the block went on without warps that have ended
+  invalid_free,   // of what malloc has not given, or no longer
+  member_mask,    // a lane outside the mask it names, or masks that overlap
+  mbarrier_rule,  // misuse of an mbarrier after which the kernel could go on
+  // PTX forbids these and the hardware bears them.
+  unobserved_phase,    // an arrival in a phase before any wait has seen the end of the last one
+  repeated_init,       // of an mbarrier, with the same value
+  narrow_scope,        // an arrival at another block's mbarrier without .cluster, or its wait
+  unread_source,       // a block ends before its bulk store has read
+  unbounded_registers  // setmaxnreg without a register bound: PTX allows it to do nothing
 };
 
 // Reports a fault whose sentence the caller writes.
@@ -232,6 +242,9 @@ void report_text(Warp& warp, const Inst& inst, Fault fault, unsigned lane, uint6
 // These functions are slow paths in the base build. `report` decides whether the warp stops.
 void report(Warp& warp, const Inst& inst, Fault fault, unsigned lane, uint64_t address,
             uint32_t bytes, Space space, bool store);
+// Reports lanes of one convergent instruction whose masks differ and have lanes in common.
+void report_overlap(Warp& warp, const Inst& inst, uint32_t lanes, uint32_t mask, uint32_t others,
+                    uint32_t other_mask);
 // Returns the region that holds [low, high), or null.
 Region* find_region(Warp& warp, const Inst& inst, uint64_t low, uint64_t high);
 // Returns the modifiers of an instruction of the running function.
@@ -246,6 +259,10 @@ uint32_t leave_function(Warp& warp, uint32_t exec, uint32_t* pc);
 bool callee_at(const Warp& warp, const Inst& inst, uint64_t address, uint32_t* callee);
 // Does one lane's printf (exec/print.cpp). Returns the number of arguments, or -1 after a fault.
 int print(Warp& warp, const Inst& inst, unsigned lane, uint64_t format, uint64_t arguments);
+// These functions do one lane's malloc, which returns 0 if the heap is full, and free
+// (exec/heap.cpp).
+uint64_t heap_allocate(Warp& warp, unsigned lane, uint64_t bytes);
+void heap_release(Warp& warp, const Inst& inst, unsigned lane, uint64_t address);
 uint64_t next_random(uint64_t& state);
 uint64_t global_timer();
 

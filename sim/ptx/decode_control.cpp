@@ -111,6 +111,8 @@ void Decoder::control(const Statement& s) {
     case Op::call:
       return call(s);
     case Op::vprintf:
+    case Op::heap_malloc:
+    case Op::heap_free:
     case Op::alloca_:
     case Op::stacksave:
     case Op::stackrestore:

@@ -58,6 +58,8 @@ class Device {
     grid.block[0] = threads;
     grid.cluster[0] = cluster;
     grid.dynamic_shared_bytes = dynamic_shared;
+    grid.cooperative = cooperative;
+    grid.heap = heap;
     grid.params.resize(grid.kernel->param_bytes);
     size_t k = 0;
     auto place = [&](auto value) {
@@ -79,6 +81,8 @@ class Device {
   uint32_t dynamic_shared = 0;
   uint32_t cluster = 1;
   std::shared_ptr<const PastGrid> before;
+  bool cooperative = false;
+  Heap* heap = nullptr;
 };
 
 // Returns a module of PTX: what `body` declares, after the lines that every module begins with.

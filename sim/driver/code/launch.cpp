@@ -10,6 +10,7 @@
 #include "sim/driver/report/report.h"
 #include "sim/driver/report/timeline.h"
 #include "sim/driver/work.h"
+#include "sim/exec/heap.h"
 #include "sim/model/model.h"
 
 namespace sim::driver {
@@ -59,7 +60,7 @@ CUresult read_attributes(const CUlaunchConfig& config, Request* request) {
   return CUDA_SUCCESS;
 }
 
-CUresult check_block(const Request& request, const Function& function, const Profile& profile) {
+CUresult check_block(const Request& request, const Function& function) {
   if (product(request.grid) == 0 || product(request.block) == 0) return CUDA_ERROR_INVALID_VALUE;
   if (request.grid[0] > 2147483647u || request.grid[1] > 65535 || request.grid[2] > 65535 ||
       request.block[0] > 1024 || request.block[1] > 1024 || request.block[2] > 64 ||
@@ -73,9 +74,6 @@ CUresult check_block(const Request& request, const Function& function, const Pro
   }
   if (kernel.max_threads != 0 && product(request.block) > kernel.max_threads) {
     return CUDA_ERROR_INVALID_VALUE;
-  }
-  if (product(request.block) > static_cast<uint64_t>(max_threads(kernel, profile))) {
-    return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   }
   if (request.shared > static_cast<uint32_t>(function.max_dynamic_shared)) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -174,15 +172,19 @@ CUresult run(const Grid& grid, Context& context, const Options& options, uint32_
 }
 
 // Every check of a launch; then the work it is, in the function's context.
-CUresult make_action(Driver& driver, Context& context, const Function& function, Request request,
+CUresult make_action(Driver& driver, Context& context, Function& function, Request request,
                      void** each, void** extra, const Past& before, const Past& past, Action* out) {
   const Device& device = *context.device;
   const Kernel& kernel = *function.kernel;
-  CUresult result = check_block(request, function, device.profile);
+  CUresult result = check_block(request, function);
   if (result != CUDA_SUCCESS) return result;
+  if (!registers_suffice(driver.options, function, device.profile,
+                         static_cast<int>(product(request.block)))) {
+    return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  }
   result = check_cluster(&request, function, device.profile);
   if (result != CUDA_SUCCESS) return result;
-  const int resident = blocks_per_multiprocessor(
+  const int resident = most_blocks_per_multiprocessor(
       kernel, device.profile, static_cast<int>(product(request.block)), request.shared);
   if (resident == 0) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   if (request.cooperative &&
@@ -194,13 +196,20 @@ CUresult make_action(Driver& driver, Context& context, const Function& function,
   std::copy(request.block, request.block + 3, grid.block);
   std::copy(request.cluster, request.cluster + 3, grid.cluster);
   grid.dynamic_shared_bytes = request.shared;
+  grid.cooperative = request.cooperative;
   result = read_params(kernel, each, extra, &grid.params);
   if (result != CUDA_SUCCESS) return result;
   const std::shared_ptr<const Image> image = function.module->image;
   grid.kernel = &kernel;
   grid.image = image.get();
   const auto stack = static_cast<uint32_t>(context.limits[CU_LIMIT_STACK_SIZE]);
-  *out = [grid, image, stack, before, past, &context, &options = driver.options]() mutable {
+  if (!context.heap) {
+    context.heap =
+        std::make_shared<Heap>(device.memory.get(), context.limits[CU_LIMIT_MALLOC_HEAP_SIZE]);
+  }
+  grid.heap = context.heap.get();
+  *out = [grid, image, stack, heap = context.heap, before, past, &context,
+          &options = driver.options]() mutable {
     grid.before = before ? *before : nullptr;
     return run(grid, context, options, stack, past);
   };

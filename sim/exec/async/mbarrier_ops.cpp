@@ -93,19 +93,19 @@ void wait(Warp& w, const Inst& i, uint32_t exec) {
     } else {
       const uint64_t phase = o.u64(2, l) >> 20;
       if (phase > m->phase || m->phase - phase > 1) {
-        report_text(w, i, Fault::mbarrier, l, p.offset, 8,
+        report_text(w, i, Fault::mbarrier_rule, l, p.offset, 8,
                     ("a wait with a state of phase " + std::to_string(phase) +
                      " of the mbarrier at " + hex(p.offset) + ", which is in phase " +
                      std::to_string(m->phase) + "; allowed: this phase or the one before")
                         .c_str());
-        return;
+        if (w.stop) return;
       }
-      done = m->phase > phase;
+      done = ((m->phase ^ phase) & 1) != 0;
     }
     if (!done) continue;
     over |= 1u << l;
-    m->observed = m->phase;
-    if (m != acquired) race_mbarrier_acquire(m->race, w, i);
+    async.observe(*m);
+    if (m != acquired) race_mbarrier_acquire(m->race, w, i, l);
     acquired = m;
   }
   if (f.op == Op::mbarrier_try_wait && !over) {

@@ -115,6 +115,7 @@ bool Async::land_one() {
 bool Async::block_ends(Block& block, Warp& last) {
   bool good = true;
   for (const auto& [offset, m] : mbarriers_[block.rank]) {
+    report_unseen(m, offset);
     if (m.tx == 0) continue;
     const std::string text = "the block ends while the mbarrier at " + hex(offset) + " has " +
                              outstanding(m.tx) + ": expect_tx and the copies disagree";
@@ -125,7 +126,8 @@ bool Async::block_ends(Block& block, Warp& last) {
     const bool own = c->warp->block == &block && c->by_thread && !c->released;
     const bool writes = c->target == &block && !c->landed;
     if (c->arrives || (!reads && !own && !writes)) continue;
-    report_text(*c->warp, *c->inst, Fault::leaked_group, c->lane, 0, 0,
+    report_text(*c->warp, *c->inst, reads ? Fault::unread_source : Fault::leaked_group, c->lane, 0,
+                0,
                 reads ? "the block ends while this copy may still read its shared memory: no "
                         "cp.async.bulk.wait_group covers it"
                 : own ? "the block ends before anybody has waited for this copy"

@@ -9,10 +9,6 @@ namespace {
 
 constexpr uint64_t kStrandQuantum = 2000;  // one strand's turn while others wait
 
-uint32_t member_mask(const Warp& w, const Inst& in, uint32_t exec) {
-  return cells<uint32_t>(w, in.c)[__builtin_ctz(exec)];
-}
-
 Step exit_lanes(Warp& w, uint32_t exec, uint32_t pc) {
   Strand& s = w.strands[w.current];
   w.live &= ~exec;
@@ -48,17 +44,10 @@ Step control(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc) {
       }
       ++pc;
       return Step::next;
-    case Kind::converge: {
+    case Kind::converge:
+    case Kind::bar_warp:
       if (!exec) break;
-      const uint32_t members = member_mask(w, in, exec);
-      if (exec & ~members) {
-        report(w, in, Fault::divergent, __builtin_ctz(exec & ~members), members, 4, Space::generic,
-               false);
-        return Step::stopped;
-      }
-      if ((members & w.live) & ~exec) return park(w, exec, pc, Parked::converge, members);
-      [[fallthrough]];
-    }
+      return collective(w, in, exec, pc);
     case Kind::blocking: {
       if (!exec) break;
       in.fn(w, in, exec);
@@ -67,13 +56,6 @@ Step control(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc) {
       w.blocked = false;
       park(w, exec, pc, Parked::blocked, 0);
       return Step::blocked;
-    }
-    case Kind::bar_warp: {
-      if (!exec) break;
-      const uint32_t members = member_mask(w, in, exec);
-      if ((members & w.live) & ~exec) return park(w, exec, pc, Parked::bar_warp, members);
-      if (w.race) race_warp_sync(w, in, exec);
-      break;
     }
     case Kind::barrier:
       if (!exec) break;

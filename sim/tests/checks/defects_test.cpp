@@ -254,6 +254,7 @@ TEST_CASE("defects: initcheck") { run_all("initcheck", 18); }
 TEST_CASE("defects: racecheck") { run_all("racecheck", 30); }
 TEST_CASE("defects: synccheck") { run_all("synccheck", 40); }
 TEST_CASE("defects: asynccheck") { run_all("asynccheck", 40); }
+TEST_CASE("defects: aligncheck") { run_all("aligncheck", 2); }
 
 TEST_CASE("defects: regcheck") { run_all("regcheck", 5); }
 
