@@ -13,6 +13,7 @@
 #include "sim/check/memory.h"
 #include "sim/exec/policy.h"
 #include "sim/exec/tally.h"
+#include "sim/exec/trace.h"
 #include "sim/ptx/module.h"
 
 namespace sim {
@@ -84,6 +85,7 @@ struct Settings {
   // results of the grid are wrong then. With 0 all run. Kernels whose blocks look at what others do
   // run whole.
   uint64_t sample_blocks = 0;
+  Traces* traces = nullptr;  // filled if it is not null
 };
 
 struct Grid {

@@ -60,6 +60,7 @@ class Module {
   static std::shared_ptr<const Module> parse(std::string_view text, std::string* log);
 
   const std::string& target() const { return target_; }  // "sm_90a", without ", debug"
+  const std::string& text() const { return text_; }
   uint64_t digest() const { return digest_; }            // FNV-1a of the text
   const std::vector<Kernel>& kernels() const { return kernels_; }
   const std::vector<Variable>& variables() const { return variables_; }
@@ -74,6 +75,7 @@ class Module {
   friend class Parser;
   std::string target_;
   uint64_t digest_ = 0;
+  std::string text_;
   std::vector<Kernel> kernels_;
   std::vector<Variable> variables_;
   std::vector<std::string> files_;
