@@ -142,7 +142,7 @@ endif()
 
 if(LATHE_TESTS)
   enable_testing()
-  foreach(path async atomic bits bulk calls checks/check cluster control convert float integer checks/litmus
+  foreach(path async atomic bits bulk calls checks/check clock/clock_units cluster control convert float integer checks/litmus
           checks/litmus_async checks/litmus_block math matrix mma model sample nvrtc opcodes parser print checks/race checks/race_async
           rare checks/short_address tensor_copy tensor_map checks/threads checks/memory traffic checks/void wgmma wgmma_check)
     get_filename_component(topic ${path} NAME)

@@ -157,6 +157,7 @@ double Engine::needs(WarpRun& w, Need* list, int* count) {
   if (own) {
     double free = parts_[w.part].free[static_cast<int>(op.unit)];
     if (op.unit == Unit::wgmma) free -= op.tensor / machine_.tensor_rate;  // one may wait
+    if (op.unit == Unit::tensor) free -= 0.99;  // products need not begin on whole cycles
     const bool tensor = op.unit == Unit::tensor || op.unit == Unit::wgmma;
     list[n++] = {free, tensor ? Stall::tensor_throttle : Stall::math_throttle};
   } else if (op.unit != Unit::constant) {

@@ -188,13 +188,13 @@ uint64_t blocks_to_trace(const Grid& grid, const Profile& profile) {
 
 KernelTime time_kernel(const Grid& grid, const Profile& profile, const Counters& counters,
                        const std::vector<BlockTrace>& traces, const Machine& machine,
-                       size_t most_intervals) {
+                       const Wish& wish) {
   KernelTime out;
   out.kernel = grid.kernel->name;
   out.gpu = machine.gpu;
   if (traces.empty()) return out;
-  std::string why;
-  out.program = machine_program(grid, profile.arch, &why);
+  std::string why = "not asked for machine code";
+  if (!wish.ptx_only) out.program = machine_program(grid, profile.arch, &why);
   std::unique_ptr<Map> map;
   if (!out.program.ops.empty()) {
     map = std::make_unique<Map>(*grid.kernel->code, out.program);
@@ -231,7 +231,7 @@ KernelTime time_kernel(const Grid& grid, const Profile& profile, const Counters&
       static_cast<double>(counters.global_load.sectors + counters.global_store.sectors +
                           counters.global_atomic.sectors);
   load.dram_share = asked > 0 ? std::min(1.0, touched / asked) : 0;
-  out.replay = replay(machine, *map, traces, load, most_intervals);
+  out.replay = replay(machine, *map, traces, load, wish.intervals);
   std::vector<double> cycles(traces.size());
   for (const BlockTime& block : out.replay.blocks) cycles[block.block] = block.end - block.begin;
   const int axis = main_axis(traces, cycles);
@@ -240,7 +240,9 @@ KernelTime time_kernel(const Grid& grid, const Profile& profile, const Counters&
   const Placed placed = place(grid, of_axis, axis, places, machine.block_start);
   out.waves = static_cast<double>(blocks) / static_cast<double>(places);
   out.tail = placed.tail;
-  out.cycles = placed.cycles;
+  // Stores may still be on their way to DRAM when the last block has ended.
+  const double dram = machine.dram_bytes_per_second / machine.boost_hz;
+  out.cycles = std::max(placed.cycles, 32 * touched / dram);
   fill_use(machine, &out);
   out.microseconds = 1e6 * out.cycles / out.clock_hz;
   out.launch_microseconds = 1e6 * machine.launch_seconds;

@@ -34,12 +34,17 @@ struct KernelTime {
   Program program;
 };
 
+struct Wish {
+  size_t intervals = 0;   // of warps, for a picture: at most so many
+  bool ptx_only = false;  // do not look for machine code
+};
+
 // The numbers of blocks that are worth recording for a grid.
 uint64_t blocks_to_trace(const Grid& grid, const Profile& profile);
 
 // `counters` and `traces` are of a run of the grid; null `gpu` constants give an empty result.
 KernelTime time_kernel(const Grid& grid, const Profile& profile, const Counters& counters,
                        const std::vector<BlockTrace>& traces, const Machine& machine,
-                       size_t most_intervals);
+                       const Wish& wish = {});
 
 }  // namespace sim::clock

@@ -9,6 +9,7 @@ namespace {
 
 constexpr double kSectorBytes = 32;
 constexpr uint64_t kSectorsOfLine = 4;
+constexpr double kStoresOfL2 = 4000;  // cycles of DRAM's work
 
 }  // namespace
 
@@ -92,7 +93,8 @@ double MemorySystem::bulk(double time, double bytes, double sectors, bool load) 
 }
 
 double MemorySystem::backlog(double time) const {
-  return std::max({0.0, shared_.free - time, tags_.free - time});
+  // Stores that DRAM has not taken wait in L2, which has room for many.
+  return std::max({0.0, shared_.free - time, tags_.free - time, dram_.free - time - kStoresOfL2});
 }
 
 void MemorySystem::fill(Result* result) const {

@@ -263,7 +263,7 @@ void Scheduler::emit(Draft& draft, std::vector<Op>* ops) {
     }
   }
   if (!ops->empty() && begin > now_) {
-    ops->back().stall = static_cast<uint8_t>(std::min(15.0, ops->back().stall + begin - now_));
+    ops->back().stall = static_cast<uint8_t>(std::min(255.0, ops->back().stall + begin - now_));
   }
   now_ = begin + 1;
   Value value = {begin + fixed_latency(draft.op), -1};

@@ -119,7 +119,7 @@ void report_clock(const Grid& grid, const Profile& profile, const Outcome& outco
   const clock::Machine* machine = clock::find_machine(profile.gpu);
   if (machine == nullptr || outcome.error != 0 || traces.blocks.empty()) return;
   const clock::KernelTime time =
-      clock::time_kernel(grid, profile, outcome.counters, traces.blocks, *machine, 0);
+      clock::time_kernel(grid, profile, outcome.counters, traces.blocks, *machine);
   JsonLine line;
   add_clock(line, grid, time);
   write_clock(line);
