@@ -64,6 +64,16 @@ add_library(lathe_sim_core STATIC
   check/race_report.cpp
   check/race_shadow.cpp
   check/race_touch.cpp
+  clock/engine.cpp
+  clock/kernel_time.cpp
+  clock/listing.cpp
+  clock/machine.cpp
+  clock/memory.cpp
+  clock/opcodes.cpp
+  clock/ptx_program.cpp
+  clock/resident.cpp
+  clock/tools.cpp
+  clock/walk.cpp
   exec/async/collisions.cpp
   exec/async/copies.cpp
   exec/async/mbarrier.cpp
@@ -88,6 +98,7 @@ add_library(lathe_sim_core STATIC
   exec/report.cpp
   exec/sample.cpp
   exec/tensor_map.cpp
+  exec/trace.cpp
   exec/undefined.cpp
   exec/wgmma.cpp
   exec/wgmma_operands.cpp
@@ -130,7 +141,7 @@ lathe_unity(lathe_sim_core
   ptx "^ptx/(call_text|flow|inline|lexer|module|op_table|opcodes|parser[a-z_]*|slots)[.]cpp$"
   check "^check/(clocks|race)"
   async "^exec/async/"
-  exec "^exec/(barrier|block|cluster|counters|findings|heap|host_threads|image|launch|line_counters|print|profile|report|sample|tensor_map|wgmma|windows)[.]cpp$")
+  exec "^exec/(barrier|block|cluster|counters|findings|heap|host_threads|image|launch|line_counters|print|profile|report|sample|tensor_map|trace|wgmma|windows)[.]cpp$")
 target_compile_options(lathe_sim_core PRIVATE ${LATHE_SIM_OPTIMIZE} -ffp-contract=off -fno-strict-aliasing)
 if(LATHE_SIM_X86_LEVELS)
   target_compile_definitions(lathe_sim_core PRIVATE SIM_HAVE_X86_LEVELS)
@@ -138,7 +149,7 @@ endif()
 
 if(LATHE_TESTS)
   enable_testing()
-  foreach(path async atomic bits bulk calls checks/check cluster control convert float heap integer checks/litmus
+  foreach(path async atomic bits bulk calls checks/check clock/clock_units cluster control convert float heap integer checks/litmus
           checks/litmus_async checks/litmus_block math matrix mma wmma model sample nvrtc opcodes parser print checks/race checks/race_async checks/race_past
           rare checks/short_address tensor_copy tensor_map checks/threads checks/memory traffic checks/void checks/none wgmma wgmma_check)
     get_filename_component(topic ${path} NAME)

@@ -52,6 +52,11 @@ void ClusterRun::start(uint64_t linear) {
   cluster_.events = cluster_.phase = 0;
   cluster_.race = race_mbarrier(*blocks_[0]);
   if (async_) async_->start();
+  recorder_.reset();
+  if (std::binary_search(launch.traced.begin(), launch.traced.end(), linear)) {
+    recorder_ = std::make_unique<Recorder>(*launch.function);
+    for (const Block* block : blocks_) recorder_->start(*block);
+  }
   next_ = next_random(cluster_.random) % warps_.size();
   done_ = 0;
   executed_ = 0;
@@ -66,7 +71,24 @@ bool ClusterRun::charge(uint64_t instructions) {
   return false;
 }
 
+// Hands what was recorded to the launch once all warps have ended.
+void ClusterRun::record() {
+  Launch& launch = *worker_->launch;
+  const std::lock_guard lock(launch.mutex);
+  launch.traces[cluster_.linear] = recorder_->take(cluster_);
+  recorder_.reset();
+}
+
 bool ClusterRun::advance(uint64_t budget) {
+  worker_->recorder = recorder_.get();
+  if (recorder_) recorder_->resume(*worker_);
+  const bool more = run(budget);
+  worker_->recorder = nullptr;
+  if (recorder_ && done_ == warps_.size() && !recorder_->full()) record();
+  return more;
+}
+
+bool ClusterRun::run(uint64_t budget) {
   Launch& launch = *worker_->launch;
   const uint64_t stop_at = executed_ + budget;
   size_t idle = 0;  // turns in a row in which nothing happened

@@ -13,6 +13,7 @@
 #include "sim/exec/findings.h"
 #include "sim/exec/heap.h"
 #include "sim/exec/launch.h"
+#include "sim/exec/trace.h"
 #include "sim/exec/warp.h"
 #include "sim/exec/wgmma_state.h"
 #include "sim/ptx/code.h"
@@ -37,6 +38,7 @@ struct Launch {
   std::vector<uint64_t> sampled;    // their numbers, if not all of the grid's do
   double scale = 1;                 // the grid's clusters to each that runs
   std::shared_ptr<RaceGrid> races;  // null: not checked
+  std::vector<uint64_t> traced;     // clusters that are recorded, ascending
 
   std::atomic<uint64_t> next_cluster{0};
   std::atomic<uint64_t> executed{0};
@@ -48,6 +50,7 @@ struct Launch {
   bool timed_out = false;
   std::vector<Finding> findings;
   std::map<uint64_t, std::vector<std::string>> printed;  // by block, call by call
+  std::map<uint64_t, std::vector<BlockTrace>> traces;    // by cluster
   Findings kept;
 
   bool stops(uint64_t cluster) const {
@@ -116,6 +119,8 @@ class ClusterRun {
  private:
   bool charge(uint64_t instructions);
   bool deadlock();
+  bool run(uint64_t budget);
+  void record();
 
   Worker* worker_;
   Cluster cluster_;
@@ -125,6 +130,7 @@ class ClusterRun {
   std::vector<Warp*> warps_;
   size_t next_ = 0, done_ = 0;
   uint64_t executed_ = 0;
+  std::unique_ptr<Recorder> recorder_;  // null: this cluster is not recorded
 };
 
 struct HostWorker : Worker {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstring>
 #include <iterator>
+#include <numeric>
 #include <thread>
 #include <tuple>
 
@@ -37,6 +38,21 @@ void sample(Launch* l) {
   l->clusters = l->sampled.size();
 }
 
+// Chooses the clusters that are recorded, among those that run.
+void choose_traced(Launch* l) {
+  const Traces* traces = l->settings->traces;
+  if (!traces || traces->most == 0) return;
+  const uint32_t* size = l->grid->cluster;
+  const uint64_t each = uint64_t{size[0]} * size[1] * size[2];
+  const uint64_t wanted = std::max<uint64_t>(1, traces->most / each);
+  std::vector<uint64_t> places(l->clusters);
+  std::iota(places.begin(), places.end(), uint64_t{0});
+  if (wanted < l->clusters) places = sample_clusters(l->clusters, wanted);
+  for (const uint64_t place : places) {
+    l->traced.push_back(l->sampled.empty() ? place : l->sampled[place]);
+  }
+}
+
 void set_up(Launch* l) {
   const Grid& g = *l->grid;
   LaunchView& v = l->view;
@@ -44,6 +60,7 @@ void set_up(Launch* l) {
   l->clusters = static_cast<uint64_t>(g.grid[0] / g.cluster[0]) * (g.grid[1] / g.cluster[1]) *
                 (g.grid[2] / g.cluster[2]);
   sample(l);
+  choose_traced(l);
   const uint32_t threads = g.block[0] * g.block[1] * g.block[2];
   for (auto& tid : l->tid) tid.resize((threads + 31) / 32 * 32);
   for (uint32_t t = 0; t < threads; ++t) {
@@ -215,6 +232,10 @@ Outcome run_grid(const Grid& grid, const Profile& profile, Memory& memory,
   run_workers(&launch, &workers);
   flush_prints(launch);
   if (launch.races) outcome.past = keep_past(*launch.races);
+  for (auto& [cluster, blocks] : launch.traces) {
+    auto& all = settings.traces->blocks;
+    std::move(blocks.begin(), blocks.end(), std::back_inserter(all));
+  }
   outcome.error = launch.error.load();
   take_findings(&launch, &outcome);
   if (outcome.error == 702) {

@@ -14,6 +14,7 @@
 #include "sim/check/memory.h"
 #include "sim/exec/policy.h"
 #include "sim/exec/tally.h"
+#include "sim/exec/trace.h"
 #include "sim/ptx/module.h"
 
 namespace sim {
@@ -90,6 +91,7 @@ struct Settings {
   // Is called now and then by a grid whose blocks look at what others do: other work may run then,
   // since the grid may be waiting for it. An answer other than 0 ends the grid with that error.
   std::function<int()> give_way;
+  Traces* traces = nullptr;  // filled if it is not null
 };
 
 // A PastGrid is what a grid did to global memory (check/race_past.cpp).

@@ -21,6 +21,7 @@ struct WgmmaState;  // wgmma_state.h
 struct Warpgroup;
 struct Cluster;
 class Async;
+class Recorder;
 struct Function;   // sim/ptx/code.h
 struct RaceBlock;  // check/race_state.h
 struct RaceWarp;
@@ -164,9 +165,17 @@ struct Worker {
   Tally tally;
   LineTally* lines = nullptr;  // by instruction; null: no profile is wanted
   LineTally before;            // totals that have been given to an instruction already
+  Recorder* recorder = nullptr;  // null: no trace is wanted
 };
 // Adds the tally's growth to the instruction; to none if `pc` is kNoTarget.
 void note_line(Worker& worker, uint32_t pc);
+// These functions are in exec/trace.cpp. Lanes of the warp ran straight from one instruction to
+// another; an instruction was executed; one will be tried again.
+void trace_turn(const Warp& warp, uint32_t first, uint32_t end, uint32_t lanes);
+void trace_step(const Warp& warp, uint32_t pc, uint32_t lanes);
+void trace_forget(const Warp& warp);
+// Lanes touch `size` bytes of global memory each.
+void trace_lanes(const Warp& warp, const uint64_t* addresses, uint32_t exec, uint32_t size);
 
 // A LaunchView is the part of a launch that handlers need.
 struct LaunchView {

@@ -4,6 +4,7 @@
 // in a stream.
 #include <cstring>
 
+#include "sim/clock/kernel_time.h"
 #include "sim/driver/code/function.h"
 #include "sim/driver/code/sampled.h"
 #include "sim/driver/entry.h"
@@ -152,6 +153,8 @@ void tell_launch(const Grid& grid, const Outcome& outcome, const std::string& na
 CUresult run(const Grid& grid, Context& context, const Options& options, uint32_t stack_bytes,
              const Past& past) {
   const Device& device = *context.device;
+  Traces traces;
+  if (wants_clock()) traces.most = clock::blocks_to_trace(grid, device.profile);
   const Settings settings = {.seed = options.seed,
                              .threads = options.threads,
                              .check = options.check,
@@ -161,11 +164,13 @@ CUresult run(const Grid& grid, Context& context, const Options& options, uint32_
                              .stack_bytes = stack_bytes,
                              .profile = options.profile_lines,
                              .sample_blocks = options.sample_blocks,
-                             .give_way = [&] { return give_way(Driver::get(), context); }};
+                             .give_way = [&] { return give_way(Driver::get(), context); },
+                             .traces = traces.most > 0 ? &traces : nullptr};
   const Outcome outcome = settings.sample_blocks > 0
                               ? run_sampled(grid, device, settings, options.sample_instructions)
                               : run_grid(grid, device.profile, *device.memory, settings);
   report_launch(grid, outcome, device.profile.gpu);
+  if (traces.most > 0) report_clock(grid, device.profile, outcome, traces);
   tell_launch(grid, outcome, device.profile.gpu);
   if (past) *past = outcome.past;
   return static_cast<CUresult>(outcome.error);

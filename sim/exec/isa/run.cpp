@@ -143,14 +143,27 @@ RunResult settle(Warp& w) {
   return RunResult::stopped;
 }
 
-// `kWatch`: also counts by instruction, or follows undefined registers.
-template <bool kWatch>
+// Takes notes for a profile or a trace, whichever is wanted, of one instruction that ran.
+void note(Warp& w, uint32_t pc, uint32_t exec) {
+  if (w.worker->lines) note_line(*w.worker, pc);
+  if (w.worker->recorder) trace_step(w, pc, exec);
+}
+
+// A Straight is the run of instructions that a strand is in; a trace gets it when it ends.
+struct Straight {
+  uint32_t first, lanes;
+  void end(const Warp& w, uint32_t pc) const {
+    if (w.worker->recorder) trace_turn(w, first, pc, lanes);
+  }
+};
+
+// `kNotes`: also counts by instruction, records what happens, or follows undefined registers.
+template <bool kNotes>
 RunResult run_warp(Warp& w, uint64_t quantum) {
   const Inst* const code = w.code->code_data;
   uint64_t* const counts = w.worker->pc_counts;
   LineTally* const lines = w.worker->lines;
-  const bool profile = kWatch && lines;
-  if (profile) note_line(*w.worker, kNoTarget);
+  if (kNotes && lines) note_line(*w.worker, kNoTarget);
   uint64_t left = quantum, threads = 0;
   RunResult result = RunResult::quantum;
   if (w.state == WarpState::waiting) {
@@ -173,6 +186,7 @@ RunResult run_warp(Warp& w, uint64_t quantum) {
     left -= turn;
     uint32_t pc = w.strands[w.current].pc;
     const uint32_t mask = w.strands[w.current].mask;
+    Straight straight = {pc, mask};
     Step step = Step::next;
     while (turn > 0) {
       --turn;
@@ -180,8 +194,9 @@ RunResult run_warp(Warp& w, uint64_t quantum) {
       const uint32_t exec = mask & pred(w, in.guard);
       ++counts[pc];
       threads += in.counted ? static_cast<uint64_t>(__builtin_popcount(exec)) : 0u;
-      if (kWatch && w.undefined) watch_registers(w, in, mask, exec);
-      if (profile) lines[pc].thread_instructions += static_cast<uint64_t>(__builtin_popcount(exec));
+      if (kNotes && w.undefined) watch_registers(w, in, mask, exec);
+      if (kNotes && lines)
+        lines[pc].thread_instructions += static_cast<uint64_t>(__builtin_popcount(exec));
       if (in.kind == Kind::simple) {
         if (exec) in.fn(w, in, exec);
         ++pc;
@@ -191,23 +206,28 @@ RunResult run_warp(Warp& w, uint64_t quantum) {
         if (exec) {
           w.pc = pc;
           in.fn(w, in, exec);
-          if (profile) note_line(*w.worker, pc);
-          if (w.stop) {
-            step = Step::stopped;
-            break;
-          }
+        }
+        if (kNotes) note(w, pc, exec);
+        if (w.stop) {
+          step = Step::stopped;
+          break;
         }
         ++pc;
         continue;
       }
       const uint32_t at = pc;
       step = control(w, in, exec, pc);
-      if (profile) note_line(*w.worker, at);
+      if (kNotes && step != Step::blocked) note(w, at, exec);
+      if (kNotes && (step != Step::next || pc != at + 1)) {
+        straight.end(w, step == Step::blocked ? at : at + 1);
+        straight.first = pc;
+      }
       if (step == Step::next) continue;
       if (step == Step::blocked) {
         --counts[pc];
-        if (profile)
+        if (kNotes && lines)
           lines[pc].thread_instructions -= static_cast<uint64_t>(__builtin_popcount(exec));
+        if (kNotes && w.worker->recorder) trace_forget(w);
         threads -= static_cast<uint64_t>(__builtin_popcount(exec));
         ++turn;
       }
@@ -215,6 +235,7 @@ RunResult run_warp(Warp& w, uint64_t quantum) {
     }
     left += turn;
     if (step == Step::next) {  // the turn is over
+      if (kNotes) straight.end(w, pc);
       w.strands[w.current].pc = pc;
       w.current = (w.current + 1) % w.strand_count;
     } else if (step == Step::stopped) {
@@ -230,8 +251,8 @@ RunResult run_warp(Warp& w, uint64_t quantum) {
 }  // namespace
 
 RunResult run(Warp& w, uint64_t quantum) {
-  const bool watch = w.worker->lines || w.undefined;
-  return watch ? run_warp<true>(w, quantum) : run_warp<false>(w, quantum);
+  const bool notes = w.worker->lines || w.worker->recorder || w.undefined;
+  return notes ? run_warp<true>(w, quantum) : run_warp<false>(w, quantum);
 }
 
 }  // namespace sim::SIM_ISA
