@@ -142,7 +142,7 @@ endif()
 
 if(LATHE_TESTS)
   enable_testing()
-  foreach(path async atomic bits bulk calls checks/check clock/clock_units cluster control convert float integer checks/litmus
+  foreach(path async atomic bits bulk calls checks/check clock/clock_schedules clock/clock_units cluster control convert float integer checks/litmus
           checks/litmus_async checks/litmus_block math matrix mma model sample nvrtc opcodes parser print checks/race checks/race_async
           rare checks/short_address tensor_copy tensor_map checks/threads checks/memory traffic checks/void wgmma wgmma_check)
     get_filename_component(topic ${path} NAME)
@@ -159,6 +159,8 @@ if(LATHE_TESTS)
     target_compile_definitions(sim_${topic}_test PRIVATE SIM_CUDA_INCLUDE="${LATHE_cuda_INCLUDE}"
       SIM_GEMM_SOURCES="${CMAKE_CURRENT_SOURCE_DIR}/tests/gemm")
   endforeach()
+  target_compile_definitions(sim_clock_schedules_test PRIVATE SIM_CUDA_INCLUDE="${LATHE_cuda_INCLUDE}"
+    SIM_CLOCK_SOURCES="${CMAKE_CURRENT_SOURCE_DIR}/tests/clock")
   add_test(NAME sim_coverage COMMAND ${Python3_EXECUTABLE}
     ${CMAKE_CURRENT_SOURCE_DIR}/tests/coverage.py ${CMAKE_CURRENT_SOURCE_DIR})
   add_executable(sim_fuzz tests/fuzz/main.cpp tests/fuzz/parse.cpp)
