@@ -149,9 +149,10 @@ endif()
 
 if(LATHE_TESTS)
   enable_testing()
-  foreach(path async atomic bits bulk calls checks/check clock/clock_units cluster control convert float heap integer checks/litmus
-          checks/litmus_async checks/litmus_block math matrix mma wmma model sample nvrtc opcodes parser print checks/race checks/race_async checks/race_past
-          rare checks/short_address tensor_copy tensor_map checks/threads checks/memory traffic checks/void checks/none wgmma wgmma_check)
+  foreach(path async atomic bits bulk calls checks/check clock/clock_schedules clock/clock_units cluster control
+          convert float heap integer checks/litmus checks/litmus_async checks/litmus_block math matrix mma wmma model
+          sample nvrtc opcodes parser print checks/race checks/race_async checks/race_past rare checks/short_address
+          tensor_copy tensor_map checks/threads checks/memory traffic checks/void checks/none wgmma wgmma_check)
     get_filename_component(topic ${path} NAME)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${path}_test.cpp
       LIBRARIES lathe_sim_core)
@@ -166,6 +167,8 @@ if(LATHE_TESTS)
     target_compile_definitions(sim_${topic}_test PRIVATE SIM_CUDA_INCLUDE="${LATHE_cuda_INCLUDE}"
       SIM_GEMM_SOURCES="${CMAKE_CURRENT_SOURCE_DIR}/tests/gemm")
   endforeach()
+  target_compile_definitions(sim_clock_schedules_test PRIVATE SIM_CUDA_INCLUDE="${LATHE_cuda_INCLUDE}"
+    SIM_CLOCK_SOURCES="${CMAKE_CURRENT_SOURCE_DIR}/tests/clock")
   add_test(NAME sim_coverage COMMAND ${Python3_EXECUTABLE}
     ${CMAKE_CURRENT_SOURCE_DIR}/tests/coverage.py ${CMAKE_CURRENT_SOURCE_DIR})
   add_executable(sim_fuzz tests/fuzz/main.cpp tests/fuzz/parse.cpp)

@@ -299,7 +299,7 @@ void Engine::arrive(WarpRun& w, double time, bool waits) {
   const uint64_t id = e && e->barrier < 16 ? e->barrier : 0;
   const uint32_t warps = e && e->count ? e->count / 32 : 0;
   Barrier& b = block.barriers[id];
-  b.expected = warps >= block.warps.size() ? 0 : warps;
+  b.expected = warps;
   ++b.arrived;
   if (waits) {
     b.waiting.push_back(&w);

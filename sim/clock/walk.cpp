@@ -17,8 +17,10 @@ bool ends_piece(const Op& op) {
 
 // Instructions that a compiler seldom copies or moves to another block say more about a home.
 int weight(const Op& op) {
+  const bool moves = op.act == Act::none || op.act == Act::load || op.act == Act::branch ||
+                     op.act == Act::exit || op.act == Act::reconverge;
   const bool fixed = op.unit >= Unit::tensor && op.unit <= Unit::tma;
-  return fixed || op.act == Act::barrier ? 4 : 1;
+  return fixed || !moves ? 4 : 1;
 }
 
 }  // namespace

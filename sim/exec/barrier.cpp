@@ -107,7 +107,7 @@ void arrive_at_barrier(Warp& w, const Inst& inst, Strand& strand) {
                   " before the phase is over: " + std::to_string(b.arrived) + " of " +
                   std::to_string(warps(b.expected)) + " warps have arrived");
   }
-  if (w.worker->recorder) w.worker->recorder->barrier(id, 0, 32 * warps(expected));
+  if (w.worker->recorder) w.worker->recorder->barrier(id, 0, threads);
   if (b.arrived == 0) b.expected = expected;
   b.mode = mode;
   b.seen |= me;

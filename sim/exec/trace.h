@@ -34,7 +34,7 @@ struct Effect {
   uint32_t wavefronts = 0;           // passes over shared memory
   uint32_t first_run = 0, runs = 0;  // of WarpTrace::sectors
   uint32_t bytes = 0;                // of a bulk copy
-  uint32_t count = 0;                // threads of a barrier
+  uint32_t count = 0;                // threads of a barrier; 0: all of the block
   bool missed = false;               // a wait that found its phase unfinished
   uint64_t barrier = 0;  // the mbarrier (its block's rank, offset) or the number of a barrier
   uint64_t phase = 0;    // of the mbarrier, that this completes a part of or waits for
