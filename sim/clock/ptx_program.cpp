@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "sim/ptx/tensor.h"
+#include "sim/ptx/wmma.h"
 
 namespace sim::clock {
 namespace {
@@ -36,13 +37,18 @@ bool vanishes(const Form& f) {
          (f.op == O::ld && f.space() == Space::param);
 }
 
+// Cycles of m x n x k products of so many bits in a tensor core of sm_80.
+float tensor_cycles(double products, unsigned bits) {
+  return static_cast<float>(products / 256 * bits / 16);
+}
+
 void classify_memory(const Form& f, Op* op) {
   using O = sim::Op;
   const bool shared = f.space() == Space::shared || of(f.op, {O::ldmatrix, O::stmatrix});
   op->unit = shared ? Unit::shared : f.space() == Space::constant ? Unit::constant : Unit::global;
-  op->act = of(f.op, {O::st, O::red, O::stmatrix}) ? Act::store
-            : f.op == O::atom                      ? Act::atomic
-                                                   : Act::load;
+  op->act = of(f.op, {O::st, O::red, O::stmatrix, O::wmma_store}) ? Act::store
+            : f.op == O::atom                                     ? Act::atomic
+                                                                  : Act::load;
 }
 
 // Rows of instructions that take a unit and act of their own.
@@ -121,11 +127,13 @@ void classify(const Inst& in, const InstInfo& info, Op* op) {
       if (f.op == sim::Op::mma || f.op == sim::Op::wgmma) {
         const TensorConfig c = TensorConfig::unpack(in.imm);
         const double depth = c.words * 32.0 / element_bits(c.a);
-        const double narrow = 16.0 / element_bits(c.a);  // cycles for each product
         op->unit = f.op == sim::Op::mma ? Unit::tensor : Unit::wgmma;
-        op->tensor = static_cast<float>(c.rows * c.n * depth / 256 / narrow);
+        op->tensor = tensor_cycles(c.rows * c.n * depth, element_bits(c.a));
         op->columns = c.n;
         op->factors_in_registers = c.a_in_registers;
+      } else if (WmmaConfig w; f.op == sim::Op::wmma_mma && wmma_config(f, &w)) {
+        op->unit = Unit::tensor;
+        op->tensor = tensor_cycles(w.m * w.n * w.k, element_bits(w.a));
       } else if (of(f.op, {sim::Op::ldmatrix, sim::Op::stmatrix})) {
         classify_memory(f, op);
       }

@@ -147,6 +147,7 @@ bool read_options(Options* out, std::string* what) {
   out->profile = read_profile(reader, out->arch);
   out->timeline = Reader::text("LATHE_SIM_TIMELINE");
   out->ptxas = Reader::text("LATHE_SIM_PTXAS");
+  if (out->ptxas == "none") out->ptxas.clear();
   out->clock = Reader::text("LATHE_SIM_CLOCK");
   if (const std::string allowed = isa_refused(); reader.good() && !allowed.empty()) {
     reader.refuse("LATHE_SIM_ISA", Reader::text("LATHE_SIM_ISA"), allowed);
@@ -172,8 +173,9 @@ bool read_options(Options* out, std::string* what) {
   out->sample_blocks = reader.number("LATHE_SIM_SAMPLE_BLOCKS", 0, UINT32_MAX, 0);
   if (reader.good() && out->sample_blocks > 0 && out->timeline.empty() && out->counters.empty() &&
       out->clock.empty()) {
-    reader.refuse("LATHE_SIM_SAMPLE_BLOCKS", std::to_string(out->sample_blocks),
-                  "with LATHE_SIM_TIMELINE, LATHE_SIM_COUNTERS or LATHE_SIM_CLOCK, as results are wrong");
+    reader.refuse(
+        "LATHE_SIM_SAMPLE_BLOCKS", std::to_string(out->sample_blocks),
+        "with LATHE_SIM_TIMELINE, LATHE_SIM_COUNTERS or LATHE_SIM_CLOCK, as results are wrong");
   }
   out->sample_instructions = reader.number("LATHE_SIM_SAMPLE_INSTRUCTIONS", 0, UINT64_MAX, 0);
   out->quiet = reader.number("LATHE_SIM_QUIET", 0, 1, 0) != 0;

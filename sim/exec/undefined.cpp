@@ -30,10 +30,14 @@ Rule rule_of(Op op) {
     case Op::trap:
     case Op::alloca_:
     case Op::vprintf:
+    case Op::heap_malloc:
+    case Op::heap_free:
     case Op::setmaxnreg:
     case Op::ldmatrix:
     case Op::stmatrix:
     case Op::wgmma:
+    case Op::wmma_load:
+    case Op::wmma_store:
       return Rule::matter;
     case Op::shfl:
     case Op::vote:

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "sim/exec/fault.h"
 #include "sim/exec/policy.h"
 #include "sim/exec/tally.h"
 #include "sim/ptx/inst.h"
@@ -163,8 +164,8 @@ struct Worker {
   Region* regions = nullptr;      // by memory ordinal
   uint64_t memory_version = 0;    // of which the regions were looked up
   Tally tally;
-  LineTally* lines = nullptr;  // by instruction; null: no profile is wanted
-  LineTally before;            // totals that have been given to an instruction already
+  LineTally* lines = nullptr;    // by instruction; null: no profile is wanted
+  LineTally before;              // totals that have been given to an instruction already
   Recorder* recorder = nullptr;  // null: no trace is wanted
 };
 // Adds the tally's growth to the instruction; to none if `pc` is kNoTarget.
@@ -197,53 +198,6 @@ struct LaunchView {
   const uint64_t* memory_version = nullptr;  // Memory::version()
 };
 const LaunchView& view(const Worker& worker);
-
-enum class Fault : uint8_t {
-  out_of_bounds,
-  misaligned,
-  read_only,
-  uninitialized,
-  wrong_space,
-  inactive_source,
-  divergent,
-  barrier,
-  deadlock,
-  race,
-  trap,
-  assertion,
-  undefined_value,
-  in_flight,           // an access to the destination of an unfinished copy
-  source_overwritten,  // a store to the source of an unfinished copy or product
-  mbarrier,            // misuse
-  mbarrier_overwritten,
-  transactions,  // bytes expected and bytes delivered differ
-  cluster_barrier,
-  bulk,  // operands of a bulk copy
-  tensor_map,
-  leaked_group,
-  registers,  // setmaxnreg
-  dsmem_after_exit,
-  partial_warp,
-  stack_overflow,
-  invalid_pc,
-  partial_warpgroup,
-  warpgroup,   // its warps disagree
-  descriptor,  // of a matrix
-  missing_fence,
-  register_in_flight,
-  division_by_zero,
-  undefined_register,
-  left_barrier,   // a barrier of the block went on without warps that have ended
-  invalid_free,   // of what malloc has not given, or no longer
-  member_mask,    // a lane outside the mask it names, or masks that overlap
-  mbarrier_rule,  // misuse of an mbarrier after which the kernel could go on
-  // PTX forbids these and the hardware bears them.
-  unobserved_phase,    // an arrival in a phase before any wait has seen the end of the last one
-  repeated_init,       // of an mbarrier, with the same value
-  narrow_scope,        // an arrival at another block's mbarrier without .cluster, or its wait
-  unread_source,       // a block ends before its bulk store has read
-  unbounded_registers  // setmaxnreg without a register bound: PTX allows it to do nothing
-};
 
 // Reports a fault whose sentence the caller writes.
 void report_text(Warp& warp, const Inst& inst, Fault fault, unsigned lane, uint64_t address,

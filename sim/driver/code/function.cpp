@@ -21,8 +21,11 @@ int round_up(int value, int granule) { return (value + granule - 1) / granule * 
 int warp_registers(int of_thread) {
   return round_up(std::max(1, of_thread) * kWarp, kRegisterGranule);
 }
-int warp_registers(const Kernel& kernel) {
-  return warp_registers(static_cast<int>(kernel.registers));
+
+// Returns the registers of a thread by ptxas if it has been asked, else the guess.
+int registers_of(const Function& function) {
+  const int said = function.assembled.value_or(0);
+  return said > 0 ? said : std::max(1, static_cast<int>(function.kernel->registers));
 }
 
 int max_cluster(const Function& function) { return function.non_portable_cluster ? 16 : 8; }
@@ -46,18 +49,20 @@ int most_blocks_per_multiprocessor(const Kernel& kernel, const Profile& profile,
   return std::min(blocks, profile.shared_per_multiprocessor / each);
 }
 
-int blocks_per_multiprocessor(const Kernel& kernel, const Profile& profile, int threads,
+int blocks_per_multiprocessor(const Function& function, const Profile& profile, int threads,
                               size_t dynamic_shared) {
-  const int most = most_blocks_per_multiprocessor(kernel, profile, threads, dynamic_shared);
+  const int most =
+      most_blocks_per_multiprocessor(*function.kernel, profile, threads, dynamic_shared);
   const int warps = std::max(1, (threads + kWarp - 1) / kWarp);
-  const int by_registers = profile.registers_per_multiprocessor / (warps * warp_registers(kernel));
+  const int by_registers =
+      profile.registers_per_multiprocessor / (warps * warp_registers(registers_of(function)));
   return std::min(most, std::max(1, by_registers));
 }
 
 bool registers_suffice(const Options& options, Function& function, const Profile& profile,
                        int threads) {
   const int warps = (threads + kWarp - 1) / kWarp, all = profile.registers_per_multiprocessor;
-  if (warps * warp_registers(*function.kernel) <= all) return true;
+  if (warps * warp_registers(registers_of(function)) <= all) return true;
   return warps * warp_registers(assembled_registers(options, function, profile)) <= all;
 }
 
@@ -84,7 +89,7 @@ CUresult get_attribute(const Function& function, const Profile& profile,
       *out = static_cast<int>(kernel.local_bytes);
       return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_NUM_REGS:
-      *out = std::max(1, static_cast<int>(kernel.registers));
+      *out = registers_of(function);
       return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_PTX_VERSION:
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION:

@@ -44,7 +44,7 @@ int max_threads(const Kernel& kernel, const Profile& profile);
 // out. The second one answers at least 1 where they alone are too few, as their number is a guess.
 int most_blocks_per_multiprocessor(const Kernel& kernel, const Profile& profile, int threads,
                                    size_t dynamic_shared);
-int blocks_per_multiprocessor(const Kernel& kernel, const Profile& profile, int threads,
+int blocks_per_multiprocessor(const Function& function, const Profile& profile, int threads,
                               size_t dynamic_shared);
 
 }  // namespace sim::driver

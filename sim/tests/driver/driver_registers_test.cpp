@@ -83,6 +83,19 @@ int assembled() {
   return Launched().run(1, false) == CUDA_SUCCESS ? 0 : 77;
 }
 
+// What the assembler said at the launch counts from then on: six blocks of 256 threads at 40
+// registers each, where the guess leaves room for two.
+int remembered() {
+  const Primary primary;
+  Launched it;
+  int guess = 0, registers = 0, blocks = 0;
+  cuda().occupancy_max_active_blocks_per_multiprocessor(&guess, it.k, 256, 0);
+  if (it.run(1, false) != CUDA_SUCCESS) return 1;
+  cuda().func_get_attribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, it.k);
+  cuda().occupancy_max_active_blocks_per_multiprocessor(&blocks, it.k, 256, 0);
+  return guess == 2 && registers == 40 && blocks == 6 ? 0 : 2;
+}
+
 }  // namespace
 
 TEST_CASE("a guess at registers never refuses a launch") {
@@ -92,6 +105,8 @@ TEST_CASE("a guess at registers never refuses a launch") {
 TEST_CASE("an assembler's figure refuses a launch that has too few registers") {
   const std::string forty = stand_in("forty", "40"), eighty = stand_in("eighty", "80");
   CHECK(in_child({{"LATHE_SIM_PTXAS", forty}}, assembled).status == 0);
+  CHECK(in_child({{"LATHE_SIM_PTXAS", forty}}, remembered).status == 0);
+  CHECK(in_child({{"LATHE_SIM_PTXAS", "none"}}, assembled).status == 0);
   CHECK(in_child({{"LATHE_SIM_PTXAS", eighty}}, assembled).status == 77);
   CHECK(in_child({{"LATHE_SIM_PTXAS", "/nowhere/ptxas"}}, assembled).status == 0);
   std::remove(forty.c_str());
