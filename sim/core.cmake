@@ -65,11 +65,13 @@ add_library(lathe_sim_core STATIC
   check/race_shadow.cpp
   check/race_touch.cpp
   clock/engine.cpp
+  clock/engine_units.cpp
   clock/kernel_time.cpp
   clock/listing.cpp
   clock/machine.cpp
   clock/memory.cpp
   clock/opcodes.cpp
+  clock/order.cpp
   clock/ptx_program.cpp
   clock/resident.cpp
   clock/tools.cpp

@@ -8,22 +8,12 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "sim/clock/order.h"
 #include "sim/ptx/tensor.h"
 #include "sim/ptx/wmma.h"
 
 namespace sim::clock {
 namespace {
-
-constexpr int kBoards = 6;
-constexpr size_t kWindow = 96;  // instructions among which ptxas finds one that is ready
-
-struct Draft {
-  Op op;
-  std::vector<std::string> writes, reads;
-  bool stays = false;          // in its place among others that stay: memory, barriers
-  double latency = 4;          // of what has no scoreboard
-  uint32_t target = kNowhere;  // PTX instruction
-};
 
 bool of(sim::Op op, std::initializer_list<sim::Op> list) {
   return std::find(list.begin(), list.end(), op) != list.end();
@@ -196,123 +186,8 @@ bool has_result(const Draft& draft) {
   }
 }
 
-double fixed_latency(const Op& op) {
-  switch (op.unit) {
-    case Unit::alu:
-    case Unit::heavy:
-      return 5;
-    case Unit::fp64:
-      return 8;
-    default:
-      return 4;
-  }
-}
-
-// Puts the drafts of one block in order, and gives them stall cycles and scoreboards.
-class Scheduler {
- public:
-  explicit Scheduler(const Machine& machine) : machine_(machine) {}
-  void add(std::vector<Draft> block, std::vector<Op>* ops);
-
- private:
-  bool ready(const std::vector<Draft>& block, const std::vector<bool>& done, size_t at) const;
-  double time_of(const Draft& draft) const;
-  void emit(Draft& draft, std::vector<Op>* ops);
-
-  const Machine& machine_;
-  struct Value {
-    double ready = 0;
-    int board = -1;
-  };
-  std::unordered_map<std::string, Value> values_;
-  double now_ = 0;
-  int next_board_ = 0;
-};
-
-bool overlaps(const std::vector<std::string>& a, const std::vector<std::string>& b) {
-  return std::any_of(a.begin(), a.end(), [&](const std::string& name) {
-    return std::find(b.begin(), b.end(), name) != b.end();
-  });
-}
-
-// An instruction may go before those that neither write what it reads nor touch what it writes.
-bool Scheduler::ready(const std::vector<Draft>& block, const std::vector<bool>& done,
-                      size_t at) const {
-  const Draft& d = block[at];
-  for (size_t k = at > kWindow ? at - kWindow : 0; k < at; ++k) {
-    if (done[k]) continue;
-    const Draft& e = block[k];
-    if ((d.stays && e.stays) || overlaps(e.writes, d.reads) || overlaps(e.writes, d.writes) ||
-        overlaps(e.reads, d.writes)) {
-      return false;
-    }
-  }
-  return true;
-}
-
-double Scheduler::time_of(const Draft& draft) const {
-  double time = now_;
-  for (const std::string& name : draft.reads) {
-    const auto found = values_.find(name);
-    if (found != values_.end()) time = std::max(time, found->second.ready);
-  }
-  return time;
-}
-
-void Scheduler::emit(Draft& draft, std::vector<Op>* ops) {
-  double begin = now_;
-  for (const std::string& name : draft.reads) {
-    const auto found = values_.find(name);
-    if (found == values_.end()) continue;
-    if (found->second.board >= 0) {
-      draft.op.waits |= static_cast<uint8_t>(1u << found->second.board);
-    } else {
-      begin = std::max(begin, found->second.ready);
-    }
-  }
-  if (!ops->empty() && begin > now_) {
-    ops->back().stall = static_cast<uint8_t>(std::min(255.0, ops->back().stall + begin - now_));
-  }
-  now_ = begin + 1;
-  Value value = {begin + fixed_latency(draft.op), -1};
-  const bool late = draft.op.act == Act::load || draft.op.act == Act::atomic;
-  if (late && !draft.writes.empty()) {
-    value.board = next_board_;
-    draft.op.writes = static_cast<uint8_t>(next_board_);
-    next_board_ = (next_board_ + 1) % kBoards;
-    value.ready =
-        begin + (draft.op.unit == Unit::global ? machine_.l2_latency : machine_.shared_latency);
-  }
-  if (draft.op.unit == Unit::tensor) value.ready = begin + machine_.mma_latency;
-  for (const std::string& name : draft.writes) values_[name] = value;
-  draft.op.stall = 1;
-  ops->push_back(std::move(draft.op));
-}
-
-void Scheduler::add(std::vector<Draft> block, std::vector<Op>* ops) {
-  std::vector<bool> done(block.size(), false);
-  size_t first = 0;
-  for (size_t count = 0; count < block.size(); ++count) {
-    while (done[first]) ++first;
-    size_t best = first;
-    double soonest = time_of(block[first]);
-    const size_t end = std::min(block.size(), first + kWindow);
-    for (size_t at = first + 1; at < end && soonest > now_; ++at) {
-      if (done[at] || !ready(block, done, at)) continue;
-      if (block[at].op.act == Act::branch || block[at].op.act == Act::exit) break;
-      const double time = time_of(block[at]);
-      if (time < soonest) soonest = time, best = at;
-    }
-    done[best] = true;
-    emit(block[best], ops);
-  }
-}
-
-}  // namespace
-
-Program ptx_program(const Function& f, const std::string& text, const Machine& machine) {
-  Program out;
-  const auto lines = lines_of(text);
+// Says which instructions begin a block.
+std::vector<bool> leaders(const Function& f) {
   std::vector<bool> leads(f.code.size() + 1, false);
   for (size_t pc = 0; pc < f.code.size(); ++pc) {
     const Inst& in = f.code[pc];
@@ -325,6 +200,15 @@ Program ptx_program(const Function& f, const std::string& text, const Machine& m
       for (const uint32_t target : f.tables[in.aux]) leads[target] = true;
     }
   }
+  return leads;
+}
+
+}  // namespace
+
+Program ptx_program(const Function& f, const std::string& text, const Machine& machine) {
+  Program out;
+  const auto lines = lines_of(text);
+  const std::vector<bool> leads = leaders(f);
   Scheduler scheduler(machine);
   std::vector<Draft> block;
   std::map<uint32_t, uint32_t> starts;  // of blocks: instruction of PTX, of the program

@@ -143,10 +143,22 @@ RunResult settle(Warp& w) {
   return RunResult::stopped;
 }
 
-// Takes notes for a profile or a trace, whichever is wanted, of one instruction that ran.
+// These functions take notes for a profile, for a trace and of undefined registers, whichever is
+// wanted: before an instruction, after it, and where it will be tried again.
+void note_begin(Warp& w, const Inst& in, uint32_t mask, uint32_t exec) {
+  if (w.undefined) watch_registers(w, in, mask, exec);
+  if (!w.worker->lines) return;
+  const auto pc = static_cast<uint32_t>(&in - w.code->code_data);
+  w.worker->lines[pc].thread_instructions += static_cast<uint64_t>(__builtin_popcount(exec));
+}
 void note(Warp& w, uint32_t pc, uint32_t exec) {
   if (w.worker->lines) note_line(*w.worker, pc);
   if (w.worker->recorder) trace_step(w, pc, exec);
+}
+void forget(Warp& w, uint32_t pc, uint32_t exec) {
+  if (w.worker->recorder) trace_forget(w);
+  if (!w.worker->lines) return;
+  w.worker->lines[pc].thread_instructions -= static_cast<uint64_t>(__builtin_popcount(exec));
 }
 
 // A Straight is the run of instructions that a strand is in; a trace gets it when it ends.
@@ -157,13 +169,12 @@ struct Straight {
   }
 };
 
-// `kNotes`: also counts by instruction, records what happens, or follows undefined registers.
+// `kNotes`: also takes notes.
 template <bool kNotes>
 RunResult run_warp(Warp& w, uint64_t quantum) {
   const Inst* const code = w.code->code_data;
   uint64_t* const counts = w.worker->pc_counts;
-  LineTally* const lines = w.worker->lines;
-  if (kNotes && lines) note_line(*w.worker, kNoTarget);
+  if (kNotes && w.worker->lines) note_line(*w.worker, kNoTarget);
   uint64_t left = quantum, threads = 0;
   RunResult result = RunResult::quantum;
   if (w.state == WarpState::waiting) {
@@ -194,9 +205,7 @@ RunResult run_warp(Warp& w, uint64_t quantum) {
       const uint32_t exec = mask & pred(w, in.guard);
       ++counts[pc];
       threads += in.counted ? static_cast<uint64_t>(__builtin_popcount(exec)) : 0u;
-      if (kNotes && w.undefined) watch_registers(w, in, mask, exec);
-      if (kNotes && lines)
-        lines[pc].thread_instructions += static_cast<uint64_t>(__builtin_popcount(exec));
+      if (kNotes) note_begin(w, in, mask, exec);
       if (in.kind == Kind::simple) {
         if (exec) in.fn(w, in, exec);
         ++pc;
@@ -225,9 +234,7 @@ RunResult run_warp(Warp& w, uint64_t quantum) {
       if (step == Step::next) continue;
       if (step == Step::blocked) {
         --counts[pc];
-        if (kNotes && lines)
-          lines[pc].thread_instructions -= static_cast<uint64_t>(__builtin_popcount(exec));
-        if (kNotes && w.worker->recorder) trace_forget(w);
+        if (kNotes) forget(w, pc, exec);
         threads -= static_cast<uint64_t>(__builtin_popcount(exec));
         ++turn;
       }
