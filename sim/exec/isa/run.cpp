@@ -167,6 +167,18 @@ struct Straight {
   void end(const Warp& w, uint32_t pc) const {
     if (w.worker->recorder) trace_turn(w, first, pc, lanes);
   }
+  // The instruction at `at` led to `pc`, and notes are taken of it.
+  void step(Warp& w, uint32_t at, uint32_t pc, uint32_t exec, Step step) {
+    const bool again = step == Step::blocked;
+    if (again) {
+      forget(w, at, exec);
+    } else {
+      note(w, at, exec);
+    }
+    if (step == Step::next && pc == at + 1) return;
+    end(w, again ? at : at + 1);
+    first = pc;
+  }
 };
 
 // `kNotes`: also takes notes.
@@ -226,15 +238,10 @@ RunResult run_warp(Warp& w, uint64_t quantum) {
       }
       const uint32_t at = pc;
       step = control(w, in, exec, pc);
-      if (kNotes && step != Step::blocked) note(w, at, exec);
-      if (kNotes && (step != Step::next || pc != at + 1)) {
-        straight.end(w, step == Step::blocked ? at : at + 1);
-        straight.first = pc;
-      }
+      if (kNotes) straight.step(w, at, pc, exec, step);
       if (step == Step::next) continue;
       if (step == Step::blocked) {
         --counts[pc];
-        if (kNotes) forget(w, pc, exec);
         threads -= static_cast<uint64_t>(__builtin_popcount(exec));
         ++turn;
       }
