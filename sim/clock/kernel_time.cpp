@@ -58,14 +58,33 @@ Program machine_program(const Grid& grid, const std::string& arch, std::string* 
   return program;
 }
 
+// Says whether machine code has the instruction too, whatever its form.
+bool moves_data(const Function& f, const Effect& e) {
+  const Form& form = f.infos[f.code[e.pc].info].form;
+  switch (form.op) {
+    case sim::Op::ld:
+    case sim::Op::st:
+      return e.wavefronts > 0 || e.runs > 0;
+    case sim::Op::mma:
+    case sim::Op::wgmma:
+    case sim::Op::ldmatrix:
+    case sim::Op::stmatrix:
+    case sim::Op::cp_async:
+    case sim::Op::bulk_copy:
+    case sim::Op::tensor_copy:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // Returns the share of the effects of a traced block that a walk through the program meets.
 double mapped_share(const Map& map, const BlockTrace& block) {
   double wanted = 0, off = 0;
   for (const WarpTrace& trace : block.warps) {
     std::unordered_map<int, std::pair<double, double>> by_line;  // in PTX, in the walk
     for (const Effect& e : trace.effects) {
-      const Class cls = map.function.infos[map.function.code[e.pc].info].cls;
-      if (!e.missed && cls != Class::barrier) by_line[map.line_of[e.pc]].first += 1;
+      if (!e.missed && moves_data(map.function, e)) by_line[map.line_of[e.pc]].first += 1;
     }
     Walk walk(map, trace);
     for (Walk::Step step = walk.next(); step.op != kNowhere; step = walk.next()) {
@@ -73,11 +92,10 @@ double mapped_share(const Map& map, const BlockTrace& block) {
       const bool counts = op.unit == Unit::tensor || op.unit == Unit::wgmma ||
                           op.unit == Unit::shared || op.unit == Unit::copy ||
                           op.unit == Unit::tma || op.unit == Unit::global;
-      const auto found = by_line.find(op.line);
+      const auto found = by_line.find(map.line_of_op[step.op]);
       if (counts && found != by_line.end()) found->second.second += 1;
     }
     for (const auto& [line, counts] : by_line) {
-      if (counts.second == 0) continue;  // parameters, and what became another instruction
       wanted += counts.first;
       off += std::abs(counts.first - counts.second);
     }

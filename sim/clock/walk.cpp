@@ -3,6 +3,7 @@
 #include "sim/clock/walk.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <map>
 
@@ -27,6 +28,7 @@ int weight(const Op& op) {
 
 Map::Map(const Function& f, const Program& p) : function(f), program(p) {
   find_blocks();
+  find_products();
   find_pieces();
   find_homes();
 }
@@ -49,6 +51,28 @@ void Map::find_blocks() {
   for (size_t pc = 0; pc < code.size(); ++pc) {
     blocks += leads[pc] ? 1 : 0;
     block_of.push_back(blocks - 1);
+  }
+}
+
+// ptxas gives a wgmma the line of its descriptors. Products stay in order, so the first is the
+// first; where some were copied, the nearest line counts.
+void Map::find_products() {
+  std::vector<int> lines_of_products;
+  for (size_t pc = 0; pc < line_of.size(); ++pc) {
+    const InstInfo& info = function.infos[function.code[pc].info];
+    if (info.form.op == sim::Op::wgmma) lines_of_products.push_back(line_of[pc]);
+  }
+  std::vector<size_t> products;
+  for (const Op& op : program.ops) {
+    if (op.unit == Unit::wgmma) products.push_back(line_of_op.size());
+    line_of_op.push_back(op.line);
+  }
+  const bool same = products.size() == lines_of_products.size();
+  for (size_t k = 0; k < products.size() && !lines_of_products.empty(); ++k) {
+    int& line = line_of_op[products[k]];
+    const auto nearer = [line](int a, int b) { return std::abs(a - line) < std::abs(b - line); };
+    line = same ? lines_of_products[k]
+                : *std::min_element(lines_of_products.begin(), lines_of_products.end(), nearer);
   }
 }
 
@@ -75,7 +99,7 @@ void Map::find_homes() {
     Piece& piece = pieces[k];
     std::map<uint32_t, int> votes;
     for (uint32_t at = piece.first; at < piece.end; ++at) {
-      const auto block = block_of_line.find(program.ops[at].line);
+      const auto block = block_of_line.find(line_of_op[at]);
       if (program.ops[at].unit == Unit::control && weight(program.ops[at]) == 1) continue;
       if (block != block_of_line.end()) votes[block->second] += weight(program.ops[at]);
     }
@@ -86,10 +110,10 @@ void Map::find_homes() {
     std::map<int, int> copies;
     for (uint32_t at = piece.first; at < piece.end; ++at) {
       const Op& op = program.ops[at];
-      const auto block = block_of_line.find(op.line);
+      const auto block = block_of_line.find(line_of_op[at]);
       if (block == block_of_line.end() || static_cast<int>(block->second) != home) continue;
-      lines[k].push_back(op.line);
-      if (weight(op) > 1) ++copies[op.line];
+      lines[k].push_back(line_of_op[at]);
+      if (weight(op) > 1) ++copies[line_of_op[at]];
     }
     // One line may become two instructions, so most lines decide.
     std::vector<int> counts;
@@ -246,10 +270,10 @@ Walk::Step Walk::next() {
   const uint32_t at = at_;
   const Op& op = ops[at];
   Step step = {at, nullptr};
-  const auto list = effects_.find(op.line);
+  const auto list = effects_.find(map_.line_of_op[at]);
   if (list != effects_.end() && op.act != Act::branch &&
       (op.unit >= Unit::tensor || op.act != Act::none)) {
-    uint32_t& used = used_[op.line];
+    uint32_t& used = used_[map_.line_of_op[at]];
     step.effect = &trace_.effects[list->second[std::min<size_t>(used, list->second.size() - 1)]];
     ++used;
   }

@@ -40,10 +40,12 @@ class Map {
   std::vector<bool> leads;         // the instruction begins a block of PTX
   uint32_t blocks = 0;
   std::vector<int> line_of;             // by instruction of PTX
+  std::vector<int> line_of_op;     // by instruction of the program: the PTX line that it does
   std::vector<std::vector<int>> lines;  // of each piece, those that stand for its home, sorted
 
  private:
   void find_blocks();
+  void find_products();
   void find_pieces();
   void find_homes();
 };
