@@ -95,6 +95,7 @@ constexpr Row kRows[] = {
     {"CCTL", Unit::constant, Act::load},
     {"QSPC", Unit::constant, Act::load},
     {"BRA", Unit::control, Act::branch},
+    {"BRA.DIV", Unit::control, Act::none},  // to code for lanes that are apart
     {"BRX", Unit::control, Act::branch},
     {"JMP", Unit::control, Act::branch},
     {"CALL", Unit::control, Act::branch},
@@ -224,6 +225,8 @@ Op decode_machine(const std::string& full) {
   } else {
     add_registers(&op, operands, false);
   }
+  // A condition may stand before the target.
+  if (op.act == Act::branch && operands.find(',') != std::string_view::npos) op.guarded = true;
   if (op.act == Act::group_wait || op.act == Act::wgmma_wait) {
     const size_t comma = operands.rfind("0x");
     if (comma != std::string_view::npos) {
