@@ -14,13 +14,15 @@ namespace {
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 bool ends_piece(const Op& op) {
-  return op.act == Act::branch || op.act == Act::exit || op.act == Act::reconverge;
+  return op.act == Act::branch || op.act == Act::exit || op.act == Act::reconverge ||
+         op.act == Act::call || op.act == Act::give_back;
 }
 
 // Instructions that a compiler seldom copies or moves to another block say more about a home.
 int weight(const Op& op) {
   const bool moves = op.act == Act::none || op.act == Act::load || op.act == Act::branch ||
-                     op.act == Act::exit || op.act == Act::reconverge;
+                     op.act == Act::exit || op.act == Act::reconverge || op.act == Act::call ||
+                     op.act == Act::give_back;
   const bool fixed = op.unit >= Unit::tensor && op.unit <= Unit::tma;
   return fixed || !moves ? 4 : 1;
 }
@@ -218,7 +220,7 @@ int64_t Walk::position(uint32_t op, uint32_t from, uint32_t* copies, Homes homes
     }
     const Op& last = map_.program.ops[piece.end - 1];
     if (last.act == Act::exit && !last.guarded) return count_;
-    const bool jumps = last.act == Act::branch && !last.guarded;
+    const bool jumps = (last.act == Act::branch || last.act == Act::call) && !last.guarded;
     op = jumps ? last.target : piece.end;
   }
   return count_;
@@ -293,7 +295,7 @@ Walk::Step Walk::next() {
   const Op& op = ops[at];
   Step step = {at, nullptr};
   const auto list = effects_.find(map_.line_of_op[at]);
-  if (list != effects_.end() && op.act != Act::branch &&
+  if (list != effects_.end() && op.act != Act::branch && op.act != Act::call &&
       (op.unit >= Unit::tensor || op.act != Act::none)) {
     uint32_t& used = used_[map_.line_of_op[at]];
     step.effect = &trace_.effects[list->second[std::min<size_t>(used, list->second.size() - 1)]];
@@ -304,8 +306,13 @@ Walk::Step Walk::next() {
     to = meet(at);
   } else if (op.act == Act::exit) {
     to = op.guarded ? choose(at) : kNowhere;
-  } else if (op.act == Act::branch) {
+  } else if (op.act == Act::branch || op.act == Act::call) {
     to = op.guarded ? choose(at) : op.target;
+    if (op.act == Act::call && to == op.target) calls_.push_back(at + 1);
+    if (to == kNowhere) to = at + 1;  // a function that the listing does not have
+  } else if (op.act == Act::give_back && !calls_.empty()) {
+    to = calls_.back();
+    calls_.pop_back();
   }
   enter(to, map_.piece_of[at], op.guarded);
   return step;
