@@ -11,6 +11,7 @@
 namespace sim::clock {
 namespace {
 
+constexpr int kMostHops = 200;  // pieces that a look ahead passes
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 bool ends_piece(const Op& op) {
@@ -203,7 +204,7 @@ int64_t Walk::next_visit(int block, int64_t after) const {
 // Returns the visit that the way through `op` would lead to next, coming from the piece `from`.
 int64_t Walk::position(uint32_t op, uint32_t from, uint32_t* copies, Homes homes) const {
   *copies = 1;
-  for (int hops = 0; hops < 16 && op < map_.program.ops.size(); ++hops) {
+  for (int hops = 0; hops < kMostHops && op < map_.program.ops.size(); ++hops) {
     const uint32_t k = map_.piece_of[op];
     const Map::Piece& piece = map_.pieces[k];
     if (!piece.homes.empty()) {
@@ -223,7 +224,7 @@ int64_t Walk::position(uint32_t op, uint32_t from, uint32_t* copies, Homes homes
     const bool jumps = (last.act == Act::branch || last.act == Act::call) && !last.guarded;
     op = jumps ? last.target : piece.end;
   }
-  return count_;
+  return op < map_.program.ops.size() ? now_ : count_;
 }
 
 // Arithmetic may have come here from a block that is long over or still to come, so a piece of it
