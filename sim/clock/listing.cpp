@@ -76,7 +76,7 @@ struct Reader {
     op.reads = control.reads;
     op.waits = control.waits;
     const size_t label = body.find("`(");
-    if (label != std::string::npos && op.act == Act::branch) {
+    if (label != std::string::npos && (op.act == Act::branch || op.act == Act::call)) {
       jumps.emplace_back(static_cast<uint32_t>(program.ops.size()),
                          body.substr(label + 2, body.find(')', label) - label - 2));
     }

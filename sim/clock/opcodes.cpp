@@ -95,10 +95,11 @@ constexpr Row kRows[] = {
     {"CCTL", Unit::constant, Act::load},
     {"QSPC", Unit::constant, Act::load},
     {"BRA", Unit::control, Act::branch},
+    {"BRA.DIV", Unit::control, Act::none},  // to code for lanes that are apart; BRA.CONV: from it
     {"BRX", Unit::control, Act::branch},
     {"JMP", Unit::control, Act::branch},
-    {"CALL", Unit::control, Act::branch},
-    {"RET", Unit::control, Act::none},
+    {"CALL", Unit::control, Act::call},
+    {"RET", Unit::control, Act::give_back},
     {"EXIT", Unit::control, Act::exit},
     {"BSYNC", Unit::control, Act::reconverge},
     {"BSSY", Unit::control, Act::none},
@@ -224,6 +225,9 @@ Op decode_machine(const std::string& full) {
   } else {
     add_registers(&op, operands, false);
   }
+  // A condition may stand before the target.
+  const bool conditional = operands.find(',') != std::string_view::npos;
+  if (op.act == Act::branch && conditional && !begins(name, "BRA.CONV")) op.guarded = true;
   if (op.act == Act::group_wait || op.act == Act::wgmma_wait) {
     const size_t comma = operands.rfind("0x");
     if (comma != std::string_view::npos) {

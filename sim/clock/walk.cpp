@@ -3,23 +3,27 @@
 #include "sim/clock/walk.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
 #include <map>
+
+#include "sim/ptx/tensor.h"
 
 namespace sim::clock {
 namespace {
 
+constexpr int kMostHops = 200;  // pieces that a look ahead passes
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 bool ends_piece(const Op& op) {
-  return op.act == Act::branch || op.act == Act::exit || op.act == Act::reconverge;
+  return op.act == Act::branch || op.act == Act::exit || op.act == Act::reconverge ||
+         op.act == Act::call || op.act == Act::give_back;
 }
 
 // Instructions that a compiler seldom copies or moves to another block say more about a home.
 int weight(const Op& op) {
   const bool moves = op.act == Act::none || op.act == Act::load || op.act == Act::branch ||
-                     op.act == Act::exit || op.act == Act::reconverge;
+                     op.act == Act::exit || op.act == Act::reconverge || op.act == Act::call ||
+                     op.act == Act::give_back;
   const bool fixed = op.unit >= Unit::tensor && op.unit <= Unit::tma;
   return fixed || !moves ? 4 : 1;
 }
@@ -54,25 +58,34 @@ void Map::find_blocks() {
   }
 }
 
-// ptxas gives a wgmma the line of its descriptors. Products stay in order, so the first is the
-// first; where some were copied, the nearest line counts.
+// ptxas gives a wgmma the line of its descriptors. Products stay in order, also where a loop was
+// copied: each is the next of its kind in PTX, around and around.
 void Map::find_products() {
-  std::vector<int> lines_of_products;
+  struct Product {
+    int line;
+    bool factors_in_registers;
+    uint16_t columns;
+  };
+  std::vector<Product> products;
   for (size_t pc = 0; pc < line_of.size(); ++pc) {
-    const InstInfo& info = function.infos[function.code[pc].info];
-    if (info.form.op == sim::Op::wgmma) lines_of_products.push_back(line_of[pc]);
+    const Inst& in = function.code[pc];
+    if (function.infos[in.info].form.op != sim::Op::wgmma) continue;
+    const TensorConfig c = TensorConfig::unpack(in.imm);
+    products.push_back({line_of[pc], c.a_in_registers, c.n});
   }
-  std::vector<size_t> products;
+  size_t next = 0;
   for (const Op& op : program.ops) {
-    if (op.unit == Unit::wgmma) products.push_back(line_of_op.size());
     line_of_op.push_back(op.line);
-  }
-  const bool same = products.size() == lines_of_products.size();
-  for (size_t k = 0; k < products.size() && !lines_of_products.empty(); ++k) {
-    int& line = line_of_op[products[k]];
-    const auto nearer = [line](int a, int b) { return std::abs(a - line) < std::abs(b - line); };
-    line = same ? lines_of_products[k]
-                : *std::min_element(lines_of_products.begin(), lines_of_products.end(), nearer);
+    for (size_t tries = 0; op.unit == Unit::wgmma && tries < products.size(); ++tries) {
+      const Product& product = products[next];
+      next = (next + 1) % products.size();
+      if (product.columns != op.columns ||
+          product.factors_in_registers != op.factors_in_registers) {
+        continue;
+      }
+      line_of_op.back() = product.line;
+      break;
+    }
   }
 }
 
@@ -124,7 +137,10 @@ void Map::find_homes() {
       piece.homes = {home};
       piece.fixed = true;
     } else {
-      for (const auto& [block, count] : votes) piece.homes.push_back(static_cast<int>(block));
+      if (home >= 0) piece.homes = {home};
+      for (const auto& [block, count] : votes) {
+        if (static_cast<int>(block) != home) piece.homes.push_back(static_cast<int>(block));
+      }
     }
     std::sort(lines[k].begin(), lines[k].end());
   }
@@ -166,9 +182,14 @@ void Walk::visit_blocks() {
     }
     visits_[block].push_back(count_++);
   }
+  for (const Map::Piece& piece : map_.pieces) {
+    const auto& visits = piece.fixed ? visits_[static_cast<size_t>(piece.homes[0])] : visits_[0];
+    if (!visits.empty()) last_fixed_ = std::max(last_fixed_, visits.back());
+  }
 }
 
-int64_t Walk::next_visit(const Map::Piece& piece, int64_t after) const {
+int64_t Walk::next_visit(const Map::Piece& piece, int64_t after, Homes homes) const {
+  if (homes == Homes::main) return next_visit(piece.homes[0], after);
   int64_t first = kNever;
   for (const int home : piece.homes) first = std::min(first, next_visit(home, after));
   return first;
@@ -181,9 +202,9 @@ int64_t Walk::next_visit(int block, int64_t after) const {
 }
 
 // Returns the visit that the way through `op` would lead to next, coming from the piece `from`.
-int64_t Walk::position(uint32_t op, uint32_t from, uint32_t* copies) const {
+int64_t Walk::position(uint32_t op, uint32_t from, uint32_t* copies, Homes homes) const {
   *copies = 1;
-  for (int hops = 0; hops < 16 && op < map_.program.ops.size(); ++hops) {
+  for (int hops = 0; hops < kMostHops && op < map_.program.ops.size(); ++hops) {
     const uint32_t k = map_.piece_of[op];
     const Map::Piece& piece = map_.pieces[k];
     if (!piece.homes.empty()) {
@@ -194,14 +215,16 @@ int64_t Walk::position(uint32_t op, uint32_t from, uint32_t* copies) const {
       const bool again = k <= from || std::any_of(there.begin(), there.end(), [&](int line) {
                            return std::binary_search(here.begin(), here.end(), line);
                          });
-      return next_visit(piece, again ? now_ : now_ - 1);
+      const int64_t visit = next_visit(piece, again ? now_ : now_ - 1, homes);
+      // What was moved out of the block that the walk is in says nothing about this way.
+      if (piece.fixed || visit != now_) return visit;
     }
     const Op& last = map_.program.ops[piece.end - 1];
     if (last.act == Act::exit && !last.guarded) return count_;
-    const bool jumps = last.act == Act::branch && !last.guarded;
+    const bool jumps = (last.act == Act::branch || last.act == Act::call) && !last.guarded;
     op = jumps ? last.target : piece.end;
   }
-  return count_;
+  return op < map_.program.ops.size() ? now_ : count_;
 }
 
 // Arithmetic may have come here from a block that is long over or still to come, so a piece of it
@@ -212,10 +235,10 @@ void Walk::enter(uint32_t op, uint32_t from, bool chosen) {
   const Map::Piece& piece = map_.pieces[map_.piece_of[op]];
   if (piece.first != op || piece.homes.empty() || !(piece.fixed || chosen)) return;
   uint32_t copies = 0;
-  int64_t visit = position(op, from, &copies);
+  int64_t visit = position(op, from, &copies, Homes::all);
   if (visit == kNever) return;
   for (uint32_t copy = 1; copy < copies; ++copy) {
-    const int64_t more = next_visit(piece, visit);
+    const int64_t more = next_visit(piece, visit, Homes::main);
     if (more == kNever) break;
     visit = more;
   }
@@ -241,9 +264,11 @@ uint32_t Walk::choose(uint32_t at) {
   const Op& op = map_.program.ops[at];
   const uint32_t from = map_.piece_of[at];
   uint32_t copies_on = 0, copies_there = 0;
-  const int64_t on = position(at + 1, from, &copies_on);
-  if (op.act == Act::exit) return on == kNever || on >= count_ ? kNowhere : at + 1;
+  if (op.act == Act::exit) {
+    return now_ >= last_fixed_ ? kNowhere : at + 1;
+  }
   if (op.target >= map_.program.ops.size()) return at + 1;
+  const int64_t on = position(at + 1, from, &copies_on);
   const int64_t there = position(op.target, from, &copies_there);
   bool jump = there < on;
   if (there == on && there != kNever) {
@@ -252,7 +277,7 @@ uint32_t Walk::choose(uint32_t at) {
     const uint32_t most = std::max(copies_on, copies_there);
     const Map::Piece& home = map_.pieces[map_.piece_of[op.target]];
     int64_t visit = there, rounds = 1;
-    while (rounds < most && next_visit(home, visit) == visit + 1) ++visit, ++rounds;
+    while (rounds < most && next_visit(home, visit, Homes::main) == visit + 1) ++visit, ++rounds;
     jump = copies_there == copies_on ? false : (copies_there > copies_on) == (rounds >= most);
   }
   const int64_t other = jump ? on : there;
@@ -271,7 +296,7 @@ Walk::Step Walk::next() {
   const Op& op = ops[at];
   Step step = {at, nullptr};
   const auto list = effects_.find(map_.line_of_op[at]);
-  if (list != effects_.end() && op.act != Act::branch &&
+  if (list != effects_.end() && op.act != Act::branch && op.act != Act::call &&
       (op.unit >= Unit::tensor || op.act != Act::none)) {
     uint32_t& used = used_[map_.line_of_op[at]];
     step.effect = &trace_.effects[list->second[std::min<size_t>(used, list->second.size() - 1)]];
@@ -282,8 +307,13 @@ Walk::Step Walk::next() {
     to = meet(at);
   } else if (op.act == Act::exit) {
     to = op.guarded ? choose(at) : kNowhere;
-  } else if (op.act == Act::branch) {
+  } else if (op.act == Act::branch || op.act == Act::call) {
     to = op.guarded ? choose(at) : op.target;
+    if (op.act == Act::call && to == op.target) calls_.push_back(at + 1);
+    if (to == kNowhere) to = at + 1;  // a function that the listing does not have
+  } else if (op.act == Act::give_back && !calls_.empty()) {
+    to = calls_.back();
+    calls_.pop_back();
   }
   enter(to, map_.piece_of[at], op.guarded);
   return step;

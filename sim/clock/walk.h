@@ -6,8 +6,8 @@
 // branches into guards and unrolls loops. So a branch of machine code is decided by what the PTX
 // did next: each piece of machine code has a home, the block of PTX that most of its instructions
 // come from, and the way is taken whose home the warp visited first. Arithmetic moves far, memory
-// accesses, barriers and products do not: a piece without any of these has several homes, of which
-// the next one counts.
+// accesses, barriers and products do not: a piece without any of these tells less about where the
+// warp is.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ class Map {
 
   struct Piece {  // instructions of the program without a branch between them
     uint32_t first = 0, end = 0;
-    std::vector<int> homes;  // blocks of PTX; one, if the piece has what stays in its block
+    std::vector<int> homes;  // blocks of PTX, the main one first; one, if fixed
     int copies = 1;          // how often the piece has the home's instructions: an unrolled loop
     bool fixed = false;      // it has memory accesses, barriers or products
   };
@@ -40,7 +40,7 @@ class Map {
   std::vector<bool> leads;         // the instruction begins a block of PTX
   uint32_t blocks = 0;
   std::vector<int> line_of;             // by instruction of PTX
-  std::vector<int> line_of_op;     // by instruction of the program: the PTX line that it does
+  std::vector<int> line_of_op;          // by instruction of the program: the PTX line that it does
   std::vector<std::vector<int>> lines;  // of each piece, those that stand for its home, sorted
 
  private:
@@ -64,16 +64,19 @@ class Walk {
  private:
   void visit_blocks();
   uint32_t choose(uint32_t at);
-  int64_t position(uint32_t op, uint32_t from, uint32_t* copies) const;
+  // `main`: where most of a piece's instructions come from, `all`: the nearest home.
+  enum class Homes { main, all };
+  int64_t position(uint32_t op, uint32_t from, uint32_t* copies, Homes homes = Homes::main) const;
   int64_t next_visit(int block, int64_t after) const;
-  int64_t next_visit(const Map::Piece& piece, int64_t after) const;
+  int64_t next_visit(const Map::Piece& piece, int64_t after, Homes homes) const;
   void enter(uint32_t op, uint32_t from, bool chosen);
   uint32_t meet(uint32_t at);
 
   const Map& map_;
   const WarpTrace& trace_;
-  std::vector<std::vector<int64_t>> visits_;                // by block of PTX: when
-  int64_t count_ = 0;                                       // of all visits
+  std::vector<std::vector<int64_t>> visits_;  // by block of PTX: when
+  int64_t count_ = 0;                         // of all visits
+  int64_t last_fixed_ = 0;  // the last visit of a block that is home to a fixed piece
   std::unordered_map<int, std::vector<uint32_t>> effects_;  // by line, in order
   std::unordered_map<int, uint32_t> used_;
   struct Way {
@@ -81,6 +84,7 @@ class Walk {
     int64_t since;
   };
   std::vector<Way> other_ways_;  // that some lanes may still go
+  std::vector<uint32_t> calls_;    // where those that run come back to
   uint32_t at_ = 0;
   int64_t now_ = -1;  // the visit that the walk is in
   uint64_t left_;     // instructions before it gives up
