@@ -84,7 +84,7 @@ class Walk {
     int64_t since;
   };
   std::vector<Way> other_ways_;  // that some lanes may still go
-  std::vector<uint32_t> calls_;    // where those that run come back to
+  std::vector<uint32_t> calls_;  // where those that run come back to
   uint32_t at_ = 0;
   int64_t now_ = -1;  // the visit that the walk is in
   uint64_t left_;     // instructions before it gives up
