@@ -143,7 +143,14 @@ void race_async_was_read(SyncClock* clock, const Inst& inst, uint64_t address, u
   if (!clock) return;
   Shadow shadow(*clock->block, owner);
   const Stamp s = stamp_of(*clock, inst);
-  shadow.each(address, bytes, [&](Granule& g, uint64_t, uint32_t) { shadow.add_read(g, s); });
+  // Whoever learns of this read has learnt of those that the mbarrier knows already.
+  shadow.each(address, bytes, [&](Granule& g, uint64_t, uint32_t) {
+    if (g.read.clock <= clock->known.of(kGenericClock, g.read.agent)) {
+      g.read = s;
+    } else {
+      shadow.add_read(g, s);
+    }
+  });
 }
 
 // With the fence between the proxies that every completion includes.

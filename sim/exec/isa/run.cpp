@@ -21,6 +21,16 @@ Step exit_lanes(Warp& w, uint32_t exec, uint32_t pc) {
   return Step::switch_strand;
 }
 
+// Says whether a convergent instruction has its usual form: all lanes name one mask, and all that
+// live of it are here.
+inline bool all_meet(const Warp& w, const Inst& in, uint32_t exec) {
+  const uint32_t* named = cells<uint32_t>(w, in.c);
+  const uint32_t members = named[__builtin_ctz(exec)];
+  uint32_t other = 0;
+  for (int l = 0; l < 32; ++l) other |= named[l] ^ members;
+  return !other && !(exec & ~members) && !(members & w.live & ~exec);
+}
+
 Step control(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc) {
   Strand& s = w.strands[w.current];
   w.pc = pc;
@@ -44,10 +54,15 @@ Step control(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc) {
       }
       ++pc;
       return Step::next;
-    case Kind::converge:
     case Kind::bar_warp:
       if (!exec) break;
-      return collective(w, in, exec, pc);
+      if (!all_meet(w, in, exec)) return collective(w, in, exec, pc);
+      race_warp_sync(w, cells<uint32_t>(w, in.c)[__builtin_ctz(exec)]);
+      break;
+    case Kind::converge:
+      if (!exec) break;
+      if (!all_meet(w, in, exec)) return collective(w, in, exec, pc);
+      [[fallthrough]];
     case Kind::blocking: {
       if (!exec) break;
       in.fn(w, in, exec);
