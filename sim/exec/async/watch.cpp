@@ -21,11 +21,18 @@ struct Range {
 // from.
 std::vector<Range> ranges(const Copy& c, bool target) {
   std::vector<Range> all;
+  bool in_order = true;
   for (const Piece& p : c.pieces) {
     if (!target && p.fill) continue;
     const uint64_t begin = target ? p.to : p.from;
+    if (!all.empty() && all.back().end == begin) {
+      all.back().end += p.bytes;
+      continue;
+    }
+    in_order &= all.empty() || all.back().end < begin;
     all.push_back({begin, begin + p.bytes});
   }
+  if (in_order) return all;
   std::sort(all.begin(), all.end(), [](Range a, Range b) { return a.begin < b.begin; });
   std::vector<Range> merged;
   for (const Range& r : all) {
