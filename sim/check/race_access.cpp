@@ -167,14 +167,17 @@ void scattered_access(Touch& t, const uint64_t* address, uint32_t exec, uint32_t
   }
 }
 
-void write_borrowed(Touch& t, const uint64_t* address, uint32_t exec, uint32_t size) {
+// These two are rare and would make the usual way longer.
+__attribute__((noinline, cold)) void write_borrowed(Touch& t, const uint64_t* address,
+                                                    uint32_t exec, uint32_t size) {
   for (uint32_t rest = exec; rest; rest &= rest - 1) {
     const auto l = static_cast<uint32_t>(__builtin_ctz(rest));
     race_write_borrowed(t.grid(), of_lanes(t, 1u << l), address[l], address[l] + size);
   }
 }
 
-void past_accesses(Touch& t, const uint64_t* address, uint32_t exec, uint32_t size) {
+__attribute__((noinline, cold)) void past_accesses(Touch& t, const uint64_t* address, uint32_t exec,
+                                                   uint32_t size) {
   for (uint32_t rest = exec; rest; rest &= rest - 1) {
     const auto l = static_cast<uint32_t>(__builtin_ctz(rest));
     race_past(t, of_lanes(t, 1u << l), address[l], address[l] + size);
