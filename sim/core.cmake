@@ -11,7 +11,7 @@ foreach(family access access_global access_shared bits bytes calls compare conve
 endforeach()
 # These are rare or gain nothing from wide registers: compiled once, into the plain namespace.
 set(LATHE_SIM_ONCE_SOURCES)
-foreach(family isa/atomic/atomic isa/convert_fp8 isa/convert_rare isa/mma_modes isa/rare isa/stack async/bulk_ops
+foreach(family isa/atomic/atomic isa/convert_fp8 isa/convert_rare isa/mma_modes isa/rare isa/stack isa/wmma async/bulk_ops
         async/cluster_ops async/copy_ops async/mbarrier_ops async/tensor_map_ops async/tensor_ops)
   list(APPEND LATHE_SIM_ONCE_SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/exec/${family}.cpp)
 endforeach()
@@ -56,11 +56,26 @@ add_library(lathe_sim_core STATIC
   check/race.cpp
   check/race_access.cpp
   check/race_async.cpp
+  check/race_borrow.cpp
+  check/race_hidden.cpp
   check/race_mbarrier.cpp
   check/race_order.cpp
+  check/race_past.cpp
   check/race_report.cpp
   check/race_shadow.cpp
   check/race_touch.cpp
+  clock/engine.cpp
+  clock/engine_units.cpp
+  clock/kernel_time.cpp
+  clock/listing.cpp
+  clock/machine.cpp
+  clock/memory.cpp
+  clock/opcodes.cpp
+  clock/order.cpp
+  clock/ptx_program.cpp
+  clock/resident.cpp
+  clock/tools.cpp
+  clock/walk.cpp
   exec/async/collisions.cpp
   exec/async/copies.cpp
   exec/async/mbarrier.cpp
@@ -74,6 +89,7 @@ add_library(lathe_sim_core STATIC
   exec/calls.cpp
   exec/counters.cpp
   exec/findings.cpp
+  exec/heap.cpp
   exec/host_threads.cpp
   exec/image.cpp
   exec/launch.cpp
@@ -84,6 +100,8 @@ add_library(lathe_sim_core STATIC
   exec/report.cpp
   exec/sample.cpp
   exec/tensor_map.cpp
+  exec/trace.cpp
+  exec/undefined.cpp
   exec/wgmma.cpp
   exec/wgmma_operands.cpp
   exec/waiting.cpp
@@ -99,6 +117,7 @@ add_library(lathe_sim_core STATIC
   ptx/decode_operand.cpp
   ptx/decode_tensor.cpp
   ptx/decode_wide.cpp
+  ptx/decode_wmma.cpp
   ptx/flow.cpp
   ptx/inline.cpp
   ptx/lexer.cpp
@@ -107,6 +126,7 @@ add_library(lathe_sim_core STATIC
   ptx/opcodes.cpp
   ptx/opcodes_async.cpp
   ptx/opcodes_tensor.cpp
+  ptx/opcodes_wmma.cpp
   ptx/parser.cpp
   ptx/parser_body.cpp
   ptx/parser_variable.cpp
@@ -123,7 +143,7 @@ lathe_unity(lathe_sim_core
   ptx "^ptx/(call_text|flow|inline|lexer|module|op_table|opcodes|parser[a-z_]*|slots)[.]cpp$"
   check "^check/(clocks|race)"
   async "^exec/async/"
-  exec "^exec/(barrier|block|cluster|counters|findings|host_threads|image|launch|line_counters|print|profile|report|sample|tensor_map|wgmma|windows)[.]cpp$")
+  exec "^exec/(barrier|block|cluster|counters|findings|heap|host_threads|image|launch|line_counters|print|profile|report|sample|tensor_map|trace|wgmma|windows)[.]cpp$")
 target_compile_options(lathe_sim_core PRIVATE ${LATHE_SIM_OPTIMIZE} -ffp-contract=off -fno-strict-aliasing)
 if(LATHE_SIM_X86_LEVELS)
   target_compile_definitions(lathe_sim_core PRIVATE SIM_HAVE_X86_LEVELS)
@@ -131,9 +151,10 @@ endif()
 
 if(LATHE_TESTS)
   enable_testing()
-  foreach(path async atomic bits bulk calls checks/check cluster control convert float integer checks/litmus
-          checks/litmus_async checks/litmus_block math matrix mma model sample nvrtc opcodes parser print checks/race checks/race_async
-          rare checks/short_address tensor_copy tensor_map checks/threads checks/memory traffic checks/void wgmma wgmma_check)
+  foreach(path async atomic bits bulk calls checks/check clock/clock_schedules clock/clock_units cluster control
+          convert float heap integer checks/litmus checks/litmus_async checks/litmus_block math matrix mma wmma model
+          sample nvrtc opcodes parser print checks/race checks/race_async checks/race_past rare checks/short_address
+          tensor_copy tensor_map checks/threads checks/memory traffic checks/void checks/none wgmma wgmma_check)
     get_filename_component(topic ${path} NAME)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${path}_test.cpp
       LIBRARIES lathe_sim_core)
@@ -148,6 +169,8 @@ if(LATHE_TESTS)
     target_compile_definitions(sim_${topic}_test PRIVATE SIM_CUDA_INCLUDE="${LATHE_cuda_INCLUDE}"
       SIM_GEMM_SOURCES="${CMAKE_CURRENT_SOURCE_DIR}/tests/gemm")
   endforeach()
+  target_compile_definitions(sim_clock_schedules_test PRIVATE SIM_CUDA_INCLUDE="${LATHE_cuda_INCLUDE}"
+    SIM_CLOCK_SOURCES="${CMAKE_CURRENT_SOURCE_DIR}/tests/clock")
   add_test(NAME sim_coverage COMMAND ${Python3_EXECUTABLE}
     ${CMAKE_CURRENT_SOURCE_DIR}/tests/coverage.py ${CMAKE_CURRENT_SOURCE_DIR})
   add_executable(sim_fuzz tests/fuzz/main.cpp tests/fuzz/parse.cpp)

@@ -15,20 +15,20 @@ endfunction()
 set(driver ${CMAKE_CURRENT_SOURCE_DIR}/driver)
 sim_shared(lathe_sim_cuda cuda 1 ${driver}/libcuda.map
   ${driver}/graph/capture.cpp ${driver}/compat.cpp ${driver}/context.cpp ${driver}/memory/copy.cpp
-  ${driver}/device.cpp ${driver}/errors.cpp ${driver}/event.cpp ${driver}/code/function.cpp
+  ${driver}/device.cpp ${driver}/errors.cpp ${driver}/event.cpp ${driver}/code/fat_binary.cpp ${driver}/code/ptxas.cpp ${driver}/code/unpack.cpp ${driver}/code/function.cpp
   ${driver}/graph/graph.cpp ${driver}/graph/graph_branches.cpp ${driver}/graph/graph_upload.cpp ${driver}/memory/host_memory.cpp ${driver}/code/image.cpp ${driver}/code/launch.cpp
   ${driver}/code/library.cpp ${driver}/memory/memory.cpp ${driver}/code/module.cpp ${driver}/code/occupancy.cpp
   ${driver}/options.cpp ${driver}/per_thread.cpp ${driver}/memory/pointer.cpp ${driver}/memory/pool.cpp
-  ${driver}/primary.cpp ${driver}/proc_address.cpp ${driver}/report/report.cpp ${driver}/report/report_launch.cpp ${driver}/report/json_line.cpp ${driver}/code/sampled.cpp ${driver}/state.cpp
+  ${driver}/primary.cpp ${driver}/proc_address.cpp ${driver}/report/report.cpp ${driver}/report/report_clock.cpp ${driver}/report/report_launch.cpp ${driver}/report/json_line.cpp ${driver}/code/sampled.cpp ${driver}/state.cpp
   ${driver}/stream.cpp ${driver}/symbols.cpp ${driver}/code/tensor_map.cpp ${driver}/report/timeline.cpp ${driver}/memory/transfer.cpp ${driver}/unsupported.cpp ${driver}/graph/user_object.cpp ${driver}/worker.cpp
   ${driver}/context_config.cpp ${driver}/memory/copy_3d.cpp ${driver}/device_info.cpp
   ${driver}/graph/graph_nodes.cpp ${driver}/code/link.cpp ${driver}/memory/managed.cpp ${driver}/memory/peer.cpp
   ${driver}/stream_attribute.cpp ${driver}/memory/stream_memory.cpp ${driver}/memory/virtual_memory.cpp)
-target_link_libraries(lathe_sim_cuda PRIVATE lathe_sim_core)
+target_link_libraries(lathe_sim_cuda PRIVATE lathe_sim_core ${CMAKE_DL_LIBS})
 lathe_unity(lathe_sim_cuda
   graphs "/(graph|graph_branches|capture|event|worker)[.]cpp$"
   memory "/(memory|host_memory|managed|pool|copy|transfer|virtual_memory|peer|pointer)[.]cpp$"
-  modules "/(module|library|link|image|function|launch|sampled|tensor_map)[.]cpp$"
+  modules "/(module|library|link|image|fat_binary|unpack|ptxas|function|launch|sampled|tensor_map)[.]cpp$"
   contexts "/driver/(report/)?(context|context_config|device|device_info|json_line|options|primary|report|report_launch|state|timeline|user_object)[.]cpp$")
 
 set(nccl ${CMAKE_CURRENT_SOURCE_DIR}/nccl)
@@ -54,8 +54,8 @@ function(sim_client_test name)
   add_dependencies(${name} lathe_sim_cuda lathe_sim_nccl)
 endfunction()
 if(LATHE_TESTS)
-  foreach(test driver_context_test driver_fork_test driver_graph_test driver_graph_nodes_test driver_launch_test driver_link_test driver_memory_test
-      driver_module_test driver_options_test driver_report_test driver_sampled_test driver_stream_test driver_tensor_map_test driver_peer_test driver_timeline_test driver_user_object_test driver_virtual_memory_test nccl_collectives_test nccl_errors_test nccl_graph_test nccl_join_test nccl_pairs_test)
+  foreach(test driver_context_test driver_dependent_test driver_fork_test driver_graph_test driver_graph_nodes_test driver_launch_test driver_link_test driver_memory_test
+      driver_module_test driver_options_test driver_overlap_test driver_report_test driver_sampled_test driver_stream_test driver_tensor_map_test driver_peer_test driver_registers_test driver_resources_test driver_timeline_test driver_user_object_test driver_virtual_memory_test nccl_collectives_test nccl_errors_test nccl_graph_test nccl_join_test nccl_pairs_test)
     sim_client_test(${test})
   endforeach()
 endif()

@@ -16,6 +16,7 @@ struct ExplainOptions {
   DeviceOptions device;
   std::string gpus;  // "h100,a100"
   bool formulas = false;
+  bool clock = false;
   bool json = false;
 };
 
@@ -67,13 +68,19 @@ void count_into(Json* report, const ExplainOptions& options, const lathe_plan* p
     return;
   }
   const Counts counts = count_launches(
-      {options.problem, {"sim", (*report)["arch"], options.device.cache_dir}}, cost.gpu);
+      {options.problem, {"sim", (*report)["arch"], options.device.cache_dir}, options.clock},
+      cost.gpu);
   missing = counts.missing;
   if (!missing.empty()) return;
   (*report)["counted"] = counts_json(plan, counts.launches);
   if ((*report)["counted"].is_null()) {
     (*report)["not_counted"] = "the simulated device is given other kernels";
   }
+  if (!options.clock) return;
+  const Json clock = clock_json(plan, counts.clock, cost.gpu);
+  if (clock.is_null())
+    refuse("--clock: the simulator's clock knows a100, h100 and h200, not ", cost.gpu);
+  (*report)["clock"].push_back(clock);
 }
 
 Json explained(const ExplainOptions& options, const Problem& problem, Progress* progress) {
@@ -118,6 +125,14 @@ std::vector<ExplainOptions> each_gpu(const ExplainOptions& options) {
   return out;
 }
 
+void check_clocks(const std::vector<Json>& reports) {
+  for (const Json& report : reports) {
+    if (report.contains("clock")) continue;
+    refuse("--clock needs what the simulator counts: ",
+           report.at("not_counted").get<std::string>());
+  }
+}
+
 int explain(const ExplainOptions& options) {
   const std::vector<ExplainOptions> each = each_gpu(options);
   const Problem problem = problem_from(options.problem);
@@ -127,12 +142,22 @@ int explain(const ExplainOptions& options) {
   if (reports.size() > 1 && reports.front()["estimate"].is_null()) {
     refuse("--gpu names several GPUs, which needs every extent (no -1)");
   }
+  if (options.clock) check_clocks(reports);
   if (reports.size() == 1) {
     (options.json ? print_json : print_explained)(reports.front());
   } else if (options.json) {
-    print_json({{"op", problem.op->name}, {"gpus", reports}});
+    Json all = {{"op", problem.op->name}, {"gpus", reports}};
+    for (const Json& report : reports) {
+      if (options.clock) all["clock"].push_back(report.at("clock").front());
+    }
+    print_json(all);
   } else {
     print_side_by_side(reports);
+  }
+  for (const Json& report : reports) {
+    if (options.json || !options.clock) break;
+    std::printf("\n");
+    print_clock(report.at("clock").front());
   }
   return kDone;
 }
@@ -151,6 +176,10 @@ Action add_explain(CLI::App* app) {
       "--formulas", options->formulas,
       "predict from formulas alone; by default the simulator runs some thread blocks and "
       "counts (with --input, on its data)");
+  verb->add_flag("--clock", options->clock,
+                 "replay the launches in time on the simulator: how long they take, and why; from "
+                 "machine code where ptxas and nvdisasm are found")
+      ->excludes("--formulas");
   add_json_flag(verb, &options->json);
   return [options] { return explain(*options); };
 }

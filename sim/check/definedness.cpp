@@ -46,6 +46,17 @@ void Memory::define(uint64_t address, uint64_t bytes) {
   }
 }
 
+void Memory::undefine(uint64_t address, uint64_t bytes) {
+  const std::shared_lock lock(state_->mutex);
+  const auto* held = state_->holder(address);
+  if (!held || !(*held)->defined || !(*held)->contains(address, bytes)) return;
+  const Owned& a = **held;
+  over_words(address - a.base, bytes, [&](uint64_t k, uint64_t mask) {
+    __atomic_fetch_and(&(*a.defined)[k], ~mask, __ATOMIC_RELAXED);
+    return true;
+  });
+}
+
 void Memory::copy_definedness(uint64_t to, uint64_t from, uint64_t bytes) {
   const std::shared_lock lock(state_->mutex);
   const auto* target = state_->holder(to);

@@ -82,6 +82,8 @@ class Memory {
   void protect(uint64_t base);
   // Marks bytes as written (a host copy, a memset). Ignores addresses outside allocations.
   void define(uint64_t address, uint64_t bytes);
+  // Marks bytes of one allocation as not written.
+  void undefine(uint64_t address, uint64_t bytes);
   // Copies the shadow along with a device-to-device copy.
   void copy_definedness(uint64_t to, uint64_t from, uint64_t bytes);
   // Returns the first undefined byte in the range, or UINT64_MAX.

@@ -126,6 +126,7 @@ std::shared_ptr<RaceGrid> make_race_grid(const Launch& launch) {
   auto grid = std::make_shared<RaceGrid>();
   const Grid& g = *launch.grid;
   grid->launch = &launch;
+  grid->early = g.before != nullptr;
   grid->warps = (g.block[0] * g.block[1] * g.block[2] + 31) / 32;
   grid->cluster_blocks = g.cluster[0] * g.cluster[1] * g.cluster[2];
   grid->stride = grid->cluster_blocks * (grid->warps + kAsyncAgents);
@@ -218,21 +219,6 @@ static void meet(Warp& w, uint32_t members) {
   for (uint32_t l = 0; l < 32; ++l) {
     if (members >> l & 1) std::copy(met, met + 32, r.lanes.begin() + l * 32);
   }
-}
-
-void race_warp_sync(Warp& w, const Inst& inst, uint32_t exec) {
-  if (!w.race) return;
-  const uint8_t* const slot = w.regs + inst.c * static_cast<size_t>(kSlotBytes);
-  uint32_t masks[32];
-  std::memcpy(masks, slot, sizeof(masks));
-  for (uint32_t rest = exec; rest;) {
-    const uint32_t members = masks[__builtin_ctz(rest)];
-    uint32_t same = 0;
-    for (uint32_t l = 0; l < 32; ++l) same |= (masks[l] == members ? 1u : 0u) << l;
-    meet(w, members);
-    rest &= ~same;
-  }
-  ++w.race->clock;
 }
 
 void race_warp_sync(Warp& w, uint32_t members) {

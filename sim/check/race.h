@@ -27,9 +27,7 @@ enum class RaceUse : uint8_t { load, store, atomic };
 void race_access(Warp& warp, const Inst& inst, const uint64_t* address, uint32_t exec,
                  uint32_t size, RaceUse use, bool dense, Block* owner);
 void race_fence(Warp& warp, const Inst& inst);
-// The lanes `exec` execute bar.warp.sync; they may name different masks.
-void race_warp_sync(Warp& warp, const Inst& inst, uint32_t exec);
-// Does the same for lanes that came one after the other, with one mask.
+// The lanes `members` have met at bar.warp.sync.
 void race_warp_sync(Warp& warp, uint32_t members);
 void race_barrier_arrive(Warp& warp, uint32_t id);
 // The barrier is complete: `waiting` has a bit for every warp that goes on.
@@ -53,20 +51,32 @@ void race_async_landed(Warp& warp, const Inst& inst, unsigned lane, uint64_t add
 void race_async_landed(SyncClock* clock, const Inst& inst, uint64_t address, uint64_t bytes,
                        Block* owner);
 void race_async_complete(SyncClock* clock);
+// The read is over, likewise.
+void race_async_was_read(Warp& warp, const Inst& inst, unsigned lane, uint64_t address,
+                         uint64_t bytes, Block* owner);
+void race_async_was_read(SyncClock* clock, const Inst& inst, uint64_t address, uint64_t bytes,
+                         Block* owner);
+// From its issue until its lanes have waited, a copy may read its source in global memory.
+struct Copy;
+void race_borrow(const Copy& copy);
+void race_give_back(const Copy& copy);
 
 // These functions cover an mbarrier, and barrier.cluster: arrivals of a phase release, waits for
 // its end acquire, both as far as their scopes say. The object itself is written by its init and
 // its inval, and read by its uses.
 struct RaceMbarrier;
 RaceMbarrier* race_mbarrier(Block& owner);
-void race_mbarrier_release(RaceMbarrier* barrier, Warp& warp, const Inst& inst);
-void race_mbarrier_acquire(const RaceMbarrier* barrier, Warp& warp, const Inst& inst);
+void race_mbarrier_release(RaceMbarrier* barrier, Warp& warp, const Inst& inst, unsigned lane = 0);
+void race_mbarrier_acquire(const RaceMbarrier* barrier, Warp& warp, const Inst& inst,
+                           unsigned lane = 0);
 void race_mbarrier_touch(Warp& warp, const Inst& inst, unsigned lane, uint32_t offset, RaceUse use,
                          Block& owner);
 void race_mbarrier_phase(RaceMbarrier* barrier);
 // A copy that completes on this mbarrier has written these bytes, and has completed.
 void race_mbarrier_landed(RaceMbarrier* barrier, const Inst& inst, uint64_t address, uint64_t bytes,
                           Block* target);
+void race_mbarrier_was_read(RaceMbarrier* barrier, const Inst& inst, uint64_t address,
+                            uint64_t bytes, Block* source);
 void race_mbarrier_complete(RaceMbarrier* barrier);
 
 }  // namespace sim

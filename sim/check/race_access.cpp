@@ -23,7 +23,7 @@ inline bool one_lane_each(const Stamp& s) {
 
 // The last read is this warp's too: of the same lanes, or of lanes that may be added to it.
 inline bool again(const Touch& t, Stamp& s, const Stamp& mine) {
-  if ((s.place ^ mine.place) & kScopeFlags) return false;
+  if ((s.place ^ mine.place) & (kScopeFlags | kHidden)) return false;
   if (same_lanes(s, mine)) {
     s = mine;
     return true;
@@ -41,6 +41,12 @@ inline bool read_only_again(const Touch& t, const Granule& g) {
          (g.read.place & kReadOnlyLoad);
 }
 
+// A strong write does not stand for the ordinary accesses before it.
+inline bool hides_plain(const Granule& g) {
+  return (g.write.clock && !(g.write.place & kScopeFlags)) ||
+         (g.read.clock && !(g.read.place & kScopeFlags));
+}
+
 // Handles an access by `mine` to a whole granule, or a whole cell of one. Returns false if the
 // access takes the general case.
 inline __attribute__((always_inline)) bool quick(Touch& t, Granule& g, const Stamp& mine) {
@@ -56,6 +62,7 @@ inline __attribute__((always_inline)) bool quick(Touch& t, Granule& g, const Sta
     return again(t, g.read, mine);
   }
   if (!one_lane_each(mine) || (g.read.place & kReadOnlyLoad)) return false;
+  if ((mine.place & kScopeFlags) && hides_plain(g)) return false;
   if (!known_before(t, g.read) && !same_lanes(g.read, mine)) return false;
   g.write = mine;
   g.read = Stamp{};
@@ -160,11 +167,32 @@ void scattered_access(Touch& t, const uint64_t* address, uint32_t exec, uint32_t
   }
 }
 
+// These two are rare and would make the usual way longer.
+__attribute__((noinline, cold)) void write_borrowed(Touch& t, const uint64_t* address,
+                                                    uint32_t exec, uint32_t size) {
+  for (uint32_t rest = exec; rest; rest &= rest - 1) {
+    const auto l = static_cast<uint32_t>(__builtin_ctz(rest));
+    race_write_borrowed(t.grid(), of_lanes(t, 1u << l), address[l], address[l] + size);
+  }
+}
+
+__attribute__((noinline, cold)) void past_accesses(Touch& t, const uint64_t* address, uint32_t exec,
+                                                   uint32_t size) {
+  for (uint32_t rest = exec; rest; rest &= rest - 1) {
+    const auto l = static_cast<uint32_t>(__builtin_ctz(rest));
+    race_past(t, of_lanes(t, 1u << l), address[l], address[l] + size);
+  }
+}
+
 }  // namespace
 
 void race_access(Warp& w, const Inst& inst, const uint64_t* address, uint32_t exec, uint32_t size,
                  RaceUse use, bool dense, Block* owner) {
   Touch t(w, inst, use, owner);
+  if (use != RaceUse::load && !owner && !t.grid().borrowed.empty()) {
+    write_borrowed(t, address, exec, size);
+  }
+  if (!owner && t.grid().early) past_accesses(t, address, exec, size);
   t.address = address;
   t.exec = exec;
   if (dense && exec == ~0u && address[0] % kGranule == 0) {

@@ -38,6 +38,17 @@ Stamp stamp_of(Touch& t, unsigned lane) {
   return s;
 }
 
+// The stamp of what completes on an mbarrier.
+Stamp stamp_of(SyncClock& clock, const Inst& inst) {
+  RaceBlock& block = *clock.block;
+  if (!clock.clock) {
+    clock.agent = async_agent(block, 1 + block.async_agents++ % (kAsyncAgents - 1));
+    clock.clock = 1;
+  }
+  const Form& f = block.grid->launch->function->infos[inst.info].form;
+  return Stamp{clock.agent, clock.clock, place_of(f, inst), 0};
+}
+
 void land(Shadow& shadow, const Stamp& s, uint64_t address, uint64_t bytes) {
   shadow.each(address, bytes, [&](Granule& g, uint64_t, uint32_t) {
     shadow.drop_reads(g);
@@ -51,12 +62,14 @@ void race_async_read(Warp& w, const Inst& inst, unsigned lane, uint64_t address,
                      Block* owner) {
   if (!w.race) return;
   Touch t(w, inst, RaceUse::load, owner);
-  if (!t.has(address) && !t.has(address + bytes - 1)) return;
   const Stamp mine = stamp_of(t, lane);
+  if (!owner && t.grid().early) race_past(t, mine, address, address + bytes);
+  if (!t.has(address) && !t.has(address + bytes - 1)) return;
   const bool generic = !(mine.place & kAsyncAccess);
   const ClockKind proxy = owner ? kSharedProxyClock : kGlobalProxyClock;
   t.each(address, bytes, [&](Granule& g, uint64_t at, uint32_t size) {
     const Stamp& s = g.write;
+    t.read_hidden(g, mine, at, size);
     if (!s.clock) return;
     // A product is the whole warp's: its lanes have met.
     const bool own = lane == kWholeWarp && s.agent == t.me.agent;
@@ -82,6 +95,10 @@ void race_async_write(Warp& w, const Inst& inst, unsigned lane, uint64_t address
   if (!w.race) return;
   Touch t(w, inst, RaceUse::store, owner);
   const Stamp mine = stamp_of(t, lane);
+  if (!owner && t.grid().early) race_past(t, mine, address, address + bytes);
+  if (!owner && !t.grid().borrowed.empty()) {
+    race_write_borrowed(t.grid(), mine, address, address + bytes);
+  }
   t.each(address, bytes, [&](Granule& g, uint64_t at, uint32_t size) {
     auto check = [&](const Stamp& s) {
       const Stamp here = slice(s, static_cast<uint32_t>(at % kGranule), 1);
@@ -109,15 +126,31 @@ void race_async_landed(Warp& w, const Inst& inst, unsigned lane, uint64_t addres
 void race_async_landed(SyncClock* clock, const Inst& inst, uint64_t address, uint64_t bytes,
                        Block* owner) {
   if (!clock) return;
-  RaceBlock& block = *clock->block;
-  const RaceGrid& grid = *block.grid;
-  if (!clock->clock) {
-    clock->agent = async_agent(block, 1 + block.async_agents++ % (kAsyncAgents - 1));
-    clock->clock = 1;
-  }
-  Shadow shadow(block, owner);
-  const Form& f = grid.launch->function->infos[inst.info].form;
-  land(shadow, Stamp{clock->agent, clock->clock, place_of(f, inst), 0}, address, bytes);
+  Shadow shadow(*clock->block, owner);
+  land(shadow, stamp_of(*clock, inst), address, bytes);
+}
+
+void race_async_was_read(Warp& w, const Inst& inst, unsigned lane, uint64_t address, uint64_t bytes,
+                         Block* owner) {
+  if (!w.race) return;
+  Touch t(w, inst, RaceUse::load, owner);
+  const Stamp s = stamp_of(t, lane);
+  t.each(address, bytes, [&](Granule& g, uint64_t, uint32_t) { t.read(g, s); });
+}
+
+void race_async_was_read(SyncClock* clock, const Inst& inst, uint64_t address, uint64_t bytes,
+                         Block* owner) {
+  if (!clock) return;
+  Shadow shadow(*clock->block, owner);
+  const Stamp s = stamp_of(*clock, inst);
+  // Whoever learns of this read has learnt of those that the mbarrier knows already.
+  shadow.each(address, bytes, [&](Granule& g, uint64_t, uint32_t) {
+    if (g.read.clock <= clock->known.of(kGenericClock, g.read.agent)) {
+      g.read = s;
+    } else {
+      shadow.add_read(g, s);
+    }
+  });
 }
 
 // With the fence between the proxies that every completion includes.

@@ -15,6 +15,10 @@ bool reaches_cluster(const Form& f) {
   return of_cluster(f) || f.scope >= static_cast<uint8_t>(Scope::cluster);
 }
 
+void narrow(Warp& w, const Inst& inst, unsigned lane, const char* what) {
+  report_text(w, inst, Fault::narrow_scope, lane, 0, 0, what);
+}
+
 }  // namespace
 
 RaceMbarrier* race_mbarrier(Block& owner) {
@@ -37,7 +41,7 @@ void race_mbarrier_touch(Warp& w, const Inst& inst, unsigned lane, uint32_t offs
 }
 
 // A relaxed arrival publishes nothing but what a fence before it has.
-void race_mbarrier_release(RaceMbarrier* b, Warp& w, const Inst& inst) {
+void race_mbarrier_release(RaceMbarrier* b, Warp& w, const Inst& inst, unsigned lane) {
   if (!b || !w.race) return;
   const Form& f = form_of(w, inst);
   const bool near = of_cluster(f) || w.race->block == b->block;
@@ -46,14 +50,17 @@ void race_mbarrier_release(RaceMbarrier* b, Warp& w, const Inst& inst) {
     if (near && w.race->fenced) b->filling->known.join(w.race->fence[reaches_cluster(f) ? 1 : 0]);
     return;
   }
-  if (near) {
-    race_release(w, b->filling);
-  } else if (reaches_cluster(f)) {
-    race_release(w, b->far_filling);
+  if (near) return race_release(w, b->filling);
+  b->far_arrived = true;
+  if (!reaches_cluster(f)) {
+    narrow(w, inst, lane,
+           "an arrival at the mbarrier of another block with the scope of the own block");
   }
+  race_release(w, b->far_filling);
 }
 
-void race_mbarrier_acquire(const RaceMbarrier* b, Warp& w, const Inst& inst) {
+// Arrivals from another block are seen whatever the scopes: the hardware has them so.
+void race_mbarrier_acquire(const RaceMbarrier* b, Warp& w, const Inst& inst, unsigned lane) {
   if (!b || !w.race) return;
   const Form& f = form_of(w, inst);
   if (f.has(kRelaxed)) {
@@ -62,13 +69,19 @@ void race_mbarrier_acquire(const RaceMbarrier* b, Warp& w, const Inst& inst) {
     return;
   }
   race_acquire(w, b->full);
-  if (reaches_cluster(f)) race_acquire(w, b->far_full);
+  if (!b->far_completed) return;
+  if (!reaches_cluster(f)) {
+    narrow(w, inst, lane, "a wait for arrivals from another block with the scope of the own block");
+  }
+  race_acquire(w, b->far_full);
 }
 
 void race_mbarrier_phase(RaceMbarrier* b) {
   if (!b) return;
   std::swap(b->filling, b->full);
   std::swap(b->far_filling, b->far_full);
+  b->far_completed = b->far_arrived;
+  b->far_arrived = false;
   race_clear(b->filling);
   race_clear(b->far_filling);
 }
@@ -76,6 +89,11 @@ void race_mbarrier_phase(RaceMbarrier* b) {
 void race_mbarrier_landed(RaceMbarrier* b, const Inst& inst, uint64_t address, uint64_t bytes,
                           Block* target) {
   if (b) race_async_landed(b->filling, inst, address, bytes, target);
+}
+
+void race_mbarrier_was_read(RaceMbarrier* b, const Inst& inst, uint64_t address, uint64_t bytes,
+                            Block* source) {
+  if (b) race_async_was_read(b->filling, inst, address, bytes, source);
 }
 
 void race_mbarrier_complete(RaceMbarrier* b) {

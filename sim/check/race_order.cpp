@@ -65,6 +65,19 @@ void at_location(RaceWarp& r, Locations& all, uint64_t key, const Order& order) 
 
 }  // namespace
 
+bool race_acquires(const RaceWarp& me, const Order& order, uint64_t address, const Block* owner,
+                   const Stamp& s) {
+  const Locations& all = owner ? owner->races->locations : me.block->grid->locations;
+  const auto it = all.find(address / 8);
+  if (it == all.end()) return false;
+  const int level = level_of(order.scope);
+  const Location& from = it->second;
+  auto knows = [&](const Knowledge& k) { return s.clock <= k.of(kGenericClock, s.agent); };
+  if (from.cta_first == me.block->first && knows(from.cta)) return true;
+  if (level >= 1 && from.cluster_base == me.block->base && knows(from.cluster)) return true;
+  return level >= 2 && knows(from.wide);
+}
+
 void race_order(Warp& w, const Order& order, const uint64_t* address, uint32_t exec, Block* owner) {
   RaceWarp& r = *w.race;
   Locations& all = locations_of(r, owner);
@@ -82,6 +95,7 @@ void race_fence(Warp& w, const Inst& inst) {
   if (!w.race) return;
   RaceWarp& r = *w.race;
   const Form& f = w.function->infos[inst.info].form;
+  if (f.op == Op::griddepcontrol) return race_grid_control(w, f);
   auto show = [&](ClockKind kind) {
     r.known.show(kind);
     r.known.raise(kind, r.agent, r.clock);

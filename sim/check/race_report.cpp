@@ -10,13 +10,7 @@
 namespace sim {
 namespace {
 
-struct Party {
-  uint32_t block[3] = {0, 0, 0}, thread[3] = {0, 0, 0};
-  uint32_t warp = 0;
-  int line = 0;
-  bool strong = false;
-  std::string source, access, text;
-};
+using Party = RaceParty;
 
 const char* access_of(const Form& f, bool async) {
   if (async) return "asynchronous access";
@@ -26,27 +20,6 @@ const char* access_of(const Form& f, bool async) {
   if (f.op == Op::cp_async) return "copy";
   const bool mbarrier = f.op >= Op::mbarrier_init && f.op <= Op::mbarrier_pending_count;
   return mbarrier ? "mbarrier operation" : "access";
-}
-
-Party party(const RaceGrid& grid, const Stamp& s) {
-  Party p;
-  const Launch& launch = *grid.launch;
-  const Function& f = *launch.function;
-  const InstInfo& info = f.infos[s.place >> 8];
-  uint32_t warp = 0;
-  const bool is_warp = grid.find(s.agent, p.block, &warp);
-  const uint32_t lane = s.lanes ? static_cast<uint32_t>(__builtin_ctz(s.lanes)) : 0;
-  p.warp = warp;
-  for (int k = 0; k < 3 && is_warp; ++k) p.thread[k] = launch.tid[k][warp * 32 + lane];
-  p.line = info.ptx_line;
-  if (info.line && static_cast<size_t>(info.file) < f.files.size()) {
-    p.source = f.files[static_cast<size_t>(info.file)] + ":" + std::to_string(info.line);
-  }
-  p.strong = info.form.op == Op::atom || info.form.op == Op::red ||
-             info.form.has(kVolatile | kRelaxed | kAcquire | kRelease | kAcqRel);
-  p.access = access_of(info.form, s.place & kAsyncAccess);
-  p.text = info.text;
-  return p;
 }
 
 std::string place(const Party& p) {
@@ -85,28 +58,21 @@ std::string describe(RaceKind kind, const Party& now, const Party& other, const 
     case RaceKind::missing_proxy_fence:
       return subject + " goes through the asynchronous proxy, but no fence.proxy.async follows " +
              object;
+    case RaceKind::source_in_flight:
+      return subject + " rewrites what the copy by " + place(other) +
+             " may still read: nobody has waited for the copy";
     default:
       return subject + " races with " + object + ": nothing orders them; " +
              remedy(now, other, memory[0] == 's');
   }
 }
 
-}  // namespace
-
-void report_race(RaceGrid& grid, RaceKind kind, const Stamp& now, const Stamp& other,
-                 uint64_t address, uint32_t bytes, bool shared) {
-  auto& launch = const_cast<Launch&>(*grid.launch);
-  const bool proxy = kind == RaceKind::missing_proxy_fence;
-  if (!(launch.settings->check & (proxy ? kAsynccheck : kRacecheck))) return;
-  int& seen = grid.reported[{now.place >> 8, other.place >> 8, kind}];
-  if (seen >= launch.settings->findings_per_pc) return;
-  ++seen;
-  const auto offset = static_cast<uint32_t>(address % kGranule);
-  const Party a = party(grid, slice(now, offset, 1)), b = party(grid, slice(other, offset, 1));
+// A finding with its first party and the place of the other.
+Finding finding_of(const Launch& launch, const Party& a, const Party& b, uint64_t address,
+                   uint32_t bytes) {
   Finding f;
-  f.check = proxy ? "asynccheck" : "racecheck";
-  f.kind = proxy ? "missing_proxy_fence" : kind == RaceKind::race ? "race" : "nc_written";
-  f.text = describe(kind, a, b, shared ? "shared" : "global", address);
+  f.check = "racecheck";
+  f.kind = "race";
   f.kernel = launch.grid->kernel->name;
   for (int k = 0; k < 3; ++k) {
     f.block[k] = a.block[k];
@@ -121,6 +87,64 @@ void report_race(RaceGrid& grid, RaceKind kind, const Stamp& now, const Stamp& o
   f.other_ptx_line = b.line;
   f.other_source = b.source;
   f.other_access = b.access;
+  return f;
+}
+
+}  // namespace
+
+RaceParty race_party(const RaceGrid& grid, const Stamp& s) {
+  RaceParty p;
+  const Launch& launch = *grid.launch;
+  const Function& f = *launch.function;
+  const InstInfo& info = f.infos[s.place >> 8];
+  uint32_t warp = 0;
+  const bool is_warp = grid.find(s.agent, p.block, &warp);
+  const uint32_t lane = s.lanes ? static_cast<uint32_t>(__builtin_ctz(s.lanes)) : 0;
+  p.warp = warp;
+  for (int k = 0; k < 3 && is_warp; ++k) p.thread[k] = launch.tid[k][warp * 32 + lane];
+  p.line = info.ptx_line;
+  if (info.line && static_cast<size_t>(info.file) < f.files.size()) {
+    p.source = f.files[static_cast<size_t>(info.file)] + ":" + std::to_string(info.line);
+  }
+  p.strong = info.form.op == Op::atom || info.form.op == Op::red ||
+             info.form.has(kVolatile | kRelaxed | kAcquire | kRelease | kAcqRel);
+  p.access = access_of(info.form, s.place & kAsyncAccess);
+  p.text = info.text;
+  return p;
+}
+
+void report_race(RaceGrid& grid, RaceKind kind, const Stamp& now, const Stamp& other,
+                 uint64_t address, uint32_t bytes, bool shared) {
+  auto& launch = const_cast<Launch&>(*grid.launch);
+  const bool proxy = kind == RaceKind::missing_proxy_fence;
+  if (!(launch.settings->check & (proxy ? kAsynccheck : kRacecheck))) return;
+  int& seen = grid.reported[{now.place >> 8, other.place >> 8, kind}];
+  if (seen >= launch.settings->findings_per_pc) return;
+  ++seen;
+  const auto offset = static_cast<uint32_t>(address % kGranule);
+  const Party a = race_party(grid, slice(now, offset, 1)),
+              b = race_party(grid, slice(other, offset, 1));
+  Finding f = finding_of(launch, a, b, address, bytes);
+  if (proxy) f.check = "asynccheck";
+  if (proxy) f.kind = "missing_proxy_fence";
+  if (kind == RaceKind::nc_written) f.kind = "nc_written";
+  f.text = describe(kind, a, b, shared ? "shared" : "global", address);
+  const std::lock_guard lock(launch.mutex);
+  launch.findings.push_back(std::move(f));
+}
+
+void report_past(RaceGrid& grid, const Stamp& mine, const RaceParty& other,
+                 const std::string& kernel, uint64_t address, uint32_t bytes) {
+  auto& launch = const_cast<Launch&>(*grid.launch);
+  constexpr uint32_t kPastParty = 0xFFFFFF00;  // no instruction of this grid
+  int& seen = grid.reported[{mine.place >> 8, kPastParty, RaceKind::race}];
+  if (seen >= launch.settings->findings_per_pc) return;
+  ++seen;
+  const Party a = race_party(grid, slice(mine, static_cast<uint32_t>(address % kGranule), 1));
+  Finding f = finding_of(launch, a, other, address, bytes);
+  f.text = on(a.access) + "global address " + hex(address) + " by " + place(a) +
+           " races with the " + other.access + " by " + place(other) + " of kernel " + kernel +
+           ", which may still run: griddepcontrol.wait has to come first";
   const std::lock_guard lock(launch.mutex);
   launch.findings.push_back(std::move(f));
 }

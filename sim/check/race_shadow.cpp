@@ -3,6 +3,8 @@
 // This file handles granules of the shadow: in one piece, in cells, with several readers.
 #include "sim/check/race_shadow.h"
 
+#include <algorithm>
+
 namespace sim {
 namespace {
 
@@ -47,10 +49,32 @@ void Shadow::drop_reads(Granule& g) {
   g.read = Stamp{};
 }
 
-uint32_t Shadow::make_many(const Stamp& a, const Stamp& b) {
+uint32_t Shadow::make_many(const Stamp* stamps, size_t count) {
   const uint32_t index = pool_.new_reads();
-  pool_.reads[index] = {a, b};
+  pool_.reads[index].assign(stamps, stamps + count);
   return index;
+}
+
+void Shadow::add_read(Granule& g, const Stamp& s) {
+  constexpr size_t kMostReads = 8;
+  if (!g.read.clock || g.read.agent == s.agent) {
+    g.read = s;
+  } else if (!is_many(g)) {
+    const Stamp both[] = {s, g.read};
+    g.read = Stamp{kManyReads, make_many(both, 2) + 1, pool_.generation, 0};
+  } else {
+    auto& set = many(g);
+    const auto own = std::find_if(set.begin(), set.end(), [&](const Stamp& r) {
+      return r.agent == s.agent && !(r.place & kHidden);
+    });
+    if (own != set.end()) {
+      *own = s;
+    } else if (set.size() < kMostReads || (set.front().place & kHidden)) {
+      set.insert(set.begin(), s);
+    } else {
+      set.front() = s;
+    }
+  }
 }
 
 void Shadow::split(Granule& g, uint32_t wanted) {

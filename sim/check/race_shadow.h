@@ -36,7 +36,9 @@ class Shadow {
   void split_for(Granule& g, uint32_t offset, uint32_t length, const Stamp& mine);
   void unite(Granule& g, const Stamp& write);
   void drop_reads(Granule& g);
-  uint32_t make_many(const Stamp& a, const Stamp& b);
+  uint32_t make_many(const Stamp* stamps, size_t count);
+  // Adds a read that no warp makes: its agent's older one gives way.
+  void add_read(Granule& g, const Stamp& s);
 
   // Calls f(cell, address, bytes) for the cells of [begin, begin + bytes); whole granules stay
   // whole.
@@ -99,18 +101,31 @@ class Touch : public Shadow {
   uint32_t done = 0;  // lanes before
 
   bool before(const Stamp& s, const Stamp& mine, bool read_after_write) const;
+  // Of an access that others hide: what an acquire learns at the place itself counts too.
+  bool before_hidden(const Stamp& s, const Stamp& mine, uint64_t at) const;
   void conflict(const Stamp& s, const Stamp& mine, uint64_t at, uint32_t bytes);
+  // Looks at the writes that a strong one hides (check/race_hidden.cpp).
+  void read_hidden(Granule& g, const Stamp& mine, uint64_t at, uint32_t bytes);
+  // Puts a read on record.
+  void read(Granule& g, const Stamp& mine);
 
  private:
   bool lanes_before(const Stamp& s, const Stamp& mine, bool read_after_write) const;
   bool both_strong(const Stamp& s) const;
   bool needs_cells(const Granule& g, const Stamp& mine);
-  void read(Granule& g, const Stamp& mine);
   bool is_far(const Stamp& s) const { return s.agent - base >= me.block->stride; }
   void forget_some(std::vector<Stamp>* set) const;
+  // check/race_hidden.cpp
+  bool hides(const Stamp& s, const Stamp& mine) const;
+  void write(Granule& g, const Stamp& mine);
+  void hide_read(std::vector<Stamp>* set, Stamp plain) const;
   void written_read_only(const Stamp& s, const Stamp& mine, uint64_t at, uint32_t bytes);
   bool same_values(uint32_t lane, uint32_t other) const;
   bool twice(Granule& g, const Stamp& mine, uint64_t at, uint32_t bytes);
 };
+
+// check/race_past.cpp: an access to [begin, end) of global memory in a grid that may have started
+// before the one in front of it has ended.
+void race_past(Touch& touch, const Stamp& mine, uint64_t begin, uint64_t end);
 
 }  // namespace sim

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <string>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
@@ -18,6 +19,17 @@
 
 namespace sim {
 
+struct Copy;  // exec/async/async.h
+
+// A RaceParty is one side of a race, as findings name it.
+struct RaceParty {
+  uint32_t block[3] = {0, 0, 0}, thread[3] = {0, 0, 0};
+  uint32_t warp = 0;
+  int line = 0;
+  bool strong = false;
+  std::string source, access, text;
+};
+
 // A Stamp is one access, as the shadow remembers it. Clock 0 stands for none.
 struct Stamp {
   uint32_t agent = 0, clock = 0;
@@ -27,6 +39,8 @@ struct Stamp {
 };
 constexpr uint32_t kScopeFlags = 7;
 constexpr uint32_t kAffine = 8, kReadOnlyLoad = 16, kAsyncAccess = 32;
+// Among the readers of a granule: an access that a strong one after it hides.
+constexpr uint32_t kHiddenRead = 64, kHiddenWrite = 128, kHidden = kHiddenRead | kHiddenWrite;
 
 // These values are markers in Stamp::agent; then the clock is an index plus one, the place a
 // generation of the pool.
@@ -90,9 +104,10 @@ struct RaceGrid;
 
 struct RaceMbarrier {
   RaceBlock* block = nullptr;
-  // `filling` belongs to the phase under way and `full` to the one before: both are for everybody
-  // who waits. The `far_` clocks are for those whose wait has the scope of the cluster.
+  // `filling` belongs to the phase under way and `full` to the one before. The `far_` clocks are of
+  // arrivals from other blocks, which should have the scope of the cluster, as should their waits.
   SyncClock *filling = nullptr, *full = nullptr, *far_filling = nullptr, *far_full = nullptr;
+  bool far_arrived = false, far_completed = false;  // there were such arrivals, in either phase
 };
 
 struct RaceBlock {
@@ -109,7 +124,8 @@ struct RaceBlock {
   uint32_t async_agents = 0;
 };
 
-enum class RaceKind : uint8_t { race, nc_written, missing_proxy_fence };
+// The other party of source_in_flight is a copy that may still read.
+enum class RaceKind : uint8_t { race, nc_written, missing_proxy_fence, source_in_flight };
 
 // A RaceGrid belongs to one launch. A single host thread runs all of it, so nothing here is locked.
 struct RaceGrid {
@@ -120,6 +136,10 @@ struct RaceGrid {
   Granule* recent[64] = {};
   RacePool pool;
   Locations locations;
+  // Copies that may still read global memory, by address / kPage.
+  std::unordered_map<uint64_t, std::vector<const Copy*>> borrowed;
+  bool early = false;                      // the grid in front may still run
+  bool triggered = false, waited = false;  // griddepcontrol has been executed
   std::map<std::tuple<uint32_t, uint32_t, RaceKind>, int> reported;
 
   ~RaceGrid();
@@ -137,7 +157,21 @@ constexpr uint32_t kAsyncAgents = 64;
 // check/race_order.cpp
 void race_order(Warp& warp, const Order& order, const uint64_t* address, uint32_t exec,
                 Block* owner);
-// check/race_report.cpp. // `now` is the access that is being made. One finding for each pair of
+// Says whether an acquire at this address makes the access `s` come before it.
+bool race_acquires(const RaceWarp& me, const Order& order, uint64_t address, const Block* owner,
+                   const Stamp& s);
+// check/race_borrow.cpp: `mine` writes [begin, end) of global memory.
+void race_write_borrowed(RaceGrid& grid, const Stamp& mine, uint64_t begin, uint64_t end);
+// check/race_past.cpp: what griddepcontrol does, and what a grid leaves behind for the next one;
+// null if the next one may not start early.
+void race_grid_control(Warp& warp, const Form& form);
+std::shared_ptr<const PastGrid> keep_past(RaceGrid& grid);
+// Puts one side of a finding into words.
+RaceParty race_party(const RaceGrid& grid, const Stamp& s);
+// `mine` touches what a thread of the grid before has touched.
+void report_past(RaceGrid& grid, const Stamp& mine, const RaceParty& other,
+                 const std::string& kernel, uint64_t address, uint32_t bytes);
+// check/race_report.cpp. `now` is the access that is being made. One finding for each pair of
 // instructions.
 void report_race(RaceGrid& grid, RaceKind kind, const Stamp& now, const Stamp& other,
                  uint64_t address, uint32_t bytes, bool shared);

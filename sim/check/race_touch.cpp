@@ -104,12 +104,15 @@ void Touch::cell(Granule& g, const Stamp& mine, uint64_t at, uint32_t bytes) {
   if (load && last.clock && order.read_only) written_read_only(last, mine, at, bytes);
   if (!load && twice(g, mine, at, bytes)) return;
   if (last.clock && !before(last, mine, load)) conflict(last, mine, at, bytes);
-  if (load) return read(g, mine);
+  if (load) {
+    read_hidden(g, mine, at, bytes);
+    return read(g, mine);
+  }
   auto check = [&](const Stamp& s) {
     if (!s.clock) return;
     if (s.place & kReadOnlyLoad) {
       written_read_only(s, mine, at, bytes);
-    } else if (!before(s, mine, false)) {
+    } else if (!(s.place & kHidden ? before_hidden(s, mine, at) : before(s, mine, false))) {
       conflict(s, mine, at, bytes);
     }
   };
@@ -118,20 +121,22 @@ void Touch::cell(Granule& g, const Stamp& mine, uint64_t at, uint32_t bytes) {
   } else {
     check(g.read);
   }
-  drop_reads(g);
-  g.write = mine;
+  write(g, mine);
 }
 
-// Readers of other clusters can hardly be ordered before the next writer one by one.
+// Readers of other clusters can hardly be ordered before the next writer one by one. A strong one
+// is the first to go: it races with fewer writers.
 void Touch::forget_some(std::vector<Stamp>* set) const {
-  const auto others =
-      std::count_if(set->begin(), set->end(), [&](const Stamp& s) { return is_far(s); });
-  if (static_cast<size_t>(others) < kMostFarReaders) return;
-  for (auto it = set->end(); it != set->begin();) {
-    if (!is_far(*--it)) continue;
-    set->erase(it);
-    return;
+  size_t others = 0, oldest = 0, strong = 0;
+  for (size_t k = 0; k < set->size(); ++k) {
+    const Stamp& s = (*set)[k];
+    if (!is_far(s) || (s.place & kHidden)) continue;
+    ++others;
+    oldest = k;
+    if (scope_of(s) != Scope::none) strong = k + 1;
   }
+  if (others < kMostFarReaders) return;
+  set->erase(set->begin() + static_cast<std::ptrdiff_t>(strong ? strong - 1 : oldest));
 }
 
 void Touch::read(Granule& g, const Stamp& mine) {
@@ -142,36 +147,48 @@ void Touch::read(Granule& g, const Stamp& mine) {
     if (scope_of(s) < order.scope && s.clock == mine.clock) next.place = s.place;
     s = next;
   };
+  // A strong read does not stand for a plain one.
+  auto stays = [&](const Stamp& s) {
+    const bool same = s.agent == mine.agent && s.clock == mine.clock;
+    return scope_of(s) == Scope::none && order.scope != Scope::none && !same;
+  };
   if (!g.read.clock) {
     g.read = mine;
   } else if (is_many(g)) {
     auto& set = many(g);
     for (Stamp& s : set) {
-      if (s.agent != me.agent) continue;
+      if (s.agent != me.agent || (s.place & kHidden)) continue;
+      const Stamp old = s;
       renew(s);
       std::swap(s, set.front());  // the next read of this warp finds it there
+      if (stays(old)) hide_read(&set, old);
       return;
     }
-    const bool far = std::all_of(set.begin(), set.end(), [&](const Stamp& s) { return is_far(s); });
+    const bool far = std::all_of(set.begin(), set.end(), [&](const Stamp& s) {
+      return is_far(s) && !(s.place & kHidden) && scope_of(s) == order.scope;
+    });
     if (far && set.size() == kMostFarReaders && me.known.far.empty()) {
       std::rotate(set.begin(), set.end() - 1, set.end());
       set.front() = mine;
       return;
     }
-    set.erase(std::remove_if(set.begin(), set.end(),
-                             [&](const Stamp& s) { return before(s, mine, false); }),
-              set.end());
+    std::erase_if(set, [&](const Stamp& s) {
+      return !(s.place & kHidden) && !stays(s) && before(s, mine, false);
+    });
     forget_some(&set);
     set.insert(set.begin(), mine);
     if (set.size() > 1) return;
     drop_reads(g);
     g.read = mine;
-  } else if (g.read.agent == me.agent) {
+  } else if (g.read.agent == me.agent && !stays(g.read)) {
     renew(g.read);
-  } else if (before(g.read, mine, false)) {
+  } else if (before(g.read, mine, false) && !stays(g.read)) {
     g.read = mine;
   } else {
-    const uint32_t index = make_many(g.read, mine);
+    const bool hidden = g.read.agent == me.agent;
+    Stamp both[] = {mine, g.read};
+    if (hidden) both[1].place |= kHiddenRead;
+    const uint32_t index = make_many(both, 2);
     g.read = Stamp{kManyReads, index + 1, me.block->grid->generation(owner()), 0};
   }
 }

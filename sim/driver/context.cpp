@@ -55,6 +55,7 @@ void end_context(Driver& driver, Lock& lock, Context& context, bool tell_leaks) 
     const std::shared_ptr<Module> module = context.modules.begin()->second;
     unload_module(driver, lock, module, true);
   }
+  context.heap = nullptr;
   for (auto& [handle, library] : driver.libraries) library->modules.erase(context.handle);
   std::vector<uint64_t> bases;
   for (const auto& [base, block] : driver.blocks) {

@@ -54,11 +54,9 @@ class Reader {
 constexpr struct {
   const char* name;
   uint32_t bits;
-} kChecks[] = {{"memcheck", kMemcheck},
-               {"initcheck", kInitcheck},
-               {"racecheck", kRacecheck},
-               {"synccheck", kSynccheck},
-               {"asynccheck", kAsynccheck}};
+} kChecks[] = {{"memcheck", kMemcheck},   {"initcheck", kInitcheck},   {"racecheck", kRacecheck},
+               {"synccheck", kSynccheck}, {"asynccheck", kAsynccheck}, {"aligncheck", kAligncheck},
+               {"regcheck", kRegcheck},   {"all", kCheckAll}};
 
 uint32_t read_checks(Reader& reader, uint32_t fallback) {
   static constexpr char kName[] = "LATHE_SIM_CHECK";
@@ -74,7 +72,8 @@ uint32_t read_checks(Reader& reader, uint32_t fallback) {
     for (const auto& check : kChecks) found |= word == check.name ? check.bits : 0;
     if (found == 0) {
       reader.refuse(kName, given,
-                    "all, none, or some of memcheck,initcheck,racecheck,synccheck,asynccheck");
+                    "none, or some of all,memcheck,initcheck,racecheck,synccheck,asynccheck,"
+                    "aligncheck,regcheck");
       return fallback;
     }
     bits |= found;
@@ -147,6 +146,9 @@ bool read_options(Options* out, std::string* what) {
   out->counters = Reader::text("LATHE_SIM_COUNTERS");
   out->profile = read_profile(reader, out->arch);
   out->timeline = Reader::text("LATHE_SIM_TIMELINE");
+  out->ptxas = Reader::text("LATHE_SIM_PTXAS");
+  if (out->ptxas == "none") out->ptxas.clear();
+  out->clock = Reader::text("LATHE_SIM_CLOCK");
   if (const std::string allowed = isa_refused(); reader.good() && !allowed.empty()) {
     reader.refuse("LATHE_SIM_ISA", Reader::text("LATHE_SIM_ISA"), allowed);
   }
@@ -169,9 +171,11 @@ bool read_options(Options* out, std::string* what) {
       reader.word("LATHE_SIM_TENSOR_SUM", {"exact", "sequential", "coarse"}, 0));
   out->profile_lines = reader.number("LATHE_SIM_PROFILE", 0, 1, 0) != 0;
   out->sample_blocks = reader.number("LATHE_SIM_SAMPLE_BLOCKS", 0, UINT32_MAX, 0);
-  if (reader.good() && out->sample_blocks > 0 && out->timeline.empty() && out->counters.empty()) {
-    reader.refuse("LATHE_SIM_SAMPLE_BLOCKS", std::to_string(out->sample_blocks),
-                  "with LATHE_SIM_TIMELINE or LATHE_SIM_COUNTERS, as results are wrong");
+  if (reader.good() && out->sample_blocks > 0 && out->timeline.empty() && out->counters.empty() &&
+      out->clock.empty()) {
+    reader.refuse(
+        "LATHE_SIM_SAMPLE_BLOCKS", std::to_string(out->sample_blocks),
+        "with LATHE_SIM_TIMELINE, LATHE_SIM_COUNTERS or LATHE_SIM_CLOCK, as results are wrong");
   }
   out->sample_instructions = reader.number("LATHE_SIM_SAMPLE_INSTRUCTIONS", 0, UINT64_MAX, 0);
   out->quiet = reader.number("LATHE_SIM_QUIET", 0, 1, 0) != 0;

@@ -18,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <string>
 #include <unordered_map>
@@ -58,6 +59,7 @@ struct Operation {
   std::function<bool()> ready;       // null: no condition beyond `after`; called with the lock
   std::vector<CompletionPtr> after;  // other streams' work this one waits for
   CompletionPtr completion = std::make_shared<Completion>();
+  bool running = false;
   double not_before = 0;            // model time of the host thread that enqueued it
   std::shared_ptr<GraphRun> graph;  // null: no node of a graph
   size_t node = 0;
@@ -70,6 +72,9 @@ struct Object {
 
 struct Capture;
 
+// What a launch leaves behind for the next one, once it has run.
+using Past = std::shared_ptr<std::shared_ptr<const PastGrid>>;
+
 struct Stream : Object {
   Context* context = nullptr;
   unsigned flags = 0;
@@ -81,7 +86,9 @@ struct Stream : Object {
   uint64_t shown_as = 0;   // a branch of a graph: the stream where it was captured; 0: itself
   double model = 0;        // its clock, microseconds of model time
   std::deque<std::shared_ptr<Operation>> queue;
-  CompletionPtr last;                                // of the newest work; null: none ever
+  CompletionPtr last;  // of the newest work; null: none ever
+  Past past;           // of the newest launch
+  CompletionPtr past_of;
   std::shared_ptr<Capture> capture;                  // null: not capturing
   std::vector<size_t> frontier;                      // capture: the nodes the next one depends on
   std::map<int, CUlaunchAttributeValue> attributes;  // hints, kept for those who ask
@@ -108,6 +115,7 @@ struct Function : Object {
   int carveout = -1;
   int scheduling_policy = 0;
   bool non_portable_cluster = false;
+  std::optional<int> assembled;  // registers by ptxas, 0 if it did not say; empty: not asked yet
 };
 
 struct Module : Object {
@@ -167,6 +175,7 @@ struct Context : Object {
   std::map<uint64_t, std::shared_ptr<Event>> events;
   std::map<uint64_t, std::shared_ptr<Module>> modules;
   std::map<uint64_t, size_t> limits;
+  std::shared_ptr<Heap> heap;   // of kernels' malloc; made by the first launch, with its limit
   std::vector<Context*> peers;  // contexts whose memory this one's kernels may use
   unsigned cache_config = CU_FUNC_CACHE_PREFER_NONE;
 };

@@ -51,6 +51,10 @@ CUresult after_everything(Driver& driver, Lock& lock, Context& context, Action a
 // Ends all work of a context at once with its error; what runs now is waited for.
 void drop_work(Driver& driver, Lock& lock, Context& context);
 
+// Perhaps, by the seed, runs a piece of work of another stream inside one that waits for others, on
+// the device's thread. Returns the context's error, with which that one has to end too.
+CUresult give_way(Driver& driver, Context& context);
+
 // Starts the device's worker thread if need be and tells it of new work.
 void wake(Driver& driver, Device& device);
 

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// One thread per device takes ready work in a seeded order among streams: kernels do not overlap,
-// but any order that streams, events and the legacy stream leave open may come. New work on an idle
+// One thread per device takes ready work in a seeded order among streams: any order that streams,
+// events and the legacy stream leave open may come. A kernel that looks at what others do gives way
+// now and then to work of other streams, which runs to its end in between. New work on an idle
 // device is held back for a moment, or until somebody waits, so that there is something to reorder.
 #include <thread>
 
@@ -40,7 +41,8 @@ Choice choose(Device& device) {
       }
       if (!stream->queue.empty()) {
         choice.any_work = true;
-        if (is_ready(*stream->queue.front())) ready.push_back(stream);
+        const Operation& front = *stream->queue.front();
+        if (!front.running && is_ready(front)) ready.push_back(stream);
       }
       ++it;
     }
@@ -55,11 +57,13 @@ void end(Operation& operation, CUresult error) {
   operation.completion->time = Clock::now();
 }
 
-// Everything queued in the context ends with its error. The front of a queue may be running.
+// Everything queued in the context ends with its error, except what is running.
 void drop_queues(Context& context) {
   for (auto& [handle, stream] : context.streams) {
-    for (const auto& operation : stream->queue) end(*operation, context.error);
-    stream->queue.clear();
+    auto& queue = stream->queue;
+    const auto first = queue.begin() + (!queue.empty() && queue.front()->running ? 1 : 0);
+    for (auto it = first; it != queue.end(); ++it) end(**it, context.error);
+    queue.erase(first, queue.end());
   }
 }
 
@@ -67,6 +71,11 @@ void run_one(Driver& driver, Lock& lock, Device& device, const std::shared_ptr<S
   const std::shared_ptr<Operation> operation = stream->queue.front();
   CUresult error = CUDA_SUCCESS;
   Deed deed;
+  // Inside another operation that gives way, what belongs to that one comes back afterwards.
+  const bool inside = device.running;
+  Deed* const outer_deed = thread_state().deed;
+  const double outer_begin = thread_state().begin;
+  operation->running = true;
   if (operation->run) {
     device.running = true;
     if (keeps_timeline(driver)) {
@@ -76,10 +85,12 @@ void run_one(Driver& driver, Lock& lock, Device& device, const std::shared_ptr<S
     lock.unlock();
     error = without_exceptions(CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN,
                                [&] { return operation->run(); });
-    thread_state().deed = nullptr;
+    thread_state().deed = outer_deed;
+    thread_state().begin = outer_begin;
     lock.lock();
-    device.running = false;
+    device.running = inside;
   }
+  operation->running = false;
   advance(driver, *stream, *operation, deed);
   end(*operation, error);
   stream->queue.pop_front();
@@ -134,6 +145,14 @@ void add_pending(std::vector<CompletionPtr>& list, const CompletionPtr& completi
 }
 
 }  // namespace
+
+CUresult give_way(Driver& driver, Context& context) {
+  Lock lock(driver.mutex);
+  Device& device = *context.device;
+  const Choice choice = device.random() % 2 ? choose(device) : Choice{};
+  if (choice.stream) run_one(driver, lock, device, choice.stream);
+  return context.error;
+}
 
 void wake(Driver& driver, Device& device) {
   device.stalled = false;

@@ -5,6 +5,7 @@
 
 #include "sim/check/race.h"
 #include "sim/exec/grid_state.h"
+#include "sim/exec/trace.h"
 
 namespace sim {
 namespace {
@@ -46,6 +47,7 @@ void release_strands(Warp& w, const Barrier* b) {
 }
 
 void complete(Block& block, Barrier& b) {
+  if (!b.expected && block.warps_done) report_left_barrier(block, b);
   race_barrier_complete(block, static_cast<uint32_t>(&b - block.barriers), b.waiting);
   for (uint32_t k = 0; k < block.warps; ++k) {
     if (b.waiting >> k & 1) release_strands(block.warp[k], &b);
@@ -79,11 +81,11 @@ void arrive_at_barrier(Warp& w, const Inst& inst, Strand& strand) {
   auto refuse = [&](const std::string& what) {
     report_text(w, inst, Fault::barrier, lane, id, threads, what.c_str());
   };
-  const std::string name = "barrier " + std::to_string(id);
-  const std::string warp = "warp " + std::to_string(w.index);
-  if (id > 15) return refuse(name + " does not exist: a block has barriers 0 to 15");
+  auto name = [&] { return "barrier " + std::to_string(id); };
+  auto warp = [&] { return "warp " + std::to_string(w.index); };
+  if (id > 15) return refuse(name() + " does not exist: a block has barriers 0 to 15");
   if (bad_count) {
-    return refuse(name + " with a count of " + std::to_string(threads) +
+    return refuse(name() + " with a count of " + std::to_string(threads) +
                   " threads: it must be a positive multiple of 32");
   }
   Barrier& b = block.barriers[id];
@@ -91,20 +93,21 @@ void arrive_at_barrier(Warp& w, const Inst& inst, Strand& strand) {
   // A whole-block barrier written with its count is the same barrier.
   auto warps = [&](uint32_t count) { return count ? count : block.warps; };
   if (b.arrived && warps(b.expected) != warps(expected)) {
-    return refuse(warp + " brings a count of " + std::to_string(32 * warps(expected)) +
-                  " threads to " + name + ", which others reached with " +
+    return refuse(warp() + " brings a count of " + std::to_string(32 * warps(expected)) +
+                  " threads to " + name() + ", which others reached with " +
                   std::to_string(32 * warps(b.expected)));
   }
   if (b.arrived && b.mode != mode) {
-    return refuse(warp + " uses " + name + (mode == 2 ? " with .red" : " with sync or arrive") +
+    return refuse(warp() + " uses " + name() + (mode == 2 ? " with .red" : " with sync or arrive") +
                   " in a phase in which others use it with " +
                   (mode == 2 ? "sync or arrive" : ".red"));
   }
   if (b.seen & me) {
-    return refuse(warp + " arrives twice at " + name +
+    return refuse(warp() + " arrives twice at " + name() +
                   " before the phase is over: " + std::to_string(b.arrived) + " of " +
                   std::to_string(warps(b.expected)) + " warps have arrived");
   }
+  if (w.worker->recorder) w.worker->recorder->barrier(id, 0, threads);
   if (b.arrived == 0) b.expected = expected;
   b.mode = mode;
   b.seen |= me;

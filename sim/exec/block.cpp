@@ -67,6 +67,8 @@ BlockRun::BlockRun(Worker* worker, const Launch& launch, Cluster* cluster, uint3
   }
   if (f.uses_async_copies || f.uses_wgmma) marks_.resize(launch.view.shared_bytes / 4 + 1);
   if (launch.races) races_ = make_race_block(*launch.races);
+  const size_t watched = f.virtual_registers + size_t{f.predicates};
+  if (launch.settings->check & kRegcheck) undefined_.resize(watched * block_.warps);
   const size_t depots = static_cast<size_t>(launch.view.depot_bytes) * 32;
   local_.resize(depots * block_.warps);
   const size_t depot_words = depots / 64 + 1;
@@ -91,6 +93,7 @@ BlockRun::BlockRun(Worker* worker, const Launch& launch, Cluster* cluster, uint3
     w.local = local_.data() + k * depots;
     w.local_defined = local_defined_.data() + k * depot_words;
     w.index = k;
+    if (!undefined_.empty()) w.undefined = undefined_.data() + k * watched;
     if (f.uses_stack) {
       calls_.push_back(make_call_stack());
       w.calls = calls_.back().get();
@@ -126,6 +129,10 @@ void BlockRun::start(const uint32_t (&id)[3]) {
     Warp& w = warps_[k];
     std::memset(w.preds, 0, f.predicates * sizeof(uint32_t));
     w.preds[kPredTrue] = ~0u;
+    if (w.undefined) {
+      std::fill_n(w.undefined, f.virtual_registers + f.predicates, ~0u);
+      std::fill_n(w.undefined + f.virtual_registers, kPredFirst, 0u);
+    }
     if (f.reads_undefined_registers) {
       std::memset(w.regs, poison, register_bytes_);
       fill_constants(w.regs, launch, block_.window);

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file handles a cluster: whose turn it is among the warps of its blocks, when copies land
 // while nobody can run, and barrier.cluster. The file also has the host threads that run clusters.
+#include <algorithm>
+
 #include "sim/check/race.h"
 #include "sim/exec/grid_state.h"
 
@@ -50,6 +52,11 @@ void ClusterRun::start(uint64_t linear) {
   cluster_.events = cluster_.phase = 0;
   cluster_.race = race_mbarrier(*blocks_[0]);
   if (async_) async_->start();
+  recorder_.reset();
+  if (std::binary_search(launch.traced.begin(), launch.traced.end(), linear)) {
+    recorder_ = std::make_unique<Recorder>(*launch.function);
+    for (const Block* block : blocks_) recorder_->start(*block);
+  }
   next_ = next_random(cluster_.random) % warps_.size();
   done_ = 0;
   executed_ = 0;
@@ -64,7 +71,24 @@ bool ClusterRun::charge(uint64_t instructions) {
   return false;
 }
 
+// Hands what was recorded to the launch once all warps have ended.
+void ClusterRun::record() {
+  Launch& launch = *worker_->launch;
+  const std::lock_guard lock(launch.mutex);
+  launch.traces[cluster_.linear] = recorder_->take(cluster_);
+  recorder_.reset();
+}
+
 bool ClusterRun::advance(uint64_t budget) {
+  worker_->recorder = recorder_.get();
+  if (recorder_) recorder_->resume(*worker_);
+  const bool more = run(budget);
+  worker_->recorder = nullptr;
+  if (recorder_ && done_ == warps_.size() && !recorder_->full()) record();
+  return more;
+}
+
+bool ClusterRun::run(uint64_t budget) {
   Launch& launch = *worker_->launch;
   const uint64_t stop_at = executed_ + budget;
   size_t idle = 0;  // turns in a row in which nothing happened
@@ -77,7 +101,8 @@ bool ClusterRun::advance(uint64_t budget) {
     uint64_t ran = 0;
     if (w.state == WarpState::runnable || w.state == WarpState::waiting) {
       const uint64_t before = w.block->executed;
-      const uint64_t quantum = kQuantum / 2 + next_random(w.block->random) % kQuantum;
+      const uint64_t turn = kQuantum / 2 + next_random(w.block->random) % kQuantum;
+      const uint64_t quantum = std::min(turn, budget);
       const RunResult result = isa().run(w, quantum);
       ran = w.block->executed - before;
       if (!charge(ran) || result == RunResult::stopped) return false;
@@ -127,10 +152,14 @@ HostWorker::HostWorker(Launch* l) {
 
 // Clusters in turn from the common counter. One that runs long may be waiting for another: it gives
 // way, soon if its function looks at what others do, up to a number that a device would also hold.
+// In a cooperative grid all run, in short turns, as most of them wait for the others.
 void HostWorker::run() {
-  const bool ordered = launch->function->ordered_across_blocks;
-  const uint64_t slice = ordered ? 10'000 : 4'000'000;
-  const size_t resident = ordered ? 2 * static_cast<size_t>(launch->view.multiprocessors) : 64;
+  const bool together = launch->grid->cooperative;
+  const bool ordered = launch->function->ordered_across_blocks || together;
+  const uint64_t slice = together ? 500 : ordered ? 10'000 : 4'000'000;
+  const size_t resident = together  ? launch->clusters
+                          : ordered ? 2 * static_cast<size_t>(launch->view.multiprocessors)
+                                    : 64;
   std::vector<std::unique_ptr<ClusterRun>> busy, idle;
   size_t turn = 0;
   for (;;) {
@@ -149,6 +178,9 @@ void HostWorker::run() {
       }
     }
     if (busy[turn]->advance(slice)) {
+      if (ordered && launch->settings->give_way) {
+        if (const int error = launch->settings->give_way()) launch->fail(0, error);
+      }
       turn = (turn + 1) % busy.size();
       continue;
     }

@@ -13,17 +13,22 @@ struct Descriptor {
   uint32_t start = 0, leading = 0, stride = 0;  // bytes
   uint32_t width = 0;                           // of the swizzle pattern: 128, 64, 32; 0: none
   uint32_t mask = 0;
+  uint32_t base_offset = 0;  // the row of the swizzle's repeat that the tile begins in, as it says
+
+  // The same as its start says: a repeat is 1024, 512 or 256 bytes.
+  uint32_t first_row() const { return start >> 7 & mask; }
 };
 
-// Returns false if bits are set that have no meaning, or a base offset.
+// Returns false if bits are set that have no meaning.
 [[maybe_unused]] inline bool read_descriptor(uint64_t bits, Descriptor* out) {
-  constexpr uint64_t kKnown = 0xC0003FFF3FFF3FFFull;
+  constexpr uint64_t kKnown = 0xC00E3FFF3FFF3FFFull;
   constexpr uint32_t kWidths[4] = {0, 128, 64, 32}, kMasks[4] = {0, 7, 3, 1};
   out->start = static_cast<uint32_t>(bits & 0x3FFF) << 4;
   out->leading = static_cast<uint32_t>(bits >> 16 & 0x3FFF) << 4;
   out->stride = static_cast<uint32_t>(bits >> 32 & 0x3FFF) << 4;
   out->width = kWidths[bits >> 62];
   out->mask = kMasks[bits >> 62];
+  out->base_offset = static_cast<uint32_t>(bits >> 49 & 7);
   return (bits & ~kKnown) == 0;
 }
 

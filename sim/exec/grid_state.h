@@ -11,7 +11,9 @@
 
 #include "sim/exec/async/async.h"
 #include "sim/exec/findings.h"
+#include "sim/exec/heap.h"
 #include "sim/exec/launch.h"
+#include "sim/exec/trace.h"
 #include "sim/exec/warp.h"
 #include "sim/exec/wgmma_state.h"
 #include "sim/ptx/code.h"
@@ -29,12 +31,14 @@ struct Launch {
   Memory* memory = nullptr;
   const Settings* settings = nullptr;
   const Function* function = nullptr;
+  Heap* heap = nullptr;
   LaunchView view;
   std::vector<uint32_t> tid[3];
   uint64_t clusters = 0;            // that run
   std::vector<uint64_t> sampled;    // their numbers, if not all of the grid's do
   double scale = 1;                 // the grid's clusters to each that runs
   std::shared_ptr<RaceGrid> races;  // null: not checked
+  std::vector<uint64_t> traced;     // clusters that are recorded, ascending
 
   std::atomic<uint64_t> next_cluster{0};
   std::atomic<uint64_t> executed{0};
@@ -46,6 +50,7 @@ struct Launch {
   bool timed_out = false;
   std::vector<Finding> findings;
   std::map<uint64_t, std::vector<std::string>> printed;  // by block, call by call
+  std::map<uint64_t, std::vector<BlockTrace>> traces;    // by cluster
   Findings kept;
 
   bool stops(uint64_t cluster) const {
@@ -94,6 +99,7 @@ class BlockRun {
   std::vector<uint64_t> shared_defined_, local_defined_;
   std::shared_ptr<RaceBlock> races_;
   std::vector<uint16_t> marks_;
+  std::vector<uint32_t> undefined_;
   std::vector<std::shared_ptr<CallStack>> calls_;
   std::vector<WgmmaState> wgmma_;  // by warp
   std::vector<Warpgroup> warpgroups_;
@@ -113,6 +119,8 @@ class ClusterRun {
  private:
   bool charge(uint64_t instructions);
   bool deadlock();
+  bool run(uint64_t budget);
+  void record();
 
   Worker* worker_;
   Cluster cluster_;
@@ -122,6 +130,7 @@ class ClusterRun {
   std::vector<Warp*> warps_;
   size_t next_ = 0, done_ = 0;
   uint64_t executed_ = 0;
+  std::unique_ptr<Recorder> recorder_;  // null: this cluster is not recorded
 };
 
 struct HostWorker : Worker {
@@ -142,6 +151,9 @@ void recheck_cluster_barrier(Cluster& cluster);
 // Reports why a warp can never go on. blocked_text says what its blocked instruction waits for.
 void report_deadlock(Warp& w);
 std::string blocked_text(const Warp& w, const Inst& inst, const Strand& strand);
+// Reports a barrier of the whole block that is complete without warps that have ended. Lanes that
+// have ended in a warp which arrives are missed by nobody: that is PTX's own rule.
+void report_left_barrier(const Block& block, const Barrier& b);
 std::string cluster_barrier_text(const Cluster& cluster);
 // Returns text such as "lane 3" or "lanes 0-15, 20".
 std::string lanes_text(uint32_t mask);

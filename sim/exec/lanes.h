@@ -149,7 +149,7 @@ using Resolver = Handler(const Form& f);
 // vectorise.
 namespace sim::base {
 Resolver resolve_atomic, resolve_copy, resolve_mbarrier, resolve_bulk, resolve_cluster,
-    resolve_stack, resolve_rare;
+    resolve_stack, resolve_rare, resolve_wmma;
 }  // namespace sim::base
 
 namespace sim::SIM_ISA {

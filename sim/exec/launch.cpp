@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <iterator>
+#include <numeric>
 #include <thread>
 #include <tuple>
 
@@ -16,13 +18,13 @@
 namespace sim {
 namespace {
 
-// Returns where shared memory starts: no better aligned than its variables ask for, so that code
-// which needs more shows. Seed 0 keeps the start of the hardware.
+// Returns where shared memory starts: where the hardware has it, or with aligncheck no better
+// aligned than its variables ask for, so that code which needs more shows.
 uint32_t shared_start(const Launch& l) {
   const auto reserved =
       static_cast<uint32_t>(l.profile->major >= 9 ? l.profile->shared_reserved : 0);
   const uint32_t align = std::max(16u, l.function->shared_align);
-  if (l.settings->seed == 0 || align >= 1024) return reserved;
+  if (!(l.settings->check & kAligncheck) || align >= 1024) return reserved;
   return reserved + align * static_cast<uint32_t>(mix(l.settings->seed) % (1024 / align));
 }
 
@@ -36,6 +38,21 @@ void sample(Launch* l) {
   l->clusters = l->sampled.size();
 }
 
+// Chooses the clusters that are recorded, among those that run.
+void choose_traced(Launch* l) {
+  const Traces* traces = l->settings->traces;
+  if (!traces || traces->most == 0) return;
+  const uint32_t* size = l->grid->cluster;
+  const uint64_t each = uint64_t{size[0]} * size[1] * size[2];
+  const uint64_t wanted = std::max<uint64_t>(1, traces->most / each);
+  std::vector<uint64_t> places(l->clusters);
+  std::iota(places.begin(), places.end(), uint64_t{0});
+  if (wanted < l->clusters) places = sample_clusters(l->clusters, wanted);
+  for (const uint64_t place : places) {
+    l->traced.push_back(l->sampled.empty() ? place : l->sampled[place]);
+  }
+}
+
 void set_up(Launch* l) {
   const Grid& g = *l->grid;
   LaunchView& v = l->view;
@@ -43,6 +60,7 @@ void set_up(Launch* l) {
   l->clusters = static_cast<uint64_t>(g.grid[0] / g.cluster[0]) * (g.grid[1] / g.cluster[1]) *
                 (g.grid[2] / g.cluster[2]);
   sample(l);
+  choose_traced(l);
   const uint32_t threads = g.block[0] * g.block[1] * g.block[2];
   for (auto& tid : l->tid) tid.resize((threads + 31) / 32 * 32);
   for (uint32_t t = 0; t < threads; ++t) {
@@ -119,6 +137,34 @@ int refuse(const Grid& g, const Profile& profile, std::vector<Finding>* findings
   return 0;
 }
 
+constexpr uint64_t kUsualHeap = 8 << 20;
+
+// A Workspace is what the driver hands to cooperative groups in %envreg1 and %envreg2: a word with
+// its size, then the word of the grid's barrier, which begins as 0.
+class Workspace {
+ public:
+  Workspace(Memory* memory, bool wanted) : memory_(memory) {
+    if (!wanted) return;
+    base_ = memory->allocate(kBytes, MemoryKind::device, 0);
+    if (!base_) return;
+    const uint32_t words[] = {kBytes, 0};
+    std::memset(reinterpret_cast<void*>(base_), 0, kBytes);
+    std::memcpy(reinterpret_cast<void*>(base_), words, sizeof(words));
+    memory->define(base_, kBytes);
+  }
+  ~Workspace() {
+    if (base_) memory_->release(base_);
+  }
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+  uint64_t base() const { return base_; }
+
+ private:
+  static constexpr uint32_t kBytes = 256;
+  Memory* memory_;
+  uint64_t base_ = 0;
+};
+
 void run_workers(Launch* launch, std::vector<std::unique_ptr<HostWorker>>* workers) {
   uint64_t wanted = launch->settings->threads > 0
                         ? static_cast<uint64_t>(launch->settings->threads)
@@ -176,11 +222,20 @@ Outcome run_grid(const Grid& grid, const Profile& profile, Memory& memory,
   launch.profile = &profile;
   launch.memory = &memory;
   launch.settings = &settings;
+  Heap own_heap(&memory, kUsualHeap);
+  launch.heap = grid.heap ? grid.heap : &own_heap;
+  const Workspace workspace(&memory, grid.cooperative);
+  launch.view.grid_workspace = workspace.base();
   launch.kept = Findings(settings.findings_per_pc);
   set_up(&launch);
   std::vector<std::unique_ptr<HostWorker>> workers;
   run_workers(&launch, &workers);
   flush_prints(launch);
+  if (launch.races) outcome.past = keep_past(*launch.races);
+  for (auto& [cluster, blocks] : launch.traces) {
+    auto& all = settings.traces->blocks;
+    std::move(blocks.begin(), blocks.end(), std::back_inserter(all));
+  }
   outcome.error = launch.error.load();
   take_findings(&launch, &outcome);
   if (outcome.error == 702) {

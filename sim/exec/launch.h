@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -13,6 +14,7 @@
 #include "sim/check/memory.h"
 #include "sim/exec/policy.h"
 #include "sim/exec/tally.h"
+#include "sim/exec/trace.h"
 #include "sim/ptx/module.h"
 
 namespace sim {
@@ -63,8 +65,10 @@ enum Check : uint32_t {
   kRacecheck = 4,    // unordered accesses
   kSynccheck = 8,    // barriers and convergence; their faults end a launch in any case
   kAsynccheck = 16,  // copies and products in flight, proxies, descriptors
-  kCheckNone = 0,
-  kCheckAll = 31
+  kAligncheck = 32,  // shared memory begins no better aligned than its variables ask for
+  kRegcheck = 64,    // registers that nobody has written; compilers leave such, so not in `all`
+  kCheckNone = 0,    // a misuse after which a kernel can go on has no error then
+  kCheckAll = 63
 };
 
 struct Settings {
@@ -84,7 +88,15 @@ struct Settings {
   // results of the grid are wrong then. With 0 all run. Kernels whose blocks look at what others do
   // run whole.
   uint64_t sample_blocks = 0;
+  // Is called now and then by a grid whose blocks look at what others do: other work may run then,
+  // since the grid may be waiting for it. An answer other than 0 ends the grid with that error.
+  std::function<int()> give_way;
+  Traces* traces = nullptr;  // filled if it is not null
 };
+
+// A PastGrid is what a grid did to global memory (check/race_past.cpp).
+struct PastGrid;
+class Heap;  // heap.h
 
 struct Grid {
   const Kernel* kernel = nullptr;
@@ -94,11 +106,16 @@ struct Grid {
   uint32_t cluster[3] = {1, 1, 1};
   uint32_t dynamic_shared_bytes = 0;
   std::vector<uint8_t> params;  // laid out as Kernel::params says
+  // The grid in front, if this one may start before its end: programmatic dependent launch.
+  std::shared_ptr<const PastGrid> before;
+  // All blocks run together, and cooperative groups find their barrier.
+  bool cooperative = false;
+  Heap* heap = nullptr;  // of malloc; null: the grid has one of the usual size for itself
 };
 
 // A Finding is one thing that the checkers found.
 struct Finding {
-  std::string check;  // "memcheck", "initcheck", "racecheck", "synccheck" or "asynccheck"
+  std::string check;  // "memcheck", "initcheck", "racecheck", "synccheck", "asynccheck", "regcheck"
   std::string kind;   // "out_of_bounds", "misaligned", "uninitialized", "barrier", "race", ...
   std::string text;   // one sentence: what, where, the nearest allocation
   std::string kernel;
@@ -147,6 +164,9 @@ struct Outcome {
   int error = 0;  // CUresult: 0, 700 illegal address, 716 misaligned, 719 launch failure, 702, ...
   std::vector<Finding> findings;
   Counters counters;
+  // For the next grid, if that one may start early. Null: races were not checked, or nobody has
+  // executed griddepcontrol.launch_dependents.
+  std::shared_ptr<const PastGrid> past;
 };
 
 // Names the values that LATHE_SIM_ISA may have on this machine, if it has another one; returns ""

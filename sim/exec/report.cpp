@@ -6,6 +6,10 @@
 namespace sim {
 namespace {
 
+// What else is true of a kind. `checked`: the kernel could go on, so that without any check nothing
+// happens. `borne`: PTX forbids it, but the hardware does what the program means.
+enum class Trait : uint8_t { none, checked, borne };
+
 // Every kind of finding: its name, the check it belongs to, the error its launch ends with (0: the
 // launch goes on). In the order of the enumeration.
 struct FaultInfo {
@@ -13,6 +17,7 @@ struct FaultInfo {
   const char* name;
   Check check;
   int error;
+  Trait trait = Trait::none;
 };
 constexpr FaultInfo kFaults[] = {
     {Fault::out_of_bounds, "out_of_bounds", kMemcheck, 700},
@@ -37,7 +42,7 @@ constexpr FaultInfo kFaults[] = {
     {Fault::bulk, "bulk_copy", kAsynccheck, 719},
     {Fault::tensor_map, "tensor_map", kAsynccheck, 719},
     {Fault::leaked_group, "leaked_group", kAsynccheck, 0},
-    {Fault::registers, "registers", kSynccheck, 719},
+    {Fault::registers, "registers", kSynccheck, 719, Trait::checked},
     {Fault::dsmem_after_exit, "dsmem_after_exit", kMemcheck, 719},
     {Fault::partial_warp, "partial_warp", kSynccheck, 719},
     {Fault::stack_overflow, "stack_overflow", kMemcheck, 714},
@@ -48,6 +53,16 @@ constexpr FaultInfo kFaults[] = {
     {Fault::missing_fence, "missing_fence", kAsynccheck, 0},
     {Fault::register_in_flight, "register_in_flight", kAsynccheck, 0},
     {Fault::division_by_zero, "division_by_zero", kMemcheck, 0},
+    {Fault::undefined_register, "undefined_register", kRegcheck, 0},
+    {Fault::left_barrier, "left_barrier", kSynccheck, 0},
+    {Fault::invalid_free, "invalid_free", kMemcheck, 719},
+    {Fault::member_mask, "divergent", kSynccheck, 719, Trait::checked},
+    {Fault::mbarrier_rule, "mbarrier", kSynccheck, 719, Trait::checked},
+    {Fault::unobserved_phase, "unobserved_phase", kSynccheck, 0, Trait::borne},
+    {Fault::repeated_init, "repeated_init", kSynccheck, 0, Trait::borne},
+    {Fault::narrow_scope, "narrow_scope", kRacecheck, 0, Trait::borne},
+    {Fault::unread_source, "unread_source", kAsynccheck, 0, Trait::borne},
+    {Fault::unbounded_registers, "unbounded_registers", kSynccheck, 0},
 };
 
 constexpr bool in_order() {
@@ -69,6 +84,7 @@ const char* name(Check c) {
          : c == kRacecheck  ? "racecheck"
          : c == kSynccheck  ? "synccheck"
          : c == kAsynccheck ? "asynccheck"
+         : c == kRegcheck   ? "regcheck"
                             : "memcheck";
 }
 
@@ -153,8 +169,9 @@ std::string describe(const Warp& w, const Inst& inst, Fault f, uint64_t address,
       return "shfl reads the value of lane " + std::to_string(address) +
              ", which does not take part: it has exited, or the mask does not name it";
     case Fault::divergent:
-      if (bytes) return "a mask of " + hex(address) + " without the lane that runs the instruction";
       return divergent_text(w);
+    case Fault::member_mask:
+      return "a mask of " + hex(address) + " without the lane that runs the instruction";
     case Fault::dsmem_after_exit:
       return std::string(store ? "store to" : "load from") + " the shared memory of block " +
              std::to_string(address >> kRankShift) + " of the cluster, which has ended";
@@ -193,6 +210,9 @@ void add(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t address, ui
   finding.check = name(check_of(f));
   finding.kind = name(f);
   finding.text = text + " (" + info.text + ")";
+  if (info_of(f).trait == Trait::borne) {
+    finding.text += "; PTX does not allow this, today's hardware bears it";
+  }
   finding.kernel = launch.grid->kernel->name;
   for (int k = 0; k < 3; ++k) {
     finding.block[k] = w.block->id[k];
@@ -214,6 +234,14 @@ bool wanted(Warp& w, const Inst& inst, Fault f) {
   return launch.kept.wanted({inst.info, static_cast<int>(f)}, w.block->cluster->linear);
 }
 
+// Says whether a finding of this kind is to be told, and ends its launch if it has an error.
+bool counts(const Launch& launch, Fault f) {
+  const FaultInfo& info = info_of(f);
+  const uint32_t check = launch.settings->check;
+  if (info.trait == Trait::checked && check == kCheckNone) return false;
+  return info.error != 0 || (check & info.check);
+}
+
 }  // namespace
 
 void report(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t address, uint32_t bytes,
@@ -225,7 +253,7 @@ void report(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t address,
   }
   Launch& launch = *w.worker->launch;
   const int error = error_of(f);
-  if (error == 0 && !(launch.settings->check & check_of(f))) return;
+  if (!counts(launch, f)) return;
   if (f == Fault::assertion && wanted(w, inst, f)) {
     add(w, inst, f, lane, address, bytes, assertion_text(w, inst, lane));
   } else if (wanted(w, inst, f)) {
@@ -240,7 +268,7 @@ void report_text(Warp& w, const Inst& inst, Fault f, unsigned lane, uint64_t add
                  uint32_t bytes, const char* text) {
   Launch& launch = *w.worker->launch;
   const int error = error_of(f);
-  if (error == 0 && !(launch.settings->check & check_of(f))) return;
+  if (!counts(launch, f)) return;
   if (wanted(w, inst, f)) add(w, inst, f, lane, address, bytes, text);
   if (error == 0) return;
   w.stop = true;

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file writes the sentences of findings about warps that wait for one another, and about
 // accesses that meet a copy.
+#include <map>
+
 #include "sim/exec/async_marks.h"
 #include "sim/exec/grid_state.h"
 
@@ -38,16 +40,46 @@ uint64_t living(const Block& block) {
   return mask;
 }
 
+uint64_t all_warps(const Block& block) {
+  return block.warps == 64 ? ~0ull : (1ull << block.warps) - 1;
+}
+
+// Where a warp is that does not come: "at barrier 1, PTX line 20".
+std::string whereabouts(const Warp& w) {
+  const Strand& s = w.strands[0];
+  std::string text = "PTX line " + std::to_string(line_of(w, s.pc));
+  for (int k = 0; k < 16; ++k) {
+    if (w.block->barriers[k].waiting >> w.index & 1) {
+      return "at barrier " + std::to_string(k) + ", " + text;
+    }
+  }
+  return "at " + text;
+}
+
+// Says of warps that have not come which have ended, and where the others wait.
+std::string absent_text(const Block& block, uint64_t absent) {
+  std::map<std::string, uint64_t> places;
+  for (uint32_t k = 0; k < block.warps; ++k) {
+    const Warp& w = block.warp[k];
+    if (absent >> k & 1 && w.state != WarpState::done) places[whereabouts(w)] |= 1ull << k;
+  }
+  std::string text;
+  for (const auto& [place, mask] : places) {
+    text += ", " + warps_text(mask) + (mask & (mask - 1) ? " wait " : " waits ") + place;
+  }
+  const uint64_t ended = absent & ~living(block);
+  if (!ended) return text;
+  return text + ", " + warps_text(ended) + (ended & (ended - 1) ? " have" : " has") + " ended";
+}
+
 std::string barrier_text(const Warp& w) {
   for (int k = 0; k < 16; ++k) {
     const Barrier& b = w.block->barriers[k];
     if (!(b.waiting >> w.index & 1)) continue;
     const uint32_t expected = b.expected ? b.expected : w.block->warps - w.block->warps_done;
-    const uint64_t missing = living(*w.block) & ~b.seen;
-    std::string text = "barrier " + std::to_string(k) + ": " + std::to_string(b.arrived) + " of " +
-                       std::to_string(expected) + " warps arrived (" + ranges(b.seen) + ")";
-    if (missing) return text + ", " + warps_text(missing) + " did not";
-    return text + ", the others have ended";
+    return "barrier " + std::to_string(k) + ": " + std::to_string(b.arrived) + " of " +
+           std::to_string(expected) + " warps arrived (" + ranges(b.seen) + ")" +
+           absent_text(*w.block, all_warps(*w.block) & ~b.seen);
   }
   return "a barrier";
 }
@@ -61,6 +93,37 @@ std::string waits_for(const Warp& w, const Strand& s) {
 
 std::string lanes_text(uint32_t mask) {
   return (mask & (mask - 1) ? "lanes " : "lane ") + ranges(mask);
+}
+
+void report_left_barrier(const Block& block, const Barrier& b) {
+  const uint64_t absent = all_warps(block) & ~b.seen;
+  if (!absent || !b.waiting) return;
+  Warp& w = block.warp[__builtin_ctzll(b.waiting)];
+  for (int k = 0; k < w.strand_count; ++k) {
+    const Strand& s = w.strands[k];
+    if (s.parked != Parked::barrier) continue;
+    const std::string text =
+        "barrier " + std::to_string(&b - block.barriers) + " is the whole block's, and " +
+        ranges(b.seen) + " of its " + std::to_string(block.warps) + " warps came to it" +
+        absent_text(block, absent) + " without it: a GPU goes on, but whoever left has no order " +
+        "with what comes after";
+    report_text(w, w.function->code[s.pc], Fault::left_barrier,
+                static_cast<unsigned>(__builtin_ctz(s.mask)), 0, 0, text.c_str());
+    return;
+  }
+}
+
+void report_overlap(Warp& w, const Inst& inst, uint32_t lanes, uint32_t mask, uint32_t others,
+                    uint32_t other_mask) {
+  auto named = [](uint32_t who, uint32_t what) {
+    return lanes_text(who) + (who & (who - 1) ? " name " : " names ") + hex(what);
+  };
+  const std::string text =
+      "the masks of one warp-wide instruction must be equal or have no lane in "
+      "common: " +
+      named(lanes, mask) + ", " + named(others, other_mask);
+  report_text(w, inst, Fault::member_mask, static_cast<unsigned>(__builtin_ctz(others)), other_mask,
+              4, text.c_str());
 }
 
 std::string divergent_text(const Warp& w) {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "sim/exec/fault.h"
 #include "sim/exec/policy.h"
 #include "sim/exec/tally.h"
 #include "sim/ptx/inst.h"
@@ -21,6 +22,7 @@ struct WgmmaState;  // wgmma_state.h
 struct Warpgroup;
 struct Cluster;
 class Async;
+class Recorder;
 struct Function;   // sim/ptx/code.h
 struct RaceBlock;  // check/race_state.h
 struct RaceWarp;
@@ -87,6 +89,8 @@ struct Warp {
   uint32_t top[32] = {};              // and where its depot is free
   CallStack* calls = nullptr;
   RaceWarp* race = nullptr;  // null: races are not checked
+  // By register and predicate, before slots: the lanes that nobody has defined. Null: not checked.
+  uint32_t* undefined = nullptr;
   WarpState state = WarpState::runnable;
   int strand_count = 0, current = 0;
   Strand strands[32];
@@ -160,11 +164,19 @@ struct Worker {
   Region* regions = nullptr;      // by memory ordinal
   uint64_t memory_version = 0;    // of which the regions were looked up
   Tally tally;
-  LineTally* lines = nullptr;  // by instruction; null: no profile is wanted
-  LineTally before;            // totals that have been given to an instruction already
+  LineTally* lines = nullptr;    // by instruction; null: no profile is wanted
+  LineTally before;              // totals that have been given to an instruction already
+  Recorder* recorder = nullptr;  // null: no trace is wanted
 };
 // Adds the tally's growth to the instruction; to none if `pc` is kNoTarget.
 void note_line(Worker& worker, uint32_t pc);
+// These functions are in exec/trace.cpp. Lanes of the warp ran straight from one instruction to
+// another; an instruction was executed; one will be tried again.
+void trace_turn(const Warp& warp, uint32_t first, uint32_t end, uint32_t lanes);
+void trace_step(const Warp& warp, uint32_t pc, uint32_t lanes);
+void trace_forget(const Warp& warp);
+// Lanes touch `size` bytes of global memory each.
+void trace_lanes(const Warp& warp, const uint64_t* addresses, uint32_t exec, uint32_t size);
 
 // A LaunchView is the part of a launch that handlers need.
 struct LaunchView {
@@ -182,45 +194,10 @@ struct LaunchView {
   bool check_async = true;    // accesses to what is in flight
   TensorSum tensor_sum = TensorSum::exact;
   AsyncPolicy async_policy = AsyncPolicy::lazy;
+  uint64_t grid_workspace = 0;  // of cooperative groups; 0: the launch is not cooperative
   const uint64_t* memory_version = nullptr;  // Memory::version()
 };
 const LaunchView& view(const Worker& worker);
-
-enum class Fault : uint8_t {
-  out_of_bounds,
-  misaligned,
-  read_only,
-  uninitialized,
-  wrong_space,
-  inactive_source,
-  divergent,
-  barrier,
-  deadlock,
-  race,
-  trap,
-  assertion,
-  undefined_value,
-  in_flight,           // an access to the destination of an unfinished copy
-  source_overwritten,  // a store to the source of an unfinished copy or product
-  mbarrier,            // misuse
-  mbarrier_overwritten,
-  transactions,  // bytes expected and bytes delivered differ
-  cluster_barrier,
-  bulk,  // operands of a bulk copy
-  tensor_map,
-  leaked_group,
-  registers,  // setmaxnreg
-  dsmem_after_exit,
-  partial_warp,
-  stack_overflow,
-  invalid_pc,
-  partial_warpgroup,
-  warpgroup,   // its warps disagree
-  descriptor,  // of a matrix
-  missing_fence,
-  register_in_flight,
-  division_by_zero
-};
 
 // Reports a fault whose sentence the caller writes.
 void report_text(Warp& warp, const Inst& inst, Fault fault, unsigned lane, uint64_t address,
@@ -228,6 +205,9 @@ void report_text(Warp& warp, const Inst& inst, Fault fault, unsigned lane, uint6
 // These functions are slow paths in the base build. `report` decides whether the warp stops.
 void report(Warp& warp, const Inst& inst, Fault fault, unsigned lane, uint64_t address,
             uint32_t bytes, Space space, bool store);
+// Reports lanes of one convergent instruction whose masks differ and have lanes in common.
+void report_overlap(Warp& warp, const Inst& inst, uint32_t lanes, uint32_t mask, uint32_t others,
+                    uint32_t other_mask);
 // Returns the region that holds [low, high), or null.
 Region* find_region(Warp& warp, const Inst& inst, uint64_t low, uint64_t high);
 // Returns the modifiers of an instruction of the running function.
@@ -242,6 +222,10 @@ uint32_t leave_function(Warp& warp, uint32_t exec, uint32_t* pc);
 bool callee_at(const Warp& warp, const Inst& inst, uint64_t address, uint32_t* callee);
 // Does one lane's printf (exec/print.cpp). Returns the number of arguments, or -1 after a fault.
 int print(Warp& warp, const Inst& inst, unsigned lane, uint64_t format, uint64_t arguments);
+// These functions do one lane's malloc, which returns 0 if the heap is full, and free
+// (exec/heap.cpp).
+uint64_t heap_allocate(Warp& warp, unsigned lane, uint64_t bytes);
+void heap_release(Warp& warp, const Inst& inst, unsigned lane, uint64_t address);
 uint64_t next_random(uint64_t& state);
 uint64_t global_timer();
 
@@ -262,6 +246,10 @@ struct Isa {
   RunResult (*run)(Warp& warp, uint64_t quantum);
 };
 const Isa& isa();  // the best this machine has; LATHE_SIM_ISA picks another
+
+// Follows registers that nobody has written through the instruction, which the lanes `exec` of
+// `mask` are about to execute (exec/undefined.cpp).
+void watch_registers(Warp& warp, const Inst& inst, uint32_t mask, uint32_t exec);
 
 // Makes a warp's strand arrive at a block barrier; in the base build.
 void arrive_at_barrier(Warp& warp, const Inst& inst, Strand& strand);

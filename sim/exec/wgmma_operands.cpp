@@ -83,6 +83,21 @@ bool tile_fits(Warp& w, const WgmmaOp& op) {
   return !found;
 }
 
+// Returns what a descriptor may not say; "" if it is good. No base offset but 0 is known to work.
+std::string what_is_wrong(uint64_t bits) {
+  Descriptor d;
+  if (!read_descriptor(bits, &d)) return " has bits without a meaning";
+  const uint32_t row = d.first_row();
+  if (row == d.base_offset) {
+    return row ? " has base offset " + std::to_string(row) + ", which is not supported" : "";
+  }
+  const std::string says = " has base offset " + std::to_string(d.base_offset);
+  if (!d.width) return says + " without a swizzle";
+  return says + ", but its tile at " + hex(d.start) + " needs " + std::to_string(row) +
+         ": a swizzle of " + std::to_string(d.width) + " bytes repeats every " +
+         std::to_string(8 * d.width) + " bytes, and the tile begins at no multiple of that";
+}
+
 // Returns a key of the shape and the place in it; products that agree in these need no fence
 // between them.
 uint64_t chain_key(const TensorConfig& c, unsigned place) {
@@ -105,12 +120,10 @@ bool read_operands(Warp& w, WgmmaOp* op) {
     say(w, *op, Fault::warpgroup, 0, "the lanes of a warp have different descriptors or scale-d");
     return !w.stop;
   }
-  Descriptor d;
   for (const uint64_t bits : {op->a, op->b}) {
-    if (read_descriptor(bits, &d)) continue;
-    say(w, *op, Fault::descriptor, bits,
-        "matrix descriptor " + hex(bits) +
-            " has a base offset, which is not supported, or bits without a meaning");
+    const std::string wrong = what_is_wrong(bits);
+    if (wrong.empty()) continue;
+    say(w, *op, Fault::descriptor, bits, "matrix descriptor " + hex(bits) + wrong);
     return false;
   }
   return true;

@@ -7,6 +7,16 @@
 namespace sim {
 namespace {
 
+// The functions of the device's library that the simulator has, and the instructions that do them.
+struct Library {
+  const char *name, *opcode;
+  Type result;
+};
+constexpr Library kLibrary[] = {{"vprintf", "vprintf", Type::b32},
+                                {"malloc", "heap.malloc", Type::b64},
+                                {"free", "heap.free", Type::none},
+                                {"__assertfail", "trap.assertion", Type::none}};
+
 Operand address_of(const Operand& variable) {
   Operand a;
   a.kind = Operand::Kind::address;
@@ -63,14 +73,21 @@ Operand CallText::new_register(Type type) {
 }
 
 void CallText::external(const Statement& s, const std::string& name, const CallParts& parts) {
-  const bool assertion = name == "__assertfail";
-  if (!assertion && name != "vprintf") {
+  const Library* called = nullptr;
+  for (const Library& each : kLibrary) {
+    if (name == each.name) called = &each;
+  }
+  if (!called) {
     throw PtxError(s.ptx_line, "call of external function '" + name + "', which has no body");
   }
+  const bool has_result = called->result != Type::none;
+  if (parts.returns.size() > (has_result ? 1 : 0)) {
+    throw PtxError(s.ptx_line, "'" + name + "' returns no such value");
+  }
   Statement act = s;
-  act.opcode = assertion ? "trap.assertion" : "vprintf";
+  act.opcode = called->opcode;
   act.operands.clear();
-  if (!assertion) act.operands.push_back(new_register(Type::b32));
+  if (has_result) act.operands.push_back(new_register(called->result));
   for (const Operand& o : parts.arguments) {
     if (o.kind != Operand::Kind::symbol || o.id >= kModuleSymbol) {
       throw PtxError(s.ptx_line, "an argument is not a .param variable");
@@ -82,9 +99,9 @@ void CallText::external(const Statement& s, const std::string& name, const CallP
   }
   const Operand result = act.operands.empty() ? Operand{} : act.operands[0];
   out_.statements.push_back(std::move(act));
-  if (!assertion && !parts.returns.empty()) {
-    out_.statements.push_back(parameter(s, "st.param.b32", {address_of(parts.returns[0]), result}));
-  }
+  if (parts.returns.empty()) return;
+  const char* const store = called->result == Type::b64 ? "st.param.b64" : "st.param.b32";
+  out_.statements.push_back(parameter(s, store, {address_of(parts.returns[0]), result}));
 }
 
 std::vector<int> CallText::adopt(const FunctionText& function) {

@@ -46,8 +46,8 @@ class CallText {
   }
   int new_scope();
   void add_label(const std::string& name, int scope, int line);
-  // Calls the device's library, which has no text: vprintf and __assertfail. The values of their
-  // parameters are loaded; the rest is an instruction of its own.
+  // Calls the device's library, which has no text: vprintf, malloc, free and __assertfail. The
+  // values of their parameters are loaded; the rest is an instruction of its own.
   void external(const Statement& s, const std::string& name, const CallParts& parts);
   // Adopts registers, variables, scopes and branch tables of a function; returns where its
   // variables went.

@@ -77,6 +77,15 @@ struct Callee {
 constexpr uint64_t function_address(uint64_t index) { return 0xC0DE'0000'0000'0000 + 16 * index; }
 bool same_sizes(const CallSite& site, const Callee& callee);
 
+// A RegisterUse is one register or predicate of an instruction, by its number before slots are
+// given out. `place` tells the operands of one instruction apart: a, b, c, the rest.
+struct RegisterUse {
+  enum class Kind : uint8_t { source, result };
+  uint32_t number = 0;  // predicates come after the registers
+  Kind kind = Kind::source;
+  uint8_t place = 0;
+};
+
 struct Function : CodeView {
   std::vector<Inst> code;
   std::vector<InstInfo> infos;
@@ -86,6 +95,9 @@ struct Function : CodeView {
   std::vector<Constant> constants;
   uint32_t slots = 0;  // register slots of a warp, constants included
   uint32_t predicates = 0;
+  uint32_t virtual_registers = 0;
+  std::vector<RegisterUse> uses;    // of all instructions, in their order
+  std::vector<uint32_t> use_start;  // by instruction, and the end
   uint32_t memory_ordinals = 0;
   uint32_t static_shared = 0;
   uint32_t dynamic_align = 1;  // of the .extern .shared array

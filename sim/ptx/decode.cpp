@@ -237,7 +237,10 @@ void Decoder::statement(const Statement& s) {
                    {Op::bar, &Decoder::barrier},
                    {Op::mma, &Decoder::mma},
                    {Op::movmatrix, &Decoder::move_matrix},
-                   {Op::wgmma, &Decoder::wgmma}};
+                   {Op::wgmma, &Decoder::wgmma},
+                   {Op::wmma_load, &Decoder::wmma_access},
+                   {Op::wmma_store, &Decoder::wmma_access},
+                   {Op::wmma_mma, &Decoder::wmma}};
   for (const auto& each : kDecoders) {
     if (each.op == form_.op) return (this->*each.decode)(s);
   }

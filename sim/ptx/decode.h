@@ -94,6 +94,8 @@ class Decoder {
   void matrix_access(const Statement& s);
   void move_matrix(const Statement& s);
   void wgmma(const Statement& s);
+  void wmma_access(const Statement& s);
+  void wmma(const Statement& s);
   void wgmma_order(const Statement& s);
   void mark_exclusive();
   void touch(const Draft& d);

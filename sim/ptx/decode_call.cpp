@@ -86,6 +86,14 @@ void Decoder::call(const Statement& s) {
 void Decoder::stack(const Statement& s) {
   Form f = form_;
   if (f.op == Op::ret) return emit(draft(f, Kind::ret), f, cls_);
+  if (f.op == Op::heap_malloc || f.op == Op::heap_free) {
+    const bool takes = f.op == Op::heap_malloc;
+    count(s, takes ? 2 : 1, takes ? 2 : 1);
+    Draft d = draft(f, Kind::checked);
+    if (takes) d.d = destination(s.operands[0], Type::b64);
+    d.a = source(s.operands.back(), Type::b64);
+    return emit(std::move(d), f, cls_);
+  }
   if (f.op == Op::vprintf) {
     count(s, 3, 3);
     Draft d = draft(f, Kind::checked);

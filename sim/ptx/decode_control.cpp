@@ -111,6 +111,8 @@ void Decoder::control(const Statement& s) {
     case Op::call:
       return call(s);
     case Op::vprintf:
+    case Op::heap_malloc:
+    case Op::heap_free:
     case Op::alloca_:
     case Op::stacksave:
     case Op::stackrestore:
@@ -136,9 +138,9 @@ void Decoder::control(const Statement& s) {
     case Op::nanosleep:
       return emit(draft(f, Kind::pause), f, cls_);
     case Op::fence:
+    case Op::griddepcontrol:  // what the race check knows of the grid before
       return emit(draft(f, Kind::fence), f, cls_);
     case Op::pmevent:
-    case Op::griddepcontrol:
       return emit(draft(f, Kind::none), f, cls_);
     default:
       fail("unsupported instruction");

@@ -200,8 +200,36 @@ uint16_t Flow::slot(const Ref& r) const {
   }
 }
 
+// A raw operand is a predicate as a result, and as a source of what computes with predicates.
+void Flow::note_uses(const Draft& draft) {
+  using Role = RegisterUse::Kind;
+  Function& out = d_.out_;
+  const Op op = out.infos[draft.inst.info].form.op;
+  const bool logic = op == Op::mov || op == Op::selp || op == Op::setp || op == Op::set ||
+                     op == Op::and_ || op == Op::or_ || op == Op::xor_ || op == Op::not_;
+  auto note = [&](const Ref& r, Role role, uint8_t place, bool predicate) {
+    const auto registers = static_cast<uint32_t>(d_.registers_.size());
+    if (r.kind == Ref::Kind::reg) out.uses.push_back({r.value, role, place});
+    if (r.kind != Ref::Kind::raw || !predicate || r.value == kNoSlot) return;
+    out.uses.push_back({registers + (r.value & ~uint32_t{kPredNegate}), role, place});
+  };
+  note(draft.a, Role::source, 0, logic);
+  note(draft.b, Role::source, 1, logic);
+  note(draft.c, Role::source, 2, logic);
+  const bool pair = op == Op::setp || op == Op::match || op == Op::elect;
+  note(draft.e, pair ? Role::result : Role::source, 3, pair);
+  for (size_t i = 0; i < draft.list.size(); ++i) {
+    // The predicates in a list: that of shfl, and of lop3 the result and then a source.
+    const bool predicate = op == Op::lop3 || (op == Op::shfl && i == 1);
+    const bool result = i < draft.list_results || (predicate && (op == Op::shfl || i == 0));
+    note(draft.list[i], result ? Role::result : Role::source, 4, predicate);
+  }
+  note(draft.d, Role::result, 5, true);
+}
+
 void Flow::finish() {
   Function& out = d_.out_;
+  out.virtual_registers = static_cast<uint32_t>(d_.registers_.size());
   auto start = [&](uint32_t block) {  // the join in front of a block belongs to it
     return new_index_[blocks_[block].begin] - needs_join_[block];
   };
@@ -218,10 +246,13 @@ void Flow::finish() {
       join.info = static_cast<uint32_t>(out.infos.size());
       out.infos.push_back(std::move(info));
       out.code.push_back(join);
+      out.use_start.push_back(static_cast<uint32_t>(out.uses.size()));
     }
     for (uint32_t i = blocks_[b].begin; i < blocks_[b].end; ++i) {
       const Draft& draft = d_.drafts_[i];
       Inst inst = draft.inst;
+      out.use_start.push_back(static_cast<uint32_t>(out.uses.size()));
+      note_uses(draft);
       inst.d = slot(draft.d);
       inst.a = slot(draft.a);
       inst.b = slot(draft.b);
@@ -247,6 +278,7 @@ void Flow::finish() {
   for (size_t k = 0; k < out.callees.size(); ++k) {
     out.callees[k].pc = start(block_of_[callee_starts_[k]]);
   }
+  out.use_start.push_back(static_cast<uint32_t>(out.uses.size()));
   out.code_data = out.code.data();
   for (const InstInfo& info : out.infos) out.orders.push_back(order_of(info.form));
   out.list_data = out.lists.data();

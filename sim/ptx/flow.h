@@ -37,6 +37,7 @@ class Flow {
   void keep_across_call(uint32_t block, CallSite* site) const;
   void visit_registers(const Draft& draft, const std::function<void(uint32_t, bool)>& f) const;
   uint16_t slot(const Ref& r) const;
+  void note_uses(const Draft& draft);
 
   Decoder& d_;
   std::vector<BasicBlock> blocks_;

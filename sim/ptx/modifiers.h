@@ -96,7 +96,13 @@ enum TensorMod : uint32_t {
   kTensorPopc = 1u << 8,
   kTensorX1 = 1u << 9,
   kTensorX2 = 1u << 10,
-  kTensorX4 = 1u << 11
+  kTensorX4 = 1u << 11,
+  kTensorSecondRow = 1u << 12,  // the layout of B, after that of A
+  kTensorSecondCol = 1u << 13,
+  kTensorPartA = 1u << 14,  // wmma.load.a and so on
+  kTensorPartB = 1u << 15,
+  kTensorPartC = 1u << 16,
+  kTensorPartD = 1u << 17
 };
 
 }  // namespace sim

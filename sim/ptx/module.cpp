@@ -16,6 +16,7 @@ class Parser {
   static std::shared_ptr<const Module> assemble(const Unit& unit, std::string_view text) {
     auto module = std::make_shared<Module>();
     module->target_ = unit.target;
+    module->text_ = text;
     module->digest_ = 0xCBF29CE484222325u;
     for (const char letter : text) {
       module->digest_ = (module->digest_ ^ static_cast<uint8_t>(letter)) * 0x100000001B3u;

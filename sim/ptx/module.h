@@ -60,7 +60,8 @@ class Module {
   static std::shared_ptr<const Module> parse(std::string_view text, std::string* log);
 
   const std::string& target() const { return target_; }  // "sm_90a", without ", debug"
-  uint64_t digest() const { return digest_; }            // FNV-1a of the text
+  const std::string& text() const { return text_; }
+  uint64_t digest() const { return digest_; }  // FNV-1a of the text
   const std::vector<Kernel>& kernels() const { return kernels_; }
   const std::vector<Variable>& variables() const { return variables_; }
   const Kernel* find_kernel(std::string_view name) const;
@@ -72,7 +73,7 @@ class Module {
 
  private:
   friend class Parser;
-  std::string target_;
+  std::string target_, text_;
   uint64_t digest_ = 0;
   std::vector<Kernel> kernels_;
   std::vector<Variable> variables_;

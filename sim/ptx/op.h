@@ -128,6 +128,8 @@ enum class Op : uint16_t {
   stacksave,
   stackrestore,
   vprintf,
+  heap_malloc,
+  heap_free,
   // The decoder makes these; they are never written in PTX.
   special,
   pack,
@@ -145,6 +147,9 @@ enum class Op : uint16_t {
   wgmma_fence,
   wgmma_commit,
   wgmma_wait,
+  wmma_load,
+  wmma_store,
+  wmma_mma,
   touch,  // made by the decoder: what it names is about to be read or written
   frame
 };

@@ -232,8 +232,11 @@ bool parse_form(std::string_view opcode, Form* form, const OpInfo** info, std::s
     *info = find_op("trap");
     return true;
   }
-  if (opcode == "ret.callee" || opcode == "vprintf") {  // made by inline_calls
-    form->op = opcode == "vprintf" ? Op::vprintf : Op::ret;
+  static constexpr Word<Op> kMade[] = {{"ret.callee", Op::ret},
+                                       {"vprintf", Op::vprintf},
+                                       {"heap.malloc", Op::heap_malloc},
+                                       {"heap.free", Op::heap_free}};
+  if (look_up(kMade, opcode, &form->op)) {  // made by inline_calls
     form->mods = kTo;
     *info = find_op("call");
     return true;

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file holds the words of mma, ldmatrix, stmatrix, movmatrix and wgmma, and which shapes and
 // types exist.
+#include "sim/ptx/factors.h"
 #include "sim/ptx/opcodes.h"
-#include "sim/ptx/tensor.h"
 
 namespace sim {
 namespace {
@@ -17,6 +17,9 @@ constexpr OpInfo kTensorOps[] = {
     {"wgmma.fence", Op::wgmma_fence, Class::barrier, nullptr, 0},
     {"wgmma.commit_group", Op::wgmma_commit, Class::barrier, nullptr, 0},
     {"wgmma.wait_group", Op::wgmma_wait, Class::barrier, nullptr, 0},
+    {"wmma.load", Op::wmma_load, Class::memory, nullptr, 0},
+    {"wmma.store", Op::wmma_store, Class::memory, nullptr, 0},
+    {"wmma.mma", Op::wmma_mma, Class::tensor, nullptr, 0},
 };
 
 constexpr Word<Type> kTypes[] = {{"f16", Type::f16},   {"bf16", Type::bf16}, {"tf32", Type::tf32},
@@ -29,6 +32,17 @@ constexpr Word<uint32_t> kMods[] = {
     {"sync", kTensorSync},   {"aligned", kTensorAligned}, {"row", kTensorRow}, {"col", kTensorCol},
     {"trans", kTensorTrans}, {"satfinite", kTensorSat},   {"and", kTensorAnd}, {"xor", kTensorXor},
     {"popc", kTensorPopc},   {"x1", kTensorX1},           {"x2", kTensorX2},   {"x4", kTensorX4}};
+constexpr Word<uint32_t> kParts[] = {
+    {"a", kTensorPartA}, {"b", kTensorPartB}, {"c", kTensorPartC}, {"d", kTensorPartD}};
+
+bool is_wmma(const Form& f) { return f.op >= Op::wmma_load && f.op <= Op::wmma_mma; }
+
+// wmma.mma names two layouts, any of them, A's first.
+uint32_t second_layout(const Form& f, uint32_t mod) {
+  const bool second = f.op == Op::wmma_mma && (f.detail & (kTensorRow | kTensorCol));
+  if (!second) return mod;
+  return mod == kTensorRow ? kTensorSecondRow : mod == kTensorCol ? kTensorSecondCol : mod;
+}
 
 // "m16n8k16" or "m8n8".
 bool shape(std::string_view w, Form* f) {
@@ -54,7 +68,22 @@ bool tensor_word(std::string_view w, Form* f) {
     f->types[f->type_count++] = t;
     return true;
   }
+  if (uint32_t mod = 0; is_wmma(*f) && look_up(kParts, w, &mod)) {
+    if (f->detail & (kTensorPartA | kTensorPartB | kTensorPartC | kTensorPartD)) return false;
+    f->detail |= mod;
+    return true;
+  }
+  if (is_wmma(*f) && w == "global") {
+    if (f->space_count) return false;
+    f->spaces[f->space_count++] = Space::global;
+    return true;
+  }
+  if (f->op == Op::wmma_mma && w == "rn") {
+    f->round = Round::rn;
+    return true;
+  }
   if (uint32_t mod = 0; look_up(kMods, w, &mod)) {
+    mod = second_layout(*f, mod);
     // The layouts keep their order: A by rows, B by columns.
     if (mod == kTensorRow && (f->detail & kTensorCol)) return false;
     if (f->detail & mod) return false;
@@ -88,31 +117,21 @@ bool complete(const Form& f) {
     case Op::wgmma:
       may = kTensorSat | kTensorAnd | kTensorPopc;
       break;
+    case Op::wmma_load:
+      may = kTensorRow | kTensorCol | kTensorPartA | kTensorPartB | kTensorPartC;
+      break;
+    case Op::wmma_store:
+      need |= kTensorPartD;
+      may = kTensorRow | kTensorCol;
+      break;
+    case Op::wmma_mma:
+      may = kTensorRow | kTensorCol | kTensorSecondRow | kTensorSecondCol | kTensorSat |
+            kTensorAnd | kTensorXor | kTensorPopc;
+      break;
     default:
       break;
   }
   return (f.detail & need) == need && !(f.detail & ~(need | may));
-}
-
-// Types that may stand together have one kind.
-enum class Kin : uint8_t { none, f16, bf16, tf32, fp8, int8, int4, bit, f64 };
-struct Factor {
-  Type type = Type::none;
-  Element element = Element::none;
-  Kin kin = Kin::none;
-};
-constexpr Factor kFactors[] = {
-    {Type::f16, Element::f16, Kin::f16},    {Type::bf16, Element::bf16, Kin::bf16},
-    {Type::tf32, Element::tf32, Kin::tf32}, {Type::f64, Element::f64, Kin::f64},
-    {Type::e4m3, Element::e4m3, Kin::fp8},  {Type::e5m2, Element::e5m2, Kin::fp8},
-    {Type::s8, Element::s8, Kin::int8},     {Type::u8, Element::u8, Kin::int8},
-    {Type::s4, Element::s4, Kin::int4},     {Type::u4, Element::u4, Kin::int4},
-    {Type::b1, Element::b1, Kin::bit}};
-Factor factor_of(Type t) {
-  for (const Factor& factor : kFactors) {
-    if (factor.type == t) return factor;
-  }
-  return {};
 }
 
 // The depths k that mma has for a kind: with 8 rows of A, and with 16. 0: none.
@@ -124,19 +143,6 @@ constexpr Depths kDepths[] = {{Kin::f16, 0, {8, 16, 0}},      {Kin::bf16, 0, {8,
                               {Kin::tf32, 0, {4, 8, 0}},      {Kin::fp8, 0, {16, 32, 0}},
                               {Kin::int8, 16, {16, 32, 0}},   {Kin::int4, 32, {32, 64, 0}},
                               {Kin::bit, 128, {128, 256, 0}}, {Kin::f64, 4, {4, 8, 16}}};
-
-bool sum_of(Type t, Kin kin, Sum* out) {
-  const bool integer = kin == Kin::int8 || kin == Kin::int4 || kin == Kin::bit;
-  const bool half = kin == Kin::f16 || kin == Kin::fp8;
-  *out = t == Type::s32   ? Sum::s32
-         : t == Type::f64 ? Sum::f64
-         : t == Type::f16 ? Sum::f16
-                          : Sum::f32;
-  if (t == Type::s32) return integer;
-  if (t == Type::f64) return kin == Kin::f64;
-  if (t == Type::f16) return half;
-  return t == Type::f32 && !integer && kin != Kin::f64;
-}
 
 bool factors(const Form& f, TensorConfig* out, Kin* kin) {
   const Factor first = factor_of(f.types[1]), second = factor_of(f.types[2]);
@@ -159,6 +165,19 @@ bool mma_shape(const Form& f, Kin kin) {
 }
 
 }  // namespace
+
+bool sum_of(Type t, Kin kin, Sum* out) {
+  const bool integer = kin == Kin::int8 || kin == Kin::int4 || kin == Kin::bit;
+  const bool half = kin == Kin::f16 || kin == Kin::fp8;
+  *out = t == Type::s32   ? Sum::s32
+         : t == Type::f64 ? Sum::f64
+         : t == Type::f16 ? Sum::f16
+                          : Sum::f32;
+  if (t == Type::s32) return integer;
+  if (t == Type::f64) return kin == Kin::f64;
+  if (t == Type::f16) return half;
+  return t == Type::f32 && !integer && kin != Kin::f64;
+}
 
 bool mma_config(const Form& f, TensorConfig* out) {
   Kin kin;
@@ -192,7 +211,7 @@ bool wgmma_config(const Form& f, TensorConfig* out) {
 bool parse_tensor(std::string_view opcode, Form* f, const OpInfo** info) {
   size_t at = opcode.find('.');
   std::string_view name = opcode.substr(0, at);
-  if (name == "wgmma" && at != std::string_view::npos) {
+  if ((name == "wgmma" || name == "wmma") && at != std::string_view::npos) {
     at = opcode.find('.', at + 1);
     name = opcode.substr(0, at);
   }
@@ -215,7 +234,7 @@ bool parse_tensor(std::string_view opcode, Form* f, const OpInfo** info) {
 bool is_tensor(std::string_view opcode) {
   const std::string_view name = opcode.substr(0, opcode.find('.'));
   return name == "mma" || name == "ldmatrix" || name == "stmatrix" || name == "movmatrix" ||
-         name == "wgmma";
+         name == "wgmma" || name == "wmma";
 }
 
 }  // namespace sim

@@ -46,7 +46,8 @@ inline bool sees_blocks(const Form& f) {
 // Results of such an instruction depend on which block comes first.
 inline bool depends_on_blocks(const Form& f) {
   const bool global = f.space() == Space::global || f.space() == Space::generic;
-  return sees_blocks(f) || (global && f.op == Op::red && is_float(f.type()));
+  return sees_blocks(f) || f.op == Op::heap_malloc ||
+         (global && f.op == Op::red && is_float(f.type()));
 }
 
 }  // namespace sim

@@ -162,7 +162,8 @@ void TextParser::instruction(int scope) {
     fail("expected an instruction, found '" + std::string(peek().text) + "'");
   }
   s.opcode = std::string(take().text);
-  for (const char* own : {"trap.assertion", "vprintf", "ret.callee"}) {  // see inline_calls
+  for (const char* own : {"trap.assertion", "vprintf", "ret.callee", "heap.malloc",
+                          "heap.free"}) {  // see inline_calls
     if (s.opcode == own) fail("unsupported instruction '" + s.opcode + "'");
   }
   if (!peek().is(";")) {

@@ -52,6 +52,8 @@ enum class Special : int {
   cluster_ctarank,
   cluster_nctarank,
   is_explicit_cluster,
+  envreg1,  // the address of the grid's workspace: its upper and lower half
+  envreg2,
   none
 };
 
@@ -101,7 +103,9 @@ constexpr const char* kSpecialNames[] = {"%tid.x",
                                          "%cluster_nctaid.z",
                                          "%cluster_ctarank",
                                          "%cluster_nctarank",
-                                         "%is_explicit_cluster"};
+                                         "%is_explicit_cluster",
+                                         "%envreg1",
+                                         "%envreg2"};
 static_assert(sizeof(kSpecialNames) / sizeof(kSpecialNames[0]) == static_cast<int>(Special::none));
 
 }  // namespace sim

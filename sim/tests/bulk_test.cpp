@@ -101,7 +101,7 @@ TEST_CASE("a bulk store has been read after .read, and is there after its wait")
   expect_copy(good, 128);
   expect_finding(without(good, "@%p1 cp.async.bulk.wait_group.read 0;"), "source_overwritten",
                  "st.shared.v4.u32 [%r4], {%r3");
-  expect_finding(without(good, "@%p1 cp.async.bulk.wait_group.read 0;"), "leaked_group",
+  expect_finding(without(good, "@%p1 cp.async.bulk.wait_group.read 0;"), "unread_source",
                  "@%p1 cp.async.bulk.global");
   expect_finding(without(good, "[%r1], 512", "[%r1], 520"), "bulk_copy",
                  "@%p1 cp.async.bulk.global");

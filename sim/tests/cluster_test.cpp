@@ -110,7 +110,7 @@ DONE: ld.global.v4.u32 {%r10,%r11,%r12,%r13}, [%rd4]; add.u64 %rd5, %rd2, %rd3;
   expect_finding(without(bounded, "inc.sync.aligned.u32 240", "inc.sync.aligned.u32 120"),
                  "registers", "setmaxnreg.inc", 256);
   expect_finding(without(bounded, "u32 240", "u32 244"), "registers", "setmaxnreg.inc", 256);
-  expect_finding(kernel(body), "registers", "setmaxnreg.inc", 256);
+  expect_finding(kernel(body), "unbounded_registers", "setmaxnreg.inc", 256);
 }
 
 TEST_CASE("red.async adds to another block and counts its bytes") {

@@ -24,7 +24,7 @@ used = set(re.findall(r'(?:^|[\s;"{}:(])(\w+)(?:\.[\w:]+)*(?:\.?"|[ \t]*;|[ \t]+
 missing = sorted(names - used)
 # Families with opcodes of several words: their stems, in tests, corpus and kernels that tests run.
 stems = set(re.findall(r'^    \{"([\w.]+)",', (sim / "ptx/opcodes_async.cpp").read_text(), re.M))
-stems |= set(re.findall(r'"((?:mma|wgmma|ldmatrix|stmatrix|movmatrix)[\w.]*)"',
+stems |= set(re.findall(r'"((?:mma|wgmma|wmma|ldmatrix|stmatrix|movmatrix)[\w.]*)"',
                         (sim / "ptx/opcodes_tensor.cpp").read_text()))
 run = text + "".join(p.read_text() for end in ("h", "ptx", "cuh") for p in (sim / "tests").rglob("*." + end))
 missing += sorted(s for s in stems if not re.search(re.escape(s) + r"(?![\w])", run))

@@ -116,9 +116,9 @@ const std::vector<MutationRule> kHopper = {
     {"no wait", "cp.async.bulk.wait_group.read", "", nothing, "asynccheck/source_overwritten"},
     {"a weaker wait", "cp.async.bulk.wait_group.read", "", replace(" 0;", " 1;"),
      "asynccheck/source_overwritten"},
-    {"no wait", "cp.async.bulk.wait_group", ".read", nothing, "asynccheck/leaked_group"},
+    {"no wait", "cp.async.bulk.wait_group", ".read", nothing, "asynccheck/unread_source"},
     {"a weaker wait", "cp.async.bulk.wait_group", ".read", replace(" 0;", " 1;"),
-     "asynccheck/leaked_group"},
+     "asynccheck/unread_source"},
     {"no barrier", "bar.sync", "", nothing, "racecheck/race asynccheck/source_overwritten"},
     {"no arrival", "barrier.cluster.arrive", "", nothing, "synccheck/cluster_barrier"},
     // The next arrival is one too many; at the end, a block is gone.

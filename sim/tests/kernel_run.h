@@ -58,6 +58,8 @@ class Device {
     grid.block[0] = threads;
     grid.cluster[0] = cluster;
     grid.dynamic_shared_bytes = dynamic_shared;
+    grid.cooperative = cooperative;
+    grid.heap = heap;
     grid.params.resize(grid.kernel->param_bytes);
     size_t k = 0;
     auto place = [&](auto value) {
@@ -67,6 +69,7 @@ class Device {
       std::memcpy(grid.params.data() + p.offset, &value, sizeof(value));
     };
     (place(arguments), ...);
+    grid.before = before;
     return run_grid(grid, profile, memory, settings);
   }
 
@@ -77,6 +80,9 @@ class Device {
   std::shared_ptr<const Image> image;
   uint32_t dynamic_shared = 0;
   uint32_t cluster = 1;
+  std::shared_ptr<const PastGrid> before;
+  bool cooperative = false;
+  Heap* heap = nullptr;
 };
 
 // Returns a module of PTX: what `body` declares, after the lines that every module begins with.

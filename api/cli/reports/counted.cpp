@@ -26,7 +26,8 @@ constexpr uint64_t kMostBlocks = 16, kInstructions = 6'000'000;
 constexpr uint64_t kLimit = 40'000'000;
 
 std::vector<std::string> words_of(const CountOptions& options) {
-  const auto& [problem, device] = options;
+  const ProblemOptions& problem = options.problem;
+  const DeviceOptions& device = options.device;
   std::vector<std::string> words = {"lathe", "count", problem.op, "--arch", device.arch};
   const auto add = [&](const char* flag, const std::string& value) {
     words.insert(words.end(), {flag, value});
@@ -43,16 +44,19 @@ bool passes_on(const std::string& variable) {
   if (variable.starts_with("LATHE_RECORD=")) return false;
   if (!variable.starts_with("LATHE_SIM_")) return true;
   return variable.starts_with("LATHE_SIM_DIR=") || variable.starts_with("LATHE_SIM_ISA=") ||
-         variable.starts_with("LATHE_SIM_THREADS=");
+         variable.starts_with("LATHE_SIM_THREADS=") || variable.starts_with("LATHE_SIM_PTXAS=") ||
+         variable.starts_with("LATHE_SIM_NVDISASM=");
 }
 
-std::vector<std::string> environment_of(const std::string& gpu, const LineFile& counters) {
+std::vector<std::string> environment_of(const std::string& gpu, const LineFile& counters,
+                                        const LineFile* clock) {
   std::vector<std::string> out = {"LATHE_SIM_GPU=" + gpu,
                                   "LATHE_SIM_COUNTERS=" + counters.path(),
                                   text("LATHE_SIM_SAMPLE_BLOCKS=", kMostBlocks),
                                   text("LATHE_SIM_SAMPLE_INSTRUCTIONS=", kInstructions),
                                   text("LATHE_SIM_INSTRUCTION_LIMIT=", kLimit),
                                   "LATHE_SIM_CHECK=memcheck"};
+  if (clock != nullptr) out.push_back("LATHE_SIM_CLOCK=" + clock->path());
   for (char** variable = environ; *variable != nullptr; ++variable) {
     if (passes_on(*variable)) out.push_back(*variable);
   }
@@ -120,10 +124,12 @@ int count(const CountOptions& options) {
 }  // namespace
 
 Counts count_launches(const CountOptions& options, const std::string& gpu) {
-  const LineFile counters("counters"), errors("errors");
-  const int status = run_self(words_of(options), environment_of(gpu, counters), errors);
-  if (status != 0) return {Json::array(), reason_in(errors.text(), status, gpu)};
-  return {counters.lines("the simulator's counters have"), ""};
+  const LineFile counters("counters"), errors("errors"), clock("clock");
+  const auto environment = environment_of(gpu, counters, options.clock ? &clock : nullptr);
+  const int status = run_self(words_of(options), environment, errors);
+  if (status != 0) return {Json::array(), Json::array(), reason_in(errors.text(), status, gpu)};
+  const Json times = options.clock ? clock.lines("the simulator's clock has") : Json::array();
+  return {counters.lines("the simulator's counters have"), times, ""};
 }
 
 Action add_count(CLI::App* app) {

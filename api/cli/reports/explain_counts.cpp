@@ -106,6 +106,8 @@ LATHE_JSON_OBJECT(Sum, launches, blocks, sampled_blocks, memory_bytes, l2_bytes,
                   shared_passes, shared_conflicts, issue_slots, tensor_ops, microseconds, bound,
                   alone)
 
+}  // namespace
+
 std::vector<std::string> digests_of(const lathe_plan* plan) {
   std::vector<std::string> out(lathe_plan_kernel_count(plan));
   for (size_t i = 0; i < out.size(); ++i) {
@@ -116,8 +118,6 @@ std::vector<std::string> digests_of(const lathe_plan* plan) {
   }
   return out;
 }
-
-}  // namespace
 
 Json counts_json(const lathe_plan* plan, const Json& launches) {
   const std::vector<std::string> digests = digests_of(plan);

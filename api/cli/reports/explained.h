@@ -14,10 +14,12 @@ namespace lathe::cli {
 struct CountOptions {
   ProblemOptions problem;
   DeviceOptions device;  // its arch must be given
+  bool clock = false;    // also replay the launches in time
 };
 
 struct Counts {
   Json launches;        // the simulator's lines
+  Json clock;           // those of its clock, if they are wanted
   std::string missing;  // why there are none; ""
 };
 
@@ -39,6 +41,15 @@ Json counts_json(const lathe_plan* plan, const Json& launches);
 // {"gpu", "microseconds", "bound", "from": "counts" or "formulas", "sentence"}. `counted`: the
 // above, or null. Formulas know thread blocks in turn, which counts do not, and that is kept.
 Json prediction_json(const lathe_estimate& estimate, const Json& counted);
+
+// Digests of the kernels' PTX, as the simulator's lines have them in "module".
+std::vector<std::string> digests_of(const lathe_plan* plan);
+
+// {"gpu", "microseconds" (with starting kernels), "launch_microseconds", "tflop_per_s",
+// "gigabytes_per_s", "bound", "from": "sass" or "ptx", "kernels": [...]}: each kernel with its
+// launches, and what the clock says of the longest. Null if a launch is of no kernel of the plan.
+Json clock_json(const lathe_plan* plan, const Json& launches, const std::string& gpu);
+void print_clock(const Json& clock);
 
 // Kernels, what they are made of, and what they cost on one device.
 void print_explained(const Json& report);

@@ -1,11 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // This file handles function attributes. PTX has no register count, so the interpreter's estimate
-// stands for it.
+// stands for it. It may be too high, so that it never makes a launch impossible.
 #include "sim/driver/code/function.h"
 
 #include <algorithm>
 
+#include "sim/driver/code/ptxas.h"
 #include "sim/driver/entry.h"
 
 namespace sim::driver {
@@ -17,8 +18,14 @@ constexpr int kSharedGranule = 128;
 
 int round_up(int value, int granule) { return (value + granule - 1) / granule * granule; }
 
-int warp_registers(const Kernel& kernel) {
-  return round_up(static_cast<int>(kernel.registers) * kWarp, kRegisterGranule);
+int warp_registers(int of_thread) {
+  return round_up(std::max(1, of_thread) * kWarp, kRegisterGranule);
+}
+
+// Returns the registers of a thread by ptxas if it has been asked, else the guess.
+int registers_of(const Function& function) {
+  const int said = function.assembled.value_or(0);
+  return said > 0 ? said : std::max(1, static_cast<int>(function.kernel->registers));
 }
 
 int max_cluster(const Function& function) { return function.non_portable_cluster ? 16 : 8; }
@@ -26,24 +33,37 @@ int max_cluster(const Function& function) { return function.non_portable_cluster
 }  // namespace
 
 int max_threads(const Kernel& kernel, const Profile& profile) {
-  int limit = 1024;
-  if (kernel.max_threads != 0) limit = std::min(limit, static_cast<int>(kernel.max_threads));
-  const int warps = profile.registers_per_multiprocessor / std::max(1, warp_registers(kernel));
-  return std::min(limit, warps * kWarp);
+  const int limit = std::min(1024, profile.threads_per_multiprocessor);
+  return kernel.max_threads != 0 ? std::min(limit, static_cast<int>(kernel.max_threads)) : limit;
 }
 
-int blocks_per_multiprocessor(const Kernel& kernel, const Profile& profile, int threads,
-                              size_t dynamic_shared) {
+int most_blocks_per_multiprocessor(const Kernel& kernel, const Profile& profile, int threads,
+                                   size_t dynamic_shared) {
   const int warps = (threads + kWarp - 1) / kWarp;
   if (warps == 0 || threads > max_threads(kernel, profile)) return 0;
-  int blocks = profile.blocks_per_multiprocessor;
-  blocks = std::min(blocks, profile.threads_per_multiprocessor / (warps * kWarp));
-  blocks =
-      std::min(blocks, profile.registers_per_multiprocessor / (warps * warp_registers(kernel)));
+  const int blocks = std::min(profile.blocks_per_multiprocessor,
+                              profile.threads_per_multiprocessor / (warps * kWarp));
   const uint64_t shared = kernel.static_shared_bytes + dynamic_shared;
   if (shared > static_cast<uint64_t>(profile.shared_per_block_optin)) return 0;
   const int each = round_up(static_cast<int>(shared) + profile.shared_reserved, kSharedGranule);
   return std::min(blocks, profile.shared_per_multiprocessor / each);
+}
+
+int blocks_per_multiprocessor(const Function& function, const Profile& profile, int threads,
+                              size_t dynamic_shared) {
+  const int most =
+      most_blocks_per_multiprocessor(*function.kernel, profile, threads, dynamic_shared);
+  const int warps = std::max(1, (threads + kWarp - 1) / kWarp);
+  const int by_registers =
+      profile.registers_per_multiprocessor / (warps * warp_registers(registers_of(function)));
+  return std::min(most, std::max(1, by_registers));
+}
+
+bool registers_suffice(const Options& options, Function& function, const Profile& profile,
+                       int threads) {
+  const int warps = (threads + kWarp - 1) / kWarp, all = profile.registers_per_multiprocessor;
+  if (warps * warp_registers(registers_of(function)) <= all) return true;
+  return warps * warp_registers(assembled_registers(options, function, profile)) <= all;
 }
 
 CUresult get_attribute(const Function& function, const Profile& profile,
@@ -69,7 +89,7 @@ CUresult get_attribute(const Function& function, const Profile& profile,
       *out = static_cast<int>(kernel.local_bytes);
       return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_NUM_REGS:
-      *out = std::max(1, static_cast<int>(kernel.registers));
+      *out = registers_of(function);
       return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_PTX_VERSION:
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION:

@@ -33,12 +33,18 @@ CUresult get_attribute(const Function& function, const Profile& profile,
                        CUfunction_attribute attribute, int* out);
 CUresult set_attribute(Function& function, const Profile& profile, CUfunction_attribute attribute,
                        int value);
+// Says whether a block has registers enough. The guess alone does not say no.
+bool registers_suffice(const Options& options, Function& function, const Profile& profile,
+                       int threads);
 CUresult param_info(const Kernel& kernel, size_t index, size_t* offset, size_t* bytes);
 
 // Returns the most threads a block of this kernel may have on the device.
 int max_threads(const Kernel& kernel, const Profile& profile);
-// Returns the number of blocks that fit on one multiprocessor.
-int blocks_per_multiprocessor(const Kernel& kernel, const Profile& profile, int threads,
+// Returns the number of blocks that fit on one multiprocessor. The first function leaves registers
+// out. The second one answers at least 1 where they alone are too few, as their number is a guess.
+int most_blocks_per_multiprocessor(const Kernel& kernel, const Profile& profile, int threads,
+                                   size_t dynamic_shared);
+int blocks_per_multiprocessor(const Function& function, const Profile& profile, int threads,
                               size_t dynamic_shared);
 
 }  // namespace sim::driver

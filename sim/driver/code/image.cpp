@@ -7,58 +7,17 @@
 #include <cstdio>
 #include <cstring>
 
+#include "sim/driver/code/fat_binary.h"
+
 namespace sim::driver {
 namespace {
 
-constexpr uint32_t kFatMagic = 0xBA55ED50;
 constexpr uint32_t kFatWrapperMagic = 0x466243B1;
-constexpr uint16_t kFatPtx = 1;
-constexpr uint64_t kFatCompressed = 0xF000;  // any of the compression flags
-
-struct FatHeader {
-  uint32_t magic;
-  uint16_t version, header_bytes;
-  uint64_t bytes;  // of all entries
-};
-
-struct FatEntry {
-  uint16_t kind, version;
-  uint32_t header_bytes;
-  uint64_t bytes;  // of the payload, padded
-  uint32_t compressed_bytes, options_offset;
-  uint16_t minor, major;
-  uint32_t arch, name_offset, name_bytes;
-  uint64_t flags;
-};
 
 struct FatWrapper {
   uint32_t magic, version;
   const void* data;
 };
-
-// Returns the PTX for the newest architecture in the fat binary; empty if there is none, or only
-// `packed`.
-std::string_view ptx_inside(const char* fat, bool* packed) {
-  FatHeader header;
-  std::memcpy(&header, fat, sizeof header);
-  const char* at = fat + header.header_bytes;
-  const char* end = at + header.bytes;
-  std::string_view best;
-  uint32_t best_arch = 0;
-  while (at + sizeof(FatEntry) <= end) {
-    FatEntry entry;
-    std::memcpy(&entry, at, sizeof entry);
-    if (entry.header_bytes < sizeof entry || entry.bytes > static_cast<uint64_t>(end - at)) break;
-    const char* payload = at + entry.header_bytes;
-    if (entry.kind == kFatPtx && (entry.flags & kFatCompressed) != 0) *packed = true;
-    if (entry.kind == kFatPtx && (entry.flags & kFatCompressed) == 0 && entry.arch >= best_arch) {
-      best = std::string_view(payload, strnlen(payload, entry.bytes));
-      best_arch = entry.arch;
-    }
-    at = payload + entry.bytes;
-  }
-  return best;
-}
 
 // Returns true if code for `target` runs on the device: plain targets up to its own, "a" and "f"
 // ones only on the very same.
@@ -141,12 +100,10 @@ CUresult find_ptx(const char* bytes, std::string* text, std::string* log) {
     *text = bytes;
     return CUDA_SUCCESS;
   }
-  bool packed = false;
-  *text = ptx_inside(bytes, &packed);
+  std::string why;
+  *text = ptx_in_fat_binary(bytes, &why);
   if (!text->empty()) return CUDA_SUCCESS;
-  *log = packed ? "the fat binary holds PTX in compressed form alone; build it with "
-                  "--no-compress (nvcc) or --compress=false (fatbinary)"
-                : "the fat binary holds no PTX; the simulator runs PTX only";
+  *log = why;
   return CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 

@@ -4,12 +4,14 @@
 // in a stream.
 #include <cstring>
 
+#include "sim/clock/kernel_time.h"
 #include "sim/driver/code/function.h"
 #include "sim/driver/code/sampled.h"
 #include "sim/driver/entry.h"
 #include "sim/driver/report/report.h"
 #include "sim/driver/report/timeline.h"
 #include "sim/driver/work.h"
+#include "sim/exec/heap.h"
 #include "sim/model/model.h"
 
 namespace sim::driver {
@@ -23,6 +25,7 @@ struct Request {
   uint32_t cluster[3] = {0, 0, 0};
   uint32_t shared = 0;
   bool cooperative = false;
+  bool early = false;  // may start before the end of the launch in front
 };
 
 uint64_t product(const uint32_t (&size)[3]) { return uint64_t{size[0]} * size[1] * size[2]; }
@@ -41,6 +44,9 @@ CUresult read_attributes(const CUlaunchConfig& config, Request* request) {
         request->cluster[2] = attribute.value.clusterDim.z;
         if (product(request->cluster) == 0) return CUDA_ERROR_INVALID_VALUE;
         break;
+      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+        request->early = attribute.value.programmaticStreamSerializationAllowed != 0;
+        break;
       case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
       case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
       case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
@@ -55,7 +61,7 @@ CUresult read_attributes(const CUlaunchConfig& config, Request* request) {
   return CUDA_SUCCESS;
 }
 
-CUresult check_block(const Request& request, const Function& function, const Profile& profile) {
+CUresult check_block(const Request& request, const Function& function) {
   if (product(request.grid) == 0 || product(request.block) == 0) return CUDA_ERROR_INVALID_VALUE;
   if (request.grid[0] > 2147483647u || request.grid[1] > 65535 || request.grid[2] > 65535 ||
       request.block[0] > 1024 || request.block[1] > 1024 || request.block[2] > 64 ||
@@ -69,9 +75,6 @@ CUresult check_block(const Request& request, const Function& function, const Pro
   }
   if (kernel.max_threads != 0 && product(request.block) > kernel.max_threads) {
     return CUDA_ERROR_INVALID_VALUE;
-  }
-  if (product(request.block) > static_cast<uint64_t>(max_threads(kernel, profile))) {
-    return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   }
   if (request.shared > static_cast<uint32_t>(function.max_dynamic_shared)) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -147,7 +150,11 @@ void tell_launch(const Grid& grid, const Outcome& outcome, const std::string& na
       {"launch", grid.kernel->name, prediction.bound, 32 * sectors, 1e6 * prediction.seconds, ran});
 }
 
-CUresult run(const Grid& grid, const Device& device, const Options& options, uint32_t stack_bytes) {
+CUresult run(const Grid& grid, Context& context, const Options& options, uint32_t stack_bytes,
+             const Past& past) {
+  const Device& device = *context.device;
+  Traces traces;
+  if (wants_clock()) traces.most = clock::blocks_to_trace(grid, device.profile);
   const Settings settings = {.seed = options.seed,
                              .threads = options.threads,
                              .check = options.check,
@@ -156,25 +163,33 @@ CUresult run(const Grid& grid, const Device& device, const Options& options, uin
                              .tensor_sum = options.tensor_sum,
                              .stack_bytes = stack_bytes,
                              .profile = options.profile_lines,
-                             .sample_blocks = options.sample_blocks};
+                             .sample_blocks = options.sample_blocks,
+                             .give_way = [&] { return give_way(Driver::get(), context); },
+                             .traces = traces.most > 0 ? &traces : nullptr};
   const Outcome outcome = settings.sample_blocks > 0
                               ? run_sampled(grid, device, settings, options.sample_instructions)
                               : run_grid(grid, device.profile, *device.memory, settings);
   report_launch(grid, outcome, device.profile.gpu);
+  if (traces.most > 0) report_clock(grid, device.profile, outcome, traces);
   tell_launch(grid, outcome, device.profile.gpu);
+  if (past) *past = outcome.past;
   return static_cast<CUresult>(outcome.error);
 }
 
 // Every check of a launch; then the work it is, in the function's context.
-CUresult make_action(Driver& driver, Context& context, const Function& function, Request request,
-                     void** each, void** extra, Action* out) {
+CUresult make_action(Driver& driver, Context& context, Function& function, Request request,
+                     void** each, void** extra, const Past& before, const Past& past, Action* out) {
   const Device& device = *context.device;
   const Kernel& kernel = *function.kernel;
-  CUresult result = check_block(request, function, device.profile);
+  CUresult result = check_block(request, function);
   if (result != CUDA_SUCCESS) return result;
+  if (!registers_suffice(driver.options, function, device.profile,
+                         static_cast<int>(product(request.block)))) {
+    return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  }
   result = check_cluster(&request, function, device.profile);
   if (result != CUDA_SUCCESS) return result;
-  const int resident = blocks_per_multiprocessor(
+  const int resident = most_blocks_per_multiprocessor(
       kernel, device.profile, static_cast<int>(product(request.block)), request.shared);
   if (resident == 0) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   if (request.cooperative &&
@@ -186,14 +201,22 @@ CUresult make_action(Driver& driver, Context& context, const Function& function,
   std::copy(request.block, request.block + 3, grid.block);
   std::copy(request.cluster, request.cluster + 3, grid.cluster);
   grid.dynamic_shared_bytes = request.shared;
+  grid.cooperative = request.cooperative;
   result = read_params(kernel, each, extra, &grid.params);
   if (result != CUDA_SUCCESS) return result;
   const std::shared_ptr<const Image> image = function.module->image;
   grid.kernel = &kernel;
   grid.image = image.get();
   const auto stack = static_cast<uint32_t>(context.limits[CU_LIMIT_STACK_SIZE]);
-  *out = [grid, image, stack, &device, &options = driver.options] {
-    return run(grid, device, options, stack);
+  if (!context.heap) {
+    context.heap =
+        std::make_shared<Heap>(device.memory.get(), context.limits[CU_LIMIT_MALLOC_HEAP_SIZE]);
+  }
+  grid.heap = context.heap.get();
+  *out = [grid, image, stack, heap = context.heap, before, past, &context,
+          &options = driver.options]() mutable {
+    grid.before = before ? *before : nullptr;
+    return run(grid, context, options, stack, past);
   };
   return CUDA_SUCCESS;
 }
@@ -208,9 +231,18 @@ CUresult launch(CUfunction handle, CUstream stream_handle, const Request& reques
     result = resolve_stream(driver, context, stream_handle, &stream);
     if (result != CUDA_SUCCESS) return result;
     if (function->module->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
+    // Whatever else is in the stream between two launches keeps them apart.
+    const bool next = request.early && stream->last && stream->last == stream->past_of;
+    const Past past = stream->capture ? nullptr : std::make_shared<Past::element_type>();
     Action action;
-    result = make_action(driver, *stream->context, *function, request, each, extra, &action);
-    return result != CUDA_SUCCESS ? result : submit(driver, *stream, std::move(action));
+    result = make_action(driver, *stream->context, *function, request, each, extra,
+                         next ? stream->past : nullptr, past, &action);
+    if (result != CUDA_SUCCESS) return result;
+    result = submit(driver, *stream, std::move(action));
+    if (result != CUDA_SUCCESS || !past) return result;
+    stream->past = past;
+    stream->past_of = stream->last;
+    return result;
   });
 }
 
@@ -228,7 +260,7 @@ CUresult kernel_action(Driver& driver, Context& context, const CUDA_KERNEL_NODE_
                            given.sharedMemBytes,
                            false};
   return make_action(driver, *function->module->context, *function, request, given.kernelParams,
-                     given.extra, out);
+                     given.extra, nullptr, nullptr, out);
 }
 
 }  // namespace sim::driver

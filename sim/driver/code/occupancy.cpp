@@ -15,7 +15,7 @@ namespace {
 // have 16. The model: blocks that fit on the whole device, in whole clusters.
 int clusters_that_fit(const Function& function, const Profile& profile, int threads, size_t shared,
                       int cluster_blocks) {
-  const int blocks = blocks_per_multiprocessor(*function.kernel, profile, threads, shared);
+  const int blocks = blocks_per_multiprocessor(function, profile, threads, shared);
   return blocks * profile.multiprocessors / std::max(1, cluster_blocks);
 }
 
@@ -36,7 +36,7 @@ int threads_of(const CUlaunchConfig& config) {
 CUresult active_blocks(int* out, CUfunction handle, int threads, size_t shared) {
   return with_function(handle, [&](Function& function, const Profile& profile) -> CUresult {
     if (out == nullptr || threads <= 0) return CUDA_ERROR_INVALID_VALUE;
-    *out = blocks_per_multiprocessor(*function.kernel, profile, threads, shared);
+    *out = blocks_per_multiprocessor(function, profile, threads, shared);
     return CUDA_SUCCESS;
   });
 }
@@ -64,7 +64,7 @@ SIM_API cuOccupancyMaxPotentialBlockSize(int* grid, int* block, CUfunction handl
     int best = 0;
     for (int threads = most; threads > 0; threads = (threads - 1) / 32 * 32) {
       const size_t bytes = shared_of != nullptr ? shared_of(threads) : shared;
-      const int blocks = blocks_per_multiprocessor(*function.kernel, profile, threads, bytes);
+      const int blocks = blocks_per_multiprocessor(function, profile, threads, bytes);
       if (blocks * threads > best) {
         best = blocks * threads;
         *block = threads;
@@ -107,7 +107,7 @@ SIM_API cuOccupancyAvailableDynamicSMemPerBlock(size_t* out, CUfunction handle, 
                                                 int threads) {
   return with_function(handle, [&](Function& function, const Profile& profile) -> CUresult {
     if (out == nullptr || blocks <= 0 || threads <= 0) return CUDA_ERROR_INVALID_VALUE;
-    if (blocks > blocks_per_multiprocessor(*function.kernel, profile, threads, 0)) {
+    if (blocks > blocks_per_multiprocessor(function, profile, threads, 0)) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     const int each = profile.shared_per_multiprocessor / blocks / 128 * 128;

@@ -18,7 +18,7 @@ namespace {
 
 struct Outputs {
   LineFile findings{"LATHE_SIM_REPORT"}, launches{"LATHE_SIM_COUNTERS"},
-      timeline{"LATHE_SIM_TIMELINE"};
+      timeline{"LATHE_SIM_TIMELINE"}, clock{"LATHE_SIM_CLOCK"};
   std::atomic<bool> quiet{false};
   std::atomic<int> exitcode{0};
   std::atomic<uint64_t> count{0};
@@ -82,6 +82,7 @@ void open_reports(const Options& options) {
   out.findings.set(options.report);
   out.launches.set(options.counters);
   out.timeline.set(options.timeline);
+  out.clock.set(options.clock);
   out.quiet = options.quiet;
   const bool first = out.exitcode.exchange(options.error_exitcode) == 0;
   if (first && options.error_exitcode != 0) std::atexit(end_with_exitcode);
@@ -95,6 +96,9 @@ void report_launch(const Grid& grid, const Outcome& outcome, const std::string& 
   add_launch(line, grid, outcome, gpu);
   launches.write(line.text());
 }
+
+bool wants_clock() { return outputs().clock.wanted(); }
+void write_clock(const JsonLine& line) { outputs().clock.write(line.text()); }
 
 void report_timeline(const JsonLine& line) { outputs().timeline.write(line.text()); }
 

@@ -16,8 +16,13 @@ void open_reports(const Options& options);
 
 // Writes the launch's findings and counters; `gpu` is Profile::gpu.
 void report_launch(const Grid& grid, const Outcome& outcome, const std::string& gpu);
-// Writes a member of the timeline.
+// Says whether LATHE_SIM_CLOCK asks for times, and writes those of a launch.
+bool wants_clock();
+void report_clock(const Grid& grid, const Profile& profile, const Outcome& outcome,
+                  const Traces& traces);
 class JsonLine;
+void write_clock(const JsonLine& line);
+// Writes a member of the timeline.
 void report_timeline(const JsonLine& line);
 void report_leak(uint64_t address, uint64_t bytes, int device);
 // Writes one sentence on stderr, such as why a call was refused.

@@ -20,13 +20,23 @@ namespace sim {
 
 struct Launch;
 
+// A Delivery is a copy that completed in a phase whose end no wait has seen.
+struct Delivery {
+  uint64_t phase = 0;
+  Warp* warp = nullptr;
+  const Inst* inst = nullptr;
+  unsigned lane = 0;
+};
+
 // An Mbarrier has a phase, counts, and the number of bytes that are still to come.
 struct Mbarrier {
   uint64_t phase = 0;     // completed phases
   uint64_t observed = 0;  // phases whose end some wait has seen
   uint32_t expected = 0, pending = 0;
   int64_t tx = 0;
-  const Inst* birth = nullptr;  // its init
+  const Inst* birth = nullptr;    // its init
+  const Warp* founder = nullptr;  // who ran it
+  std::vector<Delivery> unseen;
   RaceMbarrier* race = nullptr;
 };
 constexpr int64_t kMostArrivals = (1 << 20) - 1;  // also of bytes
@@ -87,6 +97,8 @@ class Async {
   // `state` receives what the instruction returns.
   bool arrive(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset, uint32_t count,
               bool drop, bool may_complete, uint64_t* state);
+  // A wait has seen that all phases so far are over.
+  void observe(Mbarrier& m);
   bool add_pending(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset);
 
   // These functions handle copies.
@@ -121,6 +133,7 @@ class Async {
   bool land(Copy& c, uint32_t lanes);
   bool deliver(Copy& c, Piece& p, size_t at);
   bool complete_tx(Copy& c);
+  void report_unseen(const Mbarrier& m, uint32_t offset);
   void release(Copy& c, uint32_t lanes);
   bool test(Mbarrier& m);
   void watch_issue(const Copy& c);
@@ -129,6 +142,7 @@ class Async {
   void show(Block& block, uint32_t offset, const Mbarrier& m);
   bool settle(Copy& c, uint32_t lanes);
   void sweep();
+  void drop_copies();
   Groups& groups(const Warp& w);
   const Groups& groups(const Warp& w) const;
 

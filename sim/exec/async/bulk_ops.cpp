@@ -8,9 +8,16 @@
 #include "sim/exec/async/memory.h"
 #include "sim/exec/async/reduce.h"
 #include "sim/exec/handlers.h"
+#include "sim/exec/trace.h"
 
 namespace sim::base {
 namespace {
+
+uint32_t bytes_of(const Copy& c) {
+  uint32_t bytes = 0;
+  for (const Piece& p : c.pieces) bytes += p.bytes;
+  return bytes;
+}
 
 void refuse(Warp& w, const Inst& i, unsigned lane, uint64_t value, const std::string& what) {
   report_text(w, i, Fault::bulk, lane, value, 0, what.c_str());
@@ -163,6 +170,11 @@ void send(Copy copy, Place barrier, uint32_t bytes, uint32_t multicast) {
   Warp& w = *copy.warp;
   Cluster& cluster = *w.block->cluster;
   Async& async = *cluster.async;
+  if (Recorder* recorder = w.worker->recorder) {
+    recorder->copy(bytes ? bytes : bytes_of(copy));
+    const Mbarrier* m = barrier.block ? async.find(*barrier.block, barrier.offset) : nullptr;
+    if (m) recorder->barrier(mbarrier_key(barrier.block->rank, barrier.offset), m->phase, 1);
+  }
   if (!barrier.block) {
     copy.in_group = true;
     copy.group[copy.lane] = async.group_of(w, copy.lane, true);

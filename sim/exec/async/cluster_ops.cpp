@@ -119,7 +119,9 @@ void setmaxnreg(Warp& w, const Inst& i, uint32_t exec) {
     return refuse(std::to_string(wanted) + " registers; allowed: 24 to 256 in steps of 8");
   }
   if (!kernel.register_bound) {
-    return refuse("the kernel has no register bound (.maxnreg, or .maxntid with .minnctapersm)");
+    return report_text(w, i, Fault::unbounded_registers, l, wanted, 4,
+                       "setmaxnreg has no effect: the kernel has no register bound (.maxnreg, or "
+                       ".maxntid with .minnctapersm)");
   }
   if (more ? wanted < held : wanted > held) {
     return refuse(std::to_string(wanted) + " registers where the warp holds " +

@@ -33,7 +33,7 @@ Async::Async(Cluster* cluster, const Launch& launch)
 void Async::start() {
   for (auto& m : mbarriers_) m.clear();
   groups_.assign(static_cast<size_t>(cluster_->size) * cluster_->blocks[0]->warps, Groups{});
-  copies_.clear();
+  drop_copies();
   unseen_.clear();
   now_ = 0;
   next_ = ~0ull;

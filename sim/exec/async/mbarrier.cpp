@@ -18,10 +18,14 @@ uint64_t token(const Mbarrier& m) { return m.phase << 20 | m.pending; }
 
 std::string at(uint32_t offset) { return "mbarrier at " + hex(offset); }
 
-bool misuse(Warp& w, const Inst& i, unsigned lane, uint32_t offset, const std::string& what) {
-  report_text(w, i, Fault::mbarrier, lane, offset, 8, (at(offset) + ": " + what).c_str());
+bool misuse(Warp& w, const Inst& i, unsigned lane, uint32_t offset, const std::string& what,
+            Fault fault = Fault::mbarrier) {
+  report_text(w, i, fault, lane, offset, 8, (at(offset) + ": " + what).c_str());
   return false;
 }
+
+// So many copies are remembered that nobody has waited for: one is told of.
+constexpr size_t kMostUnseen = 32;
 
 }  // namespace
 
@@ -48,10 +52,19 @@ bool Async::init(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t o
     return misuse(w, i, lane, offset,
                   "an arrival count of " + std::to_string(count) + "; allowed: 1 to 1048575");
   }
-  if (find(block, offset)) return misuse(w, i, lane, offset, "initialised while it is live");
+  if (const Mbarrier* live = find(block, offset)) {
+    const bool unused = live->phase == 0 && live->pending == live->expected && live->tx == 0;
+    const bool repeats = live->birth == &i && live->expected == count && unused;
+    misuse(w, i, lane, offset, "initialised while it is live",
+           repeats ? Fault::repeated_init : Fault::mbarrier_rule);
+    if (w.stop) return false;
+    if (repeats && live->founder == &w) return true;
+    mbarriers_[block.rank].erase(offset);
+  }
   Mbarrier& m = mbarriers_[block.rank][offset];
   m.expected = m.pending = count;
   m.birth = &i;
+  m.founder = &w;
   m.race = race_mbarrier(block);
   race_mbarrier_touch(w, i, lane, offset, RaceUse::store, block);
   mark_flag(block, offset, 8, kMarkMbarrier, true);
@@ -68,6 +81,7 @@ bool Async::inval(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t 
   if (!find(block, offset))
     return misuse(w, i, lane, offset, "not live: never initialised, or invalidated");
   race_mbarrier_touch(w, i, lane, offset, RaceUse::store, block);
+  report_unseen(*find(block, offset), offset);
   mbarriers_[block.rank].erase(offset);
   mark_flag(block, offset, 8, kMarkMbarrier, false);
   return true;
@@ -110,21 +124,26 @@ bool Async::arrive(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t
   if (m->phase > 0 && m->observed < m->phase) {
     misuse(w, i, lane, offset,
            "an arrival in phase " + std::to_string(m->phase) +
-               " before any wait has seen the end of phase " + std::to_string(m->phase - 1));
-    if (w.stop) return false;
+               " before any wait has seen the end of phase " + std::to_string(m->phase - 1),
+           Fault::unobserved_phase);
   }
   if (w.function->infos[i.info].form.op != Op::cp_mbarrier_arrive) {
     race_mbarrier_touch(w, i, lane, offset, RaceUse::load, block);
-    race_mbarrier_release(m->race, w, i);
+    race_mbarrier_release(m->race, w, i, lane);
   }
   if (state) *state = token(*m);
   if (drop) {
     m->expected -= count;
-    if (m->expected == 0) return misuse(w, i, lane, offset, "the last arrival was dropped");
+    if (m->expected == 0) {
+      misuse(w, i, lane, offset, "the last arrival was dropped", Fault::mbarrier_rule);
+      if (w.stop) return false;
+    }
   }
   m->pending -= count;
   if (test(*m) && !may_complete) {
-    return misuse(w, i, lane, offset, "an arrival with .noComplete completes the phase");
+    misuse(w, i, lane, offset, "an arrival with .noComplete completes the phase",
+           Fault::mbarrier_rule);
+    if (w.stop) return false;
   }
   show(block, offset, *m);
   return true;
@@ -138,9 +157,25 @@ bool Async::add_pending(Warp& w, const Inst& i, unsigned lane, Block& block, uin
   return true;
 }
 
+void Async::observe(Mbarrier& m) {
+  m.observed = m.phase;
+  std::erase_if(m.unseen, [&](const Delivery& d) { return d.phase < m.observed; });
+}
+
+// Says of copies that completed on the mbarrier that nobody has waited for them.
+void Async::report_unseen(const Mbarrier& m, uint32_t offset) {
+  for (const Delivery& d : m.unseen) {
+    report_text(*d.warp, *d.inst, Fault::leaked_group, d.lane, offset, 8,
+                ("nobody has waited for this copy: no wait has seen the end of phase " +
+                 std::to_string(d.phase) + " of the " + at(offset))
+                    .c_str());
+  }
+}
+
 bool Async::complete_tx(Copy& c) {
   Mbarrier* m = find(*c.barrier_block, c.barrier);
   if (m) race_mbarrier_complete(m->race);
+  if (m && m->unseen.size() < kMostUnseen) m->unseen.push_back({m->phase, c.warp, c.inst, c.lane});
   return expect(*c.warp, *c.inst, c.lane, *c.barrier_block, c.barrier, -int64_t{c.barrier_bytes});
 }
 

@@ -7,11 +7,23 @@
 #include "sim/exec/async/operands.h"
 #include "sim/exec/grid_state.h"
 #include "sim/exec/handlers.h"
+#include "sim/exec/trace.h"
 
 namespace sim::base {
 namespace {
 
 const Form& form(const Warp& w, const Inst& i) { return w.function->infos[i.info].form; }
+
+// Tells a trace which phase of an mbarrier the instruction is about.
+void record(const Warp& w, const Place& p, uint64_t phase) {
+  if (!w.worker->recorder) return;
+  w.worker->recorder->barrier(mbarrier_key(p.block->rank, p.offset), phase, 1);
+}
+void record_current(const Warp& w, Async& async, const Place& p) {
+  if (const Mbarrier* m = w.worker->recorder ? async.find(*p.block, p.offset) : nullptr) {
+    record(w, p, m->phase);
+  }
+}
 
 Place barrier_at(const Operands& o, const Form& f, unsigned lane, bool remote) {
   return o.shared(0, 0, lane, 8, 8, remote && f.space() == Space::cluster);
@@ -56,6 +68,7 @@ void arrive(Warp& w, const Inst& i, uint32_t exec) {
     const auto l = static_cast<unsigned>(__builtin_ctz(rest));
     const Place p = barrier_at(o, f, l, true);
     if (!p.block) return;
+    record_current(w, async, p);
     if (expects && !async.expect(w, i, l, *p.block, p.offset, o.u32(2, l))) return;
     const uint32_t count = !expects && o.has(2) ? o.u32(2, l) : 1;
     uint64_t state = 0;
@@ -93,29 +106,32 @@ void wait(Warp& w, const Inst& i, uint32_t exec) {
     } else {
       const uint64_t phase = o.u64(2, l) >> 20;
       if (phase > m->phase || m->phase - phase > 1) {
-        report_text(w, i, Fault::mbarrier, l, p.offset, 8,
+        report_text(w, i, Fault::mbarrier_rule, l, p.offset, 8,
                     ("a wait with a state of phase " + std::to_string(phase) +
                      " of the mbarrier at " + hex(p.offset) + ", which is in phase " +
                      std::to_string(m->phase) + "; allowed: this phase or the one before")
                         .c_str());
-        return;
+        if (w.stop) return;
       }
-      done = m->phase > phase;
+      done = ((m->phase ^ phase) & 1) != 0;
     }
     if (!done) continue;
+    record(w, p, m->phase - 1);
     over |= 1u << l;
-    m->observed = m->phase;
-    if (m != acquired) race_mbarrier_acquire(m->race, w, i);
+    async.observe(*m);
+    if (m != acquired) race_mbarrier_acquire(m->race, w, i, l);
     acquired = m;
   }
   if (f.op == Op::mbarrier_try_wait && !over) {
-    const bool early = w.spurious != cluster.events && next_random(cluster.random) % 4 == 0;
+    const bool early =
+        !w.worker->recorder && w.spurious != cluster.events && next_random(cluster.random) % 4 == 0;
     w.spurious = cluster.events;
     if (!early) {
       w.blocked = true;
       return;
     }
   }
+  if (!over && w.worker->recorder) w.worker->recorder->missed();
   w.preds[i.d] = (w.preds[i.d] & ~exec) | over;
 }
 
@@ -136,6 +152,7 @@ void arrive_after_copies(Warp& w, const Inst& i, uint32_t exec) {
     const auto l = static_cast<unsigned>(__builtin_ctz(rest));
     const Place p = barrier_at(o, f, l, false);
     if (!p.block) return;
+    record_current(w, async, p);
     if (!(f.detail & kNoinc) && !async.add_pending(w, i, l, *p.block, p.offset)) return;
     auto copy = std::make_unique<Copy>();
     copy->arrives = true;

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/exec/async/memory.h"
 
+#include "sim/exec/trace.h"
+
 namespace sim {
 
 Region* check_global(Warp& w, const Inst& i, unsigned lane, uint64_t address, uint32_t bytes,
@@ -22,6 +24,9 @@ Region* check_global(Warp& w, const Inst& i, unsigned lane, uint64_t address, ui
   for (uint64_t sector = first; sector <= last; ++sector) {
     const uint64_t bit = sector - (r->base >> 5);
     touched[bit / 64] |= 1ull << (bit % 64);
+  }
+  if (w.worker->recorder) {
+    w.worker->recorder->sectors(first, static_cast<uint32_t>(last - first + 1));
   }
   return r;
 }

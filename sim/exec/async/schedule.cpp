@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "sim/check/race.h"
 #include "sim/exec/async/async.h"
 #include "sim/exec/grid_state.h"
 
@@ -75,6 +76,7 @@ const Copy* Async::find_copy(const Block& block, uint32_t offset, uint32_t bytes
 void Async::sweep() {
   std::erase_if(copies_, [this](auto& c) {
     if (!c->landed || !c->released) return false;
+    race_give_back(*c);
     if (c->in_group && !c->waited && !c->target && c->warp->race) {
       c->data = c->defined = {};
       unseen_.push_back(std::move(c));
@@ -113,6 +115,7 @@ bool Async::land_one() {
 bool Async::block_ends(Block& block, Warp& last) {
   bool good = true;
   for (const auto& [offset, m] : mbarriers_[block.rank]) {
+    report_unseen(m, offset);
     if (m.tx == 0) continue;
     const std::string text = "the block ends while the mbarrier at " + hex(offset) + " has " +
                              outstanding(m.tx) + ": expect_tx and the copies disagree";
@@ -123,7 +126,8 @@ bool Async::block_ends(Block& block, Warp& last) {
     const bool own = c->warp->block == &block && c->by_thread && !c->released;
     const bool writes = c->target == &block && !c->landed;
     if (c->arrives || (!reads && !own && !writes)) continue;
-    report_text(*c->warp, *c->inst, Fault::leaked_group, c->lane, 0, 0,
+    report_text(*c->warp, *c->inst, reads ? Fault::unread_source : Fault::leaked_group, c->lane, 0,
+                0,
                 reads ? "the block ends while this copy may still read its shared memory: no "
                         "cp.async.bulk.wait_group covers it"
                 : own ? "the block ends before anybody has waited for this copy"
@@ -139,6 +143,11 @@ void Async::finish() {
   for (auto& c : copies_) {
     if (!c->landed && !c->target && !launch_.stops(cluster_->linear)) land(*c, ~0u);
   }
+  drop_copies();
+}
+
+void Async::drop_copies() {
+  for (const auto& c : copies_) race_give_back(*c);
   copies_.clear();
 }
 

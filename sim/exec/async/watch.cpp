@@ -21,11 +21,18 @@ struct Range {
 // from.
 std::vector<Range> ranges(const Copy& c, bool target) {
   std::vector<Range> all;
+  bool in_order = true;
   for (const Piece& p : c.pieces) {
     if (!target && p.fill) continue;
     const uint64_t begin = target ? p.to : p.from;
+    if (!all.empty() && all.back().end == begin) {
+      all.back().end += p.bytes;
+      continue;
+    }
+    in_order &= all.empty() || all.back().end < begin;
     all.push_back({begin, begin + p.bytes});
   }
+  if (in_order) return all;
   std::sort(all.begin(), all.end(), [](Range a, Range b) { return a.begin < b.begin; });
   std::vector<Range> merged;
   for (const Range& r : all) {
@@ -53,9 +60,10 @@ void access(const Copy& c, unsigned lane, Range r, RaceUse use, Block* owner) {
 
 void Async::watch_issue(const Copy& c) {
   if (!c.warp->race || c.arrives) return;
+  race_borrow(c);
   if (c.by_thread) {
     for (const Piece& p : c.pieces) {
-      if (!p.fill) access(c, p.lane, {p.from, p.from + p.bytes}, RaceUse::load, nullptr);
+      if (!p.fill) race_async_read(*c.warp, *c.inst, p.lane, p.from, p.bytes, nullptr);
       race_async_write(*c.warp, *c.inst, p.lane, p.to, p.bytes, c.target);
     }
     return;
@@ -72,6 +80,9 @@ void Async::watch_issue(const Copy& c) {
 void Async::watch_landed(Copy& c, RaceMbarrier* barrier) {
   if (!c.warp->race || c.recorded) return;
   c.recorded = true;
+  for (const Range& r : ranges(c, false)) {
+    race_mbarrier_was_read(barrier, *c.inst, r.begin, r.end - r.begin, c.source);
+  }
   for (const Range& r : ranges(c, true)) {
     race_mbarrier_landed(barrier, *c.inst, r.begin, r.end - r.begin, c.target);
   }
@@ -84,6 +95,7 @@ void Async::watch_waited(Copy& c, uint32_t lanes, bool read_only) {
     if (c.recorded) return;
     for (const Piece& p : c.pieces) {
       if (!(lanes >> p.lane & 1)) continue;
+      if (!p.fill) race_async_was_read(*c.warp, *c.inst, p.lane, p.from, p.bytes, nullptr);
       access(c, p.lane, {p.to, p.to + p.bytes}, RaceUse::store, c.target);
     }
     return;

@@ -162,6 +162,7 @@ bool check_global(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t siz
 bool prepare_global(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t size, Space space,
                     Use use) {
   if (!check_global(a, w, i, exec, size, space, use)) return false;
+  if (w.worker->recorder) trace_lanes(w, a.address, exec, size);
   if (w.race && space == Space::global) {
     race_access(w, i, a.address, exec, size, race_use(use), a.dense, nullptr);
   }

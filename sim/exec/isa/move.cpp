@@ -130,6 +130,10 @@ void special(Warp& w, const Inst& i, uint32_t exec) {
       return uniform(launch.cluster[0] * launch.cluster[1] * launch.cluster[2]);
     case Special::is_explicit_cluster:
       return uniform(launch.explicit_cluster);
+    case Special::envreg1:
+      return uniform(static_cast<uint32_t>(launch.grid_workspace >> 32));
+    case Special::envreg2:
+      return uniform(static_cast<uint32_t>(launch.grid_workspace));
     case Special::clock64:
     case Special::globaltimer:
     case Special::gridid: {

@@ -9,10 +9,6 @@ namespace {
 
 constexpr uint64_t kStrandQuantum = 2000;  // one strand's turn while others wait
 
-uint32_t member_mask(const Warp& w, const Inst& in, uint32_t exec) {
-  return cells<uint32_t>(w, in.c)[__builtin_ctz(exec)];
-}
-
 Step exit_lanes(Warp& w, uint32_t exec, uint32_t pc) {
   Strand& s = w.strands[w.current];
   w.live &= ~exec;
@@ -23,6 +19,16 @@ Step exit_lanes(Warp& w, uint32_t exec, uint32_t pc) {
   remove_strand(w, w.current);
   leave(w, node, 0);
   return Step::switch_strand;
+}
+
+// Says whether a convergent instruction has its usual form: all lanes name one mask, and all that
+// live of it are here.
+inline bool all_meet(const Warp& w, const Inst& in, uint32_t exec) {
+  const uint32_t* named = cells<uint32_t>(w, in.c);
+  const uint32_t members = named[__builtin_ctz(exec)];
+  uint32_t other = 0;
+  for (int l = 0; l < 32; ++l) other |= named[l] ^ members;
+  return !other && !(exec & ~members) && !(members & w.live & ~exec);
 }
 
 Step control(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc) {
@@ -48,17 +54,15 @@ Step control(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc) {
       }
       ++pc;
       return Step::next;
-    case Kind::converge: {
+    case Kind::bar_warp:
       if (!exec) break;
-      const uint32_t members = member_mask(w, in, exec);
-      if (exec & ~members) {
-        report(w, in, Fault::divergent, __builtin_ctz(exec & ~members), members, 4, Space::generic,
-               false);
-        return Step::stopped;
-      }
-      if ((members & w.live) & ~exec) return park(w, exec, pc, Parked::converge, members);
+      if (!all_meet(w, in, exec)) return collective(w, in, exec, pc);
+      race_warp_sync(w, cells<uint32_t>(w, in.c)[__builtin_ctz(exec)]);
+      break;
+    case Kind::converge:
+      if (!exec) break;
+      if (!all_meet(w, in, exec)) return collective(w, in, exec, pc);
       [[fallthrough]];
-    }
     case Kind::blocking: {
       if (!exec) break;
       in.fn(w, in, exec);
@@ -67,13 +71,6 @@ Step control(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc) {
       w.blocked = false;
       park(w, exec, pc, Parked::blocked, 0);
       return Step::blocked;
-    }
-    case Kind::bar_warp: {
-      if (!exec) break;
-      const uint32_t members = member_mask(w, in, exec);
-      if ((members & w.live) & ~exec) return park(w, exec, pc, Parked::bar_warp, members);
-      if (w.race) race_warp_sync(w, in, exec);
-      break;
     }
     case Kind::barrier:
       if (!exec) break;
@@ -161,13 +158,50 @@ RunResult settle(Warp& w) {
   return RunResult::stopped;
 }
 
-// `kProfile`: also counts by instruction.
-template <bool kProfile>
+// These functions take notes for a profile, for a trace and of undefined registers, whichever is
+// wanted: before an instruction, after it, and where it will be tried again.
+void note_begin(Warp& w, const Inst& in, uint32_t mask, uint32_t exec) {
+  if (w.undefined) watch_registers(w, in, mask, exec);
+  if (!w.worker->lines) return;
+  const auto pc = static_cast<uint32_t>(&in - w.code->code_data);
+  w.worker->lines[pc].thread_instructions += static_cast<uint64_t>(__builtin_popcount(exec));
+}
+void note(Warp& w, uint32_t pc, uint32_t exec) {
+  if (w.worker->lines) note_line(*w.worker, pc);
+  if (w.worker->recorder) trace_step(w, pc, exec);
+}
+void forget(Warp& w, uint32_t pc, uint32_t exec) {
+  if (w.worker->recorder) trace_forget(w);
+  if (!w.worker->lines) return;
+  w.worker->lines[pc].thread_instructions -= static_cast<uint64_t>(__builtin_popcount(exec));
+}
+
+// A Straight is the run of instructions that a strand is in; a trace gets it when it ends.
+struct Straight {
+  uint32_t first, lanes;
+  void end(const Warp& w, uint32_t pc) const {
+    if (w.worker->recorder) trace_turn(w, first, pc, lanes);
+  }
+  // The instruction at `at` led to `pc`, and notes are taken of it.
+  void step(Warp& w, uint32_t at, uint32_t pc, uint32_t exec, Step step) {
+    const bool again = step == Step::blocked;
+    if (again) {
+      forget(w, at, exec);
+    } else {
+      note(w, at, exec);
+    }
+    if (step == Step::next && pc == at + 1) return;
+    end(w, again ? at : at + 1);
+    first = pc;
+  }
+};
+
+// `kNotes`: also takes notes.
+template <bool kNotes>
 RunResult run_warp(Warp& w, uint64_t quantum) {
   const Inst* const code = w.code->code_data;
   uint64_t* const counts = w.worker->pc_counts;
-  LineTally* const lines = w.worker->lines;
-  if (kProfile) note_line(*w.worker, kNoTarget);
+  if (kNotes && w.worker->lines) note_line(*w.worker, kNoTarget);
   uint64_t left = quantum, threads = 0;
   RunResult result = RunResult::quantum;
   if (w.state == WarpState::waiting) {
@@ -190,6 +224,7 @@ RunResult run_warp(Warp& w, uint64_t quantum) {
     left -= turn;
     uint32_t pc = w.strands[w.current].pc;
     const uint32_t mask = w.strands[w.current].mask;
+    Straight straight = {pc, mask};
     Step step = Step::next;
     while (turn > 0) {
       --turn;
@@ -197,8 +232,7 @@ RunResult run_warp(Warp& w, uint64_t quantum) {
       const uint32_t exec = mask & pred(w, in.guard);
       ++counts[pc];
       threads += in.counted ? static_cast<uint64_t>(__builtin_popcount(exec)) : 0u;
-      if (kProfile)
-        lines[pc].thread_instructions += static_cast<uint64_t>(__builtin_popcount(exec));
+      if (kNotes) note_begin(w, in, mask, exec);
       if (in.kind == Kind::simple) {
         if (exec) in.fn(w, in, exec);
         ++pc;
@@ -208,23 +242,21 @@ RunResult run_warp(Warp& w, uint64_t quantum) {
         if (exec) {
           w.pc = pc;
           in.fn(w, in, exec);
-          if (kProfile) note_line(*w.worker, pc);
-          if (w.stop) {
-            step = Step::stopped;
-            break;
-          }
+        }
+        if (kNotes) note(w, pc, exec);
+        if (w.stop) {
+          step = Step::stopped;
+          break;
         }
         ++pc;
         continue;
       }
       const uint32_t at = pc;
       step = control(w, in, exec, pc);
-      if (kProfile) note_line(*w.worker, at);
+      if (kNotes) straight.step(w, at, pc, exec, step);
       if (step == Step::next) continue;
       if (step == Step::blocked) {
         --counts[pc];
-        if (kProfile)
-          lines[pc].thread_instructions -= static_cast<uint64_t>(__builtin_popcount(exec));
         threads -= static_cast<uint64_t>(__builtin_popcount(exec));
         ++turn;
       }
@@ -232,6 +264,7 @@ RunResult run_warp(Warp& w, uint64_t quantum) {
     }
     left += turn;
     if (step == Step::next) {  // the turn is over
+      if (kNotes) straight.end(w, pc);
       w.strands[w.current].pc = pc;
       w.current = (w.current + 1) % w.strand_count;
     } else if (step == Step::stopped) {
@@ -247,7 +280,8 @@ RunResult run_warp(Warp& w, uint64_t quantum) {
 }  // namespace
 
 RunResult run(Warp& w, uint64_t quantum) {
-  return w.worker->lines ? run_warp<true>(w, quantum) : run_warp<false>(w, quantum);
+  const bool notes = w.worker->lines || w.worker->recorder || w.undefined;
+  return notes ? run_warp<true>(w, quantum) : run_warp<false>(w, quantum);
 }
 
 }  // namespace sim::SIM_ISA

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// This file handles a thread's stack: addresses in the running frame, alloca, and printing. The
-// file is compiled once.
+// This file handles a thread's stack: addresses in the running frame, alloca; and the device's
+// library: printing, malloc, free. The file is compiled once.
 #include "sim/exec/handlers.h"
 
 namespace sim::SIM_ISA {
@@ -60,14 +60,31 @@ void vprintf(Warp& w, const Inst& i, uint32_t exec) {
   }
 }
 
+void heap_malloc(Warp& w, const Inst& i, uint32_t exec) {
+  const uint64_t* bytes = cells<uint64_t>(w, i.a);
+  uint64_t* d = cells<uint64_t>(w, i.d);
+  for (uint32_t rest = exec; rest; rest &= rest - 1) {
+    const int l = __builtin_ctz(rest);
+    d[l] = heap_allocate(w, static_cast<unsigned>(l), bytes[l]);
+  }
+}
+
+void heap_free(Warp& w, const Inst& i, uint32_t exec) {
+  const uint64_t* address = cells<uint64_t>(w, i.a);
+  for (uint32_t rest = exec; rest && !w.stop; rest &= rest - 1) {
+    const int l = __builtin_ctz(rest);
+    heap_release(w, i, static_cast<unsigned>(l), address[l]);
+  }
+}
+
 }  // namespace
 
 Handler resolve_stack(const Form& f) {
-  static constexpr HandlerRow<Op> kRows[] = {{Op::frame, frame},
-                                             {Op::alloca_, allocate},
-                                             {Op::stacksave, stacksave},
-                                             {Op::stackrestore, stackrestore},
-                                             {Op::vprintf, vprintf}};
+  static constexpr HandlerRow<Op> kRows[] = {
+      {Op::frame, frame},         {Op::alloca_, allocate},
+      {Op::stacksave, stacksave}, {Op::stackrestore, stackrestore},
+      {Op::vprintf, vprintf},     {Op::heap_malloc, heap_malloc},
+      {Op::heap_free, heap_free}};
   return find_handler(f.op, kRows);
 }
 

@@ -42,6 +42,42 @@ uint32_t parked_union(const Warp& w, Parked kind, uint32_t pc, uint32_t sync_mas
   return all;
 }
 
+// The lanes of a convergent instruction that name the same mask are a collective of their own.
+struct Group {
+  uint32_t members, lanes;
+};
+
+int groups_by_mask(const Warp& w, const Inst& in, uint32_t exec, Group (&out)[32]) {
+  const uint32_t* named = cells<uint32_t>(w, in.c);
+  int count = 0;
+  while (exec) {
+    const uint32_t members = named[__builtin_ctz(exec)];
+    uint32_t lanes = 0;
+    for (int l = 0; l < 32; ++l) lanes |= (named[l] == members ? 1u : 0u) << l;
+    out[count++] = {members, lanes & exec};
+    exec &= ~lanes;
+  }
+  return count;
+}
+
+// A lane must be in the mask that it names, and two masks are equal or have no lane in common.
+bool masks_agree(Warp& w, const Inst& in, const Group* groups, int count) {
+  for (int g = 0; g < count; ++g) {
+    const Group& group = groups[g];
+    if (const uint32_t outside = group.lanes & ~group.members) {
+      report(w, in, Fault::member_mask, static_cast<unsigned>(__builtin_ctz(outside)),
+             group.members, 4, Space::generic, false);
+      if (w.stop) return false;
+    }
+    for (int k = 0; k < g; ++k) {
+      if (!(groups[k].members & group.members & w.live)) continue;
+      report_overlap(w, in, groups[k].lanes, groups[k].members, group.lanes, group.members);
+      if (w.stop) return false;
+    }
+  }
+  return true;
+}
+
 void unpark(Warp& w, Parked kind, uint32_t pc, uint32_t sync_mask, bool any_pc) {
   for (int i = 0; i < w.strand_count; ++i) {
     Strand& s = w.strands[i];
@@ -151,7 +187,7 @@ bool try_release(Warp& w, int index) {
       const uint32_t all = parked_union(w, s.parked, pc, sync_mask, true);
       if ((sync_mask & w.live) & ~all) return false;
       unpark(w, Parked::bar_warp, pc, sync_mask, true);
-      if (w.race) race_warp_sync(w, sync_mask);
+      race_warp_sync(w, sync_mask);
       return true;
     }
     case Parked::barrier: {
@@ -175,6 +211,44 @@ Step park(Warp& w, uint32_t exec, uint32_t pc, Parked kind, uint32_t sync_mask) 
   s.sync_mask = sync_mask;
   try_release(w, w.current);
   return w.stop ? Step::stopped : Step::switch_strand;
+}
+
+Step collective(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc) {
+  Group groups[32];
+  const int count = groups_by_mask(w, in, exec, groups);
+  if (!masks_agree(w, in, groups, count)) return Step::stopped;
+  int waiting = 0;
+  for (int g = 0; g < count; ++g) {
+    const Group group = groups[g];
+    if (group.members & w.live & ~group.lanes) {
+      groups[waiting++] = group;
+    } else if (in.kind == Kind::bar_warp) {
+      race_warp_sync(w, group.members);
+    } else {
+      in.fn(w, in, group.lanes);
+      if (w.stop) return Step::stopped;
+      if (!w.blocked) continue;
+      w.blocked = false;  // instructions that block name every lane: this is the only group
+      park(w, exec, pc, Parked::blocked, 0);
+      return Step::blocked;
+    }
+  }
+  if (waiting == 0) {
+    ++pc;
+    return Step::next;
+  }
+  const Parked kind = in.kind == Kind::bar_warp ? Parked::bar_warp : Parked::converge;
+  Strand& s = w.strands[w.current];
+  for (int g = 1; g < waiting; ++g) {
+    split(w, s, s.mask & ~groups[g].lanes, pc);
+    Strand& other = w.strands[w.strand_count - 1];
+    other.parked = kind;
+    other.sync_mask = groups[g].members;
+  }
+  const int last = w.strand_count;
+  const Step step = park(w, groups[0].lanes, pc, kind, groups[0].members);
+  for (int i = last - waiting + 1; i < last && !w.stop; ++i) try_release(w, i);
+  return w.stop ? Step::stopped : step;
 }
 
 }  // namespace sim::SIM_ISA

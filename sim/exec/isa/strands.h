@@ -22,6 +22,9 @@ Step call(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc);
 Step give_back(Warp& w, uint32_t exec, uint32_t& pc);
 // Parks the lanes `exec` of the current strand; the others go on.
 Step park(Warp& w, uint32_t exec, uint32_t pc, Parked kind, uint32_t sync_mask);
+// The lanes `exec` of the current strand execute a convergent instruction, in groups of those that
+// name the same mask. Groups that are complete execute it at once, the others park.
+Step collective(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc);
 // Executes what a parked strand waits for, if all its lanes are there. Returns true if something
 // happened.
 bool try_release(Warp& w, int index);

@@ -17,12 +17,13 @@ struct Family {
   { resolve_##NAME, base::resolve_##NAME }
 #define SIM_ONCE(NAME) \
   { base::resolve_##NAME, nullptr }
-constexpr Family kFamilies[] = {
-    SIM_ONCE(rare),      SIM_FAMILY(float),  SIM_FAMILY(half),    SIM_FAMILY(math),
-    SIM_FAMILY(compare), SIM_FAMILY(select), SIM_FAMILY(convert), SIM_FAMILY(move),
-    SIM_FAMILY(memory),  SIM_ONCE(atomic),   SIM_ONCE(stack),     SIM_FAMILY(warp),
-    SIM_FAMILY(mma),     SIM_FAMILY(matrix), SIM_ONCE(copy),      SIM_ONCE(mbarrier),
-    SIM_ONCE(bulk),      SIM_ONCE(cluster),  SIM_FAMILY(wgmma),   SIM_FAMILY(integer)};
+constexpr Family kFamilies[] = {SIM_ONCE(rare),      SIM_FAMILY(float),   SIM_FAMILY(half),
+                                SIM_FAMILY(math),    SIM_FAMILY(compare), SIM_FAMILY(select),
+                                SIM_FAMILY(convert), SIM_FAMILY(move),    SIM_FAMILY(memory),
+                                SIM_ONCE(atomic),    SIM_ONCE(stack),     SIM_FAMILY(warp),
+                                SIM_FAMILY(mma),     SIM_FAMILY(matrix),  SIM_ONCE(copy),
+                                SIM_ONCE(mbarrier),  SIM_ONCE(bulk),      SIM_ONCE(cluster),
+                                SIM_FAMILY(wgmma),   SIM_ONCE(wmma),      SIM_FAMILY(integer)};
 
 Handler resolve(const Form& f) {
   for (const Family& family : kFamilies) {

@@ -49,6 +49,7 @@ class Bench {
     REQUIRE(image != nullptr);
     Settings settings;
     settings.seed = seed;
+    if (repaired || c.check == "regcheck") settings.check |= kRegcheck;
     settings.async_policy = policy;
     settings.threads = 2;
     settings.instruction_limit = static_cast<uint64_t>(setting(c, repaired, "limit", 4'000'000));
@@ -253,6 +254,9 @@ TEST_CASE("defects: initcheck") { run_all("initcheck", 18); }
 TEST_CASE("defects: racecheck") { run_all("racecheck", 30); }
 TEST_CASE("defects: synccheck") { run_all("synccheck", 40); }
 TEST_CASE("defects: asynccheck") { run_all("asynccheck", 40); }
+TEST_CASE("defects: aligncheck") { run_all("aligncheck", 2); }
+
+TEST_CASE("defects: regcheck") { run_all("regcheck", 5); }
 
 TEST_CASE("the corpus's expressions are C's") {
   const std::vector<uint32_t> in = {5, 6, 7, 8};

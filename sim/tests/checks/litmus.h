@@ -36,8 +36,9 @@ inline int tagged(const std::string& text, const std::string& tag) {
 }
 
 struct Edit {
-  std::string from, to;      // in the right form
-  std::string pairs = "AB";  // what is found: tags by twos; the first pair for certain
+  std::string from, to;  // in the right form
+  std::string pairs =
+      "AB";  // what is found: tags by twos, or one alone; the first pair for certain
   std::string kind = "race";
 };
 
@@ -87,6 +88,11 @@ inline void check_broken(const Litmus& test, const Edit& edit) {
   const std::string text = litmus_kernel(body);
   std::set<std::pair<int, int>> wanted;
   std::pair<int, int> first;
+  if (edit.pairs.size() == 1) {  // a finding that has no other party
+    first = {0, tagged(text, edit.pairs)};
+    REQUIRE(first.second != 0);
+    wanted.insert(first);
+  }
   for (size_t k = 0; k + 1 < edit.pairs.size(); k += 2) {
     const int x = tagged(text, edit.pairs.substr(k, 1)),
               y = tagged(text, edit.pairs.substr(k + 1, 1));
@@ -95,7 +101,7 @@ inline void check_broken(const Litmus& test, const Edit& edit) {
     if (k == 0) first = std::minmax(x, y);
   }
   // Some forms are also wrong in other ways: a race is looked for alone.
-  const bool race = edit.kind == "race";
+  const bool race = edit.kind == "race" || edit.kind == "narrow_scope";
   const uint32_t check = race ? kCheckAll & ~kAsynccheck : kCheckAll;
   int found = 0;
   for (uint64_t seed = 0; seed < kLitmusSeeds; ++seed) {

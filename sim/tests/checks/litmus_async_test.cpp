@@ -221,8 +221,9 @@ barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
 }
 
 TEST_CASE("arrivals from another block need the scope of the cluster on both sides") {
-  check_litmus("remote arrival", 2, 32,
-               R"(setp.ne.u32 %p1, %t, 0; mov.u32 %r10, %cluster_ctarank;
+  check_litmus(
+      "remote arrival", 2, 32,
+      R"(setp.ne.u32 %p1, %t, 0; mov.u32 %r10, %cluster_ctarank;
 @!%p1 mbarrier.init.shared.b64 [%r8+2048], 32; // I
 fence.mbarrier_init.release.cluster; // init
 barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned;
@@ -239,8 +240,9 @@ ld.shared.u32 %r1, [%r9]; // B
 LAST:
 barrier.cluster.arrive; barrier.cluster.wait;
 )",
-               {{"mbarrier.arrive.release.cluster.", "mbarrier.arrive.release.cta."},
-                {"mbarrier.try_wait.parity.acquire.cluster.", "mbarrier.try_wait.parity."},
-                {"fence.mbarrier_init.release.cluster; // init", "", "ICID"}},
-               2);
+      {{"mbarrier.arrive.release.cluster.", "mbarrier.arrive.release.cta.", "C", "narrow_scope"},
+       {"mbarrier.try_wait.parity.acquire.cluster.", "mbarrier.try_wait.parity.", "D",
+        "narrow_scope"},
+       {"fence.mbarrier_init.release.cluster; // init", "", "ICID"}},
+      2);
 }

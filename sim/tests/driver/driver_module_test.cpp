@@ -2,10 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests cover modules and libraries: what loads, what does not and why, functions and
 // variables.
+#include <dlfcn.h>
+
+#include <cstdlib>
 #include <cstring>
 
 #include "sim/tests/driver/driver_client.h"
 #include "sim/tests/driver/driver_kernels.h"
+#include "sim/tests/driver/fat_binaries.h"
 
 using namespace sim::tests;
 
@@ -28,7 +32,73 @@ CUresult load(const std::string& text, std::string* log = nullptr) {
   return result;
 }
 
+std::string from_hex(const char* text) {
+  std::string bytes;
+  for (; *text != '\0'; text += 2) {
+    const char pair[] = {text[0], text[1], '\0'};
+    bytes.push_back(static_cast<char>(std::strtol(pair, nullptr, 16)));
+  }
+  return bytes;
+}
+
+// Adds 1 to 8 words by the kernel of fat_binaries.h.
+void run_add(const std::string& image) {
+  CUmodule module = nullptr;
+  REQUIRE(cuda().module_load_data(&module, image.c_str()) == CUDA_SUCCESS);
+  CUfunction add = nullptr;
+  REQUIRE(cuda().module_get_function(&add, module, "add") == CUDA_SUCCESS);
+  CUdeviceptr a = upload(std::vector<int>{1, 2, 3, 4, 5, 6, 7, 8});
+  CUdeviceptr b = upload(std::vector<int>(8, 1));
+  int n = 8;
+  void* params[] = {&a, &b, &n};
+  CHECK(cuda().launch_kernel(add, 1, 1, 1, 32, 1, 1, 0, nullptr, params, nullptr) == CUDA_SUCCESS);
+  CHECK(download<int>(a, 8) == std::vector<int>{2, 3, 4, 5, 6, 7, 8, 9});
+  CHECK(cuda().mem_free(a) == CUDA_SUCCESS);
+  CHECK(cuda().mem_free(b) == CUDA_SUCCESS);
+  CHECK(cuda().module_unload(module) == CUDA_SUCCESS);
+}
+
+constexpr size_t kFatPayload = 16 + 80;  // where a fat binary's only payload begins
+constexpr size_t kFatPlainBytes = 16 + 56;
+
 }  // namespace
+
+TEST_CASE("fat binaries with compressed PTX") {
+  const Primary primary;
+  run_add(from_hex(kFatLz4));
+  if (dlopen("libzstd.so.1", RTLD_NOW) == nullptr) {
+    MESSAGE("skipped: zstd, as there is no libzstd.so.1");
+    return;
+  }
+  run_add(from_hex(kFatZstd));
+}
+
+TEST_CASE("damage in a compressed payload is an error, whatever it is") {
+  const Primary primary;
+  std::string log;
+  for (const char* const text : {kFatLz4, kFatZstd}) {
+    const std::string good = from_hex(text);
+    int refused = 0;
+    for (size_t at = kFatPayload; at < good.size(); ++at) {
+      for (const int flip : {1, 0x10, 0x80, 0xFF}) {
+        std::string bad = good;
+        bad[at] = static_cast<char>(bad[at] ^ flip);
+        // What still decompresses is another text, which may even be PTX.
+        refused += load(bad) != CUDA_SUCCESS;
+      }
+    }
+    CHECK(refused > 100);
+    for (const int more : {-1, 1, 100}) {
+      std::string bad = good;
+      bad[kFatPlainBytes] = static_cast<char>(bad[kFatPlainBytes] + more);
+      CHECK(load(bad, &log) == CUDA_ERROR_NO_BINARY_FOR_GPU);
+      CHECK(log.find("fat binary") != std::string::npos);
+    }
+    std::string huge = good;
+    huge[kFatPlainBytes + 5] = 1;
+    CHECK(load(huge, &log) == CUDA_ERROR_NO_BINARY_FOR_GPU);
+  }
+}
 
 TEST_CASE("targets") {
   const Primary primary;

@@ -79,7 +79,7 @@ TEST_CASE("an older driver takes no newer PTX") {
 
 TEST_CASE("values that are allowed") {
   for (const char* check : {"all", "none", "memcheck", "initcheck,asynccheck",
-                            "memcheck,initcheck,racecheck,synccheck,asynccheck"}) {
+                            "memcheck,initcheck,racecheck,synccheck,asynccheck", "aligncheck"}) {
     CHECK(in_child({{"LATHE_SIM_CHECK", check}}, start).status == 0);
   }
   const Child child =

@@ -1,0 +1,254 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/clock/engine.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "sim/clock/engine_state.h"
+
+namespace sim::clock {
+
+const char* const kStallNames[kStalls] = {"selected",
+                                          "wait",
+                                          "long scoreboard",
+                                          "short scoreboard",
+                                          "barrier",
+                                          "mbarrier",
+                                          "async copy",
+                                          "wgmma",
+                                          "math pipe throttle",
+                                          "tensor pipe throttle",
+                                          "memory throttle",
+                                          "not selected"};
+
+namespace {
+
+// Requests of about so many cycles wait in the queue before L1 and shared memory.
+constexpr double kBacklog = 128;
+
+}  // namespace
+
+void Engine::start_block(int slot, double time) {
+  if (next_block_ >= traces_.size()) return;
+  const auto index = static_cast<uint32_t>(next_block_++);
+  auto block = std::make_unique<BlockRun>(map_, traces_[index], index, slot);
+  block->begin = time;
+  for (auto& w : block->warps) {
+    w->ready = w->last_issue = time;
+    w->part = static_cast<int>((w->index + static_cast<uint32_t>(slot)) % kParts);
+    w->step = w->walk.next();
+    parts_[w->part].warps.push_back(w.get());
+  }
+  ++live_;
+  slots_[static_cast<size_t>(slot)] = std::move(block);
+}
+
+void Engine::end_warp(WarpRun& w, double time) {
+  w.ended = true;
+  std::erase(parts_[w.part].warps, &w);
+  if (parts_[w.part].last == &w) parts_[w.part].last = nullptr;
+  BlockRun& block = *w.block;
+  block.release(time + machine_.barrier_latency, &result_);
+  if (++block.ended < block.warps.size()) return;
+  result_.blocks.push_back({block.index, block.begin, time});
+  const int slot = block.slot;
+  ended_.push_back(std::move(slots_[static_cast<size_t>(slot)]));
+  --live_;
+  start_block(slot, time + machine_.block_start);
+}
+
+// Returns when at most `keep` of the groups are open.
+double Engine::group_time(const std::vector<double>& groups, unsigned keep) const {
+  double time = 0;
+  for (size_t k = 0; k + keep < groups.size(); ++k) time = std::max(time, groups[k]);
+  return time;
+}
+
+double Engine::phase_time(WarpRun& w) const {
+  const Effect* e = w.step.effect;
+  if (!e || e->barrier == kNoBarrier || e->phase == ~0ull) return 0;
+  const auto found = w.block->phases.find({e->barrier, e->phase});
+  if (found == w.block->phases.end()) return 0;
+  return found->second.left ? kNever : found->second.over + machine_.mbarrier_latency;
+}
+
+// Lists what the next instruction waits for, in the order in which time is charged; returns when it
+// may issue.
+double Engine::needs(WarpRun& w, Need* list, int* count) {
+  const Op& op = map_.program.ops[w.step.op];
+  int n = 0;
+  list[n++] = {w.ready, Stall::wait};
+  for (int k = 0; k < 6; ++k) {
+    if (op.waits >> k & 1) list[n++] = {w.board[k], w.board_why[k]};
+  }
+  double registers = 0;
+  for (int k = 0; k < 6 && op.source_counts[k]; ++k) {
+    for (unsigned r = 0; r < op.source_counts[k]; ++r) {
+      registers = std::max(registers, w.written[(op.sources[k] + r) & 255]);
+    }
+  }
+  list[n++] = {registers, Stall::wait};
+  if (op.act == Act::group_wait) list[n++] = {group_time(w.groups, op.keep), Stall::async_copy};
+  if (op.act == Act::wgmma_wait) {
+    list[n++] = {group_time(w.products, op.keep) + machine_.wgmma_drain, Stall::wgmma};
+  }
+  if (op.act == Act::mbarrier_wait) list[n++] = {phase_time(w), Stall::mbarrier};
+  const bool own = static_cast<int>(op.unit) < kOwnUnits;
+  if (own) {
+    double free = parts_[w.part].free[static_cast<int>(op.unit)];
+    if (op.unit == Unit::wgmma) free -= op.tensor / machine_.tensor_rate;  // one may wait
+    if (op.unit == Unit::tensor) free -= 0.99;  // products need not begin on whole cycles
+    const bool tensor = op.unit == Unit::tensor || op.unit == Unit::wgmma;
+    list[n++] = {free, tensor ? Stall::tensor_throttle : Stall::math_throttle};
+  } else if (op.unit != Unit::constant) {
+    const double before = list[0].until;
+    const double free = before + memory_.backlog(before) - kBacklog;
+    list[n++] = {free, Stall::memory_throttle};
+  }
+  *count = n;
+  double time = 0;
+  for (int k = 0; k < n; ++k) time = std::max(time, list[k].until);
+  return std::ceil(time);
+}
+
+void Engine::charge(WarpRun& w, const Need* list, int count, double time) {
+  auto& stalls = result_.ops[w.step.op].stalls;
+  auto& of_warp = result_.warps[w.index];
+  auto add = [&](Stall why, double cycles) {
+    stalls[static_cast<size_t>(why)] += cycles;
+    of_warp[static_cast<size_t>(why)] += cycles;
+  };
+  double at = w.last_issue + 1;
+  for (int k = 0; k < count; ++k) {
+    const double until = std::min(list[k].until, time);
+    if (until <= at) continue;
+    add(list[k].why, until - at);
+    if (list[k].why != Stall::wait)
+      interval(w, at, until, static_cast<uint8_t>(64 + static_cast<int>(list[k].why)));
+    at = until;
+  }
+  if (time > at) add(Stall::not_selected, time - at);
+  add(Stall::selected, 1);
+}
+
+void Engine::interval(const WarpRun& w, double begin, double end, uint8_t kind) {
+  if (result_.intervals.size() >= most_intervals_ || end - begin < 2) return;
+  result_.intervals.push_back(
+      {w.block->index, w.index, static_cast<float>(begin), static_cast<float>(end), kind});
+}
+
+void Engine::issue(WarpRun& w, double time) {
+  Need list[16];
+  int count = 0;
+  needs(w, list, &count);
+  charge(w, list, count, time);
+  const Op& op = map_.program.ops[w.step.op];
+  ++result_.ops[w.step.op].issued;
+  ++result_.issued;
+  w.last_issue = time;
+  w.ready = time + op.stall;
+  act(w, op, time, execute(w, time));
+  w.step = w.walk.next();
+  if (w.step.op == kNowhere && !w.blocked) end_warp(w, time + 1);
+}
+
+// Everybody waits for what nobody will do, because the walk through machine code missed it: the
+// first warp goes on.
+bool Engine::wake_somebody(double time) {
+  result_.stuck = true;
+  for (auto& block : slots_) {
+    if (!block) continue;
+    for (auto& w : block->warps) {
+      if (w->ended) continue;
+      if (w->blocked) {
+        w->blocked = false;
+        w->ready = time;
+        for (Barrier& b : block->barriers) std::erase(b.waiting, w.get());
+        return true;
+      }
+      if (w->step.effect && w->step.op != kNowhere) {
+        w->step.effect = nullptr;
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// Lets each part issue what it can at `time`; returns when something can happen next.
+double Engine::look(double time) {
+  double next = kNever;
+  for (Part& part : parts_) {
+    WarpRun* chosen = nullptr;
+    for (size_t k = part.warps.size(); k-- > 0;) {
+      WarpRun& w = *part.warps[k];
+      if (w.blocked) continue;
+      if (w.step.op == kNowhere) {
+        end_warp(w, time);
+        return time;
+      }
+      if (w.asked > time && !w.block->changed) {
+        next = std::min(next, w.asked);
+        continue;
+      }
+      Need list[16];
+      int count = 0;
+      w.asked = needs(w, list, &count);
+      if (w.asked > time) {
+        next = std::min(next, w.asked);
+      } else if (!chosen || &w == part.last) {
+        chosen = &w;
+      } else {
+        next = time + 1;
+      }
+    }
+    if (!chosen) continue;
+    part.last = chosen;
+    chosen->asked = 0;
+    issue(*chosen, time);
+    next = time + 1;
+  }
+  return next;
+}
+
+Result Engine::run() {
+  slots_.resize(static_cast<size_t>(std::max(1, load_.resident)));
+  for (size_t slot = 0; slot < slots_.size(); ++slot) start_block(static_cast<int>(slot), 0);
+  double time = 0;
+  while (live_ > 0) {
+    for (auto& block : slots_) {
+      if (block) block->changed = false;
+    }
+    const double next = look(time);
+    bool changed = false;
+    for (auto& block : slots_) changed |= block && block->changed;
+    if (next == kNever && !changed) {
+      if (!wake_somebody(time)) break;
+      time += 1;
+      for (Part& part : parts_) {
+        for (WarpRun* w : part.warps) w->asked = 0;
+      }
+      continue;
+    }
+    if (changed) {
+      for (Part& part : parts_) {
+        for (WarpRun* w : part.warps) w->asked = 0;
+      }
+      time = next == time ? time : time + 1;
+      continue;
+    }
+    time = std::max(time, next);
+  }
+  for (const BlockTime& block : result_.blocks)
+    result_.cycles = std::max(result_.cycles, block.end);
+  memory_.fill(&result_);
+  return std::move(result_);
+}
+
+Result replay(const Machine& machine, const Map& map, const std::vector<BlockTrace>& blocks,
+              const Load& load, size_t most_intervals) {
+  return Engine(machine, map, blocks, load, most_intervals).run();
+}
+
+}  // namespace sim::clock

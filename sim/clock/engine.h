@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The multiprocessor: the warps of the blocks that are resident on it issue their instructions in
+// time. Four parts each choose one ready warp a cycle (the one that issued last, else the youngest;
+// Huerta et al.). A unit takes requests in the order of their issue, so that the time at which one
+// is over is known when it is issued; only barriers are decided by others.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "sim/clock/machine.h"
+#include "sim/clock/program.h"
+#include "sim/clock/walk.h"
+
+namespace sim::clock {
+
+// Why a warp did not issue, in the words of Nsight Compute.
+enum class Stall : uint8_t {
+  selected,          // it did
+  wait,              // a fixed number of cycles
+  long_scoreboard,   // global and local memory
+  short_scoreboard,  // shared memory, ex2 and the like
+  barrier,
+  mbarrier,       // a phase that is not over: data of a bulk copy, or another role
+  async_copy,     // cp.async or bulk groups
+  wgmma,          // products that are not over
+  math_throttle,  // a unit of the part is busy
+  tensor_throttle,
+  memory_throttle,  // shared memory's or L1's queue is full
+  not_selected      // another warp of the part was chosen
+};
+constexpr int kStalls = static_cast<int>(Stall::not_selected) + 1;
+extern const char* const kStallNames[kStalls];
+
+// What one kind of block needs and gets.
+struct Load {
+  double dram_share = 1;  // of the sectors that leave L1, those that L2 does not have
+  double active = 1;      // multiprocessors that work at the same time, of all
+  uint32_t l1_bytes = 0;  // what shared memory leaves
+  int resident = 1;       // blocks at a time
+};
+
+// An Interval is a stretch of time of one warp, for pictures.
+struct Interval {
+  uint32_t block, warp;
+  float begin, end;
+  uint8_t kind;  // Unit, or 64 + Stall
+};
+
+struct OpCost {
+  uint64_t issued = 0;
+  std::array<double, kStalls> stalls{};
+};
+
+struct BlockTime {
+  uint32_t block = 0;  // index of the trace
+  double begin = 0, end = 0;
+};
+
+struct Result {
+  double cycles = 0;
+  std::array<double, kUnits> busy{};  // cycles, of all parts or of the multiprocessor
+  double l2_port_busy = 0, dram_busy = 0, shared_busy = 0;
+  double l2_bytes = 0, dram_bytes = 0;
+  uint64_t issued = 0;
+  std::vector<OpCost> ops;                         // by instruction of the program
+  std::vector<std::array<double, kStalls>> warps;  // by warp of a block, summed over blocks
+  std::vector<BlockTime> blocks;
+  std::vector<Interval> intervals;
+  bool stuck = false;  // warps waited for what never came; they were let go
+};
+
+// Replays the blocks in order, `load.resident` at a time.
+Result replay(const Machine& machine, const Map& map, const std::vector<BlockTrace>& blocks,
+              const Load& load, size_t most_intervals);
+
+}  // namespace sim::clock

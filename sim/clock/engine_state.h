@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The state of a replay: engine.cpp decides who issues when, engine_units.cpp what an instruction
+// keeps busy and for how long.
+#pragma once
+
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "sim/clock/engine.h"
+#include "sim/clock/memory.h"
+#include "sim/clock/resident.h"
+
+namespace sim::clock {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr int kParts = 4;
+
+struct Part {
+  std::vector<WarpRun*> warps;  // in the order of their start
+  WarpRun* last = nullptr;
+  double free[kOwnUnits] = {};
+};
+
+class Engine {
+ public:
+  Engine(const Machine& machine, const Map& map, const std::vector<BlockTrace>& blocks,
+         const Load& load, size_t most_intervals)
+      : machine_(machine),
+        map_(map),
+        traces_(blocks),
+        load_(load),
+        memory_(machine, load),
+        most_intervals_(most_intervals) {
+    result_.ops.resize(map.program.ops.size());
+    result_.warps.resize(blocks.empty() ? 0 : blocks[0].warps.size());
+  }
+  Result run();
+
+ private:
+  struct Need {  // why the next instruction of a warp has to wait, and until when
+    double until;
+    Stall why;
+  };
+  void start_block(int slot, double time);
+  void end_warp(WarpRun& w, double time);
+  double needs(WarpRun& w, Need* needs, int* count);
+  double group_time(const std::vector<double>& groups, unsigned keep) const;
+  double phase_time(WarpRun& w) const;
+  void issue(WarpRun& w, double time);
+  void charge(WarpRun& w, const Need* needs, int count, double time);
+  double execute(WarpRun& w, double time);
+  double execute_memory(WarpRun& w, const Op& op, double time);
+  double multiply(WarpRun& w, const Op& op, double time);
+  void act(WarpRun& w, const Op& op, double time, double done);
+  void arrive(WarpRun& w, double time, bool waits);
+  void contribute(WarpRun& w, double time);
+  void interval(const WarpRun& w, double begin, double end, uint8_t kind);
+  bool wake_somebody(double time);
+  double look(double time);
+
+  const Machine& machine_;
+  const Map& map_;
+  const std::vector<BlockTrace>& traces_;
+  const Load load_;
+  MemorySystem memory_;
+  Part parts_[kParts];
+  std::vector<std::unique_ptr<BlockRun>> slots_;
+  std::vector<std::unique_ptr<BlockRun>> ended_;
+  size_t next_block_ = 0, live_ = 0;
+  size_t most_intervals_;
+  Result result_;
+};
+
+}  // namespace sim::clock

@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The memory that a multiprocessor sees: shared memory and L1, the port to L2, its share of L2 and
+// DRAM. Each takes requests in order; a request is over at a time that is known at its issue.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <queue>
+#include <utility>
+#include <vector>
+
+#include "sim/clock/engine.h"
+
+namespace sim::clock {
+
+// A Queue serves one request after the other.
+struct Queue {
+  double free = 0, busy = 0;
+  // Returns when a request that comes at `time` and takes `cycles` is over.
+  double serve(double time, double cycles) {
+    free = (time > free ? time : free) + cycles;
+    busy += cycles;
+    return free;
+  }
+};
+
+// L1 in lines of 128 bytes with four sectors, four ways, the least recently used goes.
+class L1 {
+ public:
+  explicit L1(uint32_t bytes);
+  // Returns whether the sector was there, and brings it in.
+  bool touch(uint64_t sector);
+
+ private:
+  struct Line {
+    uint64_t tag = ~0ull;
+    uint64_t used = 0;
+    uint8_t sectors = 0;
+  };
+  static constexpr size_t kWays = 4;
+  std::vector<Line> lines_;
+  size_t sets_ = 0;
+  uint64_t now_ = 0;
+};
+
+class MemorySystem {
+ public:
+  MemorySystem(const Machine& machine, const Load& load);
+
+  // Passes over shared memory, or the reads of a matrix instruction.
+  double shared(double time, double wavefronts);
+  // Bytes of a copy reach shared memory later, and take passes then.
+  void shared_later(double time, double wavefronts) { landings_.emplace(time, wavefronts); }
+  // A request of a warp; returns when its data are there, or its stores accepted.
+  double global(double time, const WarpTrace& trace, const Effect& effect, bool load, bool cached);
+  // A copy of bytes between shared memory and L2, not through registers.
+  double bulk(double time, double bytes, double sectors, bool load);
+
+  // Says whether a request would wait for long before it is taken.
+  double backlog(double time) const;
+  void fill(Result* result) const;
+
+ private:
+  double beyond_l1(double time, double sectors, bool load);
+
+  const Machine& machine_;
+  const Load& load_;
+  L1 l1_;
+  Queue shared_, tags_, port_, dram_, tma_;
+  std::priority_queue<std::pair<double, double>, std::vector<std::pair<double, double>>,
+                      std::greater<>>
+      landings_;
+  double l2_share_, dram_share_;  // bytes a cycle
+  double l2_bytes_ = 0, dram_bytes_ = 0;
+};
+
+}  // namespace sim::clock

@@ -1,0 +1,241 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The names of machine instructions, sm_80 to sm_90a, and what they mean for time. The list of
+// names is in the documentation of the CUDA binary utilities.
+#include "sim/clock/opcodes.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+namespace sim::clock {
+namespace {
+
+struct Row {
+  const char* name;  // up to the first dot, or with more of it
+  Unit unit;
+  Act act;
+};
+
+// The longest name that the instruction begins with counts.
+constexpr Row kRows[] = {
+    {"FFMA", Unit::fma, Act::none},
+    {"FADD", Unit::fma, Act::none},
+    {"FMUL", Unit::fma, Act::none},
+    {"IMAD", Unit::heavy, Act::none},
+    {"IMAD.MOV", Unit::fma, Act::none},
+    {"HFMA2", Unit::half, Act::none},
+    {"HADD2", Unit::half, Act::none},
+    {"HMUL2", Unit::half, Act::none},
+    {"HMNMX2", Unit::alu, Act::none},
+    {"DFMA", Unit::fp64, Act::none},
+    {"DADD", Unit::fp64, Act::none},
+    {"DMUL", Unit::fp64, Act::none},
+    {"DSETP", Unit::fp64, Act::none},
+    {"MUFU", Unit::math, Act::load},
+    {"F2I", Unit::convert, Act::load},
+    {"I2F", Unit::convert, Act::load},
+    {"F2F", Unit::convert, Act::load},
+    {"FRND", Unit::convert, Act::load},
+    {"POPC", Unit::math, Act::load},
+    {"FLO", Unit::math, Act::load},
+    {"BREV", Unit::math, Act::load},
+    {"HMMA", Unit::tensor, Act::none},
+    {"IMMA", Unit::tensor, Act::none},
+    {"BMMA", Unit::tensor, Act::none},
+    {"DMMA", Unit::tensor, Act::none},
+    {"HGMMA", Unit::wgmma, Act::none},
+    {"QGMMA", Unit::wgmma, Act::none},
+    {"IGMMA", Unit::wgmma, Act::none},
+    {"BGMMA", Unit::wgmma, Act::none},
+    {"WARPGROUP.DEPBAR", Unit::control, Act::wgmma_wait},
+    {"LDSM", Unit::shared, Act::load},
+    {"LDS", Unit::shared, Act::load},
+    {"STSM", Unit::shared, Act::store},
+    {"STS", Unit::shared, Act::store},
+    {"ATOMS", Unit::shared, Act::atomic},
+    {"LDG", Unit::global, Act::load},
+    {"LD", Unit::global, Act::load},
+    {"LDL", Unit::global, Act::load},
+    {"STG", Unit::global, Act::store},
+    {"ST", Unit::global, Act::store},
+    {"STL", Unit::global, Act::store},
+    {"STAS", Unit::global, Act::store},
+    {"ATOMG", Unit::global, Act::atomic},
+    {"ATOM", Unit::global, Act::atomic},
+    {"RED", Unit::global, Act::store},
+    {"REDG", Unit::global, Act::store},
+    {"LDGSTS", Unit::copy, Act::none},
+    {"LDGDEPBAR", Unit::control, Act::group_commit},
+    {"DEPBAR", Unit::control, Act::group_wait},
+    {"ARRIVES", Unit::control, Act::mbarrier_copies},
+    {"UTMALDG", Unit::tma, Act::none},
+    {"UTMASTG", Unit::tma, Act::none},
+    {"UTMAREDG", Unit::tma, Act::none},
+    {"UBLKCP", Unit::tma, Act::none},
+    {"UBLKRED", Unit::tma, Act::none},
+    {"UTMACMDFLUSH", Unit::control, Act::bulk_commit},
+    {"SYNCS.ARRIVE", Unit::control, Act::mbarrier_arrive},
+    {"SYNCS.PHASECHK", Unit::control, Act::mbarrier_wait},
+    {"SYNCS", Unit::constant, Act::load},
+    {"BAR.ARV", Unit::control, Act::barrier_arrive},
+    {"BAR", Unit::control, Act::barrier},
+    {"B2R", Unit::constant, Act::load},
+    {"UCGABAR_WAIT", Unit::control, Act::cluster_wait},
+    {"SHFL", Unit::shuffle, Act::load},
+    {"REDUX", Unit::shuffle, Act::load},
+    {"MATCH", Unit::shuffle, Act::load},
+    {"MOVM", Unit::shuffle, Act::load},
+    {"S2R", Unit::constant, Act::load},
+    {"S2UR", Unit::constant, Act::load},
+    {"LDC", Unit::constant, Act::load},
+    {"MEMBAR", Unit::constant, Act::load},
+    {"FENCE", Unit::constant, Act::load},
+    {"CCTL", Unit::constant, Act::load},
+    {"QSPC", Unit::constant, Act::load},
+    {"BRA", Unit::control, Act::branch},
+    {"BRA.DIV", Unit::control, Act::none},  // to code for lanes that are apart; BRA.CONV: from it
+    {"BRX", Unit::control, Act::branch},
+    {"JMP", Unit::control, Act::branch},
+    {"CALL", Unit::control, Act::call},
+    {"RET", Unit::control, Act::give_back},
+    {"EXIT", Unit::control, Act::exit},
+    {"BSYNC", Unit::control, Act::reconverge},
+    {"BSSY", Unit::control, Act::none},
+    {"NANOSLEEP", Unit::control, Act::sleep},
+    {"NOP", Unit::control, Act::none},
+    {"WARPSYNC", Unit::control, Act::none},
+    {"WARPGROUP", Unit::control, Act::none},
+    {"ERRBAR", Unit::control, Act::none},
+    {"CGAERRBAR", Unit::control, Act::none},
+    {"UCGABAR_ARV", Unit::control, Act::none},
+    {"USETMAXREG", Unit::control, Act::none},
+    {"YIELD", Unit::control, Act::none},
+    {"BMOV", Unit::control, Act::none},
+    {"R2UR", Unit::alu, Act::none},
+    {"CS2R", Unit::alu, Act::none},
+};
+
+bool begins(std::string_view text, std::string_view name) {
+  if (!text.starts_with(name)) return false;
+  return text.size() == name.size() || text[name.size()] == '.' || text[name.size()] == ' ';
+}
+
+// What is not in the table works on integers: of all lanes, or of one for all ("U...").
+Row row_of(std::string_view text) {
+  Row best = {"", text[0] == 'U' ? Unit::uniform : Unit::alu, Act::none};
+  for (const Row& row : kRows) {
+    if (begins(text, row.name) && std::strlen(row.name) > std::strlen(best.name)) best = row;
+  }
+  return best;
+}
+
+// Returns the number at `at`, and moves `at` behind it.
+unsigned number_at(std::string_view text, size_t* at) {
+  unsigned value = 0;
+  while (*at < text.size() && text[*at] >= '0' && text[*at] <= '9') {
+    value = 10 * value + static_cast<unsigned>(text[(*at)++] - '0');
+  }
+  return value;
+}
+
+// Cycles of m x n x k products in one part's tensor core: 256 multiply-adds of 16-bit floats a
+// cycle on sm_80. Hopper's cores are twice as wide; the engine knows.
+double tensor_cycles(std::string_view name, bool wide) {
+  unsigned m = 16, n = 8, k = 16;
+  const size_t dot = name.find('.');
+  if (dot == std::string_view::npos) return 8;
+  size_t at = dot + 1;
+  double factor = 1;
+  if (wide) {  // HGMMA.64x128x16
+    m = number_at(name, &at) / 4;
+    n = number_at(name, &++at);
+    k = number_at(name, &++at);
+  } else if (name.substr(dot + 1, 2) == "16") {  // HMMA.16816: 16 x 8 x 16
+    at = dot + 4;
+    k = number_at(name, &at);
+  } else {  // DMMA.884
+    m = 8;
+    at = dot + 3;
+    k = number_at(name, &at);
+  }
+  const auto has = [&](std::string_view word) { return name.find(word) != std::string_view::npos; };
+  if (has("TF32")) factor = 2;
+  if (name[0] == 'Q' || name[0] == 'I') factor = 0.5;
+  if (name[0] == 'D') factor = 16;
+  return factor * m * n * k / 256.0;
+}
+
+// Registers named R<number>, with the number of them that an operand of this place has.
+void add_registers(Op* op, std::string_view operands, bool matrix) {
+  int place = 0;
+  int sources = 0;
+  for (size_t at = 0; at < operands.size();) {
+    const size_t comma = std::min(operands.find(',', at), operands.size());
+    const std::string_view one = operands.substr(at, comma - at);
+    at = comma + 1;
+    for (size_t r = one.find('R'); r != std::string_view::npos; r = one.find('R', r + 1)) {
+      const bool begins_word = r == 0 || one[r - 1] == ' ' || one[r - 1] == '-' ||
+                               one[r - 1] == '[' || one[r - 1] == '|' || one[r - 1] == '+';
+      size_t digits = r + 1;
+      if (!begins_word || digits >= one.size() || one[digits] < '0' || one[digits] > '9') continue;
+      const auto number = static_cast<uint16_t>(number_at(one, &digits));
+      if (place == 0) {
+        op->result = number;
+        op->result_count = matrix ? 4 : 0;
+      } else if (sources < 6) {
+        op->sources[sources] = number;
+        op->source_counts[sources++] = static_cast<uint8_t>(matrix ? (place == 2 ? 2 : 4) : 1);
+      }
+    }
+    ++place;
+  }
+}
+
+}  // namespace
+
+Op decode_machine(const std::string& full) {
+  Op op;
+  op.text = full;
+  std::string_view text = full;
+  if (text[0] == '@') {
+    op.guarded = true;
+    text.remove_prefix(std::min(text.find(' '), text.size() - 1));
+    text.remove_prefix(std::min(text.find_first_not_of(' '), text.size() - 1));
+  }
+  if (full.starts_with("@!PT ") || full.starts_with("@!UPT ")) return op;  // never done
+  const Row row = row_of(text);
+  op.unit = row.unit;
+  op.act = row.act;
+  const size_t space = std::min(text.find(' '), text.size());
+  const std::string_view name = text.substr(0, space), operands = text.substr(space);
+  const auto has = [&](std::string_view word) { return text.find(word) != std::string_view::npos; };
+  if (op.unit == Unit::tensor) {
+    op.tensor = static_cast<float>(tensor_cycles(name, false));
+    add_registers(&op, operands, true);
+  } else if (op.unit == Unit::wgmma) {
+    op.tensor = static_cast<float>(tensor_cycles(name, true));
+    size_t at = name.find('x') + 1;
+    op.columns = static_cast<uint16_t>(number_at(name, &at));
+    op.commits = has("gsb0");
+    // A is a descriptor too, unless the second operand is a register.
+    const size_t second = operands.find(", ");
+    op.factors_in_registers = second != std::string_view::npos && operands[second + 2] == 'R';
+  } else {
+    add_registers(&op, operands, false);
+  }
+  // A condition may stand before the target.
+  const bool conditional = operands.find(',') != std::string_view::npos;
+  if (op.act == Act::branch && conditional && !begins(name, "BRA.CONV")) op.guarded = true;
+  if (op.act == Act::group_wait || op.act == Act::wgmma_wait) {
+    const size_t comma = operands.rfind("0x");
+    if (comma != std::string_view::npos) {
+      op.keep = static_cast<uint8_t>(
+          std::strtoul(std::string(operands.substr(comma)).c_str(), nullptr, 16));
+    }
+  }
+  return op;
+}
+
+}  // namespace sim::clock

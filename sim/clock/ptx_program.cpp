@@ -1,0 +1,259 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+#include "sim/clock/ptx_program.h"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <string_view>
+#include <unordered_map>
+
+#include "sim/clock/order.h"
+#include "sim/ptx/tensor.h"
+#include "sim/ptx/wmma.h"
+
+namespace sim::clock {
+namespace {
+
+bool of(sim::Op op, std::initializer_list<sim::Op> list) {
+  return std::find(list.begin(), list.end(), op) != list.end();
+}
+
+// What is not there in machine code.
+bool vanishes(const Form& f) {
+  using O = sim::Op;
+  return of(f.op, {O::mov, O::cvta, O::ld_param, O::pack, O::unpack, O::widen, O::narrow, O::join,
+                   O::touch, O::frame, O::pmevent, O::special}) ||
+         (f.op == O::ld && f.space() == Space::param);
+}
+
+// Cycles of m x n x k products of so many bits in a tensor core of sm_80.
+float tensor_cycles(double products, unsigned bits) {
+  return static_cast<float>(products / 256 * bits / 16);
+}
+
+void classify_memory(const Form& f, Op* op) {
+  using O = sim::Op;
+  const bool shared = f.space() == Space::shared || of(f.op, {O::ldmatrix, O::stmatrix});
+  op->unit = shared ? Unit::shared : f.space() == Space::constant ? Unit::constant : Unit::global;
+  op->act = of(f.op, {O::st, O::red, O::stmatrix, O::wmma_store}) ? Act::store
+            : f.op == O::atom                                     ? Act::atomic
+                                                                  : Act::load;
+}
+
+// Rows of instructions that take a unit and act of their own.
+struct Row {
+  sim::Op op;
+  Unit unit;
+  Act act;
+};
+constexpr Row kRows[] = {
+    {sim::Op::cp_async, Unit::copy, Act::none},
+    {sim::Op::cp_commit, Unit::control, Act::group_commit},
+    {sim::Op::cp_wait, Unit::control, Act::group_wait},
+    {sim::Op::bulk_commit, Unit::control, Act::bulk_commit},
+    {sim::Op::bulk_wait, Unit::control, Act::group_wait},
+    {sim::Op::bulk_copy, Unit::tma, Act::none},
+    {sim::Op::bulk_reduce, Unit::tma, Act::none},
+    {sim::Op::tensor_copy, Unit::tma, Act::none},
+    {sim::Op::tensor_reduce, Unit::tma, Act::none},
+    {sim::Op::mbarrier_arrive, Unit::control, Act::mbarrier_arrive},
+    {sim::Op::mbarrier_arrive_drop, Unit::control, Act::mbarrier_arrive},
+    {sim::Op::cp_mbarrier_arrive, Unit::control, Act::mbarrier_copies},
+    {sim::Op::mbarrier_try_wait, Unit::control, Act::mbarrier_wait},
+    {sim::Op::mbarrier_test_wait, Unit::control, Act::mbarrier_wait},
+    {sim::Op::wgmma_commit, Unit::control, Act::wgmma_commit},
+    {sim::Op::wgmma_wait, Unit::control, Act::wgmma_wait},
+    {sim::Op::shfl, Unit::shuffle, Act::load},
+    {sim::Op::redux, Unit::shuffle, Act::load},
+    {sim::Op::match, Unit::shuffle, Act::load},
+    {sim::Op::movmatrix, Unit::shuffle, Act::load},
+    {sim::Op::nanosleep, Unit::control, Act::sleep},
+    {sim::Op::bra, Unit::control, Act::branch},
+    {sim::Op::brx, Unit::control, Act::branch},
+    {sim::Op::exit, Unit::control, Act::exit},
+    {sim::Op::ret, Unit::control, Act::exit},
+};
+
+void classify(const Inst& in, const InstInfo& info, Op* op) {
+  const Form& f = info.form;
+  for (const Row& row : kRows) {
+    if (row.op == f.op) op->unit = row.unit, op->act = row.act;
+  }
+  if (op->act == Act::group_wait) op->keep = f.has(kWaitAll) ? 0 : static_cast<uint8_t>(in.imm);
+  if (op->act == Act::wgmma_wait) op->keep = static_cast<uint8_t>(in.imm);
+  if (op->unit != Unit::control || op->act != Act::none) return;
+  switch (info.cls) {
+    case Class::floating:
+      op->unit = f.type() == Type::f64 ? Unit::fp64 : Unit::fma;
+      break;
+    case Class::half:
+      op->unit = Unit::half;
+      break;
+    case Class::math:
+      op->unit = Unit::math;
+      op->act = Act::load;
+      break;
+    case Class::convert:
+      op->unit = is_half(f.type()) ? Unit::alu : Unit::convert;
+      op->act = is_half(f.type()) ? Act::none : Act::load;
+      break;
+    case Class::integer:
+      op->unit = of(f.op, {sim::Op::mul, sim::Op::mad}) ? Unit::heavy : Unit::alu;
+      break;
+    case Class::compare:
+    case Class::move:
+      op->unit = Unit::alu;
+      break;
+    case Class::memory:
+    case Class::atomic:
+      classify_memory(f, op);
+      break;
+    case Class::barrier:
+      op->act =
+          f.op == sim::Op::bar ? (f.has(kArrive) ? Act::barrier_arrive : Act::barrier) : Act::none;
+      break;
+    case Class::tensor:
+      if (f.op == sim::Op::mma || f.op == sim::Op::wgmma) {
+        const TensorConfig c = TensorConfig::unpack(in.imm);
+        const double depth = c.words * 32.0 / element_bits(c.a);
+        op->unit = f.op == sim::Op::mma ? Unit::tensor : Unit::wgmma;
+        op->tensor = tensor_cycles(c.rows * c.n * depth, element_bits(c.a));
+        op->columns = c.n;
+        op->factors_in_registers = c.a_in_registers;
+      } else if (WmmaConfig w; f.op == sim::Op::wmma_mma && wmma_config(f, &w)) {
+        op->unit = Unit::tensor;
+        op->tensor = tensor_cycles(w.m * w.n * w.k, element_bits(w.a));
+      } else if (of(f.op, {sim::Op::ldmatrix, sim::Op::stmatrix})) {
+        classify_memory(f, op);
+      }
+      break;
+    default:
+      break;
+  }
+}
+
+// The statements of each line of a module's text.
+std::unordered_map<int, std::string> lines_of(const std::string& text) {
+  std::unordered_map<int, std::string> lines;
+  int number = 1;
+  for (size_t at = 0; at < text.size(); ++number) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    lines[number] = text.substr(at, end - at);
+    at = end + 1;
+  }
+  return lines;
+}
+
+// Registers by name: those of the first operand are written, unless the instruction has no result.
+void find_registers(std::string_view line, bool results, Draft* draft) {
+  bool first = results;
+  int braces = 0;
+  for (size_t at = 0; at < line.size(); ++at) {
+    const char c = line[at];
+    braces += c == '{' ? 1 : c == '}' ? -1 : 0;
+    if (c == '@') {
+      size_t end = at + 1;
+      while (end < line.size() && line[end] != ' ' && line[end] != '\t') ++end;
+      const size_t name = line[at + 1] == '!' ? at + 2 : at + 1;
+      draft->reads.emplace_back(line.substr(name, end - name));
+      at = end;
+    } else if (c == '%') {
+      size_t end = at + 1;
+      while (end < line.size() &&
+             (std::isalnum(static_cast<unsigned char>(line[end])) || line[end] == '_'))
+        ++end;
+      (first ? draft->writes : draft->reads).emplace_back(line.substr(at, end - at));
+      at = end - 1;
+    } else if (c == ',' && braces == 0) {
+      first = false;
+    } else if (c == '[') {
+      first = false;
+    }
+  }
+}
+
+bool has_result(const Draft& draft) {
+  switch (draft.op.act) {
+    case Act::store:
+    case Act::branch:
+    case Act::exit:
+    case Act::barrier:
+    case Act::barrier_arrive:
+      return false;
+    default:
+      return draft.op.unit != Unit::copy && draft.op.unit != Unit::tma;
+  }
+}
+
+// Says which instructions begin a block.
+std::vector<bool> leaders(const Function& f) {
+  std::vector<bool> leads(f.code.size() + 1, false);
+  for (size_t pc = 0; pc < f.code.size(); ++pc) {
+    const Inst& in = f.code[pc];
+    if (in.kind == Kind::branch && in.aux < f.code.size()) leads[in.aux] = true;
+    if (in.kind == Kind::branch || in.kind == Kind::exit || in.kind == Kind::ret ||
+        in.kind == Kind::call) {
+      leads[pc + 1] = true;
+    }
+    if (in.kind == Kind::branch_table && in.aux < f.tables.size()) {
+      for (const uint32_t target : f.tables[in.aux]) leads[target] = true;
+    }
+  }
+  return leads;
+}
+
+}  // namespace
+
+Program ptx_program(const Function& f, const std::string& text, const Machine& machine) {
+  Program out;
+  const auto lines = lines_of(text);
+  const std::vector<bool> leads = leaders(f);
+  Scheduler scheduler(machine);
+  std::vector<Draft> block;
+  std::map<uint32_t, uint32_t> starts;  // of blocks: instruction of PTX, of the program
+  std::vector<std::pair<int, uint32_t>> jumps;
+  std::vector<uint32_t> targets(f.code.size(), kNowhere);
+  auto close = [&] { scheduler.add(std::exchange(block, {}), &out.ops); };
+  int last_line = -1;
+  std::vector<std::pair<uint32_t, uint32_t>> branches;  // of the program, to PTX
+  for (uint32_t pc = 0; pc < f.code.size(); ++pc) {
+    const Inst& in = f.code[pc];
+    const InstInfo& info = f.infos[in.info];
+    if (leads[pc]) {
+      close();
+      starts[pc] = static_cast<uint32_t>(out.ops.size());
+    }
+    if (info.cls == Class::pseudo || vanishes(info.form)) continue;
+    Draft draft;
+    draft.op.line = info.ptx_line;
+    draft.op.text = info.text;
+    draft.op.guarded = in.guard != kPredTrue;
+    classify(in, info, &draft.op);
+    draft.stays = draft.op.unit >= Unit::wgmma || draft.op.act != Act::none;
+    if (draft.op.unit == Unit::math || draft.op.unit == Unit::convert ||
+        draft.op.unit == Unit::shuffle) {
+      draft.stays = draft.op.unit == Unit::shuffle;
+    }
+    // Several instructions of one line are one statement that the decoder took apart.
+    const auto line = lines.find(info.ptx_line);
+    if (line != lines.end() && info.ptx_line != last_line) {
+      find_registers(line->second, has_result(draft), &draft);
+    }
+    last_line = info.ptx_line;
+    const bool jump = draft.op.act == Act::branch && in.kind == Kind::branch;
+    block.push_back(std::move(draft));
+    if (jump) {
+      close();
+      branches.emplace_back(static_cast<uint32_t>(out.ops.size() - 1), in.aux);
+    }
+  }
+  close();
+  for (const auto& [from, to] : branches) {
+    const auto found = starts.lower_bound(to);
+    if (found != starts.end()) out.ops[from].target = found->second;
+  }
+  return out;
+}
+
+}  // namespace sim::clock
