@@ -240,6 +240,21 @@ int64_t Walk::guess(uint32_t op) const {
   return piece.homes.empty() ? kNever : next_visit(piece.homes[0], now_);
 }
 
+// Where ptxas made one piece of several blocks, with guards for branches, the piece does a visit of
+// each, up to the next one of the first.
+int64_t Walk::last_of_round(const Map::Piece& piece, int64_t first) const {
+  int64_t limit = kNever, last = first;
+  for (const int home : piece.homes) {
+    const auto& all = visits_[static_cast<size_t>(home)];
+    if (std::binary_search(all.begin(), all.end(), first)) limit = next_visit(home, first);
+  }
+  for (const int home : piece.homes) {
+    const int64_t visit = next_visit(home, first);
+    if (visit < limit) last = std::max(last, visit);
+  }
+  return last;
+}
+
 void Walk::enter(uint32_t op) {
   at_ = op;
   if (op >= map_.program.ops.size()) return;
@@ -253,7 +268,7 @@ void Walk::enter(uint32_t op) {
     if (more == kNever) break;
     visit = more;
   }
-  now_ = visit;
+  now_ = last_of_round(piece, visit);
   in_ = k;
 }
 

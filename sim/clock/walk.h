@@ -71,6 +71,7 @@ class Walk {
   int64_t position(uint32_t op) const;
   int64_t guess(uint32_t op) const;
   bool takes_copies(uint32_t on, uint32_t there, int64_t visit) const;
+  int64_t last_of_round(const Map::Piece& piece, int64_t first) const;
   void enter(uint32_t op);
   uint32_t meet(uint32_t at);
 
