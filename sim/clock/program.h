@@ -43,7 +43,7 @@ enum class Act : uint8_t {
   store,
   atomic,  // a load and a store
   branch,  // may go to Op::target
-  call,            // goes there, and comes back
+  call,    // goes there, and comes back
   give_back,
   exit,
   barrier,         // waits for other warps of the block

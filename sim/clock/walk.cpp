@@ -26,6 +26,8 @@ bool stays(const Op& op) {
   return (op.unit >= Unit::tensor && op.unit <= Unit::tma) || !moves;
 }
 
+const Effect kHeldBack;
+
 }  // namespace
 
 Map::Map(const Function& f, const Program& p) : function(f), program(p) {
@@ -326,6 +328,8 @@ Walk::Step Walk::next() {
     uint32_t& used = used_[map_.line_of_op[at]];
     step.effect = &trace_.effects[list->second[std::min<size_t>(used, list->second.size() - 1)]];
     ++used;
+  } else if (op.guarded && stays(op)) {
+    step.effect = &kHeldBack;  // of a branch that this warp never took
   }
   uint32_t to = at + 1;
   if (op.act == Act::reconverge) {

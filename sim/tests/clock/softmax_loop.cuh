@@ -16,13 +16,13 @@ constexpr u32 kRows = 64, kKeys = 128, kWidth = 128;
 #define SUMS_8(d, i)                                                                          \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
       "+f"(d[i + 6]), "+f"(d[i + 7])
-#define SUMS_64(d)                                                                         \
+#define SUMS_64(d)                                                                        \
   SUMS_8(d, 0), SUMS_8(d, 8), SUMS_8(d, 16), SUMS_8(d, 24), SUMS_8(d, 32), SUMS_8(d, 40), \
       SUMS_8(d, 48), SUMS_8(d, 56)
-#define PLACES_64                                                                      \
-  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "            \
-  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "  \
-  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "  \
+#define PLACES_64                                                                    \
+  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "          \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
   "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}"
 
 // K-major rows of 128 bytes, swizzled; MN-major panels of 64 columns for V.
@@ -34,11 +34,12 @@ __device__ u64 descriptor_of_v(u32 address) {
 }
 
 __device__ void scores(float (&s)[64], u64 q, u64 k, bool add) {
-  asm volatile("{\n .reg .pred add;\n setp.ne.u32 add, %66, 0;\n"
-               " wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " PLACES_64
-               ", %64, %65, add, 1, 1, 0, 0;\n}"
-               : SUMS_64(s)
-               : "l"(q), "l"(k), "r"((u32)add));
+  asm volatile(
+      "{\n .reg .pred add;\n setp.ne.u32 add, %66, 0;\n"
+      " wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " PLACES_64
+      ", %64, %65, add, 1, 1, 0, 0;\n}"
+      : SUMS_64(s)
+      : "l"(q), "l"(k), "r"((u32)add));
 }
 __device__ void sums(float (&o)[64], const u32* p, u64 v) {
   asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " PLACES_64
