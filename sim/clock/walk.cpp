@@ -308,6 +308,11 @@ uint32_t Walk::choose(uint32_t at) {
     const int64_t guess_on = guess(at + 1), guess_there = guess(op.target);
     jump = takes_copies(at + 1, op.target, there) || (guess_there < guess_on && guess_there < on);
     if (jump && op.target <= at && guess_there < on) now_ = guess_there;  // a loop of arithmetic
+    // Nothing more is to come: the way that leads to less is the way out.
+    if (on == kNever) {
+      jump = map_.ahead[map_.piece_of[op.target]].size() <
+             map_.ahead[map_.piece_of[at + 1]].size();
+    }
   } else if (const int64_t other = std::max(on, there); other != kNever) {
     other_ways_.push_back({jump ? at + 1 : op.target, std::min(on, there)});
     if (other_ways_.size() > 16) other_ways_.erase(other_ways_.begin());
