@@ -69,6 +69,7 @@ void Map::find_homes() {
   std::map<int, uint32_t> block_of_line;
   for (size_t pc = 0; pc < line_of.size(); ++pc) block_of_line.emplace(line_of[pc], block_of[pc]);
   lines.resize(pieces.size());
+  fixed_lines.resize(pieces.size());
   for (size_t k = 0; k < pieces.size(); ++k) {
     Piece& piece = pieces[k];
     std::map<uint32_t, int> votes;
@@ -87,7 +88,10 @@ void Map::find_homes() {
       const auto block = block_of_line.find(op.line);
       if (block == block_of_line.end() || static_cast<int>(block->second) != home) continue;
       lines[k].push_back(op.line);
-      if (weight(op) > 1) ++copies[op.line];
+      if (weight(op) > 1) {
+        fixed_lines[k].push_back(op.line);
+        ++copies[op.line];
+      }
     }
     // One line may become two instructions, so most lines decide.
     std::vector<int> counts;
@@ -101,6 +105,7 @@ void Map::find_homes() {
       for (const auto& [block, count] : votes) piece.homes.push_back(static_cast<int>(block));
     }
     std::sort(lines[k].begin(), lines[k].end());
+    std::sort(fixed_lines[k].begin(), fixed_lines[k].end());
   }
 }
 
@@ -118,27 +123,37 @@ Walk::Walk(const Map& map, const WarpTrace& trace) : map_(map), trace_(trace) {
 }
 
 // Numbers the visits of blocks. A wait that found its phase unfinished is tried again: how often is
-// up to the schedule of the simulator and means nothing, so those rounds are left out.
+// up to the schedule of the simulator and means nothing, so all from such a try to the next is left
+// out.
 void Walk::visit_blocks() {
-  std::vector<uint32_t> order;
-  std::unordered_map<uint32_t, uint32_t> missed;  // by block: rounds to leave out
+  std::unordered_map<uint32_t, std::vector<bool>> tries;  // by instruction: whether each missed
   for (const Effect& effect : trace_.effects) {
-    if (effect.missed) ++missed[map_.block_of[effect.pc]];
+    if (effect.missed) tries[effect.pc];
   }
+  for (const Effect& effect : trace_.effects) {
+    const auto found = tries.find(effect.pc);
+    if (found != tries.end()) found->second.push_back(effect.missed);
+  }
+  std::unordered_map<uint32_t, std::pair<std::vector<bool>, size_t>> of_block;
+  for (auto& [pc, missed] : tries) of_block[map_.block_of[pc]] = {std::move(missed), 0};
+  visits_.resize(map_.blocks);
+  uint32_t until = kNowhere;  // the block that is tried again
   for (const TraceRun& run : trace_.runs) {
     for (uint32_t pc = run.first; pc < run.first + run.count; ++pc) {
-      if (map_.leads[pc]) order.push_back(map_.block_of[pc]);
+      if (!map_.leads[pc]) continue;
+      const uint32_t block = map_.block_of[pc];
+      if (until != kNowhere && block != until) continue;
+      until = kNowhere;
+      const auto waits = of_block.find(block);
+      if (waits != of_block.end()) {
+        auto& [missed, next] = waits->second;
+        if (next < missed.size() && missed[next++]) {
+          until = block;
+          continue;
+        }
+      }
+      visits_[block].push_back(count_++);
     }
-  }
-  visits_.resize(map_.blocks);
-  for (const uint32_t block : order) {
-    const auto rounds = missed.find(block);
-    if (rounds != missed.end() && rounds->second > 0 && !visits_[block].empty() &&
-        count_ - visits_[block].back() <= 2) {
-      --rounds->second;
-      continue;
-    }
-    visits_[block].push_back(count_++);
   }
 }
 
@@ -162,9 +177,11 @@ int64_t Walk::position(uint32_t op, uint32_t from, uint32_t* copies) const {
     const Map::Piece& piece = map_.pieces[k];
     if (!piece.homes.empty()) {
       *copies = static_cast<uint32_t>(piece.copies);
-      // The rest of the block that the walk is in, unless it would do the same lines again.
-      const auto& here = map_.lines[from];
-      const auto& there = map_.lines[k];
+      // The rest of the block that the walk is in, unless it would do the same lines again. One
+      // line of PTX may be arithmetic in one piece and its access or product in the next.
+      const bool fixed = piece.fixed || map_.pieces[from].fixed;
+      const auto& here = fixed ? map_.fixed_lines[from] : map_.lines[from];
+      const auto& there = fixed ? map_.fixed_lines[k] : map_.lines[k];
       const bool again = k <= from || std::any_of(there.begin(), there.end(), [&](int line) {
                            return std::binary_search(here.begin(), here.end(), line);
                          });
@@ -210,9 +227,34 @@ uint32_t Walk::meet(uint32_t at) {
   return at + 1;
 }
 
+// Says whether the way through `op` may come to a wait at `line` before anything else that leaves
+// an effect: there a wait that was not over is tried again.
+bool Walk::tries_again(uint32_t op, int line, int hops) const {
+  constexpr int kMostHops = 8;
+  const auto& ops = map_.program.ops;
+  for (; hops < kMostHops && op < ops.size(); ++op) {
+    const Op& at = ops[op];
+    if (at.act == Act::mbarrier_wait) return at.line == line;
+    if (at.act == Act::exit && !at.guarded) return false;
+    if (at.act == Act::branch) {
+      ++hops;
+      if (at.guarded && tries_again(op + 1, line, hops)) return true;
+      op = at.target - 1;
+    } else if (weight(at) > 1 || (effects_.contains(at.line) && at.act != Act::none)) {
+      return false;
+    }
+  }
+  return false;
+}
+
 // Decides the guarded branch or exit at `at`.
 uint32_t Walk::choose(uint32_t at) {
   const Op& op = map_.program.ops[at];
+  // The waits of the walk are those that were over, so none is tried again.
+  if (waited_ != 0 && op.act == Act::branch && op.target < map_.program.ops.size()) {
+    const bool on = tries_again(at + 1, waited_, 0), there = tries_again(op.target, waited_, 0);
+    if (on != there) return on ? op.target : at + 1;
+  }
   const uint32_t from = map_.piece_of[at];
   uint32_t copies_on = 0, copies_there = 0;
   const int64_t on = position(at + 1, from, &copies_on);
@@ -250,6 +292,11 @@ Walk::Step Walk::next() {
     uint32_t& used = used_[op.line];
     step.effect = &trace_.effects[list->second[std::min<size_t>(used, list->second.size() - 1)]];
     ++used;
+  }
+  if (op.act == Act::mbarrier_wait) {
+    waited_ = op.line;
+  } else if (step.effect || weight(op) > 1) {
+    waited_ = 0;
   }
   uint32_t to = at + 1;
   if (op.act == Act::reconverge) {

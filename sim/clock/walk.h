@@ -41,6 +41,7 @@ class Map {
   uint32_t blocks = 0;
   std::vector<int> line_of;             // by instruction of PTX
   std::vector<std::vector<int>> lines;  // of each piece, those that stand for its home, sorted
+  std::vector<std::vector<int>> fixed_lines;  // those of accesses, barriers and products
 
  private:
   void find_blocks();
@@ -62,6 +63,7 @@ class Walk {
  private:
   void visit_blocks();
   uint32_t choose(uint32_t at);
+  bool tries_again(uint32_t op, int line, int hops) const;
   int64_t position(uint32_t op, uint32_t from, uint32_t* copies) const;
   int64_t next_visit(int block, int64_t after) const;
   int64_t next_visit(const Map::Piece& piece, int64_t after) const;
@@ -81,6 +83,7 @@ class Walk {
   std::vector<Way> other_ways_;  // that some lanes may still go
   uint32_t at_ = 0;
   int64_t now_ = -1;  // the visit that the walk is in
+  int waited_ = 0;    // line of the wait that the next branch is about
   uint64_t left_;     // instructions before it gives up
 };
 
