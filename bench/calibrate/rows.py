@@ -110,11 +110,12 @@ UNGROUPED = product("Triton matmul", "a100", 8192, 220, "tutorial", True, "trito
 PAIRS.append((GROUPED, UNGROUPED, "tutorial"))
 
 LADDER = [product("fast.cu matmul", "h100", 8192, 0, "fast.cu 13", True, "cuda_cases.fast_matmul",
-                  f"8192, kernel {K}", kernel=K) for K in (2, 3, 4, 5, 6, 7)]
-for FASTER, SLOWER in ((1, 0), (2, 0), (3, 0), (1, 2), (3, 1), (3, 2), (4, 3), (5, 4), (5, 1), (5, 0)):
+                  f"8192, kernel {K}", kernel=K) for K in (2, 4, 5)]
+for FASTER, SLOWER in ((1, 0), (2, 0), (2, 1)):
     PAIRS.append((LADDER[FASTER], LADDER[SLOWER], "fast.cu 13"))
 
-product("sm_80 product of the tests", "a100", 8192, 297, "cutlass", False, "cuda_cases.own_ampere")
+# Its tiles of 64 x 64 ask twice what L2 can give, which a library's do not: not to be compared.
+product("sm_80 product of the tests", "a100", 8192, 0, "cutlass", False, "cuda_cases.own_ampere")
 product("sm_90a product of the tests", "h100", 8192, 795, "fast.cu", False, "cuda_cases.own_hopper")
 
 

@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 
-import fit
 import table
 from rows import PAIRS, ROWS, Row
 
@@ -37,14 +36,18 @@ def environment(row: Row, options: argparse.Namespace, work: str) -> dict[str, s
         "TRITON_CACHE_DIR": str(options.work / "triton")}
 
 
-def measure(row: Row, options: argparse.Namespace, constants: str = "") -> dict:
+def measure(row: Row, options: argparse.Namespace) -> dict:
     """The launches of a row, and its time in microseconds."""
     with tempfile.TemporaryDirectory(dir=options.work) as work:
-        variables = environment(row, options, work) | {"LATHE_SIM_CLOCK_CONSTANTS": constants}
+        variables = environment(row, options, work)
+        if row.case.startswith("triton_cases.") and options.triton_ptxas:
+            variables["LATHE_SIM_PTXAS"] = str(options.triton_ptxas)
         done = subprocess.run([options.python, HERE / "worker.py", row.case, json.dumps(row.options)],
                               env=variables, capture_output=True, text=True, timeout=options.limit)
         if done.returncode != 0:
-            return {"error": (done.stderr.strip().split("\n") or ["?"])[-1][:300]}
+            said = done.stderr.strip().split("\n")
+            why = [text for text in said if "Error" in text or text.startswith("skipped")] or said
+            return {"error": why[-1][:200]}
         lines = pathlib.Path(work, "clock.jsonl").read_text().splitlines()
     launches = [json.loads(line) for line in lines]
     for launch in launches:
@@ -53,22 +56,22 @@ def measure(row: Row, options: argparse.Namespace, constants: str = "") -> dict:
     times = [launch["microseconds"] for launch in launches]
     # Triton's kernels run once for each of the tiles that a tuner may choose from.
     tuned = row.case.startswith("triton_cases.")
+    if row.options.get("backward"):
+        times = times[1:]  # the first launch is the forward's
     microseconds = min(times) if tuned else sum(times)
     scale = 1e6 if row.unit == "TFLOP/s" else 1e3
     return {"microseconds": microseconds, "predicted": row.amount / microseconds / scale,
             "launches": launches}
 
 
-def measure_all(rows: list[Row], options: argparse.Namespace, constants: str = "",
-                quiet: bool = False) -> dict[str, dict]:
+def measure_all(rows: list[Row], options: argparse.Namespace) -> dict[str, dict]:
     results = {}
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        waiting = {pool.submit(measure, row, options, constants): row for row in rows}
+        waiting = {pool.submit(measure, row, options): row for row in rows}
         for done in concurrent.futures.as_completed(waiting):
             row, result = waiting[done], done.result()
             results[row.key] = result
-            if not quiet:
-                print(table.progress(row, result), flush=True)
+            print(table.progress(row, result), flush=True)
     return results
 
 
@@ -81,8 +84,8 @@ def arguments() -> argparse.Namespace:
                         help="checkout of github.com/meta-pytorch/tritonbench, for Triton's tutorials")
     parser.add_argument("--python", default=str(ROOT / "build/peers/venv/bin/python"),
                         help="a Python that has torch and Triton (default: that of scripts/test --peers)")
-    parser.add_argument("--constants", default="", help="name=value,... instead of those of machine.cpp")
-    parser.add_argument("--fit", help="names of constants, with commas, to search on the fitted half")
+    parser.add_argument("--triton-ptxas", type=pathlib.Path,
+                        help="an assembler that is as new as the PTX of that Triton")
     parser.add_argument("--results", type=pathlib.Path, help="also writes what was predicted, as JSON")
     parser.add_argument("--from-results", type=pathlib.Path, help="makes the table of a file of --results")
     parser.add_argument("--write", type=pathlib.Path, help="puts the table into this Markdown file")
@@ -101,14 +104,10 @@ def main() -> None:
         print(f"calibrate: no {options.python}; rows of Triton are skipped")
         options.python = sys.executable
     rows = [row for row in ROWS if options.gpu in (None, row.gpu) and options.only in row.key]
-    if options.fit:
-        fit.search([row for row in rows if row.fitted], options.fit.split(","), options.constants,
-                   lambda chosen, constants: measure_all(chosen, options, constants, quiet=True))
-        return
     if options.from_results:
         results = json.loads(options.from_results.read_text())
     else:
-        results = measure_all(rows, options, options.constants)
+        results = measure_all(rows, options)
     if options.results:
         options.results.write_text(json.dumps(results))
     text = table.markdown(rows, PAIRS, results)

@@ -73,15 +73,10 @@ void Map::find_homes() {
   for (size_t k = 0; k < pieces.size(); ++k) {
     Piece& piece = pieces[k];
     std::map<uint32_t, int> votes;
-    for (const bool guarded :
-         {false, true}) {  // a guard may stand for a branch around a short block
-      if (!votes.empty()) break;
-      for (uint32_t at = piece.first; at < piece.end; ++at) {
-        const Op& op = program.ops[at];
-        const auto block = block_of_line.find(op.line);
-        if ((op.unit == Unit::control && weight(op) == 1) || op.guarded != guarded) continue;
-        if (block != block_of_line.end()) votes[block->second] += weight(op);
-      }
+    for (uint32_t at = piece.first; at < piece.end; ++at) {
+      const auto block = block_of_line.find(program.ops[at].line);
+      if (program.ops[at].unit == Unit::control && weight(program.ops[at]) == 1) continue;
+      if (block != block_of_line.end()) votes[block->second] += weight(program.ops[at]);
     }
     int most = 0, home = -1;
     for (const auto& [block, count] : votes) {
@@ -200,20 +195,8 @@ int64_t Walk::position(uint32_t op, uint32_t from, uint32_t* copies) const {
   return count_;
 }
 
-// Returns the last visit that one of the ways out of the piece leads to.
-int64_t Walk::latest_after(uint32_t k) const {
-  const Map::Piece& piece = map_.pieces[k];
-  const Op& last = map_.program.ops[piece.end - 1];
-  uint32_t copies = 0;
-  const bool jumps = last.act == Act::branch && last.target < map_.program.ops.size();
-  if (jumps && !last.guarded) return position(last.target, k, &copies);
-  const int64_t on = position(piece.end, k, &copies);
-  return jumps ? std::max(on, position(last.target, k, &copies)) : on;
-}
-
 // Arithmetic may have come here from a block that is long over or still to come, so a piece of it
-// alone tells where the walk is only if a branch chose it, and if the walk does not have to go back
-// from there.
+// alone tells where the walk is only if a branch chose it.
 void Walk::enter(uint32_t op, uint32_t from, bool chosen) {
   at_ = op;
   if (op >= map_.program.ops.size()) return;
@@ -222,7 +205,6 @@ void Walk::enter(uint32_t op, uint32_t from, bool chosen) {
   uint32_t copies = 0;
   int64_t visit = position(op, from, &copies);
   if (visit == kNever) return;
-  if (!piece.fixed && latest_after(map_.piece_of[op]) < visit) return;
   for (uint32_t copy = 1; copy < copies; ++copy) {
     const int64_t more = next_visit(piece, visit);
     if (more == kNever) break;

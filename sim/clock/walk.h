@@ -65,7 +65,6 @@ class Walk {
   uint32_t choose(uint32_t at);
   bool tries_again(uint32_t op, int line, int hops) const;
   int64_t position(uint32_t op, uint32_t from, uint32_t* copies) const;
-  int64_t latest_after(uint32_t k) const;
   int64_t next_visit(int block, int64_t after) const;
   int64_t next_visit(const Map::Piece& piece, int64_t after) const;
   void enter(uint32_t op, uint32_t from, bool chosen);
