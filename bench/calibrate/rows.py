@@ -16,16 +16,15 @@ SOURCES = {
     "fa3": "FlashAttention-3 paper, arXiv 2407.08608, figures 5 and 6, bars' labels as transcribed "
            "at subtext.edge.nugit.net (H100 80GB SXM5, float16)",
     "fa2": "FlashAttention-2 paper, arXiv 2307.08691, section 4.1: at most 73 % of 312 TFLOP/s "
-           "forward and 63 % backward (A100 80GB SXM4)",
+           "forward and 63 % backward (A100 80GB SXM4); remembered, not read again",
     "tritonbench": "pytorch/benchmark pull request 2391: triton_tutorial_flash_v2 on H100",
-    "htyu": "facebookexperimental/triton pull request 205: tutorial's forward on H100",
     "gale": "triton-lang/triton issue 3672: 03-matrix-multiplication on H100, float16",
     "cutlass": "NVIDIA/cutlass discussion 241: A100 SXM, cuBLAS and CUTLASS, 8192 cube, float16",
     "tutorial": "Triton's tutorial 03: ordered by groups, 220 to 245 TFLOP/s on A100",
     "fast.cu": "pranjalssh/fast.cu: README.md and sum.cu (H100)",
     "fast.cu 13": "pranjalssh/fast.cu issue 13: a slower H100, cuBLAS 518 TFLOP/s; order alone",
-    "lathe": "reference of this project: large copies reach 85 % of the data sheet (A100 80 GB 2.04 "
-             "TB/s, H100 3.35 TB/s)",
+    "lathe": "no measurement: large copies are taken to reach 85 % of the data sheet (A100 80 GB "
+             "2.04 TB/s, H100 3.35 TB/s)",
 }
 
 
