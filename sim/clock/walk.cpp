@@ -175,27 +175,37 @@ Walk::Walk(const Map& map, const WarpTrace& trace) : map_(map), trace_(trace) {
 }
 
 // Numbers the visits of blocks. A wait that found its phase unfinished is tried again: how often is
-// up to the schedule of the simulator and means nothing, so those rounds are left out.
+// up to the schedule of the simulator and means nothing, so all from such a try to the next is left
+// out.
 void Walk::visit_blocks() {
-  std::vector<uint32_t> order;
-  std::unordered_map<uint32_t, uint32_t> missed;  // by block: rounds to leave out
+  std::unordered_map<uint32_t, std::vector<bool>> tries;  // by instruction: whether each missed
   for (const Effect& effect : trace_.effects) {
-    if (effect.missed) ++missed[map_.block_of[effect.pc]];
+    if (effect.missed) tries[effect.pc];
   }
+  for (const Effect& effect : trace_.effects) {
+    const auto found = tries.find(effect.pc);
+    if (found != tries.end()) found->second.push_back(effect.missed);
+  }
+  std::unordered_map<uint32_t, std::pair<std::vector<bool>, size_t>> of_block;
+  for (auto& [pc, missed] : tries) of_block[map_.block_of[pc]] = {std::move(missed), 0};
+  visits_.resize(map_.blocks);
+  uint32_t until = kNowhere;  // the block that is tried again
   for (const TraceRun& run : trace_.runs) {
     for (uint32_t pc = run.first; pc < run.first + run.count; ++pc) {
-      if (map_.leads[pc]) order.push_back(map_.block_of[pc]);
+      if (!map_.leads[pc]) continue;
+      const uint32_t block = map_.block_of[pc];
+      if (until != kNowhere && block != until) continue;
+      until = kNowhere;
+      const auto waits = of_block.find(block);
+      if (waits != of_block.end()) {
+        auto& [missed, next] = waits->second;
+        if (next < missed.size() && missed[next++]) {
+          until = block;
+          continue;
+        }
+      }
+      visits_[block].push_back(count_++);
     }
-  }
-  visits_.resize(map_.blocks);
-  for (const uint32_t block : order) {
-    const auto rounds = missed.find(block);
-    if (rounds != missed.end() && rounds->second > 0 && !visits_[block].empty() &&
-        count_ - visits_[block].back() <= 2) {
-      --rounds->second;
-      continue;
-    }
-    visits_[block].push_back(count_++);
   }
   for (const Map::Piece& piece : map_.pieces) {
     for (const int home : piece.homes) {
