@@ -18,7 +18,7 @@
 namespace sim::clock {
 namespace {
 
-constexpr double kLeastMapped = 0.8;  // below this a walk through machine code means nothing
+constexpr double kLeastMapped = 0.9;  // below this a walk through machine code means nothing
 constexpr int kParts = 4;
 
 uint64_t product(const uint32_t (&size)[3]) { return uint64_t{size[0]} * size[1] * size[2]; }

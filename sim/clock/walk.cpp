@@ -11,7 +11,6 @@
 namespace sim::clock {
 namespace {
 
-constexpr int kMostHops = 200;  // pieces that a look ahead passes
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 bool ends_piece(const Op& op) {
@@ -19,14 +18,15 @@ bool ends_piece(const Op& op) {
          op.act == Act::call || op.act == Act::give_back;
 }
 
-// Instructions that a compiler seldom copies or moves to another block say more about a home.
-int weight(const Op& op) {
+// Says whether a compiler leaves an instruction in its block: not arithmetic, which it moves far.
+bool stays(const Op& op) {
   const bool moves = op.act == Act::none || op.act == Act::load || op.act == Act::branch ||
                      op.act == Act::exit || op.act == Act::reconverge || op.act == Act::call ||
                      op.act == Act::give_back;
-  const bool fixed = op.unit >= Unit::tensor && op.unit <= Unit::tma;
-  return fixed || !moves ? 4 : 1;
+  return (op.unit >= Unit::tensor && op.unit <= Unit::tma) || !moves;
 }
+
+const Effect kHeldBack;
 
 }  // namespace
 
@@ -35,6 +35,7 @@ Map::Map(const Function& f, const Program& p) : function(f), program(p) {
   find_products();
   find_pieces();
   find_homes();
+  look_ahead();
 }
 
 void Map::find_blocks() {
@@ -110,39 +111,53 @@ void Map::find_homes() {
   lines.resize(pieces.size());
   for (size_t k = 0; k < pieces.size(); ++k) {
     Piece& piece = pieces[k];
-    std::map<uint32_t, int> votes;
-    for (uint32_t at = piece.first; at < piece.end; ++at) {
-      const auto block = block_of_line.find(line_of_op[at]);
-      if (program.ops[at].unit == Unit::control && weight(program.ops[at]) == 1) continue;
-      if (block != block_of_line.end()) votes[block->second] += weight(program.ops[at]);
-    }
-    int most = 0, home = -1;
-    for (const auto& [block, count] : votes) {
-      if (count > most) home = static_cast<int>(block), most = count;
-    }
-    std::map<int, int> copies;
+    std::map<int, int> fixed, moved;  // votes by block
+    std::map<int, int> copies;        // by line
     for (uint32_t at = piece.first; at < piece.end; ++at) {
       const Op& op = program.ops[at];
       const auto block = block_of_line.find(line_of_op[at]);
-      if (block == block_of_line.end() || static_cast<int>(block->second) != home) continue;
-      lines[k].push_back(line_of_op[at]);
-      if (weight(op) > 1) ++copies[line_of_op[at]];
-    }
-    // One line may become two instructions, so most lines decide.
-    std::vector<int> counts;
-    for (const auto& [line, count] : copies) counts.push_back(count);
-    std::sort(counts.begin(), counts.end());
-    if (!counts.empty()) {
-      piece.copies = counts[counts.size() / 2];
-      piece.homes = {home};
-      piece.fixed = true;
-    } else {
-      if (home >= 0) piece.homes = {home};
-      for (const auto& [block, count] : votes) {
-        if (static_cast<int>(block) != home) piece.homes.push_back(static_cast<int>(block));
+      if (block == block_of_line.end()) continue;
+      if (stays(op)) {
+        ++fixed[static_cast<int>(block->second)];
+        ++copies[line_of_op[at]];
+      } else if (op.unit != Unit::control) {
+        ++moved[static_cast<int>(block->second)];
       }
     }
-    std::sort(lines[k].begin(), lines[k].end());
+    piece.fixed = !fixed.empty();
+    const auto& votes = piece.fixed ? fixed : moved;
+    for (const auto& [block, count] : votes) piece.homes.push_back(block);
+    std::stable_sort(piece.homes.begin(), piece.homes.end(),
+                     [&](int x, int y) { return votes.at(x) > votes.at(y); });
+    // One line may become two instructions, so most lines decide.
+    std::vector<int> counts;
+    for (const auto& [line, count] : copies) counts.push_back(count), lines[k].push_back(line);
+    std::sort(counts.begin(), counts.end());
+    if (!counts.empty()) piece.copies = counts[counts.size() / 2];
+  }
+}
+
+// Which fixed pieces a way leads to first.
+void Map::look_ahead() {
+  ahead.resize(pieces.size());
+  for (uint32_t k = 0; k < pieces.size(); ++k) {
+    std::vector<uint32_t> open = {k};
+    std::vector<bool> seen(pieces.size(), false);
+    while (!open.empty()) {
+      const uint32_t at = open.back();
+      open.pop_back();
+      if (seen[at]) continue;
+      seen[at] = true;
+      if (pieces[at].fixed) {
+        ahead[k].push_back(at);
+        continue;
+      }
+      const Op& last = program.ops[pieces[at].end - 1];
+      if (last.target < program.ops.size()) open.push_back(piece_of[last.target]);
+      const bool leaves = last.act == Act::exit || last.act == Act::give_back ||
+                          (last.act == Act::branch && last.target < program.ops.size());
+      if ((!leaves || last.guarded) && at + 1 < pieces.size()) open.push_back(at + 1);
+    }
   }
 }
 
@@ -156,43 +171,48 @@ Walk::Walk(const Map& map, const WarpTrace& trace) : map_(map), trace_(trace) {
     if (effect.missed) continue;  // the wait is tried again
     effects_[map.line_of[effect.pc]].push_back(static_cast<uint32_t>(k));
   }
-  enter(0, 0, true);
+  enter(0);
 }
 
 // Numbers the visits of blocks. A wait that found its phase unfinished is tried again: how often is
-// up to the schedule of the simulator and means nothing, so those rounds are left out.
+// up to the schedule of the simulator and means nothing, so all from such a try to the next is left
+// out.
 void Walk::visit_blocks() {
-  std::vector<uint32_t> order;
-  std::unordered_map<uint32_t, uint32_t> missed;  // by block: rounds to leave out
+  std::unordered_map<uint32_t, std::vector<bool>> tries;  // by instruction: whether each missed
   for (const Effect& effect : trace_.effects) {
-    if (effect.missed) ++missed[map_.block_of[effect.pc]];
+    if (effect.missed) tries[effect.pc];
   }
+  for (const Effect& effect : trace_.effects) {
+    const auto found = tries.find(effect.pc);
+    if (found != tries.end()) found->second.push_back(effect.missed);
+  }
+  std::unordered_map<uint32_t, std::pair<std::vector<bool>, size_t>> of_block;
+  for (auto& [pc, missed] : tries) of_block[map_.block_of[pc]] = {std::move(missed), 0};
+  visits_.resize(map_.blocks);
+  uint32_t until = kNowhere;  // the block that is tried again
   for (const TraceRun& run : trace_.runs) {
     for (uint32_t pc = run.first; pc < run.first + run.count; ++pc) {
-      if (map_.leads[pc]) order.push_back(map_.block_of[pc]);
+      if (!map_.leads[pc]) continue;
+      const uint32_t block = map_.block_of[pc];
+      if (until != kNowhere && block != until) continue;
+      until = kNowhere;
+      const auto waits = of_block.find(block);
+      if (waits != of_block.end()) {
+        auto& [missed, next] = waits->second;
+        if (next < missed.size() && missed[next++]) {
+          until = block;
+          continue;
+        }
+      }
+      visits_[block].push_back(count_++);
     }
-  }
-  visits_.resize(map_.blocks);
-  for (const uint32_t block : order) {
-    const auto rounds = missed.find(block);
-    if (rounds != missed.end() && rounds->second > 0 && !visits_[block].empty() &&
-        count_ - visits_[block].back() <= 2) {
-      --rounds->second;
-      continue;
-    }
-    visits_[block].push_back(count_++);
   }
   for (const Map::Piece& piece : map_.pieces) {
-    const auto& visits = piece.fixed ? visits_[static_cast<size_t>(piece.homes[0])] : visits_[0];
-    if (!visits.empty()) last_fixed_ = std::max(last_fixed_, visits.back());
+    for (const int home : piece.homes) {
+      const auto& visits = visits_[static_cast<size_t>(home)];
+      if (piece.fixed && !visits.empty()) last_fixed_ = std::max(last_fixed_, visits.back());
+    }
   }
-}
-
-int64_t Walk::next_visit(const Map::Piece& piece, int64_t after, Homes homes) const {
-  if (homes == Homes::main) return next_visit(piece.homes[0], after);
-  int64_t first = kNever;
-  for (const int home : piece.homes) first = std::min(first, next_visit(home, after));
-  return first;
 }
 
 int64_t Walk::next_visit(int block, int64_t after) const {
@@ -201,87 +221,108 @@ int64_t Walk::next_visit(int block, int64_t after) const {
   return found == all.end() ? kNever : *found;
 }
 
-// Returns the visit that the way through `op` would lead to next, coming from the piece `from`.
-int64_t Walk::position(uint32_t op, uint32_t from, uint32_t* copies, Homes homes) const {
-  *copies = 1;
-  for (int hops = 0; hops < kMostHops && op < map_.program.ops.size(); ++hops) {
-    const uint32_t k = map_.piece_of[op];
-    const Map::Piece& piece = map_.pieces[k];
-    if (!piece.homes.empty()) {
-      *copies = static_cast<uint32_t>(piece.copies);
-      // The rest of the block that the walk is in, unless it would do the same lines again.
-      const auto& here = map_.lines[from];
-      const auto& there = map_.lines[k];
-      const bool again = k <= from || std::any_of(there.begin(), there.end(), [&](int line) {
-                           return std::binary_search(here.begin(), here.end(), line);
-                         });
-      const int64_t visit = next_visit(piece, again ? now_ : now_ - 1, homes);
-      // What was moved out of the block that the walk is in says nothing about this way.
-      if (piece.fixed || visit != now_) return visit;
-    }
-    const Op& last = map_.program.ops[piece.end - 1];
-    if (last.act == Act::exit && !last.guarded) return count_;
-    const bool jumps = (last.act == Act::branch || last.act == Act::call) && !last.guarded;
-    op = jumps ? last.target : piece.end;
+// Returns the visit of a piece that comes next: the one that the walk is in, if the piece stands
+// behind those of it that were done and does not do their lines again.
+int64_t Walk::visit_of(uint32_t k) const {
+  bool again = in_ != kNowhere && k <= in_;
+  if (in_ != kNowhere && !again) {
+    const auto &here = map_.lines[in_], &there = map_.lines[k];
+    again = std::any_of(there.begin(), there.end(), [&](int line) {
+      return std::binary_search(here.begin(), here.end(), line);
+    });
   }
-  return op < map_.program.ops.size() ? now_ : count_;
+  int64_t first = kNever;
+  for (const int home : map_.pieces[k].homes) {
+    first = std::min(first, next_visit(home, again ? now_ : now_ - 1));
+  }
+  return first;
 }
 
-// Arithmetic may have come here from a block that is long over or still to come, so a piece of it
-// alone tells where the walk is only if a branch chose it.
-void Walk::enter(uint32_t op, uint32_t from, bool chosen) {
+// Returns the visit that the way through `op` leads to next.
+int64_t Walk::position(uint32_t op) const {
+  if (op >= map_.program.ops.size()) return kNever;
+  int64_t first = kNever;
+  for (const uint32_t k : map_.ahead[map_.piece_of[op]]) first = std::min(first, visit_of(k));
+  return first;
+}
+
+// Where a way is arithmetic up to where it meets the other way, its main home has to do.
+int64_t Walk::guess(uint32_t op) const {
+  const Map::Piece& piece = map_.pieces[map_.piece_of[op]];
+  return piece.homes.empty() ? kNever : next_visit(piece.homes[0], now_);
+}
+
+// Where ptxas made one piece of several blocks, with guards for branches, the piece does a visit of
+// each, up to the next one of the first.
+int64_t Walk::last_of_round(const Map::Piece& piece, int64_t first) const {
+  int64_t limit = kNever, last = first;
+  for (const int home : piece.homes) {
+    const auto& all = visits_[static_cast<size_t>(home)];
+    if (std::binary_search(all.begin(), all.end(), first)) limit = next_visit(home, first);
+  }
+  for (const int home : piece.homes) {
+    const int64_t visit = next_visit(home, first);
+    if (visit < limit) last = std::max(last, visit);
+  }
+  return last;
+}
+
+void Walk::enter(uint32_t op) {
   at_ = op;
   if (op >= map_.program.ops.size()) return;
-  const Map::Piece& piece = map_.pieces[map_.piece_of[op]];
-  if (piece.first != op || piece.homes.empty() || !(piece.fixed || chosen)) return;
-  uint32_t copies = 0;
-  int64_t visit = position(op, from, &copies, Homes::all);
+  const uint32_t k = map_.piece_of[op];
+  const Map::Piece& piece = map_.pieces[k];
+  if (piece.first != op || !piece.fixed) return;
+  int64_t visit = visit_of(k);
   if (visit == kNever) return;
-  for (uint32_t copy = 1; copy < copies; ++copy) {
-    const int64_t more = next_visit(piece, visit, Homes::main);
+  for (int copy = 1; copy < piece.copies; ++copy) {
+    const int64_t more = next_visit(piece.homes[0], visit);
     if (more == kNever) break;
     visit = more;
   }
-  now_ = visit;
+  now_ = last_of_round(piece, visit);
+  in_ = k;
 }
 
 // Lanes that went another way come to where the others wait for them.
 uint32_t Walk::meet(uint32_t at) {
-  uint32_t copies = 0;
-  const uint32_t from = map_.piece_of[at];
-  const int64_t join = position(at + 1, from, &copies);
+  const int64_t join = position(at + 1);
   while (!other_ways_.empty()) {
     const Way way = other_ways_.back();
     other_ways_.pop_back();
-    const int64_t there = position(way.op, from, &copies);
-    if (there != kNever && there < join && there > way.since) return way.op;
+    const int64_t there = position(way.op);
+    if (there < join && there > way.since) return way.op;
   }
   return at + 1;
+}
+
+// One loop in two pieces, of which one does several rounds at once: that one is taken if there are
+// as many rounds without another block between them.
+bool Walk::takes_copies(uint32_t on, uint32_t there, int64_t visit) const {
+  const Map::Piece &a = map_.pieces[map_.piece_of[on]], &b = map_.pieces[map_.piece_of[there]];
+  if (a.copies == b.copies || a.homes.empty() || b.homes.empty()) return false;
+  int rounds = 1;
+  const int most = std::max(a.copies, b.copies);
+  while (rounds < most && next_visit(b.homes[0], visit) == visit + 1) ++visit, ++rounds;
+  return (b.copies > a.copies) == (rounds >= most);
 }
 
 // Decides the guarded branch or exit at `at`.
 uint32_t Walk::choose(uint32_t at) {
   const Op& op = map_.program.ops[at];
-  const uint32_t from = map_.piece_of[at];
-  uint32_t copies_on = 0, copies_there = 0;
-  if (op.act == Act::exit) {
-    return now_ >= last_fixed_ ? kNowhere : at + 1;
-  }
-  if (op.target >= map_.program.ops.size()) return at + 1;
-  const int64_t on = position(at + 1, from, &copies_on);
-  const int64_t there = position(op.target, from, &copies_there);
+  if (op.act == Act::exit) return now_ >= last_fixed_ ? kNowhere : at + 1;
+  if (op.target >= map_.program.ops.size() || at + 1 >= map_.program.ops.size()) return at + 1;
+  const int64_t on = position(at + 1), there = position(op.target);
   bool jump = there < on;
-  if (there == on && there != kNever) {
-    // One loop in two pieces, of which one does several rounds at once: it is taken if there are as
-    // many rounds without another block between them.
-    const uint32_t most = std::max(copies_on, copies_there);
-    const Map::Piece& home = map_.pieces[map_.piece_of[op.target]];
-    int64_t visit = there, rounds = 1;
-    while (rounds < most && next_visit(home, visit, Homes::main) == visit + 1) ++visit, ++rounds;
-    jump = copies_there == copies_on ? false : (copies_there > copies_on) == (rounds >= most);
-  }
-  const int64_t other = jump ? on : there;
-  if (other != kNever && other < count_) {
+  if (there == on) {
+    const int64_t guess_on = guess(at + 1), guess_there = guess(op.target);
+    jump = takes_copies(at + 1, op.target, there) || (guess_there < guess_on && guess_there < on);
+    if (jump && op.target <= at && guess_there < on) now_ = guess_there;  // a loop of arithmetic
+    // Nothing more is to come: the way that leads to less is the way out.
+    if (on == kNever) {
+      jump = map_.ahead[map_.piece_of[op.target]].size() < map_.ahead[map_.piece_of[at + 1]].size();
+    }
+  } else if (const int64_t other = std::max(on, there); other != kNever) {
     other_ways_.push_back({jump ? at + 1 : op.target, std::min(on, there)});
     if (other_ways_.size() > 16) other_ways_.erase(other_ways_.begin());
   }
@@ -301,6 +342,8 @@ Walk::Step Walk::next() {
     uint32_t& used = used_[map_.line_of_op[at]];
     step.effect = &trace_.effects[list->second[std::min<size_t>(used, list->second.size() - 1)]];
     ++used;
+  } else if (op.guarded && stays(op)) {
+    step.effect = &kHeldBack;  // of a branch that this warp never took
   }
   uint32_t to = at + 1;
   if (op.act == Act::reconverge) {
@@ -315,7 +358,7 @@ Walk::Step Walk::next() {
     to = calls_.back();
     calls_.pop_back();
   }
-  enter(to, map_.piece_of[at], op.guarded);
+  enter(to);
   return step;
 }
 

@@ -4,10 +4,10 @@
 //
 // Machine code is in another order than PTX, with other branches: ptxas moves instructions, turns
 // branches into guards and unrolls loops. So a branch of machine code is decided by what the PTX
-// did next: each piece of machine code has a home, the block of PTX that most of its instructions
-// come from, and the way is taken whose home the warp visited first. Arithmetic moves far, memory
-// accesses, barriers and products do not: a piece without any of these tells less about where the
-// warp is.
+// did next. ptxas moves arithmetic far, but leaves memory accesses, barriers and products in their
+// blocks. A piece of machine code with such instructions is fixed, and has the blocks of PTX that
+// they come from as its homes. Of two ways the warp takes the one that leads to a fixed piece whose
+// home it visited first.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ class Map {
 
   struct Piece {  // instructions of the program without a branch between them
     uint32_t first = 0, end = 0;
-    std::vector<int> homes;  // blocks of PTX, the main one first; one, if fixed
+    std::vector<int> homes;  // blocks of PTX, the main one first
     int copies = 1;          // how often the piece has the home's instructions: an unrolled loop
     bool fixed = false;      // it has memory accesses, barriers or products
   };
@@ -41,13 +41,15 @@ class Map {
   uint32_t blocks = 0;
   std::vector<int> line_of;             // by instruction of PTX
   std::vector<int> line_of_op;          // by instruction of the program: the PTX line that it does
-  std::vector<std::vector<int>> lines;  // of each piece, those that stand for its home, sorted
+  std::vector<std::vector<int>> lines;  // of the fixed instructions of each piece, sorted
+  std::vector<std::vector<uint32_t>> ahead;  // the fixed pieces that each piece leads to first
 
  private:
   void find_blocks();
   void find_products();
   void find_pieces();
   void find_homes();
+  void look_ahead();
 };
 
 // The instructions that a warp issues, one by one, with what each did.
@@ -64,12 +66,13 @@ class Walk {
  private:
   void visit_blocks();
   uint32_t choose(uint32_t at);
-  // `main`: where most of a piece's instructions come from, `all`: the nearest home.
-  enum class Homes { main, all };
-  int64_t position(uint32_t op, uint32_t from, uint32_t* copies, Homes homes = Homes::main) const;
   int64_t next_visit(int block, int64_t after) const;
-  int64_t next_visit(const Map::Piece& piece, int64_t after, Homes homes) const;
-  void enter(uint32_t op, uint32_t from, bool chosen);
+  int64_t visit_of(uint32_t piece) const;
+  int64_t position(uint32_t op) const;
+  int64_t guess(uint32_t op) const;
+  bool takes_copies(uint32_t on, uint32_t there, int64_t visit) const;
+  int64_t last_of_round(const Map::Piece& piece, int64_t first) const;
+  void enter(uint32_t op);
   uint32_t meet(uint32_t at);
 
   const Map& map_;
@@ -86,8 +89,9 @@ class Walk {
   std::vector<Way> other_ways_;  // that some lanes may still go
   std::vector<uint32_t> calls_;  // where those that run come back to
   uint32_t at_ = 0;
-  int64_t now_ = -1;  // the visit that the walk is in
-  uint64_t left_;     // instructions before it gives up
+  int64_t now_ = -1;        // the visit that the walk is in
+  uint32_t in_ = kNowhere;  // the fixed piece that it came to last
+  uint64_t left_;           // instructions before it gives up
 };
 
 }  // namespace sim::clock

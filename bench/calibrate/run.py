@@ -1,0 +1,120 @@
+# SPDX-FileCopyrightText: 2026 The lathe authors
+# SPDX-License-Identifier: Apache-2.0
+"""Compares the simulator's clock with published figures: what scripts/calibrate runs.
+
+Each row of rows.py runs in a process of its own on the drop-in with LATHE_SIM_CLOCK; the table has what
+was published, what the clock says, and their ratio. Half of the rows may be fitted; the other half tells
+how far the clock is off.
+"""
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import table
+from rows import PAIRS, ROWS, Row
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+ARCHS = {"a100": "sm_80", "h100": "sm_90a"}
+
+
+def environment(row: Row, options: argparse.Namespace, work: str) -> dict[str, str]:
+    return os.environ | {
+        "LATHE_SIM_GPU": row.gpu, "LATHE_SIM_CLOCK": f"{work}/clock.jsonl", "LATHE_SIM_THREADS": "1",
+        "LATHE_SIM_SAMPLE_BLOCKS": "16", "LATHE_SIM_SAMPLE_INSTRUCTIONS": "4000000", "LATHE_SIM_CHECK": "memcheck",
+        "LATHE_SIM_QUIET": "1", "LATHE_SIM_DIR": str(options.sim), "CALIBRATE_ARCH": ARCHS[row.gpu],
+        "CALIBRATE_LATHE": str(options.lathe), "CALIBRATE_CACHE": str(options.work / "cache"),
+        "CALIBRATE_FAST_CU": str(options.fast_cu or ""), "CALIBRATE_WORK": work,
+        "CALIBRATE_TRITONBENCH": str(options.tritonbench or ""),
+        "TRITON_CACHE_DIR": str(options.work / "triton")}
+
+
+def measure(row: Row, options: argparse.Namespace) -> dict:
+    """The launches of a row, and its time in microseconds."""
+    with tempfile.TemporaryDirectory(dir=options.work) as work:
+        variables = environment(row, options, work)
+        if row.case.startswith("triton_cases.") and options.triton_ptxas:
+            variables["LATHE_SIM_PTXAS"] = str(options.triton_ptxas)
+        done = subprocess.run([options.python, HERE / "worker.py", row.case, json.dumps(row.options)],
+                              env=variables, capture_output=True, text=True, timeout=options.limit)
+        if done.returncode != 0:
+            said = done.stderr.strip().split("\n")
+            why = [text for text in said if "Error" in text or text.startswith("skipped")] or said
+            return {"error": why[-1][:200]}
+        lines = pathlib.Path(work, "clock.jsonl").read_text().splitlines()
+    launches = [json.loads(line) for line in lines]
+    for launch in launches:
+        launch["lines"] = launch["lines"][:12]
+        launch.pop("roles", None)
+    times = [launch["microseconds"] for launch in launches]
+    # Triton's kernels run once for each of the tiles that a tuner may choose from.
+    tuned = row.case.startswith("triton_cases.")
+    if row.options.get("backward"):
+        times = times[1:]  # the first launch is the forward's
+    microseconds = min(times) if tuned else sum(times)
+    scale = 1e6 if row.unit == "TFLOP/s" else 1e3
+    return {"microseconds": microseconds, "predicted": row.amount / microseconds / scale,
+            "launches": launches}
+
+
+def measure_all(rows: list[Row], options: argparse.Namespace) -> dict[str, dict]:
+    results = {}
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        waiting = {pool.submit(measure, row, options): row for row in rows}
+        for done in concurrent.futures.as_completed(waiting):
+            row, result = waiting[done], done.result()
+            results[row.key] = result
+            print(table.progress(row, result), flush=True)
+    return results
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/calibrate", description=__doc__.split("\n")[0])
+    parser.add_argument("--gpu", choices=sorted(ARCHS), help="rows of this GPU alone")
+    parser.add_argument("--only", default="", help="rows whose name contains this text")
+    parser.add_argument("--fast-cu", type=pathlib.Path, help="checkout of github.com/pranjalssh/fast.cu")
+    parser.add_argument("--tritonbench", type=pathlib.Path,
+                        help="checkout of github.com/meta-pytorch/tritonbench, for Triton's tutorials")
+    parser.add_argument("--python", default=str(ROOT / "build/peers/venv/bin/python"),
+                        help="a Python that has torch and Triton (default: that of scripts/test --peers)")
+    parser.add_argument("--triton-ptxas", type=pathlib.Path,
+                        help="an assembler that is as new as the PTX of that Triton")
+    parser.add_argument("--results", type=pathlib.Path, help="also writes what was predicted, as JSON")
+    parser.add_argument("--from-results", type=pathlib.Path, help="makes the table of a file of --results")
+    parser.add_argument("--write", type=pathlib.Path, help="puts the table into this Markdown file")
+    parser.add_argument("--jobs", type=int, default=int(os.environ.get("LATHE_JOBS", "1")))
+    parser.add_argument("--limit", type=float, default=600, help="seconds for a row")
+    parser.add_argument("--sim", type=pathlib.Path, default=ROOT / "build/sim")
+    parser.add_argument("--lathe", type=pathlib.Path, default=ROOT / "build/bin/lathe")
+    parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build/calibrate")
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = arguments()
+    options.work.mkdir(parents=True, exist_ok=True)
+    if not pathlib.Path(options.python).exists():
+        print(f"calibrate: no {options.python}; rows of Triton are skipped")
+        options.python = sys.executable
+    rows = [row for row in ROWS if options.gpu in (None, row.gpu) and options.only in row.key]
+    if options.from_results:
+        results = json.loads(options.from_results.read_text())
+    else:
+        results = measure_all(rows, options)
+    if options.results:
+        options.results.write_text(json.dumps(results))
+    text = table.markdown(rows, PAIRS, results)
+    print(text)
+    if options.write:
+        table.put(options.write, text)
+
+
+if __name__ == "__main__":
+    main()
