@@ -320,8 +320,7 @@ uint32_t Walk::choose(uint32_t at) {
     if (jump && op.target <= at && guess_there < on) now_ = guess_there;  // a loop of arithmetic
     // Nothing more is to come: the way that leads to less is the way out.
     if (on == kNever) {
-      jump = map_.ahead[map_.piece_of[op.target]].size() <
-             map_.ahead[map_.piece_of[at + 1]].size();
+      jump = map_.ahead[map_.piece_of[op.target]].size() < map_.ahead[map_.piece_of[at + 1]].size();
     }
   } else if (const int64_t other = std::max(on, there); other != kNever) {
     other_ways_.push_back({jump ? at + 1 : op.target, std::min(on, there)});
