@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "sim/ptx/tensor.h"
 
@@ -28,11 +29,47 @@ bool stays(const Op& op) {
 
 const Effect kHeldBack;
 
+// Lanes that went different ways take turns in the simulator, as its seed wants. A multiprocessor
+// does one way up to where the lanes meet, then the other: here the longer one first.
+struct Strands {
+  struct Strand {
+    uint32_t lanes;
+    std::vector<uint32_t> blocks;
+  };
+  std::vector<Strand> apart;
+  std::vector<uint32_t> order;  // of blocks
+
+  void flush() {
+    std::stable_sort(apart.begin(), apart.end(), [](const Strand& a, const Strand& b) {
+      return a.blocks.size() > b.blocks.size();
+    });
+    for (const Strand& strand : apart) {
+      order.insert(order.end(), strand.blocks.begin(), strand.blocks.end());
+    }
+    apart.clear();
+  }
+  void visit(uint32_t block, uint32_t lanes) {
+    const auto meets = [&](const Strand& strand) { return (strand.lanes & lanes) != 0; };
+    if (std::count_if(apart.begin(), apart.end(), meets) > 1) flush();
+    const auto found = std::find_if(apart.begin(), apart.end(), meets);
+    if (found == apart.end()) {
+      apart.push_back({lanes, {block}});
+    } else if (apart.size() == 1 && (lanes & ~found->lanes) == 0 && lanes != found->lanes) {
+      flush();  // some of the lanes leave the others
+      apart.push_back({lanes, {block}});
+    } else {
+      found->lanes |= lanes;
+      found->blocks.push_back(block);
+    }
+  }
+};
+
 }  // namespace
 
 Map::Map(const Function& f, const Program& p) : function(f), program(p) {
   find_blocks();
   find_products();
+  find_waits();
   find_pieces();
   find_homes();
   look_ahead();
@@ -87,6 +124,22 @@ void Map::find_products() {
       line_of_op.back() = product.line;
       break;
     }
+  }
+}
+
+// A wait that begins with a label has the line before it.
+void Map::find_waits() {
+  std::set<int> waits;
+  for (size_t pc = 0; pc < line_of.size(); ++pc) {
+    const sim::Op op = function.infos[function.code[pc].info].form.op;
+    if (op == sim::Op::mbarrier_try_wait || op == sim::Op::mbarrier_test_wait) {
+      waits.insert(line_of[pc]);
+    }
+  }
+  for (size_t at = 0; at < program.ops.size(); ++at) {
+    if (program.ops[at].act != Act::mbarrier_wait) continue;
+    const auto next = waits.lower_bound(line_of_op[at]);
+    if (next != waits.end()) line_of_op[at] = *next;
   }
 }
 
@@ -189,24 +242,30 @@ void Walk::visit_blocks() {
   std::unordered_map<uint32_t, std::pair<std::vector<bool>, size_t>> of_block;
   for (auto& [pc, missed] : tries) of_block[map_.block_of[pc]] = {std::move(missed), 0};
   visits_.resize(map_.blocks);
-  uint32_t until = kNowhere;  // the block that is tried again
+  uint32_t until = kNowhere, waiting = 0;  // the block that is tried again, and by which lanes
+  Strands strands;
   for (const TraceRun& run : trace_.runs) {
     for (uint32_t pc = run.first; pc < run.first + run.count; ++pc) {
       if (!map_.leads[pc]) continue;
       const uint32_t block = map_.block_of[pc];
-      if (until != kNowhere && block != until) continue;
-      until = kNowhere;
+      if (until != kNowhere && (run.lanes & waiting) != 0) {
+        if (block != until) continue;
+        until = kNowhere;
+      }
       const auto waits = of_block.find(block);
       if (waits != of_block.end()) {
         auto& [missed, next] = waits->second;
         if (next < missed.size() && missed[next++]) {
           until = block;
+          waiting = run.lanes;
           continue;
         }
       }
-      visits_[block].push_back(count_++);
+      strands.visit(block, run.lanes);
     }
   }
+  strands.flush();
+  for (const uint32_t block : strands.order) visits_[block].push_back(count_++);
   for (const Map::Piece& piece : map_.pieces) {
     for (const int home : piece.homes) {
       const auto& visits = visits_[static_cast<size_t>(home)];

@@ -47,6 +47,7 @@ class Map {
  private:
   void find_blocks();
   void find_products();
+  void find_waits();
   void find_pieces();
   void find_homes();
   void look_ahead();

@@ -103,7 +103,8 @@ void add_clock(JsonLine& line, const Grid& grid, const clock::KernelTime& time) 
            "tflop_per_s", time.tflop_per_s, "gigabytes_per_s", time.gigabytes_per_s, "bound",
            time.bound, "from", time.from, "made_by", time.made_by);
   line.add("registers", uint64_t{time.registers}, "resident_blocks", time.resident, "waves",
-           time.waves, "tail", time.tail, "mapped", time.mapped);
+           time.waves, "tail", time.tail, "mapped", time.mapped, "stuck",
+           time.replay.stuck ? 1 : 0);
   JsonLine use;
   for (const auto& each : time.use) use.add(each.resource.c_str(), each.share);
   line.add("use", use);
