@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sources of the numbers:
 //   [guide]  CUDA programming guide, arithmetic instructions: results per cycle and multiprocessor.
-//   [sheet]  data sheets: multiprocessors, clocks, bytes per second of DRAM.
+//   [sheet]  data sheets and white papers: multiprocessors, clocks, bytes per second of DRAM, 5120
+//            bytes a cycle of L2 (A100; taken for Hopper too).
 //   [luo]    Luo et al., Benchmarking and dissecting the Nvidia Hopper GPU architecture (arXiv
 //            2402.13499): latencies of L1, L2 and DRAM, mma.sync at 62 % of wgmma on Hopper, wgmma
 //            by n, shared memory.
@@ -32,7 +33,7 @@ constexpr Machine kA100 = {
     1, 33, 1.0, 0,             // [sun]
     20, 25,                    // [fit]
     33, 200, 470,              // [abdel]: L1, L2, DRAM
-    0, 128, 128, 64, 3400, 1.75e12,  // DRAM: what copies reach of 2.039e12
+    0, 128, 128, 64, 5120, 1.75e12,  // DRAM: what copies reach of 2.039e12
     300, 2.0e-6, 196608};
 constexpr Machine kH100 = {
     "h100", 132, 1.83e9, 1.60e9, {1, 1, 2, 2, 1, 1, 8, 2, 2, 0, 0},   // [guide], [mla]
@@ -40,7 +41,7 @@ constexpr Machine kH100 = {
     2, 33, 1.61, 30,           // [luo]: 62 % of wgmma
     20, 25,
     33, 262, 660,              // [luo]: L1, L2, DRAM
-    170, 128, 128, 64, 3600, 2.9e12,
+    170, 128, 128, 64, 5120, 2.9e12,
     300, 2.0e-6, 262144};
 // clang-format on
 

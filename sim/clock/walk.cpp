@@ -374,13 +374,14 @@ uint32_t Walk::choose(uint32_t at) {
   const int64_t on = position(at + 1), there = position(op.target);
   bool jump = there < on;
   if (there == on) {
+    // Both lead to the same piece, or to nothing: the straight way, if one is.
+    const size_t wide_on = map_.ahead[map_.piece_of[at + 1]].size();
+    const size_t wide_there = map_.ahead[map_.piece_of[op.target]].size();
     const int64_t guess_on = guess(at + 1), guess_there = guess(op.target);
-    jump = takes_copies(at + 1, op.target, there) || (guess_there < guess_on && guess_there < on);
+    jump =
+        wide_there != wide_on ? wide_there < wide_on : guess_there < guess_on && guess_there < on;
+    if (takes_copies(at + 1, op.target, there)) jump = true;
     if (jump && op.target <= at && guess_there < on) now_ = guess_there;  // a loop of arithmetic
-    // Nothing more is to come: the way that leads to less is the way out.
-    if (on == kNever) {
-      jump = map_.ahead[map_.piece_of[op.target]].size() < map_.ahead[map_.piece_of[at + 1]].size();
-    }
   } else if (const int64_t other = std::max(on, there); other != kNever) {
     other_ways_.push_back({jump ? at + 1 : op.target, std::min(on, there)});
     if (other_ways_.size() > 16) other_ways_.erase(other_ways_.begin());
