@@ -69,6 +69,7 @@ add_library(lathe_sim_core STATIC
   clock/kernel_time.cpp
   clock/listing.cpp
   clock/machine.cpp
+  clock/map.cpp
   clock/memory.cpp
   clock/opcodes.cpp
   clock/order.cpp
