@@ -73,6 +73,7 @@ add_library(lathe_sim_core STATIC
   clock/memory.cpp
   clock/opcodes.cpp
   clock/order.cpp
+  clock/picture.cpp
   clock/ptx_program.cpp
   clock/resident.cpp
   clock/tools.cpp

@@ -17,6 +17,7 @@ struct ExplainOptions {
   std::string gpus;  // "h100,a100"
   bool formulas = false;
   bool clock = false;
+  std::string picture;  // what the names of its files begin with
   bool json = false;
 };
 
@@ -67,9 +68,13 @@ void count_into(Json* report, const ExplainOptions& options, const lathe_plan* p
     missing = "nothing is known of this device";
     return;
   }
-  const Counts counts = count_launches(
-      {options.problem, {"sim", (*report)["arch"], options.device.cache_dir}, options.clock},
-      cost.gpu);
+  // A GPU's name tells the pictures of several apart.
+  const std::string picture = options.picture.empty() ? "" : options.picture + cost.gpu + "-";
+  const Counts counts = count_launches({options.problem,
+                                        {"sim", (*report)["arch"], options.device.cache_dir},
+                                        options.clock,
+                                        picture},
+                                       cost.gpu);
   missing = counts.missing;
   if (!missing.empty()) return;
   (*report)["counted"] = counts_json(plan, counts.launches);
@@ -180,6 +185,11 @@ Action add_explain(CLI::App* app) {
                  "replay the launches in time on the simulator: how long they take, and why; from "
                  "machine code where ptxas and nvdisasm are found")
       ->excludes("--formulas");
+  verb->add_option(
+          "--picture", options->picture,
+          "with --clock: also draws the warps of each launch in time, in PICTUREh100-0.svg and, "
+          "for Perfetto, PICTUREh100-0.json")
+      ->needs("--clock");
   add_json_flag(verb, &options->json);
   return [options] { return explain(*options); };
 }

@@ -149,6 +149,10 @@ bool read_options(Options* out, std::string* what) {
   out->ptxas = Reader::text("LATHE_SIM_PTXAS");
   if (out->ptxas == "none") out->ptxas.clear();
   out->clock = Reader::text("LATHE_SIM_CLOCK");
+  out->clock_picture = Reader::text("LATHE_SIM_CLOCK_PICTURE");
+  if (reader.good() && !out->clock_picture.empty() && out->clock.empty()) {
+    reader.refuse("LATHE_SIM_CLOCK_PICTURE", out->clock_picture, "with LATHE_SIM_CLOCK");
+  }
   if (const std::string allowed = isa_refused(); reader.good() && !allowed.empty()) {
     reader.refuse("LATHE_SIM_ISA", Reader::text("LATHE_SIM_ISA"), allowed);
   }

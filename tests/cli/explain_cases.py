@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What explain predicts: counts of the simulator against formulas, GPUs by name, and what it says without a simulator."""
 import json
+from xml.etree import ElementTree
 
 from harness import Case, save, tensor
 
@@ -41,6 +42,41 @@ class ExplainCases(Case):
         status, out, err = self.lathe("explain", op, *words(tensors, options), *flags, "--json", **env)
         self.assertEqual((status, err), (0, ""))
         return json.loads(out)
+
+    def test_the_clock_replays_each_launch(self):
+        report = self.explain("flash_attention", ATTENTION, "--gpu", "h100", "--clock", options=("causal=1",))
+        (clock,) = report["clock"]
+        self.assertEqual((clock["gpu"], report["counted"]["total"]["launches"]), ("h100", sum(k["launches"] for k in clock["kernels"])))
+        self.assertIn(clock["from"], ("sass", "ptx"))
+        for kernel in clock["kernels"]:
+            self.assertEqual(kernel["stuck"], 0)
+            self.assertAlmostEqual(sum(kernel["stalls"].values()), 1, places=5)
+            self.assertTrue(all(0 <= share <= 1.001 for share in kernel["use"].values()), kernel["use"])
+            # No resource works faster than its rate, which the counts give too.
+            alone = next(k["alone"] for k in report["counted"]["kernels"] if k["kernel"] == kernel["kernel"])
+            self.assertGreater(kernel["microseconds_of_all"], 0.9 * alone["tensor cores"])
+            self.assertTrue(kernel["lines"])
+        self.assertEqual(self.explain("flash_attention", ATTENTION, "--gpu", "h100", "--clock", options=("causal=1",))["clock"], report["clock"])
+
+    def test_pictures_of_the_clock(self):
+        name = str(self.folder / "warps-")
+        self.explain("flash_attention", ATTENTION, "--gpu", "h100", "--clock", "--picture", name)
+        root = ElementTree.parse(name + "h100-0.svg").getroot()
+        rows = {text.text for text in root.iter("{http://www.w3.org/2000/svg}text")}
+        self.assertTrue({"warp 0", "warp 3", "tensor"} <= rows, rows)
+        with open(name + "h100-0.json", encoding="utf-8") as file:
+            events = json.load(file)["traceEvents"]
+        spans = [event for event in events if event["ph"] == "X"]
+        self.assertTrue(all(event["dur"] >= 0 and event["ts"] >= 0 for event in spans))
+        named = {(event["pid"], event["tid"]) for event in events if event["ph"] == "M"}
+        self.assertEqual(named, {(event["pid"], event["tid"]) for event in spans})
+
+    def test_what_the_clock_does_not_know(self):
+        for flags, said in ((("--gpu", "l4", "--clock"), "a100, h100 and h200"),
+                            (("--gpu", "h100", "--picture", "x"), "--clock")):
+            status, out, err = self.lathe("explain", "causal_conv1d", *words(TINY), *flags)
+            self.assertEqual((status, out), (2, ""), err)
+            self.assertIn(said, err)
 
     def assert_counted(self, report):
         """Every member is there and the whole is the sum of its parts."""

@@ -15,6 +15,7 @@ struct CountOptions {
   ProblemOptions problem;
   DeviceOptions device;  // its arch must be given
   bool clock = false;    // also replay the launches in time
+  std::string picture;   // what the names of the replay's pictures begin with; "": none
 };
 
 struct Counts {

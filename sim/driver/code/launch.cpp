@@ -170,7 +170,7 @@ CUresult run(const Grid& grid, Context& context, const Options& options, uint32_
                               ? run_sampled(grid, device, settings, options.sample_instructions)
                               : run_grid(grid, device.profile, *device.memory, settings);
   report_launch(grid, outcome, device.profile.gpu);
-  if (traces.most > 0) report_clock(grid, device.profile, outcome, traces);
+  if (traces.most > 0) report_clock(grid, device.profile, outcome, traces, options.clock_picture);
   tell_launch(grid, outcome, device.profile.gpu);
   if (past) *past = outcome.past;
   return static_cast<CUresult>(outcome.error);

@@ -16,10 +16,11 @@ void open_reports(const Options& options);
 
 // Writes the launch's findings and counters; `gpu` is Profile::gpu.
 void report_launch(const Grid& grid, const Outcome& outcome, const std::string& gpu);
-// Says whether LATHE_SIM_CLOCK asks for times, and writes those of a launch.
+// Says whether LATHE_SIM_CLOCK asks for times, and writes those of a launch; with `picture` also
+// files whose names begin so.
 bool wants_clock();
 void report_clock(const Grid& grid, const Profile& profile, const Outcome& outcome,
-                  const Traces& traces);
+                  const Traces& traces, const std::string& picture);
 class JsonLine;
 void write_clock(const JsonLine& line);
 // Writes a member of the timeline.

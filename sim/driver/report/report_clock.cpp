@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file writes what sim/clock says about a launch: LATHE_SIM_CLOCK.
 #include <algorithm>
+#include <atomic>
+#include <fstream>
 #include <map>
 #include <numeric>
 
-#include "sim/clock/kernel_time.h"
+#include "sim/clock/picture.h"
 #include "sim/driver/report/json_line.h"
 #include "sim/driver/report/report.h"
 #include "sim/ptx/code.h"
@@ -14,7 +16,8 @@ namespace sim::driver {
 namespace {
 
 constexpr size_t kMostLines = 24;
-constexpr size_t kLeastWarpsOfRole = 4;  // a warpgroup
+constexpr size_t kMostIntervals = 200'000;  // of a picture
+constexpr size_t kLeastWarpsOfRole = 4;     // a warpgroup
 
 using Stalls = std::array<double, clock::kStalls>;
 
@@ -117,12 +120,26 @@ void add_clock(JsonLine& line, const Grid& grid, const clock::KernelTime& time) 
   line.raw("lines", lines_json(grid, time));
 }
 
+// Writes NAME0.svg, NAME0.json, NAME1.svg ...: one pair for each launch.
+void draw(const clock::KernelTime& time, const std::string& name) {
+  static std::atomic<int> number{0};
+  const std::string begin = name + std::to_string(number.fetch_add(1));
+  std::ofstream svg(begin + ".svg"), trace(begin + ".json");
+  svg << clock::picture_svg(time);
+  trace << clock::trace_json(time);
+  if (!svg.flush() || !trace.flush()) {
+    report_note("LATHE_SIM_CLOCK_PICTURE: " + begin + ".svg and .json cannot be written");
+  }
+}
+
 void report_clock(const Grid& grid, const Profile& profile, const Outcome& outcome,
-                  const Traces& traces) {
+                  const Traces& traces, const std::string& picture) {
   const clock::Machine* machine = clock::find_machine(profile.gpu);
   if (machine == nullptr || outcome.error != 0 || traces.blocks.empty()) return;
   const clock::KernelTime time =
-      clock::time_kernel(grid, profile, outcome.counters, traces.blocks, *machine);
+      clock::time_kernel(grid, profile, outcome.counters, traces.blocks, *machine,
+                         {.intervals = picture.empty() ? 0 : kMostIntervals});
+  if (!picture.empty()) draw(time, picture);
   JsonLine line;
   add_clock(line, grid, time);
   write_clock(line);
