@@ -25,7 +25,7 @@ struct Remark {
 // -1 stands for what could not be parsed in the log: never a failed compile.
 struct CompileReport {
   int registers = -1, barriers = -1, smem_static = -1;
-  // Of the kernel and of the functions that it calls: the largest frame, the sums of spills.
+  // These hold the largest frame, and the sums of spills, of the kernel and of what it calls.
   int stack_bytes = -1, spill_stores = -1, spill_loads = -1;
   std::optional<std::vector<Remark>> remarks;  // nullopt: nobody knows
   std::string ptx_banner;                      // the compiler's build as the PTX header names it

@@ -101,7 +101,7 @@ class Touch : public Shadow {
   uint32_t done = 0;  // lanes before
 
   bool before(const Stamp& s, const Stamp& mine, bool read_after_write) const;
-  // Of an access that others hide: what an acquire learns at the place itself counts too.
+  // If others hide the access, what an acquire learns at the place itself counts too.
   bool before_hidden(const Stamp& s, const Stamp& mine, uint64_t at) const;
   void conflict(const Stamp& s, const Stamp& mine, uint64_t at, uint32_t bytes);
   // Looks at the writes that a strong one hides (check/race_hidden.cpp).

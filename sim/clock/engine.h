@@ -35,7 +35,7 @@ enum class Stall : uint8_t {
 constexpr int kStalls = static_cast<int>(Stall::not_selected) + 1;
 extern const char* const kStallNames[kStalls];
 
-// What one kind of block needs and gets.
+// A Load says what the blocks need and get.
 struct Load {
   double dram_share = 1;  // of the sectors that leave L1, those that L2 does not have
   double active = 1;      // multiprocessors that work at the same time, of all

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What an instruction keeps busy, when its result is there, and whom it lets go.
+// This file says which unit an instruction keeps busy, when its result is there, and whom it frees.
 #include <algorithm>
 
 #include "sim/clock/engine_state.h"

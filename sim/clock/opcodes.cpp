@@ -122,7 +122,7 @@ bool begins(std::string_view text, std::string_view name) {
   return text.size() == name.size() || text[name.size()] == '.' || text[name.size()] == ' ';
 }
 
-// What is not in the table works on integers: of all lanes, or of one for all ("U...").
+// Other names work on integers: of all lanes, or of one for all ("U...").
 Row row_of(std::string_view text) {
   Row best = {"", text[0] == 'U' ? Unit::uniform : Unit::alu, Act::none};
   for (const Row& row : kRows) {

@@ -11,7 +11,7 @@
 
 namespace sim::clock {
 
-// What executes an instruction. Those up to `tensor` belong to one of the four parts of a
+// A Unit executes instructions. Those up to `tensor` belong to one of the four parts of a
 // multiprocessor, the others to all of it.
 enum class Unit : uint8_t {
   control,  // branches, barriers of a warp, whatever takes an issue slot alone
@@ -36,7 +36,7 @@ constexpr int kUnits = static_cast<int>(Unit::constant) + 1;
 constexpr int kOwnUnits = static_cast<int>(Unit::wgmma) + 1;  // of one part of a multiprocessor
 extern const char* const kUnitNames[kUnits];
 
-// What an instruction does to the order of things, beyond its unit.
+// An Act is what an instruction does to the order of things, beyond its unit.
 enum class Act : uint8_t {
   none,
   load,  // a scoreboard tells when it is done

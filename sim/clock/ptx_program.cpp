@@ -19,7 +19,7 @@ bool of(sim::Op op, std::initializer_list<sim::Op> list) {
   return std::find(list.begin(), list.end(), op) != list.end();
 }
 
-// What is not there in machine code.
+// Says whether machine code leaves the instruction out.
 bool vanishes(const Form& f) {
   using O = sim::Op;
   return of(f.op, {O::mov, O::cvta, O::ld_param, O::pack, O::unpack, O::widen, O::narrow, O::join,

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the simulator's clock says about a call: its launches replayed in time, kernel by kernel.
+// This file reports the clock's times of a call: its launches, replayed kernel by kernel.
 #include <algorithm>
 #include <cstdio>
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What ptxas remarked on a kernel, such as that it serialised wgmma: as JSON and in lines.
+// These functions report ptxas's remarks on a kernel, such as that it serialised wgmma.
 #pragma once
 
 #include "api/cli/reports/report.h"
