@@ -1,5 +1,5 @@
-# The installed package: lathe.h and its parts, liblathe.so, the simulator out of every search path's way in
-# lib/lathe/sim, and what find_package(lathe) and pkg-config read. All paths follow the prefix.
+# The installed package: lathe.h and its parts, liblathe.so, and what find_package(lathe) and pkg-config
+# read. All paths follow the prefix. sim/install.cmake adds the simulator.
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
@@ -8,13 +8,6 @@ install(TARGETS lathe EXPORT lathe-targets
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES ${PROJECT_SOURCE_DIR}/api/lathe.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/api/lathe DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-
-# Where sim_library_paths looks: beside liblathe.so, whatever the library folder is called.
-foreach(drop_in lathe_sim_cuda lathe_sim_nccl)
-  if(TARGET ${drop_in})
-    install(TARGETS ${drop_in} LIBRARY DESTINATION lib/lathe/sim)
-  endif()
-endforeach()
 
 # A compiler that came as a wheel is in no folder of the system: it is installed beside liblathe.so,
 # where lathe looks for it, so that whoever runs the program finds it.

@@ -1,3 +1,6 @@
+# The root of the source tree, also where sim/ alone is configured (cmake -S sim).
+get_filename_component(LATHE_ROOT ${CMAKE_CURRENT_LIST_DIR}/.. ABSOLUTE)
+
 # What every target shares: the language level, warnings, sanitizers, where things are left, and
 # the vendor headers (types and constants only; the libraries themselves are opened at run time).
 set(CMAKE_CXX_STANDARD 20)
@@ -34,7 +37,7 @@ endif()
 # the wheel that scripts/bootstrap unpacks where it did, else from a tool kit. NVRTC and NCCL are
 # declared in abi/.
 option(LATHE_NO_TOOLKIT "Use no tool kit of this machine: headers and NVRTC come from the wheels" OFF)
-set(places ${PROJECT_SOURCE_DIR}/.deps/include)
+set(places ${LATHE_ROOT}/.deps/include)
 if(NOT LATHE_NO_TOOLKIT)
   list(APPEND places $ENV{CUDA_HOME}/include /usr/local/cuda/include)
 endif()
@@ -47,13 +50,13 @@ if(NOT LATHE_cuda_INCLUDE)
   message(FATAL_ERROR "cuda.h not found in ${places}: run scripts/bootstrap, or set CUDA_HOME")
 endif()
 # What the build leaves finds the wheels' libraries by itself; what is installed brings them along.
-if(EXISTS ${PROJECT_SOURCE_DIR}/.deps/lib)
-  list(APPEND CMAKE_BUILD_RPATH ${PROJECT_SOURCE_DIR}/.deps/lib)
+if(EXISTS ${LATHE_ROOT}/.deps/lib)
+  list(APPEND CMAKE_BUILD_RPATH ${LATHE_ROOT}/.deps/lib)
 endif()
 find_package(Threads REQUIRED)
 
 add_library(lathe_plain_options INTERFACE)
-target_include_directories(lathe_plain_options INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+target_include_directories(lathe_plain_options INTERFACE ${LATHE_ROOT} ${PROJECT_BINARY_DIR})
 target_include_directories(lathe_plain_options SYSTEM INTERFACE
   ${LATHE_cuda_INCLUDE})
 target_link_libraries(lathe_plain_options INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
@@ -95,7 +98,7 @@ function(lathe_precompile target owner header)
     file(WRITE ${CMAKE_BINARY_DIR}/${owner}.cpp "")
     add_library(${owner} OBJECT ${CMAKE_BINARY_DIR}/${owner}.cpp)
     target_link_libraries(${owner} PRIVATE lathe_options)
-    target_precompile_headers(${owner} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/${header})
+    target_precompile_headers(${owner} PRIVATE ${LATHE_ROOT}/cmake/${header})
     target_compile_options(${owner} PRIVATE ${ARGN})
   endif()
   target_precompile_headers(${target} REUSE_FROM ${owner})

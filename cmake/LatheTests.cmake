@@ -83,7 +83,7 @@ set(LATHE_TEST_SECONDS
   attention_tiles_test 60 attention_block_tiles_test 60 sparse_tiles_test 25
   python_golden_test 60 python_core_test 20
   collective_test 22 package_test 12 api_launch_test 10 processes_test 9
-  cli_input_test 7 cli_cache_test 7)
+  cli_input_test 7 cli_cache_test 7 sim_program_algorithms 15)
 function(lathe_limit name)
   list(FIND LATHE_TEST_SECONDS ${name} at)
   if(at GREATER -1)

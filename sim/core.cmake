@@ -58,25 +58,36 @@ add_library(lathe_sim_core STATIC
   check/race_async.cpp
   check/race_borrow.cpp
   check/race_hidden.cpp
+  check/race_launches.cpp
   check/race_mbarrier.cpp
+  check/race_moves.cpp
   check/race_order.cpp
-  check/race_past.cpp
   check/race_report.cpp
   check/race_shadow.cpp
   check/race_touch.cpp
+  check/race_world.cpp
+  clock/agreement.cpp
   clock/engine.cpp
   clock/engine_units.cpp
   clock/kernel_time.cpp
   clock/listing.cpp
   clock/machine.cpp
   clock/map.cpp
+  clock/map_senses.cpp
+  clock/map_uses.cpp
   clock/memory.cpp
   clock/opcodes.cpp
   clock/order.cpp
+  clock/markup.cpp
   clock/picture.cpp
+  clock/placing.cpp
+  clock/progress.cpp
+  clock/roles.cpp
   clock/ptx_program.cpp
   clock/resident.cpp
+  clock/search.cpp
   clock/tools.cpp
+  clock/track.cpp
   clock/walk.cpp
   exec/async/collisions.cpp
   exec/async/copies.cpp
@@ -90,6 +101,7 @@ add_library(lathe_sim_core STATIC
   exec/cluster.cpp
   exec/calls.cpp
   exec/counters.cpp
+  exec/dependents.cpp
   exec/findings.cpp
   exec/heap.cpp
   exec/host_threads.cpp
@@ -153,9 +165,11 @@ endif()
 
 if(LATHE_TESTS)
   enable_testing()
-  foreach(path async atomic bits bulk calls checks/check clock/clock_schedules clock/clock_units cluster control
+  foreach(path async atomic bits bulk calls checks/check clock/clock_barriers clock/clock_cluster clock/clock_copies clock/clock_cut clock/clock_ends
+          clock/clock_memory clock/clock_registers clock/clock_schedules clock/clock_twins
+          clock/clock_search clock/clock_stuck clock/clock_units clock/clock_walk clock/clock_waves cluster control
           convert float heap integer checks/litmus checks/litmus_async checks/litmus_block math matrix mma wmma model
-          sample nvrtc opcodes parser print checks/race checks/race_async checks/race_past rare checks/short_address
+          sample nvrtc opcodes parser print checks/race checks/race_async checks/race_dependent checks/race_streams rare checks/short_address
           tensor_copy tensor_map checks/threads checks/memory traffic checks/void checks/none wgmma wgmma_check)
     get_filename_component(topic ${path} NAME)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${path}_test.cpp
@@ -171,8 +185,19 @@ if(LATHE_TESTS)
     target_compile_definitions(sim_${topic}_test PRIVATE SIM_CUDA_INCLUDE="${LATHE_cuda_INCLUDE}"
       SIM_GEMM_SOURCES="${CMAKE_CURRENT_SOURCE_DIR}/tests/gemm")
   endforeach()
-  target_compile_definitions(sim_clock_schedules_test PRIVATE SIM_CUDA_INCLUDE="${LATHE_cuda_INCLUDE}"
-    SIM_CLOCK_SOURCES="${CMAKE_CURRENT_SOURCE_DIR}/tests/clock")
+  foreach(topic groups grids samples matrices mistakes)
+    lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/programs/${topic}_test.cpp
+      LIBRARIES lathe_sim_core)
+    target_compile_definitions(sim_${topic}_test PRIVATE SIM_CUDA_INCLUDE="${LATHE_cuda_INCLUDE}"
+      SIM_PROGRAMS="${CMAKE_CURRENT_SOURCE_DIR}/tests/programs")
+    lathe_parts(sim_${topic} sim_${topic}_test 3)
+  endforeach()
+  target_compile_definitions(sim_clock_cut_test PRIVATE SIM_CUDA_INCLUDE="${LATHE_cuda_INCLUDE}"
+    SIM_GEMM_SOURCES="${CMAKE_CURRENT_SOURCE_DIR}/tests/gemm")
+  foreach(topic schedules walk)
+    target_compile_definitions(sim_clock_${topic}_test PRIVATE SIM_CUDA_INCLUDE="${LATHE_cuda_INCLUDE}"
+      SIM_CLOCK_SOURCES="${CMAKE_CURRENT_SOURCE_DIR}/tests/clock")
+  endforeach()
   add_test(NAME sim_coverage COMMAND ${Python3_EXECUTABLE}
     ${CMAKE_CURRENT_SOURCE_DIR}/tests/coverage.py ${CMAKE_CURRENT_SOURCE_DIR})
   add_executable(sim_fuzz tests/fuzz/main.cpp tests/fuzz/parse.cpp)

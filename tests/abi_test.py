@@ -59,9 +59,9 @@ def main():
                 print(f"{ours.name}: no header of the vendor in {', '.join(PLACES[1:])}")
                 continue
             values, structs, functions = names_of(ours.read_text())
-            assert values and functions, f"{ours}: nothing was read"
+            assert values or functions, f"{ours}: nothing was read"
             values = [v for v in values if not re.search(rf"define {v}\(", ours.read_text())]
-            mine = printed(compiler, folder, [cuda], program(f'"{ours}"', values, structs))
+            mine = printed(compiler, folder, [root, cuda], program(f'"{ours}"', values, structs))
             theirs = printed(compiler, folder, [place, cuda], program(f"<{ours.name}>", values, structs))
             assert mine == theirs, f"{ours.name} differs from {place}:\n--- ours\n{mine}--- theirs\n{theirs}"
             # Another declaration of a C function with other types is an error.

@@ -25,7 +25,7 @@ FOLDERS = (r"scripts|abi|templates|codegen|cache|collective|ops|api|python|refer
 class Documents:
     def __init__(self, root, build):
         self.root, self.build = root, build
-        self.texts = {path: path.read_text() for path in [root / "README.md", root / "python/README.md",
+        self.texts = {path: path.read_text() for path in [root / "README.md", root / "python/README.md", root / "sim/README.md",
                                                           *sorted((root / "docs").glob("*.md"))]}
         self.snippets = snippets.snippets()
         self.examples = {path.name: path.read_text() for path in (root / "examples").iterdir() if path.is_file()}

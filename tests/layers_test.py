@@ -24,6 +24,8 @@ LAWFUL = {
     "api/cli/demo/demo_reference.cpp": '#include "reference/conv.h"',
     "reference/kda_backward.h": '#include <cmath>\n#include "reference/kda.h"',
     "abi/nccl.h": "#include <stddef.h>",
+    "abi/cuda_runtime_api.h": '#include "abi/driver_types.h"',
+    "sim/tests/runtime/programs/check.h": "#include <cuda_runtime.h>",
     "python/src/core/core.h": '#include <Python.h>\n#include "lathe.h"',
     "python/src/core/run.c": '#include <string.h>\n#include "core.h"',
     "sim/nccl/init.cpp": '#include "abi/nccl.h"\n#include <sys/mman.h>',

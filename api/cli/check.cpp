@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "api/cli/inputs/safetensors.h"
+#include "api/cli/reports/explained.h"
 #include "api/cli/reports/line_file.h"
 #include "api/cli/reports/progress.h"
 #include "api/cli/run.h"
@@ -132,17 +133,31 @@ void print_profile(const Json& profile) {
   }
 }
 
+// The clock replays some blocks of each launch; its lines are in the order of the launches.
+void print_clocks(const Json& clocks) {
+  size_t number = 0;
+  for (const Json& launch : clocks) {
+    std::printf("\nlaunch %zu  %.2f us on %s by the clock, bound by %s\n", number++,
+                launch.value("microseconds", 0.0), launch.value("gpu", "").c_str(),
+                launch.value("bound", "").c_str());
+    print_clock_details(launch);
+  }
+}
+
 // `lines`: of the profile; 0: none is wanted.
 int check_operator(RunOptions options, size_t lines) {
   const Task task = load_task(options);
   Progress progress("checking " + options.op);
-  const LineFile report_file("findings"), counters_file("counters");
+  const LineFile report_file("findings"), counters_file("counters"), clock_file("clock");
   // The simulator reads its environment once, when the first context loads it.
   setenv("LATHE_SIM_CHECK", "all", 1);
   setenv("LATHE_SIM_REPORT", report_file.path().c_str(), 1);
   setenv("LATHE_SIM_COUNTERS", counters_file.path().c_str(), 1);
   setenv("LATHE_SIM_QUIET", "1", 1);
-  if (lines > 0) setenv("LATHE_SIM_PROFILE", "1", 1);
+  if (lines > 0) {
+    setenv("LATHE_SIM_PROFILE", "1", 1);
+    setenv("LATHE_SIM_CLOCK", clock_file.path().c_str(), 1);
+  }
   options.device.device = "sim";
   Context context = open_context(options.device);
   Report report(context.get());
@@ -164,11 +179,17 @@ int check_operator(RunOptions options, size_t lines) {
     json["seed"] = seed_text();
     json["launches"] = findings.launches.size();
     json["findings"] = findings.list;
-    if (lines > 0) json["profile"] = profile_of(findings.launches, lines);
+    if (lines > 0) {
+      json["profile"] = profile_of(findings.launches, lines);
+      json["profile"]["clock"] = clock_file.lines("the simulator's clock has");
+    }
     print_json(json);
   } else {
     print_findings(findings, report);
-    if (lines > 0) print_profile(profile_of(findings.launches, lines));
+    if (lines > 0) {
+      print_profile(profile_of(findings.launches, lines));
+      print_clocks(clock_file.lines("the simulator's clock has"));
+    }
   }
   return findings.list.empty() ? kDone : kFindings;
 }
@@ -182,7 +203,7 @@ Action add_check(CLI::App* app) {
   const auto lines = std::make_shared<size_t>(0);
   // The bare flag means 20 lines; a flag's value must be joined by "=", so that it is no input.
   verb->add_flag("--profile{20}", *lines,
-                 "the PTX lines that execute most, and a cost model's view");
+                 "the PTX lines that execute most, the cost model's view, and the clock's");
   return [options, lines] { return check_operator(*options, *lines); };
 }
 

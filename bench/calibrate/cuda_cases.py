@@ -69,8 +69,10 @@ def fast_cu(path: str) -> str:
     return (pathlib.Path(folder) / path).read_text()
 
 
-def launch(ptx: bytes, name: str, blocks: int, threads: int, arguments: list, shared: int = 0) -> None:
+def launch(ptx: bytes, name: str, blocks: int | tuple[int, ...], threads: int, arguments: list,
+           shared: int = 0) -> None:
     """Runs the entry whose name contains `name`."""
+    grid = (*(blocks if isinstance(blocks, tuple) else (blocks,)), 1, 1)[:3]
     entry = next(found for found in re.findall(r"\.entry (\w+)", ptx.decode()) if name in found)
     module, function = void_p(), void_p()
     call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(ptx))
@@ -78,7 +80,7 @@ def launch(ptx: bytes, name: str, blocks: int, threads: int, arguments: list, sh
     if shared > 48 * 1024:
         call("cuFuncSetAttribute", function, 8, shared)  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
     pointers = (void_p * len(arguments))(*(ctypes.addressof(a) for a in arguments))
-    call("cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, shared, None, pointers, None)
+    call("cuLaunchKernel", function, *grid, threads, 1, 1, shared, None, pointers, None)
     cuda_driver.synchronize()
 
 
@@ -123,50 +125,6 @@ def fast_sum(kernel: int) -> None:
     count = 2**30
     launch(nvcc(text), f"sumKernel{kernel}", -(-count // (block * batch * each)), block,
            [buffer(4 * count), buffer(4), i32(count // each)])
-
-
-FAST_PRELUDE = """
-#include <cuda.h>
-#include <cuda/barrier>
-#include <cuda_runtime.h>
-#include <cuda_bf16.h>
-#include <cassert>
-#include <cstdio>
-typedef __nv_bfloat16 bf16;
-#define CEIL_DIV(M, N) (((M) + (N)-1) / (N))
-#define cudaCheck(error) (void)(error)
-"""
-# By kernel: rows and columns of its tile, threads, stages, and whether it is persistent.
-FAST_TILES = {2: (64, 64, 128, 0, False), 3: (128, 128, 128, 1, False), 4: (128, 128, 256, 5, False),
-              5: (128, 256, 384, 3, False), 6: (128, 256, 384, 3, True), 7: (128, 256, 384, 3, True)}
-
-
-def fast_map(base: u64, rows: int, size: int, kernel: int) -> ctypes.Array:
-    """As the kernel's own host code asks: from kernel 7 on panels of 64 columns are a dimension."""
-    if kernel < 6:
-        return tensor_map(base, [size, size], [2 * size], [64, rows])
-    return tensor_map(base, [64, size, size // 64], [2 * size, 128], [64, rows, 1])
-
-
-def fast_matmul(size: int, kernel: int) -> None:
-    cuda_driver.start()
-    ptx = nvcc(FAST_PRELUDE + fast_cu(f"examples/matmul/matmul_{kernel}.cuh"))
-    rows, columns, threads, stages, persistent = FAST_TILES[kernel]
-    a, b, c = (buffer(BYTES_OF_BFLOAT16 * size * size) for _ in range(3))
-    maps = [fast_map(a, rows, size, kernel), fast_map(b, columns, size, kernel)]
-    arguments: list = [i32(size), i32(size), i32(size), c]
-    if kernel < 6:  # maps are in memory
-        for each in maps:
-            place = buffer(128)
-            cuda_driver.upload(place.value, ctypes.addressof(each), 128)
-            arguments.append(place)
-    else:
-        arguments += maps
-    if kernel == 3:
-        arguments.append(u64(0))
-    name = "Lb0E" if kernel == 3 else f"matmulKernel{kernel}"
-    blocks = 128 if persistent else (size // rows) * (size // columns)
-    launch(ptx, name, blocks, threads, arguments, stages * 64 * (rows + columns) * BYTES_OF_BFLOAT16)
 
 
 def own_ampere(size: int) -> None:

@@ -13,6 +13,9 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import re
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,29 +26,39 @@ from rows import PAIRS, ROWS, Row
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 ARCHS = {"a100": "sm_80", "h100": "sm_90a"}
+CHECKOUTS = {"fast_cu": "github.com/pranjalssh/fast.cu", "flash_attention": "github.com/Dao-AILab/flash-attention",
+             "cutlass": "github.com/NVIDIA/cutlass, at the commit that flash-attention has as a submodule",
+             "tritonbench": "github.com/meta-pytorch/tritonbench of August 2025, for Triton's tutorials",
+             "triton": ""}
 
 
 def environment(row: Row, options: argparse.Namespace, work: str) -> dict[str, str]:
     return os.environ | {
         "LATHE_SIM_GPU": row.gpu, "LATHE_SIM_CLOCK": f"{work}/clock.jsonl", "LATHE_SIM_THREADS": "1",
-        "LATHE_SIM_SAMPLE_BLOCKS": "16", "LATHE_SIM_SAMPLE_INSTRUCTIONS": "4000000", "LATHE_SIM_CHECK": "memcheck",
+        "LATHE_SIM_SAMPLE_BLOCKS": "16", "LATHE_SIM_SAMPLE_INSTRUCTIONS": "4000000", "LATHE_SIM_CHECK": "none",
         "LATHE_SIM_QUIET": "1", "LATHE_SIM_DIR": str(options.sim), "CALIBRATE_ARCH": ARCHS[row.gpu],
         "CALIBRATE_LATHE": str(options.lathe), "CALIBRATE_CACHE": str(options.work / "cache"),
-        "CALIBRATE_FAST_CU": str(options.fast_cu or ""), "CALIBRATE_WORK": work,
-        "CALIBRATE_TRITONBENCH": str(options.tritonbench or ""),
-        "TRITON_CACHE_DIR": str(options.work / "triton")}
+        "CALIBRATE_PROGRAMS": str(options.work / "programs"),
+        "TRITON_CACHE_DIR": str(options.work / "triton")} | {
+        "CALIBRATE_" + name.upper(): str(getattr(options, name) or "") for name in CHECKOUTS}
 
 
 def measure(row: Row, options: argparse.Namespace) -> dict:
     """The launches of a row, and its time in microseconds."""
     with tempfile.TemporaryDirectory(dir=options.work) as work:
         variables = environment(row, options, work)
-        if row.case.startswith("triton_cases.") and options.triton_ptxas:
-            variables["LATHE_SIM_PTXAS"] = str(options.triton_ptxas)
-        done = subprocess.run([options.python, HERE / "worker.py", row.case, json.dumps(row.options)],
-                              env=variables, capture_output=True, text=True, timeout=options.limit)
-        if done.returncode != 0:
-            said = done.stderr.strip().split("\n")
+        if row.case.startswith("triton_cases.") and options.triton:
+            variables["LATHE_SIM_PTXAS"] = str(options.triton / "triton/backends/nvidia/bin/ptxas")
+        worker = subprocess.Popen([options.python, HERE / "worker.py", row.case, json.dumps(row.options)],
+                                  env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                  start_new_session=True)
+        try:
+            said = worker.communicate(timeout=options.limit)[1].strip().split("\n")
+        except subprocess.TimeoutExpired:
+            os.killpg(worker.pid, signal.SIGKILL)  # what it started too
+            worker.communicate()
+            return {"error": f"not done after {options.limit:.0f} seconds"}
+        if worker.returncode != 0:
             why = [text for text in said if "Error" in text or text.startswith("skipped")] or said
             return {"error": why[-1][:200]}
         lines = pathlib.Path(work, "clock.jsonl").read_text().splitlines()
@@ -53,15 +66,43 @@ def measure(row: Row, options: argparse.Namespace) -> dict:
     for launch in launches:
         launch["lines"] = launch["lines"][:12]
         launch.pop("roles", None)
-    times = [launch["microseconds"] for launch in launches]
+    # What was published holds the start of each kernel.
+    times = [launch["microseconds"] + launch["launch_microseconds"] for launch in launches]
     # Triton's kernels run once for each of the tiles that a tuner may choose from.
     tuned = row.case.startswith("triton_cases.")
-    if row.options.get("backward"):
+    if row.options.get("backward") and row.case.startswith("own."):
         times = times[1:]  # the first launch is the forward's
     microseconds = min(times) if tuned else sum(times)
     scale = 1e6 if row.unit == "TFLOP/s" else 1e3
     return {"microseconds": microseconds, "predicted": row.amount / microseconds / scale,
             "launches": launches}
+
+
+def packed(row: Row, options: argparse.Namespace) -> dict:
+    """Builds the program of a row for a GPU; {} if the row has none."""
+    if not row.case.startswith("programs."):
+        return {}
+    done = subprocess.run([options.python, HERE / "worker.py", row.case, json.dumps(row.options)],
+                          env=environment(row, options, str(options.work)) | {"CALIBRATE_PACK": "1"},
+                          capture_output=True, text=True)
+    if done.returncode != 0:
+        print(f"{row.key}: {done.stderr.strip()[-200:]}", flush=True)
+        return {}
+    said = json.loads(done.stdout.splitlines()[-1])
+    program = pathlib.Path(said["program"])
+    copy = options.pack / program.parent.name
+    if not copy.exists():
+        shutil.copy2(program, copy)
+    return {"row": row.key, "program": copy.name, "words": said["words"], "amount": row.amount,
+            "unit": row.unit, "published": row.published, "source": row.source}
+
+
+def pack(rows: list[Row], options: argparse.Namespace) -> None:
+    options.pack.mkdir(parents=True, exist_ok=True)
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        entries = [entry for entry in pool.map(lambda row: packed(row, options), rows) if entry]
+    (options.pack / "pack.json").write_text(json.dumps(entries, indent=1) + "\n")
+    print(f"calibrate: {len(entries)} rows in {options.pack}")
 
 
 def measure_all(rows: list[Row], options: argparse.Namespace) -> dict[str, dict]:
@@ -71,6 +112,8 @@ def measure_all(rows: list[Row], options: argparse.Namespace) -> dict[str, dict]
         for done in concurrent.futures.as_completed(waiting):
             row, result = waiting[done], done.result()
             results[row.key] = result
+            if options.results:
+                options.results.write_text(json.dumps(results))
             print(table.progress(row, result), flush=True)
     return results
 
@@ -78,17 +121,17 @@ def measure_all(rows: list[Row], options: argparse.Namespace) -> dict[str, dict]
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/calibrate", description=__doc__.split("\n")[0])
     parser.add_argument("--gpu", choices=sorted(ARCHS), help="rows of this GPU alone")
-    parser.add_argument("--only", default="", help="rows whose name contains this text")
-    parser.add_argument("--fast-cu", type=pathlib.Path, help="checkout of github.com/pranjalssh/fast.cu")
-    parser.add_argument("--tritonbench", type=pathlib.Path,
-                        help="checkout of github.com/meta-pytorch/tritonbench, for Triton's tutorials")
+    parser.add_argument("--only", default="", help="rows whose family and name match this expression")
+    for name, where in CHECKOUTS.items():
+        help_text = f"checkout of {where}" if where else "folder of pip install --no-deps --target, with triton 3.2.0"
+        parser.add_argument("--" + name.replace("_", "-"), type=pathlib.Path, help=help_text)
     parser.add_argument("--python", default=str(ROOT / "build/peers/venv/bin/python"),
-                        help="a Python that has torch and Triton (default: that of scripts/test --peers)")
-    parser.add_argument("--triton-ptxas", type=pathlib.Path,
-                        help="an assembler that is as new as the PTX of that Triton")
+                        help="a Python that has torch, for Triton (default: that of scripts/test --peers)")
     parser.add_argument("--results", type=pathlib.Path, help="also writes what was predicted, as JSON")
     parser.add_argument("--from-results", type=pathlib.Path, help="makes the table of a file of --results")
     parser.add_argument("--write", type=pathlib.Path, help="puts the table into this Markdown file")
+    parser.add_argument("--pack", type=pathlib.Path,
+                        help="builds the rows' programs for a GPU into this folder, for bench/calibrate/visit.py")
     parser.add_argument("--jobs", type=int, default=int(os.environ.get("LATHE_JOBS", "1")))
     parser.add_argument("--limit", type=float, default=600, help="seconds for a row")
     parser.add_argument("--sim", type=pathlib.Path, default=ROOT / "build/sim")
@@ -103,13 +146,14 @@ def main() -> None:
     if not pathlib.Path(options.python).exists():
         print(f"calibrate: no {options.python}; rows of Triton are skipped")
         options.python = sys.executable
-    rows = [row for row in ROWS if options.gpu in (None, row.gpu) and options.only in row.key]
+    rows = [row for row in ROWS if options.gpu in (None, row.gpu) and re.search(options.only, row.key)]
+    if options.pack:
+        pack(rows, options)
+        return
     if options.from_results:
         results = json.loads(options.from_results.read_text())
     else:
         results = measure_all(rows, options)
-    if options.results:
-        options.results.write_text(json.dumps(results))
     text = table.markdown(rows, PAIRS, results)
     print(text)
     if options.write:

@@ -12,13 +12,24 @@ from rows import SOURCES, Row
 BEGIN, END = "<!-- calibrate: begin -->", "<!-- calibrate: end -->"
 
 
+def busiest(result: dict) -> dict:
+    """The launch that takes most of the time."""
+    return max(result["launches"], key=lambda launch: launch["microseconds"])
+
+
+def code_of(launch: dict) -> str:
+    """What the clock replayed: sass and the share of it that the walk met, or ptx."""
+    return f"sass {launch['mapped']:.2f}" if launch["from"] == "sass" else "ptx"
+
+
 def progress(row: Row, result: dict) -> str:
     if "error" in result:
         return f"{row.key:<58} {result['error']}"
-    use = max(result["launches"], key=lambda launch: launch["microseconds"])
+    use = busiest(result)
     ratio = f"{result['predicted'] / row.published:6.2f}" if row.published else "      "
     return (f"{row.key:<58} {row.published:7.0f} {result['predicted']:7.0f} {ratio} "
-            f"{'fit' if row.fitted else '   '} {use['from']} {use['bound']}")
+            f"{'fit' if row.fitted else '   '} {code_of(use)} {use['bound']}"
+            f"{' STUCK' if use.get('stuck') else ''}")
 
 
 def errors(rows: list[Row], results: dict[str, dict]) -> list[float]:
@@ -64,16 +75,17 @@ def markdown(rows: list[Row], pairs: list[tuple[str, str, str]], results: dict[s
         for word, same in (("the measured kernel", True), ("a like one", False)):
             lines.append(line_of(f"{half}: {word}", errors([r for r in chosen if r.same == same], results)))
     lines += pair_lines(pairs, results) + [""]
-    lines += ["| family | row | GPU | published | predicted | ratio | half | kernel | source |",
-              "|---|---|---|---|---|---|---|---|---|"]
+    lines += ["| family | row | GPU | published | predicted | ratio | half | kernel | code | bound | source |",
+              "|---|---|---|---|---|---|---|---|---|---|---|"]
     names = {source: number for number, source in enumerate(SOURCES, 1)}
     for row in have:
-        predicted = results[row.key]["predicted"]
+        predicted, launch = results[row.key]["predicted"], busiest(results[row.key])
         ratio = f"{predicted / row.published:.2f}" if row.published else ""
         published = f"{row.published:.0f} {row.unit}" if row.published else "order"
         half = "fitted" if row.fitted else "other" if row.published else ""
         lines.append(f"| {row.family} | {row.name} | {row.gpu} | {published} | {predicted:.0f} | {ratio} | "
-                     f"{half} | {'same' if row.same else 'like'} | {names[row.source]} |")
+                     f"{half} | {'same' if row.same else 'like'} | {code_of(launch)} | {launch['bound']} | "
+                     f"{names[row.source]} |")
     lines += ["", "Sources:", ""] + [f"{number}. {SOURCES[source]}" for source, number in names.items()]
     return "\n".join(lines)
 

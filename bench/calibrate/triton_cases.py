@@ -1,83 +1,83 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
 """The kernels of Triton's tutorials 03 and 06, from a checkout of github.com/meta-pytorch/tritonbench,
-which keeps both as modules. tests/peers/bridge.py runs them on the simulator."""
-import importlib.util
+which keeps both as modules. A Triton as old as the published figures compiles them to PTX."""
+import ctypes
+import hashlib
+import json
 import os
 import pathlib
+import subprocess
 import sys
-import types
 
-from cuda_cases import Skipped
+import cuda_driver
+from cuda_cases import BYTES_OF_BFLOAT16, Skipped, arch, buffer, i32, launch
+from programs import checkout
 
 GEMM = "tritonbench/operators/gemm/triton_matmul.py"
 ATTENTION = "tritonbench/kernels/triton_fused_attention.py"
 
 
-def start():
-    if not os.environ.get("CALIBRATE_TRITONBENCH"):
-        raise Skipped("no checkout of tritonbench (--tritonbench)")
-    import bridge
-    import torch
-    bridge.install(pathlib.Path(os.environ["CALIBRATE_WORK"]) / "ptx")
-    torch.cuda.get_device_properties = lambda device=None: types.SimpleNamespace(multi_processor_count=132)
-    return torch
+def environment(triton: str) -> dict[str, str]:
+    """For a Python with that Triton, and with a torch whose CUDA libraries are stand-ins."""
+    standins = pathlib.Path(sys.executable).parents[2] / "standins"
+    return os.environ | {"PYTHONPATH": triton, "LD_LIBRARY_PATH": f"{standins}:{os.environ['LD_LIBRARY_PATH']}"}
 
 
-def stand_in(name: str, **contents) -> None:
-    module = types.ModuleType(name)
-    module.__path__ = []
-    vars(module).update(contents)
-    sys.modules[name] = module
+def compiled(file: str, kernel: str, arguments: list[str], constants: dict, warps: int, stages: int) -> dict:
+    """What triton_compile.py prints; kept, as Triton takes seconds to start."""
+    triton = os.environ.get("CALIBRATE_TRITON", "")
+    if not triton:
+        raise Skipped("no folder with Triton (--triton)")
+    request = json.dumps({"file": str(checkout("tritonbench") / file), "kernel": kernel,
+                          "arch": int(arch().removeprefix("sm_").rstrip("a")), "arguments": arguments,
+                          "constants": constants, "warps": warps, "stages": stages})
+    key = hashlib.sha256(f"{triton} {request}".encode()).hexdigest()[:16]
+    place = pathlib.Path(os.environ["CALIBRATE_PROGRAMS"]) / f"triton-{key}.json"
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        done = subprocess.run([sys.executable, pathlib.Path(__file__).with_name("triton_compile.py"), request],
+                              env=environment(triton), capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(done.stderr.strip().split("\n")[-1])
+        unfinished = place.with_suffix(f".{os.getpid()}")
+        unfinished.write_text(done.stdout)
+        unfinished.rename(place)
+    return json.loads(place.read_text())
 
 
-def load(path: str):
-    """A module of the checkout, without the package around it, which wants a GPU."""
-    file = pathlib.Path(os.environ["CALIBRATE_TRITONBENCH"]) / path
-    name = path.removesuffix(".py").replace("/", ".")
-    spec = importlib.util.spec_from_file_location(name, file)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def keep(kernel, configurations) -> None:
-    """Leaves a tuned kernel these configurations: ({names: values}, warps, stages)."""
-    import triton
-    tuner = kernel
-    while not isinstance(tuner, triton.runtime.Autotuner):
-        tuner = tuner.fn
-    tuner.configs = [triton.Config(values, num_warps=warps, num_stages=stages)
-                     for values, warps, stages in configurations]
+def run(code: dict, grid: tuple[int, ...], values: list) -> None:
+    launch(code["ptx"].encode(), code["name"], grid, 32 * code["warps"], [values[at] for at in code["taken"]],
+           code["shared"])
 
 
 def matmul(size: int, tiles: list[list[int]]) -> None:
     """Each of the tiles once: the fastest launch counts, as for whoever tunes."""
-    torch = start()
-    stand_in("tritonbench.operators.gemm.triton_matmul_configs", configs=[], get_full_amd_config_space=None)
-    stand_in("tritonbench.operators.gemm")
-    module = load(GEMM)
-    a, b = (torch.zeros(size, size, dtype=torch.float16) for _ in range(2))
-    for tile in tiles:
-        rows, columns, inner, group, stages, warps = tile
-        keep(module.matmul_kernel, [({"BLOCK_M": rows, "BLOCK_N": columns, "BLOCK_K": inner,
-                                      "GROUP_M": group}, warps, stages)])
-        module.matmul(a, b)
+    cuda_driver.start()
+    strides = [f"i32:{size}", "i32:1"] * 3
+    matrices = [buffer(BYTES_OF_BFLOAT16 * size * size) for _ in range(3)]
+    for rows, columns, inner, group, stages, warps in tiles:
+        code = compiled(GEMM, "matmul_kernel", ["*fp16"] * 3 + [f"i32:{size}"] * 3 + strides,
+                        {"BLOCK_M": rows, "BLOCK_N": columns, "BLOCK_K": inner, "GROUP_M": group,
+                         "ACTIVATION": "", "ENABLE_BUFFER_OPS_ASSUMES": False}, warps, stages)
+        run(code, (-(-size // rows) * -(-size // columns),),
+            matrices + [i32(size)] * 3 + [i32(size), i32(1)] * 3)
 
 
 def attention(batch: int, length: int, heads: int, width: int, causal: bool, backward: bool,
               dtype: str) -> None:
-    torch = start()
-    stand_in("tritonbench.utils.triton_utils", AsyncTaskContext=None)
-    for package in ("tritonbench", "tritonbench.utils", "tritonbench.kernels"):
-        stand_in(package)
-    load("tritonbench/kernels/attention_utils.py")
-    module = load(ATTENTION)
+    cuda_driver.start()
+    kind = {"f16": "*fp16", "bf16": "*bf16"}[dtype]
+    strides = [heads * length * width, length * width, width, 1] * 4
+    q, k, v, out = (buffer(BYTES_OF_BFLOAT16 * batch * heads * length * width) for _ in range(4))
+    sizes = [batch, heads, length]
+    values = [q, k, v, ctypes.c_float(width**-0.5), buffer(4 * batch * heads * length), out, *[None] * 4,
+              *(i32(number) for number in strides + sizes)]
+    texts = [kind, kind, kind, f"f32:{width**-0.5}", "*fp32", kind, *["none"] * 4,
+             *(f"i32:{number}" for number in strides + sizes)]
     tiles = [(128, 128, 8, 3), (128, 64, 4, 3)] if width == 128 else [(128, 64, 4, 3)]
-    kinds = {"f16": torch.float16, "bf16": torch.bfloat16}
-    q, k, v = (torch.zeros(batch, heads, length, width, dtype=kinds[dtype]) for _ in range(3))
     for rows, columns, warps, stages in tiles:
-        keep(module._attn_fwd_base_opt, [({"BLOCK_M": rows, "BLOCK_N": columns, "ENABLE_TMA": False,
-                                           "LOOP_SCHEDULE": "default"}, warps, stages)])
-        module.attention_opt(q, k, v, causal, width**-0.5, "base_opt")
+        code = compiled(ATTENTION, "_attn_fwd_base_opt", texts,
+                        {"BLOCK_M": rows, "BLOCK_N": columns, "HEAD_DIM": width, "STAGE": 3 if causal else 1,
+                         "ENABLE_TMA": False, "LOOP_SCHEDULE": "default", "ENABLE_WS": False}, warps, stages)
+        run(code, (-(-length // rows), batch * heads), values)

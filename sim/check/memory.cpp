@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "sim/check/memory_state.h"
 #include "sim/exec/warp.h"
@@ -110,6 +111,13 @@ bool Memory::adopt(uint64_t base, uint64_t bytes, MemoryKind kind) {
   return true;
 }
 
+std::vector<std::pair<uint64_t, uint64_t>> Memory::take_released() {
+  State& s = *state_;
+  const std::unique_lock lock(s.mutex);
+  s.lists_released = true;
+  return std::exchange(s.released, {});
+}
+
 bool Memory::release(uint64_t base) {
   State& s = *state_;
   const std::unique_lock lock(s.mutex);
@@ -117,6 +125,7 @@ bool Memory::release(uint64_t base) {
   if (it == s.map.end() || it->second->freed) return false;
   Owned& a = *it->second;
   if (counts_against_limit(a.kind)) s.used -= a.bytes;
+  if (s.lists_released) s.released.emplace_back(a.base, a.bytes);
   s.changed();
   if (!a.mapping) {  // the caller's own memory: nothing to keep
     s.map.erase(it);

@@ -78,6 +78,10 @@ class Memory {
   // Returns the allocation whose range is closest below or above, for reports.
   std::string nearest(uint64_t address) const;
 
+  // Returns what was released since the last call, as addresses and sizes; the first call returns
+  // nothing.
+  std::vector<std::pair<uint64_t, uint64_t>> take_released();
+
   // Kernels may not write the allocation that starts here (.const variables).
   void protect(uint64_t base);
   // Marks bytes as written (a host copy, a memset). Ignores addresses outside allocations.

@@ -26,6 +26,8 @@ struct Memory::State {
   std::map<uint64_t, std::shared_ptr<Owned>> map;
   std::deque<uint64_t> quarantine;
   uint64_t quarantined = 0;
+  bool lists_released = false;
+  std::vector<std::pair<uint64_t, uint64_t>> released;  // see take_released()
   uint64_t version = 1;
   std::vector<const Memory*> peers;  // whose memory kernels of this device may use
   std::vector<State*> watchers;      // of devices that use this one's

@@ -12,99 +12,8 @@
 
 namespace sim {
 
-void RacePool::clear() {
-  ++generation;
-  free_cells.clear();
-  free_reads.clear();
-  used_cells = used_reads = 0;
-}
-
-uint32_t RacePool::new_cells() {
-  if (!free_cells.empty()) {
-    const uint32_t index = free_cells.back();
-    free_cells.pop_back();
-    return index;
-  }
-  if (used_cells == cells.size()) cells.push_back(std::make_unique<Granule[]>(kGranule));
-  return used_cells++;
-}
-
-uint32_t RacePool::new_reads() {
-  if (!free_reads.empty()) {
-    const uint32_t index = free_reads.back();
-    free_reads.pop_back();
-    reads[index].clear();
-    return index;
-  }
-  if (used_reads == reads.size()) reads.emplace_back();
-  reads[used_reads].clear();
-  return used_reads++;
-}
-
-namespace {
-
-// Pages of the shadow of earlier launches: fresh ones cost a fault of the host each.
-struct SparePages {
-  std::mutex mutex;
-  std::vector<std::unique_ptr<Granule[]>> pages;
-};
-constexpr size_t kMostSpare = 4096;  // 32 MiB
-SparePages& spare_pages() {
-  static SparePages spare;
-  return spare;
-}
-
-std::unique_ptr<Granule[]> new_page() {
-  SparePages& spare = spare_pages();
-  std::unique_lock lock(spare.mutex);
-  if (spare.pages.empty()) {
-    lock.unlock();
-    return std::make_unique<Granule[]>(kPage / kGranule);
-  }
-  std::unique_ptr<Granule[]> page = std::move(spare.pages.back());
-  spare.pages.pop_back();
-  lock.unlock();
-  std::fill_n(page.get(), kPage / kGranule, Granule{});
-  return page;
-}
-
-}  // namespace
-
-RaceGrid::~RaceGrid() {
-  SparePages& spare = spare_pages();
-  const std::lock_guard lock(spare.mutex);
-  for (auto& [number, page] : pages) {
-    if (spare.pages.size() >= kMostSpare) return;
-    spare.pages.push_back(std::move(page));
-  }
-}
-
-Granule* RaceGrid::page(uint64_t number) {
-  const size_t slot = number % 64;
-  if (recent[slot] && recent_page[slot] == number) return recent[slot];
-  auto& page = pages[number];
-  if (!page) page = new_page();
-  recent_page[slot] = number;
-  return recent[slot] = page.get();
-}
-
 uint32_t RaceGrid::generation(const Block* owner) const {
-  return owner ? owner->races->pool.generation : pool.generation;
-}
-
-bool RaceGrid::find(uint32_t agent, uint32_t block[3], uint32_t* warp) const {
-  const Grid& grid = *launch->grid;
-  uint32_t cluster = agent / stride, index = agent % stride;
-  const bool is_warp = index < cluster_blocks * warps;
-  uint32_t rank = is_warp ? index / warps : (index - cluster_blocks * warps) % cluster_blocks;
-  for (int k = 0; k < 3; ++k) {
-    const uint32_t clusters = grid.grid[k] / grid.cluster[k];
-    block[k] = cluster % clusters * grid.cluster[k] + rank % grid.cluster[k];
-    cluster /= clusters;
-    rank /= grid.cluster[k];
-  }
-  *warp = is_warp ? index % warps : 0;
-  return is_warp;
+  return owner ? owner->races->pool.generation : world->pool.generation;
 }
 
 void RaceWarp::publish(Knowledge* to) const {
@@ -119,6 +28,7 @@ void RaceWarp::start(uint32_t number, uint32_t base, uint32_t span) {
   for (Knowledge& k : fence) k.clear(0, 0);
   for (Knowledge& k : pending) k.clear(0, 0);
   fenced = waits = false;
+  copied.clear();
   lanes.clear();
 }
 
@@ -126,10 +36,24 @@ std::shared_ptr<RaceGrid> make_race_grid(const Launch& launch) {
   auto grid = std::make_shared<RaceGrid>();
   const Grid& g = *launch.grid;
   grid->launch = &launch;
-  grid->early = g.before != nullptr;
-  grid->warps = (g.block[0] * g.block[1] * g.block[2] + 31) / 32;
-  grid->cluster_blocks = g.cluster[0] * g.cluster[1] * g.cluster[2];
-  grid->stride = grid->cluster_blocks * (grid->warps + kAsyncAgents);
+  auto self = std::make_shared<RaceLaunch>();
+  self->name = g.kernel->name;
+  self->function = g.kernel->code;
+  self->order = g.order;
+  uint64_t clusters = 1;
+  for (int k = 0; k < 3; ++k) {
+    self->grid[k] = g.grid[k];
+    self->block[k] = g.block[k];
+    self->cluster[k] = g.cluster[k];
+    clusters *= g.grid[k] / g.cluster[k];
+  }
+  grid->warps = self->warps = (g.block[0] * g.block[1] * g.block[2] + 31) / 32;
+  grid->cluster_blocks = self->cluster_blocks = g.cluster[0] * g.cluster[1] * g.cluster[2];
+  grid->stride = self->stride = self->cluster_blocks * (self->warps + kAsyncAgents);
+  self->agents = static_cast<uint32_t>(clusters * self->stride + kLaunchAgents);
+  grid->self = self;
+  grid->world = g.world && g.world->add(self) ? g.world : std::make_shared<RaceWorld>();
+  if (grid->world != g.world) grid->world->add(self);
   return grid;
 }
 
@@ -152,7 +76,7 @@ void start_races(Block& block) {
     cluster = cluster * (g.grid[k] / g.cluster[k]) + block.id[k] / g.cluster[k];
     rank = rank * g.cluster[k] + block.id[k] % g.cluster[k];
   }
-  r->base = cluster * r->stride;
+  r->base = r->grid->self->origin + cluster * r->stride;
   r->first = r->base + rank * block.warps;
   r->pool.clear();
   r->locations.clear();

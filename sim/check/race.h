@@ -78,5 +78,9 @@ void race_mbarrier_landed(RaceMbarrier* barrier, const Inst& inst, uint64_t addr
 void race_mbarrier_was_read(RaceMbarrier* barrier, const Inst& inst, uint64_t address,
                             uint64_t bytes, Block* source);
 void race_mbarrier_complete(RaceMbarrier* barrier);
+// The copies of these lanes so far have landed, and who sees the mbarrier's phase knows it; so do
+// the lanes when they wait for their copies, and whoever sees a later arrival of this kind.
+void race_copies_arrive(Warp& warp, uint32_t lanes, RaceMbarrier* barrier);
+void race_copies_wait(Warp& warp, uint32_t lanes);
 
 }  // namespace sim

@@ -38,7 +38,7 @@ inline bool again(const Touch& t, Stamp& s, const Stamp& mine) {
 // read is on record is enough.
 inline bool read_only_again(const Touch& t, const Granule& g) {
   return t.order.read_only && !g.write.clock && g.read.clock && !t.is_many(g) &&
-         (g.read.place & kReadOnlyLoad);
+         (g.read.place & kReadOnlyLoad) && t.is_own(g.read);
 }
 
 // A strong write does not stand for the ordinary accesses before it.
@@ -167,7 +167,7 @@ void scattered_access(Touch& t, const uint64_t* address, uint32_t exec, uint32_t
   }
 }
 
-// These two are rare and would make the usual way longer.
+// This is rare and would make the usual way longer.
 __attribute__((noinline, cold)) void write_borrowed(Touch& t, const uint64_t* address,
                                                     uint32_t exec, uint32_t size) {
   for (uint32_t rest = exec; rest; rest &= rest - 1) {
@@ -176,23 +176,14 @@ __attribute__((noinline, cold)) void write_borrowed(Touch& t, const uint64_t* ad
   }
 }
 
-__attribute__((noinline, cold)) void past_accesses(Touch& t, const uint64_t* address, uint32_t exec,
-                                                   uint32_t size) {
-  for (uint32_t rest = exec; rest; rest &= rest - 1) {
-    const auto l = static_cast<uint32_t>(__builtin_ctz(rest));
-    race_past(t, of_lanes(t, 1u << l), address[l], address[l] + size);
-  }
-}
-
 }  // namespace
 
 void race_access(Warp& w, const Inst& inst, const uint64_t* address, uint32_t exec, uint32_t size,
                  RaceUse use, bool dense, Block* owner) {
   Touch t(w, inst, use, owner);
-  if (use != RaceUse::load && !owner && !t.grid().borrowed.empty()) {
+  if (use != RaceUse::load && !owner && !t.world().borrowed.empty()) {
     write_borrowed(t, address, exec, size);
   }
-  if (!owner && t.grid().early) past_accesses(t, address, exec, size);
   t.address = address;
   t.exec = exec;
   if (dense && exec == ~0u && address[0] % kGranule == 0) {

@@ -63,7 +63,6 @@ void race_async_read(Warp& w, const Inst& inst, unsigned lane, uint64_t address,
   if (!w.race) return;
   Touch t(w, inst, RaceUse::load, owner);
   const Stamp mine = stamp_of(t, lane);
-  if (!owner && t.grid().early) race_past(t, mine, address, address + bytes);
   if (!t.has(address) && !t.has(address + bytes - 1)) return;
   const bool generic = !(mine.place & kAsyncAccess);
   const ClockKind proxy = owner ? kSharedProxyClock : kGlobalProxyClock;
@@ -75,7 +74,7 @@ void race_async_read(Warp& w, const Inst& inst, unsigned lane, uint64_t address,
     const bool own = lane == kWholeWarp && s.agent == t.me.agent;
     const Stamp here = slice(s, static_cast<uint32_t>(at % kGranule), 1);
     if (!own && !t.before(here, mine, true)) return t.conflict(s, mine, at, size);
-    if (generic || (s.place & kAsyncAccess)) return;
+    if (generic || (s.place & kAsyncAccess) || !t.is_own(s)) return;
     if (s.clock <= t.me.known.of(proxy, s.agent)) return;
     report_race(t.grid(), RaceKind::missing_proxy_fence, mine, s, at, size, owner != nullptr);
   });
@@ -95,8 +94,7 @@ void race_async_write(Warp& w, const Inst& inst, unsigned lane, uint64_t address
   if (!w.race) return;
   Touch t(w, inst, RaceUse::store, owner);
   const Stamp mine = stamp_of(t, lane);
-  if (!owner && t.grid().early) race_past(t, mine, address, address + bytes);
-  if (!owner && !t.grid().borrowed.empty()) {
+  if (!owner && !t.world().borrowed.empty()) {
     race_write_borrowed(t.grid(), mine, address, address + bytes);
   }
   t.each(address, bytes, [&](Granule& g, uint64_t at, uint32_t size) {

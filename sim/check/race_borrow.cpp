@@ -30,7 +30,7 @@ bool reads_global(const Copy& c) { return c.warp->race && !c.source && !c.arrive
 
 void race_borrow(const Copy& c) {
   if (!reads_global(c)) return;
-  auto& borrowed = c.warp->race->block->grid->borrowed;
+  auto& borrowed = c.warp->race->block->grid->world->borrowed;
   each_page(c, [&](uint64_t page) {
     auto& copies = borrowed[page];
     if (copies.empty() || copies.back() != &c) copies.push_back(&c);
@@ -39,7 +39,7 @@ void race_borrow(const Copy& c) {
 
 void race_give_back(const Copy& c) {
   if (!reads_global(c)) return;
-  auto& borrowed = c.warp->race->block->grid->borrowed;
+  auto& borrowed = c.warp->race->block->grid->world->borrowed;
   each_page(c, [&](uint64_t page) {
     const auto it = borrowed.find(page);
     if (it == borrowed.end()) return;
@@ -50,8 +50,8 @@ void race_give_back(const Copy& c) {
 
 void race_write_borrowed(RaceGrid& grid, const Stamp& mine, uint64_t begin, uint64_t end) {
   for (uint64_t page = begin / kPage; page <= (end - 1) / kPage; ++page) {
-    const auto it = grid.borrowed.find(page);
-    if (it == grid.borrowed.end()) continue;
+    const auto it = grid.world->borrowed.find(page);
+    if (it == grid.world->borrowed.end()) continue;
     for (const Copy* c : it->second) {
       for (const Piece& p : c->pieces) {
         if (p.fill || p.from >= end || p.from + p.bytes <= begin || !(c->lanes >> p.lane & 1)) {

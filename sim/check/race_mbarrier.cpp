@@ -19,6 +19,16 @@ void narrow(Warp& w, const Inst& inst, unsigned lane, const char* what) {
   report_text(w, inst, Fault::narrow_scope, lane, 0, 0, what);
 }
 
+void tell_copied(const RaceWarp& r, uint32_t lanes, Knowledge* to) {
+  for (uint32_t rest = r.copied.empty() ? 0 : lanes; rest; rest &= rest - 1) {
+    for (const auto& [agent, clock] : r.copied[__builtin_ctz(rest)]) {
+      for (int kind = 0; kind < kClockKinds; ++kind) {
+        to->raise(static_cast<ClockKind>(kind), agent, clock);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 RaceMbarrier* race_mbarrier(Block& owner) {
@@ -98,6 +108,21 @@ void race_mbarrier_was_read(RaceMbarrier* b, const Inst& inst, uint64_t address,
 
 void race_mbarrier_complete(RaceMbarrier* b) {
   if (b) race_async_complete(b->filling);
+}
+
+void race_copies_arrive(Warp& w, uint32_t lanes, RaceMbarrier* b) {
+  if (!b || !w.race) return;
+  tell_copied(*w.race, lanes, &b->filling->known);
+  race_async_complete(b->filling);
+  if (!b->filling->clock) return;
+  if (w.race->copied.empty()) w.race->copied.resize(32);
+  for (uint32_t rest = lanes; rest; rest &= rest - 1) {
+    w.race->copied[__builtin_ctz(rest)][b->filling->agent] = b->filling->clock - 1;
+  }
+}
+
+void race_copies_wait(Warp& w, uint32_t lanes) {
+  if (w.race) tell_copied(*w.race, lanes, &w.race->known);
 }
 
 }  // namespace sim

@@ -9,7 +9,7 @@ namespace {
 int level_of(Scope scope) { return scope >= Scope::gpu ? 2 : static_cast<int>(scope) - 1; }
 
 Locations& locations_of(RaceWarp& r, const Block* owner) {
-  return owner ? owner->races->locations : r.block->grid->locations;
+  return owner ? owner->races->locations : r.block->grid->world->locations;
 }
 
 // Adds what a read of scope `level` finds at `from` to each level of `to`, or all of it to to[0].
@@ -31,7 +31,13 @@ void leave(RaceWarp& r, Location* to, int level, const Knowledge& cta, const Kno
   if (to->cluster_base != b.base) to->cluster.clear(0, 0);
   to->cluster_base = b.base;
   to->cluster.join(cluster);
-  if (level >= 2) to->wide.join(wide);
+  if (level < 2) return;
+  to->wide.join(wide);
+  // Another launch learns here too what was over when this one began.
+  const RaceGrid& grid = *b.grid;
+  if (grid.world->launches.size() > 1) {
+    to->wide.raise(kGenericClock, grid.self->start_agent(), 1);
+  }
 }
 
 void at_location(RaceWarp& r, Locations& all, uint64_t key, const Order& order) {
@@ -67,7 +73,7 @@ void at_location(RaceWarp& r, Locations& all, uint64_t key, const Order& order) 
 
 bool race_acquires(const RaceWarp& me, const Order& order, uint64_t address, const Block* owner,
                    const Stamp& s) {
-  const Locations& all = owner ? owner->races->locations : me.block->grid->locations;
+  const Locations& all = owner ? owner->races->locations : me.block->grid->world->locations;
   const auto it = all.find(address / 8);
   if (it == all.end()) return false;
   const int level = level_of(order.scope);
@@ -95,7 +101,6 @@ void race_fence(Warp& w, const Inst& inst) {
   if (!w.race) return;
   RaceWarp& r = *w.race;
   const Form& f = w.function->infos[inst.info].form;
-  if (f.op == Op::griddepcontrol) return race_grid_control(w, f);
   auto show = [&](ClockKind kind) {
     r.known.show(kind);
     r.known.raise(kind, r.agent, r.clock);

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file handles findings of the race checker: both parties, with their places.
 #include <algorithm>
-#include <cstdio>
 
 #include "sim/check/race_shadow.h"
 #include "sim/exec/grid_state.h"
@@ -23,11 +22,12 @@ const char* access_of(const Form& f, bool async) {
 }
 
 std::string place(const Party& p) {
+  if (p.line == 0) return "";
   auto triple = [](const uint32_t* v) {
     return "(" + std::to_string(v[0]) + ", " + std::to_string(v[1]) + ", " + std::to_string(v[2]) +
            ")";
   };
-  return "block " + triple(p.block) + " thread " + triple(p.thread) + " at PTX line " +
+  return " by block " + triple(p.block) + " thread " + triple(p.thread) + " at PTX line " +
          std::to_string(p.line) + " (" + p.text + ")";
 }
 
@@ -47,10 +47,8 @@ std::string remedy(const Party& a, const Party& b, bool shared) {
 
 std::string describe(RaceKind kind, const Party& now, const Party& other, const char* memory,
                      uint64_t address) {
-  char hex[32];
-  std::snprintf(hex, sizeof(hex), "0x%llx", static_cast<unsigned long long>(address));
-  const std::string subject = on(now.access) + memory + " address " + hex + " by " + place(now);
-  const std::string object = "the " + other.access + " by " + place(other);
+  const std::string subject = on(now.access) + memory + " address " + hex(address) + place(now);
+  const std::string object = "the " + other.access + place(other);
   switch (kind) {
     case RaceKind::nc_written:
       return subject + " and " + object +
@@ -59,7 +57,7 @@ std::string describe(RaceKind kind, const Party& now, const Party& other, const 
       return subject + " goes through the asynchronous proxy, but no fence.proxy.async follows " +
              object;
     case RaceKind::source_in_flight:
-      return subject + " rewrites what the copy by " + place(other) +
+      return subject + " rewrites what the copy" + place(other) +
              " may still read: nobody has waited for the copy";
     default:
       return subject + " races with " + object + ": nothing orders them; " +
@@ -67,13 +65,28 @@ std::string describe(RaceKind kind, const Party& now, const Party& other, const 
   }
 }
 
-// A finding with its first party and the place of the other.
-Finding finding_of(const Launch& launch, const Party& a, const Party& b, uint64_t address,
-                   uint32_t bytes) {
+}  // namespace
+
+std::string race_other_text(const RaceLaunch& other, const RaceParty& party) {
+  const bool kernel = other.function != nullptr;
+  return party.access + place(party) + (kernel ? " of kernel " + other.name : "");
+}
+
+std::string race_remedy(const LaunchOrder& mine, const RaceLaunch& other) {
+  if (mine.line != other.order.line) {
+    return "nothing orders the two; work of different streams needs an event between them";
+  }
+  return mine.number > other.order.number
+             ? "it may still run, so griddepcontrol.wait has to come first"
+             : "it may have started already, so its griddepcontrol.wait has to come first";
+}
+
+Finding race_finding(const std::string& kernel, const RaceParty& a, const RaceParty& b,
+                     uint64_t address, uint32_t bytes) {
   Finding f;
   f.check = "racecheck";
   f.kind = "race";
-  f.kernel = launch.grid->kernel->name;
+  f.kernel = kernel;
   for (int k = 0; k < 3; ++k) {
     f.block[k] = a.block[k];
     f.thread[k] = a.thread[k];
@@ -90,18 +103,23 @@ Finding finding_of(const Launch& launch, const Party& a, const Party& b, uint64_
   return f;
 }
 
-}  // namespace
-
-RaceParty race_party(const RaceGrid& grid, const Stamp& s) {
+RaceParty race_party(const RaceLaunch& launch, const Stamp& s) {
   RaceParty p;
-  const Launch& launch = *grid.launch;
+  if (!launch.function) {
+    p.access = launch.name;
+    return p;
+  }
   const Function& f = *launch.function;
   const InstInfo& info = f.infos[s.place >> 8];
   uint32_t warp = 0;
-  const bool is_warp = grid.find(s.agent, p.block, &warp);
+  const bool is_warp = launch.find(s.agent, p.block, &warp);
   const uint32_t lane = s.lanes ? static_cast<uint32_t>(__builtin_ctz(s.lanes)) : 0;
   p.warp = warp;
-  for (int k = 0; k < 3 && is_warp; ++k) p.thread[k] = launch.tid[k][warp * 32 + lane];
+  uint32_t thread = warp * 32 + lane;
+  for (int k = 0; k < 3 && is_warp; ++k) {
+    p.thread[k] = thread % launch.block[k];
+    thread /= launch.block[k];
+  }
   p.line = info.ptx_line;
   if (info.line && static_cast<size_t>(info.file) < f.files.size()) {
     p.source = f.files[static_cast<size_t>(info.file)] + ":" + std::to_string(info.line);
@@ -118,33 +136,26 @@ void report_race(RaceGrid& grid, RaceKind kind, const Stamp& now, const Stamp& o
   auto& launch = const_cast<Launch&>(*grid.launch);
   const bool proxy = kind == RaceKind::missing_proxy_fence;
   if (!(launch.settings->check & (proxy ? kAsynccheck : kRacecheck))) return;
-  int& seen = grid.reported[{now.place >> 8, other.place >> 8, kind}];
+  const RaceLaunch* from = grid.self.get();
+  if (!shared && !grid.is_own(other.agent)) from = grid.world->launch_of(other.agent);
+  if (!from) return;
+  int& seen = grid.reported[{now.place >> 8, other.place >> 8, kind, from}];
   if (seen >= launch.settings->findings_per_pc) return;
   ++seen;
   const auto offset = static_cast<uint32_t>(address % kGranule);
-  const Party a = race_party(grid, slice(now, offset, 1)),
-              b = race_party(grid, slice(other, offset, 1));
-  Finding f = finding_of(launch, a, b, address, bytes);
+  const Party a = race_party(*grid.self, slice(now, offset, 1)),
+              b = race_party(*from, slice(other, offset, 1));
+  Finding f = race_finding(launch.grid->kernel->name, a, b, address, bytes);
   if (proxy) f.check = "asynccheck";
   if (proxy) f.kind = "missing_proxy_fence";
   if (kind == RaceKind::nc_written) f.kind = "nc_written";
-  f.text = describe(kind, a, b, shared ? "shared" : "global", address);
-  const std::lock_guard lock(launch.mutex);
-  launch.findings.push_back(std::move(f));
-}
-
-void report_past(RaceGrid& grid, const Stamp& mine, const RaceParty& other,
-                 const std::string& kernel, uint64_t address, uint32_t bytes) {
-  auto& launch = const_cast<Launch&>(*grid.launch);
-  constexpr uint32_t kPastParty = 0xFFFFFF00;  // no instruction of this grid
-  int& seen = grid.reported[{mine.place >> 8, kPastParty, RaceKind::race}];
-  if (seen >= launch.settings->findings_per_pc) return;
-  ++seen;
-  const Party a = race_party(grid, slice(mine, static_cast<uint32_t>(address % kGranule), 1));
-  Finding f = finding_of(launch, a, other, address, bytes);
-  f.text = on(a.access) + "global address " + hex(address) + " by " + place(a) +
-           " races with the " + other.access + " by " + place(other) + " of kernel " + kernel +
-           ", which may still run: griddepcontrol.wait has to come first";
+  if (from == grid.self.get()) {
+    f.text = describe(kind, a, b, shared ? "shared" : "global", address);
+  } else {
+    f.other_kernel = from->name;
+    f.text = on(a.access) + "global address " + hex(address) + place(a) + " races with the " +
+             race_other_text(*from, b) + ": " + race_remedy(grid.self->order, *from);
+  }
   const std::lock_guard lock(launch.mutex);
   launch.findings.push_back(std::move(f));
 }

@@ -26,12 +26,15 @@ Stamp slice(const Stamp& s, uint32_t offset, uint32_t bytes) {
 }
 
 Shadow::Shadow(RaceBlock& user, Block* owner)
-    : grid_(*user.grid),
+    : world_(*user.grid->world),
       owner_(owner),
-      pool_(owner ? owner->races->pool : user.grid->pool),
+      pool_(owner ? owner->races->pool : user.grid->world->pool),
       cells_(owner ? owner->races->shadow.data() : nullptr),
       base_(user.base),
       stride_(user.stride) {}
+
+Shadow::Shadow(RaceWorld& world)
+    : world_(world), owner_(nullptr), pool_(world.pool), cells_(nullptr) {}
 
 // A write that is left over has been seen by nobody of this block, so a read beside it is older
 // too.

@@ -14,13 +14,14 @@ Stamp slice(const Stamp& s, uint32_t offset, uint32_t bytes);
 class Shadow {
  public:
   Shadow(RaceBlock& user, Block* owner);
+  explicit Shadow(RaceWorld& world);  // of global memory, for nobody in particular
 
   Granule& granule(uint64_t at) {
     if (owner_) return cells_[at / kGranule];
-    return grid_.page(at / kPage)[at % kPage / kGranule];
+    return world_.page(at / kPage)[at % kPage / kGranule];
   }
   // Returns false if nothing in the page of this address was ever touched.
-  bool has(uint64_t at) const { return owner_ || grid_.pages.count(at / kPage); }
+  bool has(uint64_t at) const { return owner_ || world_.pages.count(at / kPage); }
   bool is_split(const Granule& g) const {
     return g.write.agent == kSplit && g.write.place == pool_.generation;
   }
@@ -64,16 +65,16 @@ class Shadow {
   }
 
   Block* owner() const { return owner_; }
-  RaceGrid& grid() { return grid_; }
+  RaceWorld& world() { return world_; }
 
  private:
   void split(Granule& g, uint32_t parts);
 
-  RaceGrid& grid_;
+  RaceWorld& world_;
   Block* owner_;
   RacePool& pool_;
   Granule* cells_;
-  uint32_t base_, stride_;  // of the cluster that uses it
+  uint32_t base_ = 0, stride_ = 0;  // of the cluster that uses it
 };
 
 class Touch : public Shadow {
@@ -100,7 +101,10 @@ class Touch : public Shadow {
   uint32_t exec = 0;
   uint32_t done = 0;  // lanes before
 
+  RaceGrid& grid() const { return *me.block->grid; }
   bool before(const Stamp& s, const Stamp& mine, bool read_after_write) const;
+  // Says whether the access is of this launch.
+  bool is_own(const Stamp& s) const { return owner() || grid().is_own(s.agent); }
   // If others hide the access, what an acquire learns at the place itself counts too.
   bool before_hidden(const Stamp& s, const Stamp& mine, uint64_t at) const;
   void conflict(const Stamp& s, const Stamp& mine, uint64_t at, uint32_t bytes);
@@ -123,9 +127,5 @@ class Touch : public Shadow {
   bool same_values(uint32_t lane, uint32_t other) const;
   bool twice(Granule& g, const Stamp& mine, uint64_t at, uint32_t bytes);
 };
-
-// check/race_past.cpp: an access to [begin, end) of global memory in a grid that may have started
-// before the one in front of it has ended.
-void race_past(Touch& touch, const Stamp& mine, uint64_t begin, uint64_t end);
 
 }  // namespace sim

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// This file holds the race checker's state: a shadow of 16-byte granules, clocks of warps and
-// blocks, and what locations in memory carry from a release to an acquire.
+// This file holds the race checker's state: clocks of warps, blocks and barriers, and what belongs
+// to a launch.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "sim/check/clocks.h"
 #include "sim/check/race.h"
-#include "sim/exec/launch.h"
+#include "sim/check/race_world.h"
 #include "sim/ptx/code.h"
 
 namespace sim {
-
-struct Copy;  // exec/async/async.h
 
 // A RaceParty is one side of a race, as findings name it.
 struct RaceParty {
@@ -30,13 +27,6 @@ struct RaceParty {
   std::string source, access, text;
 };
 
-// A Stamp is one access, as the shadow remembers it. Clock 0 stands for none.
-struct Stamp {
-  uint32_t agent = 0, clock = 0;
-  uint32_t place = 0;  // instruction << 8 | flags
-  uint32_t lanes = 0;  // a mask; with kAffine: lane of the first byte | shift << 8, byte b of the
-                       // granule being lane + (b >> shift)'s
-};
 constexpr uint32_t kScopeFlags = 7;
 constexpr uint32_t kAffine = 8, kReadOnlyLoad = 16, kAsyncAccess = 32;
 // Among the readers of a granule: an access that a strong one after it hides.
@@ -46,36 +36,6 @@ constexpr uint32_t kHiddenRead = 64, kHiddenWrite = 128, kHidden = kHiddenRead |
 // generation of the pool.
 constexpr uint32_t kSplit = 0xFFFFFFFF;  // of `write`: the granule has cells, Stamp::lanes of them
 constexpr uint32_t kManyReads = 0xFFFFFFFE;  // of `read`: several agents, none before another
-
-// A Granule holds the last accesses of 16 bytes of memory that have one history; a cell of 4 bytes
-// or 1 is alike.
-struct Granule {
-  Stamp write, read;
-};
-constexpr uint32_t kGranule = 16;
-constexpr uint32_t kPage = 4096;
-
-// The pool holds cells and read sets of the granules that need them.
-struct RacePool {
-  uint32_t generation = 1;
-  std::vector<std::unique_ptr<Granule[]>> cells;
-  std::vector<uint32_t> free_cells;
-  std::vector<std::vector<Stamp>> reads;
-  std::vector<uint32_t> free_reads;
-  uint32_t used_cells = 0, used_reads = 0;
-
-  void clear();  // what refers to it from before is stale
-  uint32_t new_cells();
-  uint32_t new_reads();
-};
-
-// A location carries this knowledge since its last release: for everybody, for one cluster, for one
-// block.
-struct Location {
-  Knowledge wide, cluster, cta;
-  uint32_t cluster_base = 0, cta_first = 0;
-};
-using Locations = std::unordered_map<uint64_t, Location>;  // by address / 8
 
 struct RaceBlock;
 
@@ -92,6 +52,9 @@ struct RaceWarp {
   RaceBlock* block = nullptr;
   Knowledge fence[3], pending[3];  // by scope: cta, cluster, gpu and beyond
   bool fenced = false, waits = false;
+  // By lane, empty if there are none: cp.async of its own that an mbarrier has been told of, as the
+  // clock of each mbarrier's agent.
+  std::vector<std::map<uint32_t, uint32_t>> copied;
   // [l * 32 + m]: up to which clock lane m is before lane l. Empty: no part of the warp has met.
   std::vector<uint32_t> lanes;
 
@@ -130,29 +93,19 @@ enum class RaceKind : uint8_t { race, nc_written, missing_proxy_fence, source_in
 // A RaceGrid belongs to one launch. A single host thread runs all of it, so nothing here is locked.
 struct RaceGrid {
   const Launch* launch = nullptr;
-  uint32_t warps = 0, cluster_blocks = 1, stride = 0;
-  std::unordered_map<uint64_t, std::unique_ptr<Granule[]>> pages;  // by address / kPage
-  uint64_t recent_page[64] = {};
-  Granule* recent[64] = {};
-  RacePool pool;
-  Locations locations;
-  // Copies that may still read global memory, by address / kPage.
-  std::unordered_map<uint64_t, std::vector<const Copy*>> borrowed;
-  bool early = false;                      // the grid in front may still run
-  bool triggered = false, waited = false;  // griddepcontrol has been executed
-  std::map<std::tuple<uint32_t, uint32_t, RaceKind>, int> reported;
+  std::shared_ptr<RaceWorld> world;
+  std::shared_ptr<RaceLaunch> self;
+  uint32_t warps = 0, cluster_blocks = 1, stride = 0;  // as in `self`
+  std::map<std::tuple<uint32_t, uint32_t, RaceKind, const RaceLaunch*>, int> reported;
 
-  ~RaceGrid();
-  Granule* page(uint64_t number);
+  bool is_own(uint32_t agent) const { return self->owns(agent); }
   uint32_t generation(const Block* owner) const;
-  // Finds a warp's block and number from its agent; returns false for asynchronous ones, which have
-  // a block only.
-  bool find(uint32_t agent, uint32_t block[3], uint32_t* warp) const;
 };
 
 // A block has this many agents for asynchronous work; with more mbarriers than these, some share
 // one.
 constexpr uint32_t kAsyncAgents = 64;
+constexpr uint32_t kLaunchAgents = 2;  // RaceLaunch::start_agent() and end_agent()
 
 // check/race_order.cpp
 void race_order(Warp& warp, const Order& order, const uint64_t* address, uint32_t exec,
@@ -162,15 +115,18 @@ bool race_acquires(const RaceWarp& me, const Order& order, uint64_t address, con
                    const Stamp& s);
 // check/race_borrow.cpp: `mine` writes [begin, end) of global memory.
 void race_write_borrowed(RaceGrid& grid, const Stamp& mine, uint64_t begin, uint64_t end);
-// check/race_past.cpp: what griddepcontrol does, and what a grid leaves behind for the next one;
-// null if the next one may not start early.
-void race_grid_control(Warp& warp, const Form& form);
-std::shared_ptr<const PastGrid> keep_past(RaceGrid& grid);
-// Puts one side of a finding into words.
-RaceParty race_party(const RaceGrid& grid, const Stamp& s);
-// `mine` touches what a thread of the grid before has touched.
-void report_past(RaceGrid& grid, const Stamp& mine, const RaceParty& other,
-                 const std::string& kernel, uint64_t address, uint32_t bytes);
+// check/race_launches.cpp: whether all that another launch did comes before what `me` does next.
+bool race_knows(const RaceWarp& me, const RaceLaunch& other);
+// `griddepcontrol.wait` makes known what may have been running; whether the warp knows it.
+void race_grid_wait(Warp& warp);
+bool race_has_waited(const Warp& warp);
+// check/race_report.cpp: these put one side of a finding into words, the other party of another
+// launch, and what would order the two; and begin a finding.
+RaceParty race_party(const RaceLaunch& launch, const Stamp& s);
+std::string race_other_text(const RaceLaunch& other, const RaceParty& party);
+std::string race_remedy(const LaunchOrder& mine, const RaceLaunch& other);
+Finding race_finding(const std::string& kernel, const RaceParty& a, const RaceParty& b,
+                     uint64_t address, uint32_t bytes);
 // check/race_report.cpp. `now` is the access that is being made. One finding for each pair of
 // instructions.
 void report_race(RaceGrid& grid, RaceKind kind, const Stamp& now, const Stamp& other,

@@ -36,6 +36,9 @@ Touch::Touch(Warp& w, const Inst& i, RaceUse u, Block* o)
 // Lanes of this warp: a full meeting, a partial one, or the same lane.
 bool Touch::lanes_before(const Stamp& s, const Stamp& mine, bool read_after_write) const {
   if (s.clock <= met) return true;
+  // A lane gives an mbarrier up for its warp: a use by another lane comes before, or finds no live
+  // mbarrier. Libraries count on it.
+  if (warp.function->infos[inst.info].form.op == Op::mbarrier_inval) return true;
   if (s.lanes == mine.lanes && !((s.place ^ mine.place) & kAffine)) {
     const bool single = (s.place & kAffine) || !(s.lanes & (s.lanes - 1));
     if (single || use == RaceUse::load) return true;
@@ -58,6 +61,10 @@ bool Touch::before(const Stamp& s, const Stamp& mine, bool read_after_write) con
                           : s.clock <= me.known.of(kGenericClock, s.agent)) {
     return true;
   }
+  if (!is_own(s)) {
+    const RaceLaunch* const other = grid().world->launch_of(s.agent);
+    return !other || race_knows(me, *other);
+  }
   // fence.mbarrier_init shows what it names, to those who use it.
   const Op op = warp.function->infos[s.place >> 8].form.op;
   return op == Op::mbarrier_init && read_after_write && s.clock <= me.known.of(kInitClock, s.agent);
@@ -66,11 +73,12 @@ bool Touch::before(const Stamp& s, const Stamp& mine, bool read_after_write) con
 bool Touch::both_strong(const Stamp& s) const {
   const Scope least = std::min(scope_of(s), order.scope);
   if (least >= Scope::gpu) return true;
-  if (least == Scope::none) return false;
+  if (least == Scope::none || !is_own(s)) return false;
   const RaceGrid& grid = *me.block->grid;
-  if (s.agent / grid.stride != me.agent / grid.stride) return false;
+  const uint32_t mine = me.agent - grid.self->origin, other = s.agent - grid.self->origin;
+  if (other / grid.stride != mine / grid.stride) return false;
   if (least == Scope::cluster) return true;
-  return me.agent % grid.stride / grid.warps == s.agent % grid.stride / grid.warps;
+  return mine % grid.stride / grid.warps == other % grid.stride / grid.warps;
 }
 
 // Two patterns of lanes of this warp that are not ordered have to be looked at cell by cell.
@@ -101,7 +109,9 @@ void Touch::slow(Granule& g, uint32_t offset, uint32_t length, const Stamp& mine
 void Touch::cell(Granule& g, const Stamp& mine, uint64_t at, uint32_t bytes) {
   const bool load = use == RaceUse::load;
   const Stamp last = g.write;
-  if (load && last.clock && order.read_only) written_read_only(last, mine, at, bytes);
+  if (load && last.clock && order.read_only && is_own(last)) {
+    written_read_only(last, mine, at, bytes);
+  }
   if (!load && twice(g, mine, at, bytes)) return;
   if (last.clock && !before(last, mine, load)) conflict(last, mine, at, bytes);
   if (load) {
@@ -110,7 +120,7 @@ void Touch::cell(Granule& g, const Stamp& mine, uint64_t at, uint32_t bytes) {
   }
   auto check = [&](const Stamp& s) {
     if (!s.clock) return;
-    if (s.place & kReadOnlyLoad) {
+    if ((s.place & kReadOnlyLoad) && is_own(s)) {
       written_read_only(s, mine, at, bytes);
     } else if (!(s.place & kHidden ? before_hidden(s, mine, at) : before(s, mine, false))) {
       conflict(s, mine, at, bytes);

@@ -29,33 +29,45 @@ constexpr double kBacklog = 128;
 
 }  // namespace
 
-void Engine::start_block(int slot, double time) {
-  if (next_block_ >= traces_.size()) return;
-  const auto index = static_cast<uint32_t>(next_block_++);
-  auto block = std::make_unique<BlockRun>(map_, traces_[index], index, slot);
-  block->begin = time;
-  for (auto& w : block->warps) {
+void Engine::start_block(BlockRun& block, int slot, double time) {
+  block.begin = time;
+  for (auto& w : block.warps) {
     w->ready = w->last_issue = time;
     w->part = static_cast<int>((w->index + static_cast<uint32_t>(slot)) % kParts);
     w->step = w->walk.next();
-    parts_[w->part].warps.push_back(w.get());
+    part(*w).warps.push_back(w.get());
   }
-  ++live_;
-  slots_[static_cast<size_t>(slot)] = std::move(block);
+}
+
+void Engine::start_cluster(int slot, double time) {
+  const auto size = static_cast<size_t>(load_.cluster);
+  if (next_block_ + size > traces_.size()) return;
+  auto cluster = std::make_unique<ClusterRun>(map_, &traces_[next_block_], size,
+                                              static_cast<uint32_t>(next_block_), slot);
+  next_block_ += size;
+  for (auto& block : cluster->blocks) start_block(*block, slot, time);
+  live_ += size;
+  slots_[static_cast<size_t>(slot)] = std::move(cluster);
 }
 
 void Engine::end_warp(WarpRun& w, double time) {
   w.ended = true;
-  std::erase(parts_[w.part].warps, &w);
-  if (parts_[w.part].last == &w) parts_[w.part].last = nullptr;
+  Part& own = part(w);
+  std::erase(own.warps, &w);
+  if (own.last == &w) own.last = nullptr;
   BlockRun& block = *w.block;
+  ClusterRun& cluster = *block.cluster;
   block.release(time + machine_.barrier_latency, &result_);
+  cluster.leave(time, machine_.cluster_latency);
   if (++block.ended < block.warps.size()) return;
   result_.blocks.push_back({block.index, block.begin, time});
-  const int slot = block.slot;
-  ended_.push_back(std::move(slots_[static_cast<size_t>(slot)]));
+  if (block.passes.size() > result_.passes.size()) result_.passes = std::move(block.passes);
   --live_;
-  start_block(slot, time + machine_.block_start);
+  if (cluster.live > 0) return;
+  // The next cluster starts when there is room for all of its blocks.
+  const int slot = cluster.slot;
+  ended_.push_back(std::move(slots_[static_cast<size_t>(slot)]));
+  start_cluster(slot, time + machine_.block_start);
 }
 
 // Returns when at most `keep` of the groups are open.
@@ -65,12 +77,19 @@ double Engine::group_time(const std::vector<double>& groups, unsigned keep) cons
   return time;
 }
 
-double Engine::phase_time(WarpRun& w) const {
+double Engine::phase_time(const WarpRun& w) const {
   const Effect* e = w.step.effect;
   if (!e || e->barrier == kNoBarrier || e->phase == ~0ull) return 0;
-  const auto found = w.block->phases.find({e->barrier, e->phase});
-  if (found == w.block->phases.end()) return 0;
+  const auto& phases = w.block->cluster->phases;
+  const auto found = phases.find({e->barrier, e->phase});
+  if (found == phases.end()) return 0;
   return found->second.left ? kNever : found->second.over + machine_.mbarrier_latency;
+}
+
+double Engine::cluster_time(const WarpRun& w) const {
+  const auto& over = w.block->cluster->barriers_over;
+  if (w.cluster_arrivals == 0) return 0;
+  return over.size() < w.cluster_arrivals ? kNever : over[w.cluster_arrivals - 1];
 }
 
 // Lists what the next instruction waits for, in the order in which time is charged; returns when it
@@ -94,16 +113,15 @@ double Engine::needs(WarpRun& w, Need* list, int* count) {
     list[n++] = {group_time(w.products, op.keep) + machine_.wgmma_drain, Stall::wgmma};
   }
   if (op.act == Act::mbarrier_wait) list[n++] = {phase_time(w), Stall::mbarrier};
+  if (op.act == Act::cluster_wait) list[n++] = {cluster_time(w), Stall::barrier};
   const bool own = static_cast<int>(op.unit) < kOwnUnits;
   if (own) {
-    double free = parts_[w.part].free[static_cast<int>(op.unit)];
-    if (op.unit == Unit::wgmma) free -= op.tensor / machine_.tensor_rate;  // one may wait
-    if (op.unit == Unit::tensor) free -= 0.99;  // products need not begin on whole cycles
+    const double free = unit_free(part(w), op);
     const bool tensor = op.unit == Unit::tensor || op.unit == Unit::wgmma;
     list[n++] = {free, tensor ? Stall::tensor_throttle : Stall::math_throttle};
   } else if (op.unit != Unit::constant) {
     const double before = list[0].until;
-    const double free = before + memory_.backlog(before) - kBacklog;
+    const double free = before + memory(w).backlog(before) - kBacklog;
     list[n++] = {free, Stall::memory_throttle};
   }
   *count = n;
@@ -146,6 +164,11 @@ void Engine::issue(WarpRun& w, double time) {
   const Op& op = map_.program.ops[w.step.op];
   ++result_.ops[w.step.op].issued;
   ++result_.issued;
+  result_.ran[w.index][w.step.op] = true;
+  if (op.act == Act::branch && op.target <= w.step.op &&
+      w.block->passes.size() < BlockRun::kMostPasses) {
+    w.block->passes.push_back({w.step.op, w.index, static_cast<float>(time)});
+  }
   w.last_issue = time;
   w.ready = time + op.stall;
   act(w, op, time, execute(w, time));
@@ -153,96 +176,118 @@ void Engine::issue(WarpRun& w, double time) {
   if (w.step.op == kNowhere && !w.blocked) end_warp(w, time + 1);
 }
 
+bool Engine::wake(WarpRun& w, double time) {
+  if (w.ended) return false;
+  if (w.blocked) {
+    w.blocked = false;
+    w.ready = time;
+    for (Barrier& b : w.block->barriers) std::erase(b.waiting, &w);
+    return true;
+  }
+  if (w.step.op == kNowhere) return false;
+  const Op& op = map_.program.ops[w.step.op];
+  if (op.act == Act::cluster_wait && w.cluster_arrivals > 0) {
+    w.cluster_arrivals = 0;
+    return true;
+  }
+  if (!w.step.effect) return false;
+  w.step.effect = nullptr;
+  return true;
+}
+
 // Everybody waits for what nobody will do, because the walk through machine code missed it: the
 // first warp goes on.
 bool Engine::wake_somebody(double time) {
   result_.stuck = true;
-  for (auto& block : slots_) {
-    if (!block) continue;
-    for (auto& w : block->warps) {
-      if (w->ended) continue;
-      if (w->blocked) {
-        w->blocked = false;
-        w->ready = time;
-        for (Barrier& b : block->barriers) std::erase(b.waiting, w.get());
-        return true;
-      }
-      if (w->step.effect && w->step.op != kNowhere) {
-        w->step.effect = nullptr;
-        return true;
+  for (auto& cluster : slots_) {
+    if (!cluster) continue;
+    for (auto& block : cluster->blocks) {
+      for (auto& w : block->warps) {
+        if (wake(*w, time)) return true;
       }
     }
   }
   return false;
 }
 
-// Lets each part issue what it can at `time`; returns when something can happen next.
-double Engine::look(double time) {
+// Lets a part issue what it can at `time`; returns when something can happen next.
+double Engine::look(Part& part, double time) {
+  if (time < part.next_issue) return part.next_issue;
   double next = kNever;
-  for (Part& part : parts_) {
-    WarpRun* chosen = nullptr;
-    for (size_t k = part.warps.size(); k-- > 0;) {
-      WarpRun& w = *part.warps[k];
-      if (w.blocked) continue;
-      if (w.step.op == kNowhere) {
-        end_warp(w, time);
-        return time;
-      }
-      if (w.asked > time && !w.block->changed) {
-        next = std::min(next, w.asked);
-        continue;
-      }
-      Need list[16];
-      int count = 0;
-      w.asked = needs(w, list, &count);
-      if (w.asked > time) {
-        next = std::min(next, w.asked);
-      } else if (!chosen || &w == part.last) {
-        chosen = &w;
-      } else {
-        next = time + 1;
-      }
+  WarpRun* chosen = nullptr;
+  for (size_t k = part.warps.size(); k-- > 0;) {
+    WarpRun& w = *part.warps[k];
+    if (w.blocked) continue;
+    if (w.step.op == kNowhere) {
+      end_warp(w, time);
+      return time;
     }
-    if (!chosen) continue;
-    part.last = chosen;
-    chosen->asked = 0;
-    issue(*chosen, time);
-    next = time + 1;
+    if (w.asked > time && !w.block->cluster->changed) {
+      next = std::min(next, w.asked);
+      continue;
+    }
+    Need list[16];
+    int count = 0;
+    w.asked = needs(w, list, &count);
+    if (w.asked > time) {
+      next = std::min(next, w.asked);
+    } else if (!chosen || &w == part.last) {
+      chosen = &w;
+    } else {
+      next = time + 1;
+    }
   }
-  return next;
+  if (!chosen) return next;
+  part.last = chosen;
+  part.next_issue = time + 1;
+  chosen->asked = 0;
+  issue(*chosen, time);
+  return part.next_issue;
+}
+
+void Engine::ask_again() {
+  for (Multiprocessor& processor : processors_) {
+    for (Part& part : processor.parts) {
+      for (WarpRun* w : part.warps) w->asked = 0;
+    }
+  }
+}
+
+void Engine::finish() {
+  for (const BlockTime& block : result_.blocks)
+    result_.cycles = std::max(result_.cycles, block.end);
+  const auto size = static_cast<double>(processors_.size());
+  for (double& busy : result_.busy) busy /= size;
+  result_.issued /= size;
+  for (const Multiprocessor& processor : processors_) processor.memory.add_to(&result_, 1 / size);
 }
 
 Result Engine::run() {
   slots_.resize(static_cast<size_t>(std::max(1, load_.resident)));
-  for (size_t slot = 0; slot < slots_.size(); ++slot) start_block(static_cast<int>(slot), 0);
+  for (size_t slot = 0; slot < slots_.size(); ++slot) start_cluster(static_cast<int>(slot), 0);
   double time = 0;
   while (live_ > 0) {
-    for (auto& block : slots_) {
-      if (block) block->changed = false;
+    for (auto& cluster : slots_) {
+      if (cluster) cluster->changed = false;
     }
-    const double next = look(time);
+    double next = kNever;
+    for (Multiprocessor& processor : processors_) {
+      for (Part& part : processor.parts) next = std::min(next, look(part, time));
+    }
     bool changed = false;
-    for (auto& block : slots_) changed |= block && block->changed;
+    for (auto& cluster : slots_) changed |= cluster && cluster->changed;
     if (next == kNever && !changed) {
       if (!wake_somebody(time)) break;
       time += 1;
-      for (Part& part : parts_) {
-        for (WarpRun* w : part.warps) w->asked = 0;
-      }
-      continue;
-    }
-    if (changed) {
-      for (Part& part : parts_) {
-        for (WarpRun* w : part.warps) w->asked = 0;
-      }
+      ask_again();
+    } else if (changed) {
+      ask_again();
       time = next == time ? time : time + 1;
-      continue;
+    } else {
+      time = std::max(time, next);
     }
-    time = std::max(time, next);
   }
-  for (const BlockTime& block : result_.blocks)
-    result_.cycles = std::max(result_.cycles, block.end);
-  memory_.fill(&result_);
+  finish();
   return std::move(result_);
 }
 

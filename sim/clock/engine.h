@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The multiprocessor: the warps of the blocks that are resident on it issue their instructions in
-// time. Four parts each choose one ready warp a cycle (the one that issued last, else the youngest;
-// Huerta et al.). A unit takes requests in the order of their issue, so that the time at which one
-// is over is known when it is issued; only barriers are decided by others.
+// One multiprocessor, or those of a cluster: the warps of the blocks that are resident on it issue
+// their instructions in time. Four parts each choose one ready warp a cycle (the one that issued
+// last, else the youngest; Huerta et al.). A unit takes requests in the order of their issue, so
+// that the time at which one is over is known when it is issued; only barriers are decided by
+// others.
 #pragma once
 
 #include <array>
@@ -40,7 +41,8 @@ struct Load {
   double dram_share = 1;  // of the sectors that leave L1, those that L2 does not have
   double active = 1;      // multiprocessors that work at the same time, of all
   uint32_t l1_bytes = 0;  // what shared memory leaves
-  int resident = 1;       // blocks at a time
+  int resident = 1;       // blocks at a time on each multiprocessor
+  int cluster = 1;        // blocks of a cluster, each on a multiprocessor of its own
 };
 
 // An Interval is a stretch of time of one warp, for pictures.
@@ -48,6 +50,12 @@ struct Interval {
   uint32_t block, warp;
   float begin, end;
   uint8_t kind;  // Unit, or 64 + Stall
+};
+
+// A Pass is the issue of a branch that leads back, by a warp of one block.
+struct Pass {
+  uint32_t op, warp;
+  float time;
 };
 
 struct OpCost {
@@ -62,18 +70,21 @@ struct BlockTime {
 
 struct Result {
   double cycles = 0;
-  std::array<double, kUnits> busy{};  // cycles, of all parts or of the multiprocessor
+  // Of one multiprocessor, on average, where a cluster has several: cycles of all parts or of it.
+  std::array<double, kUnits> busy{};
   double l2_port_busy = 0, dram_busy = 0, shared_busy = 0;
   double l2_bytes = 0, dram_bytes = 0;
-  uint64_t issued = 0;
+  double issued = 0;
   std::vector<OpCost> ops;                         // by instruction of the program
   std::vector<std::array<double, kStalls>> warps;  // by warp of a block, summed over blocks
+  std::vector<std::vector<bool>> ran;              // by warp of a block: instructions it issued
+  std::vector<Pass> passes;                        // of the block that has most
   std::vector<BlockTime> blocks;
   std::vector<Interval> intervals;
   bool stuck = false;  // warps waited for what never came; they were let go
 };
 
-// Replays the blocks in order, `load.resident` at a time.
+// Replays the blocks in order, `load.resident` clusters at a time. Clusters are whole.
 Result replay(const Machine& machine, const Map& map, const std::vector<BlockTrace>& blocks,
               const Load& load, size_t most_intervals);
 

@@ -10,11 +10,47 @@ namespace {
 
 constexpr double kOperandsRead = 12;  // until a store has read its registers
 constexpr double kSkipped = 4;        // an instruction whose guard held all lanes back
+constexpr double kWindow = 3;         // cycles in which an instruction reads its registers [huerta]
+constexpr double kHalfPipe = 2;       // cycles of an instruction in 16 lanes
+
+bool reads_in_window(Unit unit) {
+  return unit == Unit::fma || unit == Unit::heavy || unit == Unit::alu || unit == Unit::half ||
+         unit == Unit::fp64 || unit == Unit::tensor;
+}
 
 }  // namespace
 
+// The multiply-adds of float32 have two pipes of 16 lanes on Hopper, one of which multiplies
+// integers too, and that one alone on Ampere.
+size_t Engine::pipe(const Part& part, const Op& op) const {
+  constexpr auto kFma = static_cast<size_t>(Unit::fma), kHeavy = static_cast<size_t>(Unit::heavy);
+  if (op.unit != Unit::fma) return static_cast<size_t>(op.unit);
+  const bool both = machine_.cycles[kFma] < kHalfPipe;
+  return both && part.free[kFma] <= part.free[kHeavy] ? kFma : kHeavy;
+}
+
+// Returns when the unit and the ports of the registers can take the instruction.
+double Engine::unit_free(const Part& part, const Op& op) const {
+  double free = part.free[pipe(part, op)];
+  if (op.unit == Unit::wgmma) free -= op.tensor / machine_.tensor_rate;  // one may wait
+  if (op.unit == Unit::tensor) free -= 0.99;  // products need not begin on whole cycles
+  if (!reads_in_window(op.unit)) return free;
+  for (int bank = 0; bank < 2; ++bank) {
+    const double reads = std::min<double>(op.bank_reads[bank], kWindow);
+    if (reads > 0) free = std::max(free, part.bank_free[bank] + reads - kWindow);
+  }
+  return free;
+}
+
+void Engine::read_registers(Part& part, const Op& op, double time) const {
+  if (!reads_in_window(op.unit)) return;
+  for (int bank = 0; bank < 2; ++bank) {
+    part.bank_free[bank] = std::max(part.bank_free[bank], time) + op.bank_reads[bank];
+  }
+}
+
 double Engine::multiply(WarpRun& w, const Op& op, double time) {
-  double& free = parts_[w.part].free[static_cast<int>(op.unit)];
+  double& free = part(w).free[static_cast<int>(op.unit)];
   const double begin = std::max(time, free);
   double cycles = op.tensor / machine_.tensor_rate;
   if (op.unit == Unit::tensor) {
@@ -29,9 +65,10 @@ double Engine::multiply(WarpRun& w, const Op& op, double time) {
   }
   // The four warps of a warpgroup read A, 64 rows of 32 bytes, and B, n of them, together.
   const double passes = ((op.factors_in_registers ? 0 : 16) + op.columns / 4.0) / 4;
-  free = std::max(begin + cycles, memory_.shared(begin, passes));
+  free = std::max(begin + cycles, memory(w).shared(begin, passes));
   result_.busy[static_cast<size_t>(op.unit)] += cycles;
-  w.product = std::max(w.product, free);
+  // This warp's rows are there when the others' factors are read too.
+  w.product = std::max({w.product, free, begin + 4 * passes});
   interval(w, begin, free, static_cast<uint8_t>(op.unit));
   return free;
 }
@@ -42,41 +79,52 @@ double Engine::execute_memory(WarpRun& w, const Op& op, double time) {
   const double passes = e ? std::max(1u, e->wavefronts) : 1;
   switch (op.unit) {
     case Unit::shared:
-      return memory_.shared(time, passes) + machine_.shared_latency - 1;
+      return memory(w).shared(time, passes) + machine_.shared_latency - 1;
     case Unit::shuffle:
-      return memory_.shared(time, 1) + machine_.shuffle_latency - 1;
+      return memory(w).shared(time, 1) + machine_.shuffle_latency - 1;
     case Unit::global: {
       static const Effect kNone;
       const bool load = op.act == Act::load;
-      return memory_.global(time, *w.trace, e ? *e : kNone, load || op.act == Act::atomic, load);
+      return memory(w).global(time, *w.trace, e ? *e : kNone, load || op.act == Act::atomic, load);
     }
     case Unit::copy: {
-      const double over = e ? memory_.global(time, *w.trace, *e, true, false) : time;
-      memory_.shared_later(over, passes);
+      const double over = e ? memory(w).global(time, *w.trace, *e, true, false) : time;
+      memory(w).shared_later(over, passes);
       w.copies = std::max(w.copies, over);
       return over;
     }
-    default: {  // tma
-      if (!e) return time;
-      double sectors = 0;
-      for (uint32_t k = 0; k < e->runs; ++k) sectors += w.trace->sectors[e->first_run + k].count;
-      const bool load = e->barrier != kNoBarrier;
-      const double over = memory_.bulk(time, e->bytes, sectors, load);
-      interval(w, time, over, static_cast<uint8_t>(op.unit));
-      if (load) {
-        contribute(w, over);
-      } else {
-        w.copies = std::max(w.copies, over);
-      }
-      return over;
-    }
+    default:  // tma
+      return e ? copy_bulk(w, *e, time) : time;
   }
+}
+
+// A copy with signals tells mbarriers, of several blocks if it is multicast; the others belong to
+// a bulk group. One without sectors goes from block to block of a cluster.
+double Engine::copy_bulk(WarpRun& w, const Effect& e, double time) {
+  double sectors = 0;
+  for (uint32_t k = 0; k < e.runs; ++k) sectors += w.trace->sectors[e.first_run + k].count;
+  const bool load = e.signals > 0;
+  double over = sectors > 0 || !load ? memory(w).bulk(time, e.bytes, sectors, load)
+                                     : memory(w).send(time, e.bytes);
+  for (uint32_t k = 0; k < e.signals; ++k) {
+    const uint32_t rank = mbarrier_rank(w.trace->signals[e.first_signal + k].barrier);
+    if (rank != w.block->rank)
+      over = std::max(over, processors_[rank].memory.receive(time, e.bytes));
+  }
+  interval(w, time, over, static_cast<uint8_t>(Unit::tma));
+  if (load) {
+    contribute(w, over);
+  } else {
+    w.copies = std::max(w.copies, over);
+  }
+  return over;
 }
 
 // Returns when the instruction's result can be used.
 double Engine::execute(WarpRun& w, double time) {
   const Op& op = map_.program.ops[w.step.op];
   const auto unit = static_cast<size_t>(op.unit);
+  read_registers(part(w), op, time);
   if (op.unit == Unit::tensor || op.unit == Unit::wgmma) return multiply(w, op, time);
   if (op.unit == Unit::constant) return time + machine_.constant_latency;
   if (static_cast<int>(op.unit) >= kOwnUnits) {
@@ -84,7 +132,8 @@ double Engine::execute(WarpRun& w, double time) {
     result_.busy[unit] += 1;
     return done;
   }
-  parts_[w.part].free[unit] = time + machine_.cycles[unit];
+  const double cycles = op.unit == Unit::fma ? kHalfPipe : machine_.cycles[unit];
+  part(w).free[pipe(part(w), op)] = time + cycles;
   result_.busy[unit] += machine_.cycles[unit];
   if (op.unit == Unit::math) {
     interval(w, time, time + machine_.cycles[unit], static_cast<uint8_t>(op.unit));
@@ -94,19 +143,28 @@ double Engine::execute(WarpRun& w, double time) {
   return time + 1;
 }
 
-// One part of a phase of an mbarrier is done: an arrival, or the bytes of a copy. The last lets the
-// waiting warps go, which ask again.
+// The instruction's parts of phases of mbarriers are done.
 void Engine::contribute(WarpRun& w, double time) {
   const Effect* e = w.step.effect;
-  if (!e || e->barrier == kNoBarrier || e->lanes == 0) return;
+  if (!e || e->signals == 0) return;
   const auto at = static_cast<size_t>(e - w.trace->effects.data());
   if (w.contributed[at]) return;
   w.contributed[at] = true;
-  const auto found = w.block->phases.find({e->barrier, e->phase});
-  if (found == w.block->phases.end() || found->second.left == 0) return;
+  for (uint32_t k = 0; k < e->signals; ++k) {
+    const Signal& one = w.trace->signals[e->first_signal + k];
+    // A multicast comes from L2 to all, everything else from this block.
+    const bool remote = mbarrier_rank(one.barrier) != w.block->rank && e->runs == 0;
+    signal(*w.block->cluster, one, time + (remote ? machine_.cluster_latency : 0));
+  }
+}
+
+// The last part of a phase lets the waiting warps go, which ask again.
+void Engine::signal(ClusterRun& cluster, const Signal& one, double time) {
+  const auto found = cluster.phases.find({one.barrier, one.phase});
+  if (found == cluster.phases.end() || found->second.left == 0) return;
   Phase& phase = found->second;
   phase.over = std::max(phase.over, time);
-  if (--phase.left == 0) w.block->changed = true;
+  if (--phase.left == 0) cluster.changed = true;
 }
 
 void Engine::arrive(WarpRun& w, double time, bool waits) {
@@ -142,10 +200,14 @@ void Engine::act(WarpRun& w, const Op& op, double time, double done) {
     case Act::barrier_arrive:
       if (!skipped) arrive(w, time, op.act == Act::barrier);
       break;
+    case Act::cluster_arrive:
+      ++w.cluster_arrivals;
+      w.block->cluster->arrive(time, machine_.cluster_latency);
+      break;
     default:
       break;
   }
-  if (op.commits) {
+  if (op.commits || op.act == Act::wgmma_commit) {  // as machine code and as PTX say it
     w.products.push_back(w.product);
     w.product = 0;
   }
@@ -156,7 +218,7 @@ void Engine::act(WarpRun& w, const Op& op, double time, double done) {
     w.board_why[op.writes] = why;
   }
   if (op.reads < 6) {
-    const double read = std::max(time + kOperandsRead, time + memory_.backlog(time));
+    const double read = std::max(time + kOperandsRead, time + memory(w).backlog(time));
     w.board[op.reads] = std::max(w.board[op.reads], std::min(done, read));
     w.board_why[op.reads] = Stall::short_scoreboard;
   }

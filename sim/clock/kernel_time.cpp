@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <functional>
-#include <map>
 #include <memory>
-#include <queue>
-#include <unordered_map>
+#include <span>
+#include <utility>
 
+#include "sim/clock/agreement.h"
 #include "sim/clock/listing.h"
+#include "sim/clock/placing.h"
 #include "sim/clock/ptx_program.h"
 #include "sim/clock/tools.h"
 
@@ -21,11 +21,9 @@ namespace {
 constexpr double kLeastMapped = 0.9;  // below this a walk through machine code means nothing
 constexpr int kParts = 4;
 
-uint64_t product(const uint32_t (&size)[3]) { return uint64_t{size[0]} * size[1] * size[2]; }
-
 // Blocks that fit on a multiprocessor: registers come in units of 256 for a warp.
 int resident_blocks(const Grid& grid, const Profile& profile, uint32_t registers) {
-  const uint64_t threads = product(grid.block), warps = (threads + 31) / 32;
+  const uint64_t threads = count_of(grid.block), warps = (threads + 31) / 32;
   const uint64_t of_warp = (uint64_t{std::max(registers, 1u)} * 32 + 255) / 256 * 256;
   const uint64_t shared = grid.kernel->static_shared_bytes + grid.dynamic_shared_bytes +
                           static_cast<uint64_t>(profile.shared_reserved);
@@ -58,117 +56,56 @@ Program machine_program(const Grid& grid, const std::string& arch, std::string* 
   return program;
 }
 
-// Says whether machine code has the instruction too, whatever its form.
-bool moves_data(const Function& f, const Effect& e) {
-  const Form& form = f.infos[f.code[e.pc].info].form;
-  switch (form.op) {
-    case sim::Op::ld:
-    case sim::Op::st:
-      return e.wavefronts > 0 || e.runs > 0;
-    case sim::Op::mma:
-    case sim::Op::wgmma:
-    case sim::Op::ldmatrix:
-    case sim::Op::stmatrix:
-    case sim::Op::cp_async:
-    case sim::Op::bulk_copy:
-    case sim::Op::tensor_copy:
-      return true;
-    default:
-      return false;
-  }
+// What share of its instructions a trace has. A long block is cut, and goes on as it began.
+double recorded_share(const BlockTrace& trace) {
+  if (!trace.cut || trace.executed == 0) return 1;
+  return static_cast<double>(trace.recorded) / static_cast<double>(trace.executed);
 }
 
-// Returns the share of the effects of a traced block that a walk through the program meets.
-double mapped_share(const Map& map, const BlockTrace& block) {
-  double wanted = 0, off = 0;
-  for (const WarpTrace& trace : block.warps) {
-    std::unordered_map<int, std::pair<double, double>> by_line;  // in PTX, in the walk
-    for (const Effect& e : trace.effects) {
-      if (!e.missed && moves_data(map.function, e)) by_line[map.line_of[e.pc]].first += 1;
-    }
-    Walk walk(map, trace);
-    for (Walk::Step step = walk.next(); step.op != kNowhere; step = walk.next()) {
-      const Op& op = map.program.ops[step.op];
-      const bool counts = op.unit == Unit::tensor || op.unit == Unit::wgmma ||
-                          op.unit == Unit::shared || op.unit == Unit::copy ||
-                          op.unit == Unit::tma || op.unit == Unit::global;
-      const auto found = by_line.find(map.line_of_op[step.op]);
-      if (counts && found != by_line.end()) found->second.second += 1;
-    }
-    for (const auto& [line, counts] : by_line) {
-      wanted += counts.first;
-      off += std::abs(counts.first - counts.second);
-    }
+double recorded_share(std::span<const BlockTrace> traces) {
+  double recorded = 0, all = 0;
+  for (const BlockTrace& trace : traces) {
+    const auto executed = static_cast<double>(trace.executed);
+    recorded += executed * recorded_share(trace);
+    all += executed;
   }
-  return wanted > 0 ? std::max(0.0, 1 - off / wanted) : 1;
+  return all > 0 ? recorded / all : 1;
 }
 
-// How much of the work of a block depends on an axis of the grid: the correlation of the two.
-int main_axis(const std::vector<BlockTrace>& traces, const std::vector<double>& cycles) {
-  int best = 0;
-  double most = -1;
-  const auto n = static_cast<double>(traces.size());
-  for (int axis = 0; axis < 3; ++axis) {
-    double sx = 0, sy = 0, sxx = 0, sxy = 0, syy = 0;
-    for (size_t k = 0; k < traces.size(); ++k) {
-      const double x = traces[k].id[axis], y = cycles[k];
-      sx += x, sy += y, sxx += x * x, sxy += x * y, syy += y * y;
-    }
-    const double vx = n * sxx - sx * sx, vy = n * syy - sy * sy;
-    const double r = vx > 0 && vy > 0 ? std::abs(n * sxy - sx * sy) / std::sqrt(vx * vy) : 0;
-    if (r > most) most = r, best = axis;
-  }
-  return best;
+// Returns the first block behind the cluster of another one.
+size_t end_of_cluster(const std::vector<BlockTrace>& traces, size_t first) {
+  size_t end = first + 1;
+  while (end < traces.size() && traces[end].rank != 0) ++end;
+  return end;
 }
 
-// Cycles of a block at each coordinate of the axis, between the replayed ones along a line.
-std::vector<double> along_axis(const std::vector<BlockTrace>& traces,
-                               const std::vector<double>& cycles, int axis, uint32_t size) {
-  std::map<uint32_t, std::pair<double, int>> known;
-  for (size_t k = 0; k < traces.size(); ++k) {
-    auto& [sum, count] = known[traces[k].id[axis]];
-    sum += cycles[k];
-    ++count;
-  }
-  std::vector<double> all(size);
-  for (uint32_t at = 0; at < size; ++at) {
-    const auto above = known.lower_bound(at);
-    const auto value = [](auto it) { return it->second.first / it->second.second; };
-    if (above == known.begin()) {
-      all[at] = value(above);
-    } else if (above == known.end()) {
-      all[at] = value(std::prev(above));
-    } else {
-      const auto below = std::prev(above);
-      const double part = static_cast<double>(at - below->first) / (above->first - below->first);
-      all[at] = value(below) + part * (value(above) - value(below));
+// Cycles of each block: the blocks of a cluster start together, wait for each other on the way, and
+// the next cluster needs the places of all, so that each of them takes as long as the cluster. Of
+// one that was cut the blocks may have come to different places, as the simulator took turns.
+std::vector<double> block_cycles(const std::vector<BlockTrace>& traces, const Result& replay) {
+  std::vector<BlockTime> times(traces.size());
+  for (const BlockTime& block : replay.blocks) times[block.block] = block;
+  std::vector<double> cycles(traces.size());
+  for (size_t first = 0, end = 0; first < traces.size(); first = end) {
+    end = end_of_cluster(traces, first);
+    double begin = times[first].begin, over = times[first].end;
+    for (size_t k = first; k < end; ++k) {
+      begin = std::min(begin, times[k].begin);
+      over = std::max(over, times[k].end);
     }
+    const double whole =
+        (over - begin) / recorded_share(std::span(traces).subspan(first, end - first));
+    std::fill(cycles.begin() + static_cast<ptrdiff_t>(first),
+              cycles.begin() + static_cast<ptrdiff_t>(end), whole);
   }
-  return all;
+  return cycles;
 }
 
-struct Placed {
-  double cycles = 0, tail = 0;
-};
-// Gives the blocks in the order of the grid to the first place that is free.
-Placed place(const Grid& grid, const std::vector<double>& of_axis, int axis, uint64_t places,
-             double start) {
-  const uint64_t blocks = product(grid.grid);
-  std::priority_queue<double, std::vector<double>, std::greater<>> free;
-  for (uint64_t k = 0; k < std::min(places, blocks); ++k) free.push(0);
-  double first_empty = 0, last = 0, work = 0;
-  for (uint64_t block = 0; block < blocks; ++block) {
-    const uint64_t x = block % grid.grid[0], y = block / grid.grid[0] % grid.grid[1],
-                   z = block / grid.grid[0] / grid.grid[1];
-    const uint64_t at = axis == 0 ? x : axis == 1 ? y : z;
-    const double begin = free.top();
-    free.pop();
-    free.push(begin + of_axis[at] + (begin > 0 ? start : 0));
-    work += of_axis[at];
-  }
-  first_empty = free.top();
-  while (!free.empty()) last = free.top(), free.pop();
-  return {last, last > 0 ? 1 - first_empty / last : 0};
+// How much of a cluster's walks agrees: its blocks may have different tasks.
+double middle_agreement(const Map& map, const std::vector<BlockTrace>& traces) {
+  size_t first = traces.size() / 2;
+  while (first > 0 && traces[first].rank != 0) --first;
+  return agreement(map, std::span(traces).subspan(first, end_of_cluster(traces, first) - first));
 }
 
 void fill_use(const Machine& machine, KernelTime* out) {
@@ -177,7 +114,7 @@ void fill_use(const Machine& machine, KernelTime* out) {
   auto add = [&](const std::string& name, double busy) {
     out->use.push_back({name, busy / r.cycles});
   };
-  add("issue", static_cast<double>(r.issued) / kParts);
+  add("issue", r.issued / kParts);
   for (int unit = 1; unit < kOwnUnits; ++unit) {
     if (r.busy[static_cast<size_t>(unit)] > 0)
       add(kUnitNames[unit], r.busy[static_cast<size_t>(unit)] / kParts);
@@ -196,34 +133,91 @@ void fill_use(const Machine& machine, KernelTime* out) {
   out->clock_hz = machine.boost_hz - (machine.boost_hz - machine.loaded_hz) * std::min(1.0, tensor);
 }
 
+// Returns `count` traces. Long blocks may leave fewer recorded than a multiprocessor holds at a
+// time; then those that there are come again.
+std::vector<BlockTrace> repeated(const std::vector<BlockTrace>& traces, size_t count) {
+  std::vector<BlockTrace> all;
+  for (size_t k = 0; k < count; ++k) all.push_back(traces[k % traces.size()]);
+  return all;
+}
+
+// Cycles of blocks for each instruction that was recorded of them.
+double pace(const std::vector<BlockTime>& times, const std::vector<BlockTrace>& traces,
+            size_t most) {
+  double cycles = 0, instructions = 0;
+  for (const BlockTime& time : times) {
+    if (time.block >= most) continue;
+    cycles += time.end - time.begin;
+    instructions += static_cast<double>(traces[time.block].recorded);
+  }
+  return instructions > 0 ? cycles / instructions : 0;
+}
+
+// The blocks of a last wave that is not full have more of L2, and perhaps a multiprocessor, for
+// themselves: the last ones of the traces are replayed so.
+Tail tail_of(const Machine& machine, const Map& map, const std::vector<BlockTrace>& traces,
+             const Load& full, const Result& replayed, uint64_t blocks) {
+  const auto multiprocessors = static_cast<uint64_t>(machine.multiprocessors);
+  const uint64_t places = multiprocessors * static_cast<uint64_t>(full.resident);
+  Tail tail;
+  tail.blocks = blocks % places;
+  Load light = full;
+  light.resident = static_cast<int>((tail.blocks + multiprocessors - 1) / multiprocessors);
+  light.active = static_cast<double>(std::min(tail.blocks, multiprocessors));
+  const auto cluster = static_cast<size_t>(full.cluster);
+  const size_t last = static_cast<size_t>(full.resident) * cluster,
+               wanted = static_cast<size_t>(light.resident) * cluster;
+  const bool lighter = light.resident < full.resident || light.active < full.active;
+  if (blocks < places || tail.blocks == 0 || !lighter || last >= traces.size()) return tail;
+  const std::vector<BlockTrace> few(traces.end() - static_cast<ptrdiff_t>(wanted), traces.end());
+  // The last ones of the whole replay had room too.
+  const double of_full = pace(replayed.blocks, traces, traces.size() - last);
+  const double of_light = pace(replay(machine, map, few, light, 0).blocks, few, few.size());
+  if (of_light > 0) tail.speed = std::max(1.0, of_full / of_light);
+  return tail;
+}
+
 }  // namespace
 
 uint64_t blocks_to_trace(const Grid& grid, const Profile& profile) {
   const auto resident =
       static_cast<uint64_t>(resident_blocks(grid, profile, grid.kernel->registers));
-  return std::min(product(grid.grid), std::max<uint64_t>(8, 2 * resident));
+  return std::min(count_of(grid.grid), std::max<uint64_t>(8, 2 * resident));
 }
 
 KernelTime time_kernel(const Grid& grid, const Profile& profile, const Counters& counters,
                        const std::vector<BlockTrace>& traces, const Machine& machine,
                        const Wish& wish) {
+  Program program;
+  program.made_by = "not asked for machine code";
+  if (!wish.ptx_only && !traces.empty()) {
+    std::string why;
+    program = machine_program(grid, profile.arch, &why);
+    if (program.ops.empty()) program.made_by = why;
+  }
+  return time_program(std::move(program), grid, profile, counters, traces, machine, wish);
+}
+
+KernelTime time_program(Program program, const Grid& grid, const Profile& profile,
+                        const Counters& counters, const std::vector<BlockTrace>& recorded,
+                        const Machine& machine, const Wish& wish) {
   KernelTime out;
   out.kernel = grid.kernel->name;
   out.gpu = machine.gpu;
-  if (traces.empty()) return out;
-  std::string why = "not asked for machine code";
-  if (!wish.ptx_only) out.program = machine_program(grid, profile.arch, &why);
+  if (recorded.empty()) return out;
+  out.program = std::move(program);
   std::unique_ptr<Map> map;
   if (!out.program.ops.empty()) {
     map = std::make_unique<Map>(*grid.kernel->code, out.program);
-    out.mapped = mapped_share(*map, traces[traces.size() / 2]);
+    out.mapped = middle_agreement(*map, recorded);
     if (out.mapped < kLeastMapped) {
-      why = "only " + std::to_string(static_cast<int>(100 * out.mapped)) +
-            " % of what the PTX did was found in the machine code";
       out.program = {};
+      out.program.made_by = "only " + std::to_string(static_cast<int>(100 * out.mapped)) +
+                            " % of what the PTX did was found in the machine code";
     }
   }
   if (out.program.ops.empty()) {
+    const std::string why = out.program.made_by;
     out.program = ptx_program(*grid.kernel->code, grid.image->module->text(), machine);
     out.program.made_by = why;
     out.program.registers = grid.kernel->registers;
@@ -233,34 +227,46 @@ KernelTime time_kernel(const Grid& grid, const Profile& profile, const Counters&
   out.from = out.program.machine_code ? "sass" : "ptx";
   out.made_by = out.program.made_by;
   out.registers = out.program.registers;
-  const uint64_t blocks = product(grid.grid);
+  const uint64_t blocks = count_of(grid.grid);
   const auto multiprocessors = static_cast<uint64_t>(machine.multiprocessors);
   out.resident = resident_blocks(grid, profile, out.registers);
   const auto filled = static_cast<int>((blocks + multiprocessors - 1) / multiprocessors);
   Load load;
   load.resident = std::min(out.resident, filled);
+  for (const BlockTrace& trace : recorded)
+    load.cluster = std::max(load.cluster, static_cast<int>(trace.rank) + 1);
+  const size_t least = static_cast<size_t>(load.resident) * static_cast<size_t>(load.cluster);
+  std::vector<BlockTrace> more;
+  if (recorded.size() < least) more = repeated(recorded, least);
+  const std::vector<BlockTrace>& traces = more.empty() ? recorded : more;
   load.active = static_cast<double>(std::min(blocks, multiprocessors));
   const double shared = static_cast<double>(load.resident) *
                         (grid.kernel->static_shared_bytes + grid.dynamic_shared_bytes + 1024);
   load.l1_bytes = static_cast<uint32_t>(std::max(16384.0, machine.l1_bytes - shared));
-  const double touched =
-      static_cast<double>(counters.unique_load_sectors + counters.unique_store_sectors);
+  const auto loaded = static_cast<double>(counters.unique_load_sectors),
+             stored = static_cast<double>(counters.unique_store_sectors), touched = loaded + stored;
   const double asked =
       static_cast<double>(counters.global_load.sectors + counters.global_store.sectors +
                           counters.global_atomic.sectors);
   load.dram_share = asked > 0 ? std::min(1.0, touched / asked) : 0;
   out.replay = replay(machine, *map, traces, load, wish.intervals);
-  std::vector<double> cycles(traces.size());
-  for (const BlockTime& block : out.replay.blocks) cycles[block.block] = block.end - block.begin;
+  if (out.replay.stuck && out.program.machine_code) {
+    Program none;
+    none.made_by = "in the replay of machine code warps waited for each other in vain";
+    return time_program(std::move(none), grid, profile, counters, recorded, machine, wish);
+  }
+  const std::vector<double> cycles = block_cycles(traces, out.replay);
+  out.recorded = recorded_share(traces);
   const int axis = main_axis(traces, cycles);
   const auto of_axis = along_axis(traces, cycles, axis, grid.grid[axis]);
   const uint64_t places = multiprocessors * static_cast<uint64_t>(load.resident);
-  const Placed placed = place(grid, of_axis, axis, places, machine.block_start);
+  const Tail tail = tail_of(machine, *map, traces, load, out.replay, blocks);
+  const Placed placed = place(grid, of_axis, axis, places, machine.block_start, tail);
   out.waves = static_cast<double>(blocks) / static_cast<double>(places);
   out.tail = placed.tail;
   // Stores may still be on their way to DRAM when the last block has ended.
   const double dram = machine.dram_bytes_per_second / machine.boost_hz;
-  out.cycles = std::max(placed.cycles, 32 * touched / dram);
+  out.cycles = std::max(placed.cycles, 32 * (loaded + stored * machine.dram_store) / dram);
   fill_use(machine, &out);
   out.microseconds = 1e6 * out.cycles / out.clock_hz;
   out.launch_microseconds = 1e6 * machine.launch_seconds;

@@ -21,10 +21,11 @@ struct KernelTime {
   double tflop_per_s = 0, gigabytes_per_s = 0;
   std::string bound;  // the busiest resource, or "latency"
   uint32_t registers = 0;
-  int resident = 0;   // blocks of a multiprocessor
-  double waves = 0;   // blocks of the grid for each place
-  double tail = 0;    // share of the time in which some places are empty
-  double mapped = 1;  // machine code: share of what the PTX did that the walk met
+  int resident = 0;     // blocks of a multiprocessor
+  double waves = 0;     // blocks of the grid for each place
+  double tail = 0;      // share of the time in which some places are empty
+  double mapped = 1;    // machine code: share of what the PTX did that the walk met
+  double recorded = 1;  // share of the instructions of the replayed blocks: long blocks are cut
   struct Use {
     std::string resource;
     double share;  // of the time in which the replayed blocks ran
@@ -46,5 +47,11 @@ uint64_t blocks_to_trace(const Grid& grid, const Profile& profile);
 KernelTime time_kernel(const Grid& grid, const Profile& profile, const Counters& counters,
                        const std::vector<BlockTrace>& traces, const Machine& machine,
                        const Wish& wish = {});
+
+// The same with machine code that somebody else has made of the kernel. If it has no instructions,
+// `made_by` says why, and the PTX is replayed.
+KernelTime time_program(Program program, const Grid& grid, const Profile& profile,
+                        const Counters& counters, const std::vector<BlockTrace>& traces,
+                        const Machine& machine, const Wish& wish = {});
 
 }  // namespace sim::clock

@@ -69,6 +69,7 @@ struct Reader {
     std::string body = trimmed(std::string_view(text).substr(end + 2, words - end - 2));
     while (!body.empty() && (body.back() == ';' || body.back() == ' ')) body.pop_back();
     Op op = decode_machine(body);
+    count_bank_reads(&op, program.ops.empty() ? nullptr : &program.ops.back());
     const Control control = control_of(high);
     op.line = line;
     op.stall = std::max<uint8_t>(1, control.stall);
@@ -108,7 +109,9 @@ Program read_listing(const std::string& listing, const std::string& kernel, std:
   reader.read();
   for (const auto& [from, label] : reader.jumps) {
     const auto to = reader.labels.find(label);
-    if (to != reader.labels.end()) reader.program.ops[from].target = to->second;
+    if (to == reader.labels.end() || to->second >= reader.program.ops.size()) continue;
+    reader.program.ops[from].target = to->second;
+    reader.program.ops[from].targets = {to->second};
   }
   const auto& ops = reader.program.ops;
   if (std::none_of(ops.begin(), ops.end(), [](const Op& op) { return op.line > 0; })) {

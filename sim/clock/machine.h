@@ -25,12 +25,14 @@ struct Machine {
   double wgmma_drain;      // from the end of a product to the end of the wait for it
   double barrier_latency;  // from the last arrival to the first instruction behind it
   double mbarrier_latency;
+  double cluster_latency;  // of what goes to another block of the cluster, and of its barrier
   double l1_latency, l2_latency, dram_latency;
   double tma_latency;  // beyond that of L2 or DRAM
   double l1_bytes_per_cycle, shared_bytes_per_cycle;
   double l2_port;                // bytes between L2 and a multiprocessor
   double l2_bytes;               // of the whole device
-  double dram_bytes_per_second;  // that copies reach
+  double dram_bytes_per_second;  // that loads reach
+  double dram_store;             // what a byte stored costs, against one loaded
   double block_start;            // from the end of a block to the first instruction of the next
   double launch_seconds;         // of a kernel on an idle device, beyond its work
   uint32_t l1_bytes;             // of L1 and shared memory together
@@ -38,5 +40,7 @@ struct Machine {
 
 // Null if the GPU is not known.
 const Machine* find_machine(const std::string& gpu);
+// Lists those that are, for messages.
+std::string machine_names();
 
 }  // namespace sim::clock

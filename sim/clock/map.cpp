@@ -3,44 +3,108 @@
 #include "sim/clock/map.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
+#include <string_view>
 
+#include "sim/clock/ptx_program.h"
+#include "sim/clock/search.h"
 #include "sim/ptx/tensor.h"
 
 namespace sim::clock {
 namespace {
 
-bool ends_piece(const Op& op) {
-  return op.act == Act::branch || op.act == Act::exit || op.act == Act::reconverge ||
-         op.act == Act::call || op.act == Act::give_back;
+// ptxas gives some waits and barriers the line of a label or a brace before them.
+constexpr int kLinesOff = 8;
+
+bool has_condition(const Inst& in) {
+  if (in.kind == sim::Kind::branch_table) return true;
+  const bool leaves =
+      in.kind == sim::Kind::branch || in.kind == sim::Kind::exit || in.kind == sim::Kind::ret;
+  return leaves && in.guard != kPredTrue;
 }
+
+bool of_parameters(const Form& f) {
+  if (f.op == sim::Op::ld_param) return true;
+  const bool plain = f.op == sim::Op::ld || f.op == sim::Op::st;
+  return plain && (f.space() == Space::param || f.space() == Space::constant);
+}
+
+bool orders(MarkKind kind) { return kind >= MarkKind::barrier && kind < MarkKind::branch; }
 
 }  // namespace
 
-bool stays(const Op& op) {
-  const bool moves = op.act == Act::none || op.act == Act::load || op.act == Act::branch ||
-                     op.act == Act::exit || op.act == Act::reconverge || op.act == Act::call ||
-                     op.act == Act::give_back;
-  return (op.unit >= Unit::tensor && op.unit <= Unit::tma) || !moves;
+MarkKind mark_kind(const Op& op) {
+  switch (op.act) {
+    case Act::barrier:
+      return MarkKind::barrier;
+    case Act::barrier_arrive:
+      return MarkKind::barrier_arrive;
+    case Act::group_commit:
+      return MarkKind::group_commit;
+    case Act::group_wait:
+    case Act::bulk_wait:
+      return MarkKind::group_wait;
+    case Act::bulk_commit:
+      return MarkKind::bulk_commit;
+    case Act::mbarrier_arrive:
+      return MarkKind::arrive;
+    case Act::mbarrier_copies:
+      return MarkKind::copies_arrive;
+    case Act::mbarrier_wait:
+      return MarkKind::wait;
+    case Act::wgmma_wait:
+      return MarkKind::wgmma_wait;
+    case Act::cluster_wait:
+      return MarkKind::cluster_wait;
+    case Act::branch:
+    case Act::exit:
+      return op.guarded ? MarkKind::branch : MarkKind::none;
+    default:
+      break;
+  }
+  switch (op.unit) {
+    case Unit::tensor:
+      return MarkKind::product;
+    case Unit::wgmma:
+      return MarkKind::wgmma;
+    case Unit::copy:
+      return MarkKind::copy;
+    case Unit::tma:
+      return MarkKind::tma;
+    case Unit::shuffle:
+      return MarkKind::shuffle;
+    case Unit::shared:
+    case Unit::global:
+      return op.act == Act::load ? MarkKind::load : MarkKind::write;
+    default:
+      return MarkKind::none;
+  }
 }
 
-Map::Map(const Function& f, const Program& p) : function(f), program(p) {
+Map::Map(const Function& f, const Program& p)
+    : function(f), program(p), ways(std::make_shared<Ways>()) {
   find_blocks();
-  find_products();
-  find_waits();
+  find_kinds();
   find_pieces();
+  bind();
+  add_marks();
+  if (program.machine_code) join_twins();
+  find_uses();
   find_homes();
-  look_ahead();
+  if (program.machine_code) {
+    find_visits();
+    find_senses();
+  }
+  for (Piece& piece : pieces) {
+    for (const Use& use : piece.uses) piece.tokens += use.tokens;
+  }
 }
 
-void Map::find_blocks() {
+std::vector<bool> block_leaders(const Function& function) {
   const auto& code = function.code;
-  leads.assign(code.size() + 1, false);
+  std::vector<bool> leads(code.size() + 1, false);
   leads[0] = true;
   for (size_t pc = 0; pc < code.size(); ++pc) {
     const Inst& in = code[pc];
-    line_of.push_back(function.infos[in.info].ptx_line);
     const bool jumps = in.kind == Kind::branch || in.kind == Kind::branch_table ||
                        in.kind == Kind::exit || in.kind == Kind::ret || in.kind == Kind::call;
     if (in.kind == Kind::branch && in.aux < code.size()) leads[in.aux] = true;
@@ -49,56 +113,32 @@ void Map::find_blocks() {
     }
     if (jumps || in.kind == Kind::join) leads[pc + 1] = true;
   }
-  for (size_t pc = 0; pc < code.size(); ++pc) {
+  return leads;
+}
+
+void Map::find_blocks() {
+  leads = block_leaders(function);
+  for (size_t pc = 0; pc < function.code.size(); ++pc) {
+    const int line = function.infos[function.code[pc].info].ptx_line;
     blocks += leads[pc] ? 1 : 0;
     block_of.push_back(blocks - 1);
+    // Where lanes meet there is no statement of its own, only the one behind it.
+    if (function.code[pc].kind != Kind::join) block_of_line_.emplace(line, blocks - 1);
   }
 }
 
-// ptxas gives a wgmma the line of its descriptors. Products stay in order, also where a loop was
-// copied: each is the next of its kind in PTX, around and around.
-void Map::find_products() {
-  struct Product {
-    int line;
-    bool factors_in_registers;
-    uint16_t columns;
-  };
-  std::vector<Product> products;
-  for (size_t pc = 0; pc < line_of.size(); ++pc) {
-    const Inst& in = function.code[pc];
-    if (function.infos[in.info].form.op != sim::Op::wgmma) continue;
-    const TensorConfig c = TensorConfig::unpack(in.imm);
-    products.push_back({line_of[pc], c.a_in_registers, c.n});
-  }
-  size_t next = 0;
-  for (const Op& op : program.ops) {
-    line_of_op.push_back(op.line);
-    for (size_t tries = 0; op.unit == Unit::wgmma && tries < products.size(); ++tries) {
-      const Product& product = products[next];
-      next = (next + 1) % products.size();
-      if (product.columns != op.columns ||
-          product.factors_in_registers != op.factors_in_registers) {
-        continue;
-      }
-      line_of_op.back() = product.line;
-      break;
-    }
-  }
+uint32_t Map::block_at(int line) const {
+  const auto found = block_of_line_.find(line);
+  return found == block_of_line_.end() ? kNowhere : found->second;
 }
 
-// A wait that begins with a label has the line before it.
-void Map::find_waits() {
-  std::set<int> waits;
-  for (size_t pc = 0; pc < line_of.size(); ++pc) {
-    const sim::Op op = function.infos[function.code[pc].info].form.op;
-    if (op == sim::Op::mbarrier_try_wait || op == sim::Op::mbarrier_test_wait) {
-      waits.insert(line_of[pc]);
-    }
-  }
-  for (size_t at = 0; at < program.ops.size(); ++at) {
-    if (program.ops[at].act != Act::mbarrier_wait) continue;
-    const auto next = waits.lower_bound(line_of_op[at]);
-    if (next != waits.end()) line_of_op[at] = *next;
+void Map::find_kinds() {
+  for (const Inst& in : function.code) {
+    const InstInfo& info = function.infos[in.info];
+    Op op;
+    op.guarded = has_condition(in);
+    if (info.cls != Class::pseudo && !of_parameters(info.form)) classify_ptx(in, info, &op);
+    kind_of.push_back(mark_kind(op));
   }
 }
 
@@ -106,69 +146,101 @@ void Map::find_pieces() {
   const auto& ops = program.ops;
   std::vector<bool> starts(ops.size() + 1, false);
   starts[0] = true;
+  piece_of_block.assign(blocks, kNowhere);
   for (size_t at = 0; at < ops.size(); ++at) {
-    if (ends_piece(ops[at])) starts[at + 1] = true;
-    if (ops[at].target < ops.size()) starts[ops[at].target] = true;
+    const Op& op = ops[at];
+    if (!program.machine_code) {
+      if (at > 0 && block_at(op.line) != block_at(ops[at - 1].line)) starts[at] = true;
+      continue;
+    }
+    const bool ends = op.act == Act::branch || op.act == Act::exit || op.act == Act::reconverge ||
+                      op.act == Act::call || op.act == Act::give_back;
+    if (ends) starts[at + 1] = true;
+    for (const uint32_t target : op.targets) starts[target] = true;
   }
   for (uint32_t at = 0; at < ops.size(); ++at) {
-    if (starts[at]) pieces.push_back({at, at, {}, 1, false});
+    if (starts[at]) {
+      pieces.emplace_back();
+      pieces.back().first = at;
+      const uint32_t block = block_at(ops[at].line);
+      if (block != kNowhere) piece_of_block[block] = static_cast<uint32_t>(pieces.size() - 1);
+    }
     pieces.back().end = at + 1;
     piece_of.push_back(static_cast<uint32_t>(pieces.size() - 1));
   }
+  if (program.machine_code) find_ends();
 }
 
-void Map::find_homes() {
-  std::map<int, uint32_t> block_of_line;
-  for (size_t pc = 0; pc < line_of.size(); ++pc) block_of_line.emplace(line_of[pc], block_of[pc]);
-  lines.resize(pieces.size());
-  for (size_t k = 0; k < pieces.size(); ++k) {
-    Piece& piece = pieces[k];
-    std::map<int, int> fixed, moved;  // votes by block
-    std::map<int, int> copies;        // by line
-    for (uint32_t at = piece.first; at < piece.end; ++at) {
-      const Op& op = program.ops[at];
-      const auto block = block_of_line.find(line_of_op[at]);
-      if (block == block_of_line.end()) continue;
-      if (stays(op)) {
-        ++fixed[static_cast<int>(block->second)];
-        ++copies[line_of_op[at]];
-      } else if (op.unit != Unit::control) {
-        ++moved[static_cast<int>(block->second)];
-      }
+void Map::find_ends() {
+  for (Piece& piece : pieces) {
+    const Op& last = program.ops[piece.end - 1];
+    for (const uint32_t target : last.targets) piece.targets.push_back(piece_of[target]);
+    using End = Piece::End;
+    if (last.act == Act::exit) {
+      piece.how = last.guarded ? End::may_exit : End::exits;
+    } else if (last.act == Act::give_back) {
+      piece.how = End::returns;
+    } else if (last.act == Act::reconverge) {
+      piece.how = End::meets;
+    } else if (piece.targets.empty()) {
+      piece.how = End::falls;  // or it calls what the listing does not have
+    } else if (last.act == Act::call) {
+      piece.how = last.guarded ? End::may_call : End::calls;
+    } else {
+      piece.how = last.guarded ? End::forks : End::jumps;
     }
-    piece.fixed = !fixed.empty();
-    const auto& votes = piece.fixed ? fixed : moved;
-    for (const auto& [block, count] : votes) piece.homes.push_back(block);
-    std::stable_sort(piece.homes.begin(), piece.homes.end(),
-                     [&](int x, int y) { return votes.at(x) > votes.at(y); });
-    // One line may become two instructions, so most lines decide.
-    std::vector<int> counts;
-    for (const auto& [line, count] : copies) counts.push_back(count), lines[k].push_back(line);
-    std::sort(counts.begin(), counts.end());
-    if (!counts.empty()) piece.copies = counts[counts.size() / 2];
   }
 }
 
-// Which fixed pieces a way leads to first.
-void Map::look_ahead() {
-  ahead.resize(pieces.size());
-  for (uint32_t k = 0; k < pieces.size(); ++k) {
-    std::vector<uint32_t> open = {k};
-    std::vector<bool> seen(pieces.size(), false);
-    while (!open.empty()) {
-      const uint32_t at = open.back();
-      open.pop_back();
-      if (seen[at]) continue;
-      seen[at] = true;
-      if (pieces[at].fixed) {
-        ahead[k].push_back(at);
-        continue;
-      }
-      const Op& last = program.ops[pieces[at].end - 1];
-      if (last.target < program.ops.size()) open.push_back(piece_of[last.target]);
-      const bool leaves = last.act == Act::exit || last.act == Act::give_back ||
-                          (last.act == Act::branch && last.target < program.ops.size());
-      if ((!leaves || last.guarded) && at + 1 < pieces.size()) open.push_back(at + 1);
+// Returns the instruction of PTX that one of the program stands for.
+uint32_t Map::bound(const Op& op, MarkKind kind) const {
+  const auto found = pc_of_line_.find({op.line, kind});
+  if (found != pc_of_line_.end()) return found->second;
+  if (!orders(kind)) return kNowhere;
+  for (int off = 1; off <= kLinesOff; ++off) {
+    const auto near = pc_of_line_.find({op.line + off, kind});
+    if (near != pc_of_line_.end()) return near->second;
+  }
+  return kNowhere;
+}
+
+void Map::bind() {
+  for (uint32_t pc = 0; pc < kind_of.size(); ++pc) {
+    const int line = function.infos[function.code[pc].info].ptx_line;
+    pc_of_line_.emplace(std::pair(line, kind_of[pc]), pc);
+  }
+  for (const Op& op : program.ops) {
+    const MarkKind kind = mark_kind(op);
+    pc_of_.push_back(kind == MarkKind::none ? kNowhere : bound(op, kind));
+  }
+}
+
+// The products of a wgmma have the lines of their descriptors, which may come from anywhere, but
+// are never put into another order: those of one shape are one mark.
+void Map::add_marks() {
+  mark_of.assign(kind_of.size(), kNowhere);
+  mark_of_block.assign(blocks, kNowhere);
+  std::map<std::pair<unsigned, bool>, uint32_t> shapes;
+  const auto fresh = [&](MarkKind kind, uint32_t block, uint32_t pc) {
+    marks.push_back({kind, block, pc});
+    return static_cast<uint32_t>(marks.size() - 1);
+  };
+  for (uint32_t pc = 0; pc < kind_of.size(); ++pc) {
+    if (kind_of[pc] != MarkKind::wgmma) continue;
+    const TensorConfig c = TensorConfig::unpack(function.code[pc].imm);
+    const auto [shape, first] = shapes.try_emplace({c.n, c.a_in_registers}, kNowhere);
+    if (first) shape->second = fresh(MarkKind::wgmma, block_of[pc], kNowhere);
+    mark_of[pc] = shape->second;
+  }
+  mark_of_op_.assign(program.ops.size(), kNowhere);
+  for (size_t at = 0; at < program.ops.size(); ++at) {
+    const Op& op = program.ops[at];
+    if (op.unit == Unit::wgmma) {
+      const auto shape = shapes.find({op.columns, op.factors_in_registers});
+      if (shape != shapes.end()) mark_of_op_[at] = shape->second;
+    } else if (const uint32_t pc = pc_of_[at]; pc != kNowhere) {
+      if (mark_of[pc] == kNowhere) mark_of[pc] = fresh(kind_of[pc], block_of[pc], pc);
+      mark_of_op_[at] = mark_of[pc];
     }
   }
 }

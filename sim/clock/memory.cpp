@@ -9,6 +9,7 @@ namespace {
 
 constexpr double kSectorBytes = 32;
 constexpr uint64_t kSectorsOfLine = 4;
+constexpr uint64_t kLinesOfPage = 32;
 constexpr double kStoresOfL2 = 4000;  // cycles of DRAM's work
 
 }  // namespace
@@ -18,8 +19,17 @@ L1::L1(uint32_t bytes) {
   lines_.resize(sets_ * kWays);
 }
 
+uint64_t L1::line_of(uint64_t sector) {
+  const uint64_t line = sector / kSectorsOfLine, page = line / kLinesOfPage;
+  if (page != recent_) {
+    recent_ = page;
+    recent_number_ = pages_.try_emplace(page, pages_.size()).first->second;
+  }
+  return recent_number_ * kLinesOfPage + line % kLinesOfPage;
+}
+
 bool L1::touch(uint64_t sector) {
-  const uint64_t tag = sector / kSectorsOfLine;
+  const uint64_t tag = line_of(sector);
   const auto bit = static_cast<uint8_t>(1u << (sector % kSectorsOfLine));
   Line* const set = &lines_[tag * 0x9E3779B97F4A7C15ull % sets_ * kWays];
   Line* oldest = set;
@@ -51,18 +61,22 @@ double MemorySystem::shared(double time, double wavefronts) {
   return shared_.serve(time, wavefronts);
 }
 
+// From L2 or from DRAM, on average.
+double MemorySystem::latency() const {
+  return machine_.l2_latency +
+         (machine_.dram_latency - machine_.l2_latency) * std::min(1.0, load_.dram_share);
+}
+
 // DRAM has what nobody of the grid touched before; a request waits for the share of its sectors
 // that comes from there.
 double MemorySystem::beyond_l1(double time, double sectors, bool load) {
   const double bytes = sectors * kSectorBytes;
   l2_bytes_ += bytes;
   const double over = port_.serve(time, bytes / l2_share_);
-  const double missing = bytes * load_.dram_share;
-  dram_bytes_ += missing;
+  const double missing = bytes * load_.dram_share * (load ? 1 : machine_.dram_store);
+  dram_bytes_ += bytes * load_.dram_share;
   const double fetched = missing > 0 ? dram_.serve(time, missing / dram_share_) : time;
-  const double latency = machine_.l2_latency + (machine_.dram_latency - machine_.l2_latency) *
-                                                   std::min(1.0, load_.dram_share);
-  return load ? std::max(over, fetched) + latency : std::max(over, fetched);
+  return std::max(over, fetched) + (load ? latency() : 0);
 }
 
 double MemorySystem::global(double time, const WarpTrace& trace, const Effect& effect, bool load,
@@ -83,13 +97,28 @@ double MemorySystem::global(double time, const WarpTrace& trace, const Effect& e
 }
 
 double MemorySystem::bulk(double time, double bytes, double sectors, bool load) {
-  const double sent = tma_.serve(time, std::max(4.0, bytes / machine_.shared_bytes_per_cycle));
   const double passes = bytes / machine_.shared_bytes_per_cycle;
+  const double cycles = std::max(4.0, passes);
+  const double sent = tma_.serve(time, cycles);
   if (!load) shared_later(sent, passes);
-  const double over = beyond_l1(sent, sectors, load);
+  // The engine asks for line after line: the first are on their way while it asks for the last.
+  const double over = std::max(sent, beyond_l1(sent - cycles, sectors, load));
   if (!load) return over;
   shared_later(over + machine_.tma_latency - passes, passes);
   return over + machine_.tma_latency;
+}
+
+double MemorySystem::send(double time, double bytes) {
+  const double passes = bytes / machine_.shared_bytes_per_cycle;
+  shared(time, passes);
+  return tma_.serve(time, std::max(4.0, bytes / machine_.l2_port));
+}
+
+// The bytes come over the same port as those that this multiprocessor asked for itself.
+double MemorySystem::receive(double time, double bytes) {
+  const double over = port_.serve(time, bytes / l2_share_) + latency() + machine_.tma_latency;
+  shared_later(over, bytes / machine_.shared_bytes_per_cycle);
+  return over;
 }
 
 double MemorySystem::backlog(double time) const {
@@ -97,12 +126,12 @@ double MemorySystem::backlog(double time) const {
   return std::max({0.0, shared_.free - time, tags_.free - time, dram_.free - time - kStoresOfL2});
 }
 
-void MemorySystem::fill(Result* result) const {
-  result->shared_busy = shared_.busy;
-  result->l2_port_busy = port_.busy;
-  result->dram_busy = dram_.busy;
-  result->l2_bytes = l2_bytes_;
-  result->dram_bytes = dram_bytes_;
+void MemorySystem::add_to(Result* result, double share) const {
+  result->shared_busy += share * shared_.busy;
+  result->l2_port_busy += share * port_.busy;
+  result->dram_busy += share * dram_.busy;
+  result->l2_bytes += share * l2_bytes_;
+  result->dram_bytes += share * dram_bytes_;
 }
 
 }  // namespace sim::clock

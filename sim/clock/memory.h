@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <queue>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -25,7 +26,8 @@ struct Queue {
   }
 };
 
-// L1 in lines of 128 bytes with four sectors, four ways, the least recently used goes.
+// L1 in lines of 128 bytes with four sectors, four ways, the least recently used goes. Pages count
+// in the order of their first use: where the host happened to put memory must not matter.
 class L1 {
  public:
   explicit L1(uint32_t bytes);
@@ -39,7 +41,11 @@ class L1 {
     uint8_t sectors = 0;
   };
   static constexpr size_t kWays = 4;
+  uint64_t line_of(uint64_t sector);
+
   std::vector<Line> lines_;
+  std::unordered_map<uint64_t, uint64_t> pages_;  // number by address
+  uint64_t recent_ = ~0ull, recent_number_ = 0;
   size_t sets_ = 0;
   uint64_t now_ = 0;
 };
@@ -56,12 +62,17 @@ class MemorySystem {
   double global(double time, const WarpTrace& trace, const Effect& effect, bool load, bool cached);
   // A copy of bytes between shared memory and L2, not through registers.
   double bulk(double time, double bytes, double sectors, bool load);
+  // A copy of bytes to another block of the cluster; returns when they have left.
+  double send(double time, double bytes);
+  // Bytes of a multicast that another block asked for at `time`; returns when they are here.
+  double receive(double time, double bytes);
 
   // Says whether a request would wait for long before it is taken.
   double backlog(double time) const;
-  void fill(Result* result) const;
+  void add_to(Result* result, double share) const;
 
  private:
+  double latency() const;
   double beyond_l1(double time, double sectors, bool load);
 
   const Machine& machine_;

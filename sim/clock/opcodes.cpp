@@ -61,7 +61,7 @@ constexpr Row kRows[] = {
     {"STG", Unit::global, Act::store},
     {"ST", Unit::global, Act::store},
     {"STL", Unit::global, Act::store},
-    {"STAS", Unit::global, Act::store},
+    {"STAS", Unit::tma, Act::none},
     {"ATOMG", Unit::global, Act::atomic},
     {"ATOM", Unit::global, Act::atomic},
     {"RED", Unit::global, Act::store},
@@ -75,6 +75,7 @@ constexpr Row kRows[] = {
     {"UTMAREDG", Unit::tma, Act::none},
     {"UBLKCP", Unit::tma, Act::none},
     {"UBLKRED", Unit::tma, Act::none},
+    {"REDAS", Unit::tma, Act::none},
     {"UTMACMDFLUSH", Unit::control, Act::bulk_commit},
     {"SYNCS.ARRIVE", Unit::control, Act::mbarrier_arrive},
     {"SYNCS.PHASECHK", Unit::control, Act::mbarrier_wait},
@@ -109,7 +110,7 @@ constexpr Row kRows[] = {
     {"WARPGROUP", Unit::control, Act::none},
     {"ERRBAR", Unit::control, Act::none},
     {"CGAERRBAR", Unit::control, Act::none},
-    {"UCGABAR_ARV", Unit::control, Act::none},
+    {"UCGABAR_ARV", Unit::control, Act::cluster_arrive},
     {"USETMAXREG", Unit::control, Act::none},
     {"YIELD", Unit::control, Act::none},
     {"BMOV", Unit::control, Act::none},
@@ -186,6 +187,9 @@ void add_registers(Op* op, std::string_view operands, bool matrix) {
         op->result_count = matrix ? 4 : 0;
       } else if (sources < 6) {
         op->sources[sources] = number;
+        op->source_places[sources] = static_cast<uint8_t>(place);
+        if (one.substr(digits).starts_with(".reuse"))
+          op->kept = static_cast<uint8_t>(op->kept | 1u << sources);
         op->source_counts[sources++] = static_cast<uint8_t>(matrix ? (place == 2 ? 2 : 4) : 1);
       }
     }
@@ -193,7 +197,22 @@ void add_registers(Op* op, std::string_view operands, bool matrix) {
   }
 }
 
+bool keeps(const Op& op, unsigned place, unsigned number) {
+  for (unsigned k = 0; k < 6; ++k) {
+    if ((op.kept >> k & 1) && op.source_places[k] == place && op.sources[k] == number) return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+void count_bank_reads(Op* op, const Op* before) {
+  for (unsigned k = 0; k < 6 && op->source_counts[k]; ++k) {
+    const bool again = std::find(op->sources, op->sources + k, op->sources[k]) != op->sources + k;
+    if (again || (before && keeps(*before, op->source_places[k], op->sources[k]))) continue;
+    for (unsigned r = 0; r < op->source_counts[k]; ++r) ++op->bank_reads[(op->sources[k] + r) & 1];
+  }
+}
 
 Op decode_machine(const std::string& full) {
   Op op;

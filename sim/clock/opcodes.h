@@ -12,4 +12,8 @@ namespace sim::clock {
 // and the line are the caller's.
 Op decode_machine(const std::string& text);
 
+// Counts the registers that an instruction has to read, except those that `before`, the one before
+// it in the code or null, left beside the unit.
+void count_bank_reads(Op* op, const Op* before);
+
 }  // namespace sim::clock

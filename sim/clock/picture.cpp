@@ -3,16 +3,17 @@
 #include "sim/clock/picture.h"
 
 #include <algorithm>
-#include <cstdarg>
-#include <cstdio>
 #include <set>
 #include <utility>
+
+#include "sim/clock/markup.h"
+#include "sim/clock/roles.h"
 
 namespace sim::clock {
 namespace {
 
 constexpr double kCycles = 4000;  // that the SVG shows
-constexpr int kWidth = 1200, kLeft = 90, kRow = 22, kTop = 60, kMostRows = 32;
+constexpr int kWidth = 1200, kLeft = 130, kRow = 22, kTop = 60, kMostRows = 32;
 constexpr int kStallBase = 64;  // of Interval::kind
 
 struct Kind {
@@ -45,26 +46,6 @@ const char* color_of(int kind) {
 std::string name_of(int kind) {
   if (kind < kStallBase) return kUnitNames[kind];
   return std::string("waits: ") + kStallNames[kind - kStallBase];
-}
-
-[[gnu::format(printf, 1, 2)]] std::string formatted(const char* format, ...) {
-  char buffer[512];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(buffer, sizeof buffer, format, arguments);
-  va_end(arguments);
-  return buffer;
-}
-
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char letter : text) {
-    out += letter == '<'   ? "&lt;"
-           : letter == '&' ? "&amp;"
-           : letter == '"' ? "&quot;"
-                           : std::string(1, letter);
-  }
-  return out;
 }
 
 // The stretch of time that the SVG shows, and the block.
@@ -111,8 +92,12 @@ std::string picture_svg(const KernelTime& time) {
         std::max(0.3, (to - from) * scale), waits ? 5 : 12, color_of(each.kind),
         name_of(each.kind).c_str(), each.begin, each.end);
   }
-  for (int row = 0; row < rows; ++row) {
-    body += formatted("<text x=\"4\" y=\"%d\">warp %d</text>\n", kTop + row * kRow + 14, row);
+  for (const RoleTime& role : find_roles(time.program, time.replay)) {
+    for (auto row = static_cast<int>(role.first_warp);
+         row < rows && row <= static_cast<int>(role.last_warp); ++row) {
+      body += formatted("<text x=\"4\" y=\"%d\">%s, warp %d</text>\n", kTop + row * kRow + 14,
+                        role.name.c_str(), row);
+    }
   }
   int x = kLeft;
   for (const int kind : kinds) {

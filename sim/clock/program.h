@@ -57,6 +57,7 @@ enum class Act : uint8_t {
   mbarrier_wait,
   wgmma_commit,
   wgmma_wait,
+  cluster_arrive,  // at the barrier of the cluster
   cluster_wait,
   reconverge,  // lanes that went other ways meet here
   sleep
@@ -78,13 +79,17 @@ struct Op {
   bool factors_in_registers = false;  // wgmma: A
   float tensor = 0;                   // cycles of the tensor cores at their full rate
   uint16_t columns = 0;               // wgmma: n
-  uint32_t target = kNowhere;         // of a branch
+  uint32_t target = kNowhere;         // of a branch: where it leads, if to one place
+  std::vector<uint32_t> targets;      // all places
   // Registers that a matrix instruction writes and others read: the hardware waits for these by
   // itself.
   uint16_t result = 0, result_count = 0;
   uint16_t sources[6] = {};
   uint8_t source_counts[6] = {};
-  std::string text;  // the instruction, for reports
+  uint8_t source_places[6] = {};  // among the operands
+  uint8_t kept = 0;               // a bit of each source that stays beside the unit (".reuse")
+  uint8_t bank_reads[2] = {};     // registers of even and of odd numbers that have to be read
+  std::string text;               // the instruction, for reports
 };
 
 struct Program {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "sim/clock/map.h"
 #include "sim/clock/order.h"
 #include "sim/ptx/tensor.h"
 #include "sim/ptx/wmma.h"
@@ -57,6 +58,10 @@ constexpr Row kRows[] = {
     {sim::Op::bulk_reduce, Unit::tma, Act::none},
     {sim::Op::tensor_copy, Unit::tma, Act::none},
     {sim::Op::tensor_reduce, Unit::tma, Act::none},
+    {sim::Op::st_async, Unit::tma, Act::none},
+    {sim::Op::red_async, Unit::tma, Act::none},
+    {sim::Op::cluster_arrive, Unit::control, Act::cluster_arrive},
+    {sim::Op::cluster_wait, Unit::control, Act::cluster_wait},
     {sim::Op::mbarrier_arrive, Unit::control, Act::mbarrier_arrive},
     {sim::Op::mbarrier_arrive_drop, Unit::control, Act::mbarrier_arrive},
     {sim::Op::cp_mbarrier_arrive, Unit::control, Act::mbarrier_copies},
@@ -64,6 +69,7 @@ constexpr Row kRows[] = {
     {sim::Op::mbarrier_test_wait, Unit::control, Act::mbarrier_wait},
     {sim::Op::wgmma_commit, Unit::control, Act::wgmma_commit},
     {sim::Op::wgmma_wait, Unit::control, Act::wgmma_wait},
+    {sim::Op::cluster_wait, Unit::control, Act::cluster_wait},
     {sim::Op::shfl, Unit::shuffle, Act::load},
     {sim::Op::redux, Unit::shuffle, Act::load},
     {sim::Op::match, Unit::shuffle, Act::load},
@@ -75,7 +81,62 @@ constexpr Row kRows[] = {
     {sim::Op::ret, Unit::control, Act::exit},
 };
 
-void classify(const Inst& in, const InstInfo& info, Op* op) {
+// The statements of each line of a module's text.
+std::unordered_map<int, std::string> lines_of(const std::string& text) {
+  std::unordered_map<int, std::string> lines;
+  int number = 1;
+  for (size_t at = 0; at < text.size(); ++number) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    lines[number] = text.substr(at, end - at);
+    at = end + 1;
+  }
+  return lines;
+}
+
+// Registers by name: those of the first operand are written, unless the instruction has no result.
+void find_registers(std::string_view line, bool results, Draft* draft) {
+  bool first = results;
+  int braces = 0;
+  for (size_t at = 0; at < line.size(); ++at) {
+    const char c = line[at];
+    braces += c == '{' ? 1 : c == '}' ? -1 : 0;
+    if (c == '@') {
+      size_t end = at + 1;
+      while (end < line.size() && line[end] != ' ' && line[end] != '\t') ++end;
+      const size_t name = line[at + 1] == '!' ? at + 2 : at + 1;
+      draft->reads.emplace_back(line.substr(name, end - name));
+      at = end;
+    } else if (c == '%') {
+      size_t end = at + 1;
+      while (end < line.size() &&
+             (std::isalnum(static_cast<unsigned char>(line[end])) || line[end] == '_'))
+        ++end;
+      (first ? draft->writes : draft->reads).emplace_back(line.substr(at, end - at));
+      at = end - 1;
+    } else if (c == ',' && braces == 0) {
+      first = false;
+    } else if (c == '[') {
+      first = false;
+    }
+  }
+}
+
+bool has_result(const Draft& draft) {
+  switch (draft.op.act) {
+    case Act::store:
+    case Act::branch:
+    case Act::exit:
+    case Act::barrier:
+    case Act::barrier_arrive:
+      return false;
+    default:
+      return draft.op.unit != Unit::copy && draft.op.unit != Unit::tma;
+  }
+}
+
+}  // namespace
+
+void classify_ptx(const Inst& in, const InstInfo& info, Op* op) {
   const Form& f = info.form;
   for (const Row& row : kRows) {
     if (row.op == f.op) op->unit = row.unit, op->act = row.act;
@@ -133,82 +194,10 @@ void classify(const Inst& in, const InstInfo& info, Op* op) {
   }
 }
 
-// The statements of each line of a module's text.
-std::unordered_map<int, std::string> lines_of(const std::string& text) {
-  std::unordered_map<int, std::string> lines;
-  int number = 1;
-  for (size_t at = 0; at < text.size(); ++number) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    lines[number] = text.substr(at, end - at);
-    at = end + 1;
-  }
-  return lines;
-}
-
-// Registers by name: those of the first operand are written, unless the instruction has no result.
-void find_registers(std::string_view line, bool results, Draft* draft) {
-  bool first = results;
-  int braces = 0;
-  for (size_t at = 0; at < line.size(); ++at) {
-    const char c = line[at];
-    braces += c == '{' ? 1 : c == '}' ? -1 : 0;
-    if (c == '@') {
-      size_t end = at + 1;
-      while (end < line.size() && line[end] != ' ' && line[end] != '\t') ++end;
-      const size_t name = line[at + 1] == '!' ? at + 2 : at + 1;
-      draft->reads.emplace_back(line.substr(name, end - name));
-      at = end;
-    } else if (c == '%') {
-      size_t end = at + 1;
-      while (end < line.size() &&
-             (std::isalnum(static_cast<unsigned char>(line[end])) || line[end] == '_'))
-        ++end;
-      (first ? draft->writes : draft->reads).emplace_back(line.substr(at, end - at));
-      at = end - 1;
-    } else if (c == ',' && braces == 0) {
-      first = false;
-    } else if (c == '[') {
-      first = false;
-    }
-  }
-}
-
-bool has_result(const Draft& draft) {
-  switch (draft.op.act) {
-    case Act::store:
-    case Act::branch:
-    case Act::exit:
-    case Act::barrier:
-    case Act::barrier_arrive:
-      return false;
-    default:
-      return draft.op.unit != Unit::copy && draft.op.unit != Unit::tma;
-  }
-}
-
-// Says which instructions begin a block.
-std::vector<bool> leaders(const Function& f) {
-  std::vector<bool> leads(f.code.size() + 1, false);
-  for (size_t pc = 0; pc < f.code.size(); ++pc) {
-    const Inst& in = f.code[pc];
-    if (in.kind == Kind::branch && in.aux < f.code.size()) leads[in.aux] = true;
-    if (in.kind == Kind::branch || in.kind == Kind::exit || in.kind == Kind::ret ||
-        in.kind == Kind::call) {
-      leads[pc + 1] = true;
-    }
-    if (in.kind == Kind::branch_table && in.aux < f.tables.size()) {
-      for (const uint32_t target : f.tables[in.aux]) leads[target] = true;
-    }
-  }
-  return leads;
-}
-
-}  // namespace
-
 Program ptx_program(const Function& f, const std::string& text, const Machine& machine) {
   Program out;
   const auto lines = lines_of(text);
-  const std::vector<bool> leads = leaders(f);
+  const std::vector<bool> leads = block_leaders(f);
   Scheduler scheduler(machine);
   std::vector<Draft> block;
   std::map<uint32_t, uint32_t> starts;  // of blocks: instruction of PTX, of the program
@@ -229,7 +218,7 @@ Program ptx_program(const Function& f, const std::string& text, const Machine& m
     draft.op.line = info.ptx_line;
     draft.op.text = info.text;
     draft.op.guarded = in.guard != kPredTrue;
-    classify(in, info, &draft.op);
+    classify_ptx(in, info, &draft.op);
     draft.stays = draft.op.unit >= Unit::wgmma || draft.op.act != Act::none;
     if (draft.op.unit == Unit::math || draft.op.unit == Unit::convert ||
         draft.op.unit == Unit::shuffle) {

@@ -14,6 +14,9 @@
 
 namespace sim::clock {
 
+// Says which unit an instruction of PTX keeps busy, and what it does to the order of things.
+void classify_ptx(const Inst& in, const InstInfo& info, Op* op);
+
 // `text` is the module's PTX, whose lines the function names.
 Program ptx_program(const Function& function, const std::string& text, const Machine& machine);
 

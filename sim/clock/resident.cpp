@@ -3,29 +3,12 @@
 #include "sim/clock/resident.h"
 
 namespace sim::clock {
-namespace {
-
-bool waits_for_phase(const Function& f, const Effect& e) {
-  const sim::Op op = f.infos[f.code[e.pc].info].form.op;
-  return op == sim::Op::mbarrier_try_wait || op == sim::Op::mbarrier_test_wait;
-}
-
-bool of_block(const Function& f, const Effect& e) {
-  return f.infos[f.code[e.pc].info].form.op == sim::Op::bar;
-}
-
-}  // namespace
-
-BlockRun::BlockRun(const Map& map, const BlockTrace& trace, uint32_t number, int at)
-    : index(number), slot(at) {
+BlockRun::BlockRun(const Map& map, const BlockTrace& trace, uint32_t number)
+    : index(number), rank(trace.rank) {
   for (uint32_t k = 0; k < trace.warps.size(); ++k) {
     warps.push_back(std::make_unique<WarpRun>(map, trace.warps[k]));
     warps.back()->block = this;
     warps.back()->index = k;
-    for (const Effect& e : trace.warps[k].effects) {
-      if (e.barrier == kNoBarrier || of_block(map.function, e)) continue;
-      if (!waits_for_phase(map.function, e)) ++phases[{e.barrier, e.phase}].left;
-    }
   }
 }
 
@@ -41,9 +24,52 @@ void BlockRun::release(double time, Result* result) {
       w->last_issue = time - 1;
       w->asked = 0;
     }
-    changed |= !b.waiting.empty();
+    cluster->changed |= !b.waiting.empty();
     b = {};
   }
+}
+
+ClusterRun::ClusterRun(const Map& map, const BlockTrace* traces, size_t size, uint32_t number,
+                       int at)
+    : slot(at) {
+  for (size_t k = 0; k < size; ++k) {
+    blocks.push_back(std::make_unique<BlockRun>(map, traces[k], number + static_cast<uint32_t>(k)));
+    blocks.back()->cluster = this;
+    live += traces[k].warps.size();
+    for (const auto& warp : blocks.back()->warps) expect(*warp);
+  }
+}
+
+// A walk may miss an instruction of the trace; a phase does not wait for what no walk will do.
+void ClusterRun::expect(const WarpRun& warp) {
+  if (warp.trace->signals.empty()) return;
+  std::vector<bool> met(warp.trace->effects.size());
+  Walk ahead = warp.walk;
+  for (Walk::Step step = ahead.next(); step.op != kNowhere; step = ahead.next()) {
+    if (!step.effect || step.effect->signals == 0) continue;
+    const auto at = static_cast<size_t>(step.effect - warp.trace->effects.data());
+    if (met[at]) continue;
+    met[at] = true;
+    for (uint32_t k = 0; k < step.effect->signals; ++k) {
+      const Signal& signal = warp.trace->signals[step.effect->first_signal + k];
+      ++phases[{signal.barrier, signal.phase}].left;
+    }
+  }
+}
+
+void ClusterRun::arrive(double time, double latency) {
+  if (++arrived_ >= live) complete(time + latency);
+}
+
+void ClusterRun::leave(double time, double latency) {
+  --live;
+  if (arrived_ > 0 && arrived_ >= live) complete(time + latency);
+}
+
+void ClusterRun::complete(double time) {
+  barriers_over.push_back(time);
+  arrived_ = 0;
+  changed = true;
 }
 
 }  // namespace sim::clock

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The state of the blocks that are on the multiprocessor.
+// The state of the clusters that are on the multiprocessors, one block on each.
 #pragma once
 
 #include <array>
@@ -14,6 +14,7 @@
 namespace sim::clock {
 
 struct BlockRun;
+struct ClusterRun;
 
 struct WarpRun {
   WarpRun(const Map& map, const WarpTrace& t) : walk(map, t), trace(&t) {
@@ -38,7 +39,8 @@ struct WarpRun {
   std::vector<double> groups;         // when those of each committed group have
   double product = 0;                 // the same for wgmma
   std::vector<double> products;
-  std::vector<bool> contributed;  // by effect: its part of an mbarrier's phase is done
+  std::vector<bool> contributed;  // by effect: its parts of phases of mbarriers are done
+  size_t cluster_arrivals = 0;
 };
 
 struct Barrier {
@@ -53,18 +55,39 @@ struct Phase {
 };
 
 struct BlockRun {
-  BlockRun(const Map& map, const BlockTrace& trace, uint32_t number, int at);
+  static constexpr size_t kMostPasses = 50'000;
+  BlockRun(const Map& map, const BlockTrace& trace, uint32_t number);
   // Lets the warps of complete barriers go on at `time`.
   void release(double time, Result* result);
 
-  uint32_t index;
-  int slot;
-  double begin = 0;
-  size_t ended = 0;      // warps
-  bool changed = false;  // warps that waited may go on
+  uint32_t index;  // of the trace
+  uint32_t rank;   // in the cluster, and the multiprocessor that it runs on
+  ClusterRun* cluster = nullptr;
+  double begin = 0, end = 0;
+  size_t ended = 0;  // warps
   std::vector<std::unique_ptr<WarpRun>> warps;
   std::array<Barrier, 16> barriers;
+  std::vector<Pass> passes;  // at most kMostPasses
+};
+
+struct ClusterRun {
+  ClusterRun(const Map& map, const BlockTrace* traces, size_t size, uint32_t number, int at);
+  // Counts an arrival at the cluster's barrier, or the end of a warp, after which nobody waits for
+  // it. The barrier is over `latency` after the last one.
+  void arrive(double time, double latency);
+  void leave(double time, double latency);
+
+  int slot;
+  size_t live = 0;       // warps
+  bool changed = false;  // warps that waited may go on
+  std::vector<std::unique_ptr<BlockRun>> blocks;
   std::map<std::pair<uint64_t, uint64_t>, Phase> phases;  // by mbarrier and phase
+  std::vector<double> barriers_over;                      // by number of the cluster's barrier
+
+ private:
+  void expect(const WarpRun& warp);
+  void complete(double time);
+  size_t arrived_ = 0;
 };
 
 }  // namespace sim::clock

@@ -150,6 +150,8 @@ Listing make(const std::string& ptx, const std::string& arch) {
 
 }  // namespace
 
+std::string find_assembler() { return find_program("ptxas", "LATHE_SIM_PTXAS").string(); }
+
 Listing list_machine_code(const std::string& ptx, const std::string& arch) {
   static std::mutex mutex;
   static auto* const known = new std::map<std::string, Listing>;

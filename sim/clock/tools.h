@@ -15,6 +15,9 @@ struct Listing {
   std::string why;      // there is no text
 };
 
+// Returns the path of ptxas: what LATHE_SIM_PTXAS names, or what is found; empty if there is none.
+std::string find_assembler();
+
 // Assembles PTX for an architecture ("sm_90a") and lists the machine code. It runs programs in
 // processes of their own, in a folder that is deleted afterwards, so it takes seconds; listings are
 // kept for later calls of the process. May be called by several threads.

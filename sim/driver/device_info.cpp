@@ -84,14 +84,7 @@ SIM_API cuKernelGetLibrary(CUlibrary* out, CUkernel handle) {
   });
 }
 
-// PTX has no managed variables that modules share, and no unified functions.
-SIM_API cuLibraryGetManaged(CUdeviceptr*, size_t*, CUlibrary handle, const char* name) {
-  return with_driver([&](Driver& driver, Lock&) -> CUresult {
-    if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    return driver.find<Library>(handle) ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_HANDLE;
-  });
-}
-
+// No PTX has unified functions.
 SIM_API cuLibraryGetUnifiedFunction(void** out, CUlibrary handle, const char* name) {
   return with_driver([&](Driver& driver, Lock&) -> CUresult {
     if (out == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;

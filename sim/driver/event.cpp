@@ -148,7 +148,8 @@ SIM_API cuEventElapsedTime(float* out, CUevent start_handle, CUevent end_handle)
     }
     if (!start->recorded->done || !end->recorded->done) return CUDA_ERROR_NOT_READY;
     if (keeps_timeline(driver)) {
-      *out = static_cast<float>(1e-3 * (end->recorded->model - start->recorded->model));
+      const double began = time_of(driver, *start->recorded);
+      *out = static_cast<float>(1e-3 * (time_of(driver, *end->recorded) - began));
       return CUDA_SUCCESS;
     }
     const std::chrono::duration<float, std::milli> elapsed =

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <initializer_list>
 
+#include "sim/clock/tools.h"
 #include "sim/driver/environment.h"
 #include "sim/model/model.h"
 
@@ -138,6 +139,16 @@ void read_link(Reader& reader, Options* out) {
   out->link_bytes = 1e9 * rate;
 }
 
+// Returns the beginning of the names of pictures, which show what the variable `base` asks for.
+std::string read_picture(Reader& reader, const char* name, const char* base,
+                         const std::string& where) {
+  const std::string begin = Reader::text(name);
+  if (reader.good() && !begin.empty() && where.empty()) {
+    reader.refuse(name, begin, std::string("with ") + base);
+  }
+  return begin;
+}
+
 }  // namespace
 
 bool read_options(Options* out, std::string* what) {
@@ -146,13 +157,12 @@ bool read_options(Options* out, std::string* what) {
   out->counters = Reader::text("LATHE_SIM_COUNTERS");
   out->profile = read_profile(reader, out->arch);
   out->timeline = Reader::text("LATHE_SIM_TIMELINE");
-  out->ptxas = Reader::text("LATHE_SIM_PTXAS");
-  if (out->ptxas == "none") out->ptxas.clear();
+  out->ptxas = clock::find_assembler();
+  out->timeline_picture =
+      read_picture(reader, "LATHE_SIM_TIMELINE_PICTURE", "LATHE_SIM_TIMELINE", out->timeline);
   out->clock = Reader::text("LATHE_SIM_CLOCK");
-  out->clock_picture = Reader::text("LATHE_SIM_CLOCK_PICTURE");
-  if (reader.good() && !out->clock_picture.empty() && out->clock.empty()) {
-    reader.refuse("LATHE_SIM_CLOCK_PICTURE", out->clock_picture, "with LATHE_SIM_CLOCK");
-  }
+  out->clock_picture =
+      read_picture(reader, "LATHE_SIM_CLOCK_PICTURE", "LATHE_SIM_CLOCK", out->clock);
   if (const std::string allowed = isa_refused(); reader.good() && !allowed.empty()) {
     reader.refuse("LATHE_SIM_ISA", Reader::text("LATHE_SIM_ISA"), allowed);
   }

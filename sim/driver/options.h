@@ -31,13 +31,15 @@ struct Options {
   std::string report;    // LATHE_SIM_REPORT: findings, to a file to append to or "-" for stderr
   std::string counters;  // LATHE_SIM_COUNTERS: launches, likewise
   std::string timeline;  // LATHE_SIM_TIMELINE: work in model time, likewise
-  std::string clock;     // LATHE_SIM_CLOCK: times of launches by sim/clock, likewise
+  // LATHE_SIM_TIMELINE_PICTURE: what the names of the timeline's pictures begin with
+  std::string timeline_picture;
+  std::string clock;          // LATHE_SIM_CLOCK: times of launches by sim/clock, likewise
   std::string clock_picture;  // LATHE_SIM_CLOCK_PICTURE: what the names of its pictures begin with
   double link_bytes = 0;      // LATHE_SIM_LINK: bytes per second between devices, each way
   double link_latency = 0;    // and seconds that a message takes beside its bytes
-  std::string ptxas;          // LATHE_SIM_PTXAS: asked for registers where the guess is too high
-  bool quiet = false;         // LATHE_SIM_QUIET: no line on stderr for a finding
-  int error_exitcode = 0;     // LATHE_SIM_ERROR_EXITCODE: what a process with findings ends with
+  std::string ptxas;       // asked for registers where the guess is too high; empty: there is none
+  bool quiet = false;      // LATHE_SIM_QUIET: no line on stderr for a finding
+  int error_exitcode = 0;  // LATHE_SIM_ERROR_EXITCODE: what a process with findings ends with
 };
 
 // Returns false if a variable holds something that is not allowed; `what` then says which and why.

@@ -25,84 +25,15 @@
 #include <vector>
 
 #include "sim/driver/options.h"
-#include "sim/exec/launch.h"
+#include "sim/driver/report/timeline_picture.h"
+#include "sim/driver/work_state.h"
 
 namespace sim::driver {
 
-using Clock = std::chrono::steady_clock;
 using Lock = std::unique_lock<std::mutex>;
 
 struct Context;
 struct Device;
-
-// Says when a piece of work is over. The work, those who wait for the work, and events share a
-// Completion.
-struct Completion {
-  bool done = false;
-  CUresult error = CUDA_SUCCESS;
-  Clock::time_point time;
-  double model = 0;    // the same in model time (timeline.h), microseconds
-  uint64_t value = 0;  // the address that the work writes or waits for a value at; 0: none
-  bool writes = false;
-  uint64_t age = 0;  // Driver::timeline_age when it ended: times of another age are 0
-};
-using CompletionPtr = std::shared_ptr<Completion>;
-
-// An action does a piece of work. It runs without the lock, and more than once if it is part of a
-// graph.
-using Action = std::function<CUresult()>;
-
-struct GraphRun;
-
-struct Operation {
-  Action run;                        // null: nothing to do (events, waits)
-  std::function<bool()> ready;       // null: no condition beyond `after`; called with the lock
-  std::vector<CompletionPtr> after;  // other streams' work this one waits for
-  CompletionPtr completion = std::make_shared<Completion>();
-  bool running = false;
-  double not_before = 0;            // model time of the host thread that enqueued it
-  std::shared_ptr<GraphRun> graph;  // null: no node of a graph
-  size_t node = 0;
-};
-
-struct Object {
-  uint64_t handle = 0;
-  virtual ~Object() = default;
-};
-
-struct Capture;
-
-// What a launch leaves behind for the next one, once it has run.
-using Past = std::shared_ptr<std::shared_ptr<const PastGrid>>;
-
-struct Stream : Object {
-  Context* context = nullptr;
-  unsigned flags = 0;
-  int priority = 0;
-  bool legacy = false;
-  bool destroyed = false;  // gone once its queue is empty
-  bool hidden = false;     // from the timeline
-  int rank = -1;           // whose it is, for the timeline; below 0: unknown
-  uint64_t shown_as = 0;   // a branch of a graph: the stream where it was captured; 0: itself
-  double model = 0;        // its clock, microseconds of model time
-  std::deque<std::shared_ptr<Operation>> queue;
-  CompletionPtr last;  // of the newest work; null: none ever
-  Past past;           // of the newest launch
-  CompletionPtr past_of;
-  std::shared_ptr<Capture> capture;                  // null: not capturing
-  std::vector<size_t> frontier;                      // capture: the nodes the next one depends on
-  std::map<int, CUlaunchAttributeValue> attributes;  // hints, kept for those who ask
-  bool blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
-};
-
-struct Event : Object {
-  Context* context = nullptr;
-  unsigned flags = 0;
-  CompletionPtr recorded;          // null: never
-  std::weak_ptr<Capture> capture;  // recorded inside a capture
-  bool captured = false;
-  std::vector<size_t> frontier;
-};
 
 struct Module;
 
@@ -180,7 +111,13 @@ struct Context : Object {
   unsigned cache_config = CU_FUNC_CACHE_PREFER_NONE;
 };
 
+struct Runner;  // worker.cpp
+
 struct Device {
+  Device();
+  ~Device();
+  Runner& own_runner();
+
   int ordinal = 0;
   Profile profile;
   std::unique_ptr<Memory> memory;
@@ -191,8 +128,14 @@ struct Device {
   std::vector<Context*> contexts;  // alive
   std::mt19937_64 random;
   uint64_t allocations = 0;
-  bool started = false;  // the worker thread exists
-  bool running = false;  // an operation is in flight
+  bool started = false;                          // the worker thread exists
+  int running = 0;                               // operations in flight, of which one has the turn
+  std::vector<std::unique_ptr<Runner>> runners;  // the first is the device's own
+  std::vector<Runner*> paused, idle;             // in the middle of their work; without work
+  bool own_waits = false;                        // its own runner waits for the others
+  std::shared_ptr<RaceWorld> world;              // of launches that may run beside each other
+  bool shares = false;                           // several streams may run beside each other
+  int fruitless = 0;     // chances that running work gave to others, of which none could run
   bool stalled = false;  // there is work, none of it ready
   bool holding = false;  // new work waits a moment for more, so that order is free
   Clock::time_point hold_until;
@@ -212,16 +155,13 @@ struct Arrival {
   std::string name;  // "": none
   uint64_t sent = 0, received = 0;
   int peer = -1;
+  TimedPtr by;  // the work that wrote the value; null: not a stream's
 };
 
-// A GraphRun is one launch of a graph while its nodes run. It holds when each node is over, in
-// model time.
-struct GraphRun {
-  std::vector<std::vector<size_t>> after;
-  std::vector<uint64_t> streams;  // where each was captured; 0: nowhere
-  std::vector<double> ends;
-  double begin = 0, latest = 0;
-  bool begun = false;
+// Work that has run, but has no place in model time yet; `write` writes its lines once it has.
+struct Unsettled {
+  TimedPtr timed;
+  std::function<void()> write;
 };
 
 struct Driver {
@@ -243,9 +183,18 @@ struct Driver {
   std::vector<std::weak_ptr<Capture>> captures;
   uint64_t next_handle = 0x1000;
   uint64_t next_block = 1;
-  int waiters = 0;                       // host threads that want progress now
-  uint64_t timeline_age = 1;             // restarts of the timeline, from 1
+  int waiters = 0;            // host threads that want progress now
+  uint64_t timeline_age = 1;  // restarts of the timeline, from 1
+  ModelTime model_time;
+  std::vector<Unsettled> unsettled;
+  Spans spans;                           // for the timeline's picture
+  int pictures = 0;                      // of it that were drawn
   std::map<uint64_t, Arrival> arrivals;  // model times of values, by address
+  uint32_t lines = 0;                    // order.h: of work in order, so far
+  std::vector<uint32_t> free_lines;      // whose streams are gone
+  OrderClocks numbers;                   // by line: of its newest work
+  OrderClocks host_clocks;               // what the host has seen to be over
+  OrderClocks over_clocks;               // what is over
 
   static Driver& get();
 
@@ -281,11 +230,13 @@ struct ThreadState {
   std::unordered_map<uint64_t, uint64_t> own_streams;  // context handle -> per-thread stream
   CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   bool in_host_function = false;
-  double model = 0;      // model time of the newest work it has seen the end of
-  uint64_t age = 0;      // Driver::timeline_age then
-  int rank = -1;         // of its first communicator
-  Deed* deed = nullptr;  // of the work it runs
-  double begin = 0;      // and when that begins in model time
+  double model = 0;                // model time of the newest work it has seen the end of
+  uint64_t age = 0;                // Driver::timeline_age then
+  int rank = -1;                   // of its first communicator
+  Operation* operation = nullptr;  // the work that it runs, if it is a device's
+  Device* device = nullptr;        // that device
+  Stream* stream = nullptr;        // and the stream
+  Deed* deed = nullptr;            // of that work
 };
 ThreadState& thread_state();
 

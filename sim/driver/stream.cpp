@@ -5,6 +5,7 @@
 
 #include "sim/driver/entry.h"
 #include "sim/driver/graph/capture.h"
+#include "sim/driver/order.h"
 #include "sim/driver/report/timeline.h"
 #include "sim/driver/work.h"
 
@@ -33,11 +34,27 @@ CUresult resolve_stream(Driver& driver, Context& context, CUstream handle,
   return (*out)->context->error;
 }
 
-CUresult run_host_function(CUhostFn function, void* data) {
-  thread_state().in_host_function = true;
-  function(data);
-  thread_state().in_host_function = false;
+namespace {
+
+// Runs code of the host as the work of a stream: what comes before it there is over for the host.
+template <typename F>
+CUresult run_on_host(F function) {
+  ThreadState& thread = thread_state();
+  if (thread.operation != nullptr) {
+    Driver& driver = Driver::get();
+    const Lock lock(driver.mutex);
+    host_learns(driver, *thread.operation->completion, true);
+  }
+  thread.in_host_function = true;
+  function();
+  thread.in_host_function = false;
   return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult run_host_function(CUhostFn function, void* data) {
+  return run_on_host([&] { function(data); });
 }
 
 namespace {
@@ -168,10 +185,7 @@ SIM_API cuStreamAddCallback(CUstream handle, CUstreamCallback function, void* da
       return invalidate(*stream.capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     }
     return submit(driver, stream, [handle, function, data] {
-      thread_state().in_host_function = true;
-      function(handle, CUDA_SUCCESS, data);
-      thread_state().in_host_function = false;
-      return CUDA_SUCCESS;
+      return run_on_host([&] { function(handle, CUDA_SUCCESS, data); });
     });
   });
 }

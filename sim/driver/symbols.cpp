@@ -241,6 +241,14 @@
   SIM_TWO(cuStreamAttachMemAsync, 7000, cuStreamAttachMemAsync, cuStreamAttachMemAsync_ptsz)       \
   SIM_ONE(cuProfilerStart, 4000, cuProfilerStart)                                                  \
   SIM_ONE(cuProfilerStop, 4000, cuProfilerStop)                                                    \
+  SIM_ONE(cuGraphKernelNodeSetParams, 12000, cuGraphKernelNodeSetParams_v2)                        \
+  SIM_ONE(cuGraphMemcpyNodeSetParams, 10000, cuGraphMemcpyNodeSetParams)                           \
+  SIM_ONE(cuGraphMemsetNodeSetParams, 10000, cuGraphMemsetNodeSetParams)                           \
+  SIM_ONE(cuGraphHostNodeSetParams, 10000, cuGraphHostNodeSetParams)                               \
+  SIM_ONE(cuGraphExecKernelNodeSetParams, 12000, cuGraphExecKernelNodeSetParams_v2)                \
+  SIM_ONE(cuGraphExecMemcpyNodeSetParams, 10020, cuGraphExecMemcpyNodeSetParams)                   \
+  SIM_ONE(cuGraphExecMemsetNodeSetParams, 10020, cuGraphExecMemsetNodeSetParams)                   \
+  SIM_ONE(cuGraphExecHostNodeSetParams, 10020, cuGraphExecHostNodeSetParams)                       \
   SIM_ONE(cuGraphAddKernelNode, 12000, cuGraphAddKernelNode_v2)                                    \
   SIM_ONE(cuGraphAddMemcpyNode, 10000, cuGraphAddMemcpyNode)                                       \
   SIM_ONE(cuGraphAddMemsetNode, 10000, cuGraphAddMemsetNode)                                       \

@@ -93,11 +93,7 @@
   X(cuGraphExecExternalSemaphoresSignalNodeSetParams) \
   X(cuGraphExecExternalSemaphoresWaitNodeSetParams)   \
   X(cuGraphExecGetFlags)                              \
-  X(cuGraphExecHostNodeSetParams)                     \
   X(cuGraphExecKernelNodeSetParams)                   \
-  X(cuGraphExecKernelNodeSetParams_v2)                \
-  X(cuGraphExecMemcpyNodeSetParams)                   \
-  X(cuGraphExecMemsetNodeSetParams)                   \
   X(cuGraphExecNodeSetParams)                         \
   X(cuGraphExecUpdate)                                \
   X(cuGraphExternalSemaphoresSignalNodeGetParams)     \
@@ -107,7 +103,6 @@
   X(cuGraphGetEdges)                                  \
   X(cuGraphGetEdges_v2)                               \
   X(cuGraphHostNodeGetParams)                         \
-  X(cuGraphHostNodeSetParams)                         \
   X(cuGraphInstantiate)                               \
   X(cuGraphInstantiate_v2)                            \
   X(cuGraphKernelNodeCopyAttributes)                  \
@@ -116,13 +111,10 @@
   X(cuGraphKernelNodeGetParams_v2)                    \
   X(cuGraphKernelNodeSetAttribute)                    \
   X(cuGraphKernelNodeSetParams)                       \
-  X(cuGraphKernelNodeSetParams_v2)                    \
   X(cuGraphMemAllocNodeGetParams)                     \
   X(cuGraphMemFreeNodeGetParams)                      \
   X(cuGraphMemcpyNodeGetParams)                       \
-  X(cuGraphMemcpyNodeSetParams)                       \
   X(cuGraphMemsetNodeGetParams)                       \
-  X(cuGraphMemsetNodeSetParams)                       \
   X(cuGraphNodeFindInClone)                           \
   X(cuGraphNodeGetDependencies)                       \
   X(cuGraphNodeGetDependencies_v2)                    \

@@ -51,9 +51,13 @@ CUresult after_everything(Driver& driver, Lock& lock, Context& context, Action a
 // Ends all work of a context at once with its error; what runs now is waited for.
 void drop_work(Driver& driver, Lock& lock, Context& context);
 
-// Perhaps, by the seed, runs a piece of work of another stream inside one that waits for others, on
-// the device's thread. Returns the context's error, with which that one has to end too.
-CUresult give_way(Driver& driver, Context& context);
+// Perhaps, by the seed, lets other work of the device have a turn; surely if it is urgent and there
+// is some. Returns the context's error, with which the caller's work has to end too.
+CUresult give_way(Driver& driver, Context& context, bool urgent);
+
+// Says whether all work that can run has run. Work that has long been running may be waiting for
+// the host, and does not count.
+bool is_at_rest(const Device& device);
 
 // Starts the device's worker thread if need be and tells it of new work.
 void wake(Driver& driver, Device& device);

@@ -79,7 +79,7 @@ BlockRun::BlockRun(Worker* worker, const Launch& launch, Cluster* cluster, uint3
   block_.shared_defined = shared_defined_.data();
   block_.marks = marks_.empty() ? nullptr : marks_.data();
   block_.races = races_.get();
-  block_.shared_begin = launch.view.shared_begin;
+  block_.shared_begin = f.uses_reserved_shared ? kReservedRooms[0] : launch.view.shared_begin;
   block_.shared_bytes = launch.view.shared_bytes;
   for (uint32_t k = 0; k < block_.warps; ++k) {
     Warp& w = warps_[k];
@@ -112,6 +112,7 @@ void BlockRun::start(const uint32_t (&id)[3]) {
   for (int k = 0; k < 3; ++k) block_.id[k] = id[k];
   block_.warps_done = 0;
   block_.executed = 0;
+  block_.told = block_.waited = Milestone{};
   block_.random = mix(launch.settings->seed ^ mix(linear + 1));
   block_.marked = 0;
   std::fill(marks_.begin(), marks_.end(), uint16_t{0});
@@ -124,6 +125,9 @@ void BlockRun::start(const uint32_t (&id)[3]) {
   if (!shared_.empty()) std::memset(shared_.data(), poison, shared_.size());
   if (!local_.empty()) std::memset(local_.data(), poison, local_.size());
   std::fill(shared_defined_.begin(), shared_defined_.end(), 0);
+  if (f.uses_reserved_shared) {  // the system has written something there
+    std::fill_n(shared_defined_.begin(), kReservedEnd / 64, ~uint64_t{0});
+  }
   std::fill(local_defined_.begin(), local_defined_.end(), 0);
   for (uint32_t k = 0; k < block_.warps; ++k) {
     Warp& w = warps_[k];
@@ -143,6 +147,8 @@ void BlockRun::start(const uint32_t (&id)[3]) {
     w.cluster_pending = w.cluster_parity = 0;
     w.register_limit = 0;
     w.spurious = ~0ull;
+    w.executed = 0;
+    w.at_grid_control = false;
     if (w.calls) reset_calls(w);
     w.state = WarpState::runnable;
     w.strand_count = 1;

@@ -54,7 +54,8 @@ void ClusterRun::start(uint64_t linear) {
   if (async_) async_->start();
   recorder_.reset();
   if (std::binary_search(launch.traced.begin(), launch.traced.end(), linear)) {
-    recorder_ = std::make_unique<Recorder>(*launch.function);
+    const uint64_t most = launch.settings->traces->most_instructions / launch.traced.size();
+    recorder_ = std::make_unique<Recorder>(*launch.function, most);
     for (const Block* block : blocks_) recorder_->start(*block);
   }
   next_ = next_random(cluster_.random) % warps_.size();
@@ -80,17 +81,18 @@ void ClusterRun::record() {
 }
 
 bool ClusterRun::advance(uint64_t budget) {
-  worker_->recorder = recorder_.get();
-  if (recorder_) recorder_->resume(*worker_);
+  worker_->recorder = recorder_ && !recorder_->full() ? recorder_.get() : nullptr;
+  if (worker_->recorder) recorder_->resume(*worker_);
   const bool more = run(budget);
   worker_->recorder = nullptr;
-  if (recorder_ && done_ == warps_.size() && !recorder_->full()) record();
+  if (recorder_ && done_ == warps_.size()) record();
   return more;
 }
 
 bool ClusterRun::run(uint64_t budget) {
   Launch& launch = *worker_->launch;
   const uint64_t stop_at = executed_ + budget;
+  cluster_.awaits_front = false;
   size_t idle = 0;  // turns in a row in which nothing happened
   while (done_ < warps_.size()) {
     const uint64_t fault = launch.fault_cluster.load(std::memory_order_relaxed);
@@ -104,6 +106,7 @@ bool ClusterRun::run(uint64_t budget) {
       const uint64_t turn = kQuantum / 2 + next_random(w.block->random) % kQuantum;
       const uint64_t quantum = std::min(turn, budget);
       const RunResult result = isa().run(w, quantum);
+      if (worker_->recorder && recorder_->full()) worker_->recorder = nullptr;
       ran = w.block->executed - before;
       if (!charge(ran) || result == RunResult::stopped) return false;
       if (result == RunResult::done) {
@@ -112,8 +115,9 @@ bool ClusterRun::run(uint64_t budget) {
         ++w.block->warps_done;
         recheck_barriers(*w.block);
         recheck_cluster_barrier(cluster_);
-        if (w.block->warps_done == w.block->warps && async_ && !async_->block_ends(*w.block, w)) {
-          return false;
+        if (w.block->warps_done == w.block->warps) {
+          end_dependence(*worker_, *w.block);
+          if (async_ && !async_->block_ends(*w.block, w)) return false;
         }
         ran = 1;
       }
@@ -121,8 +125,13 @@ bool ClusterRun::run(uint64_t budget) {
     executed_ += ran;
     if (async_) async_->tick(executed_);
     idle = ran ? 0 : idle + 1;
+    if (ran) worker_->lanes_part = false;
     if (idle <= warps_.size()) continue;
-    if (!async_ || !async_->land_one()) return deadlock();
+    if (!async_ || !async_->land_one()) {
+      if (cluster_.awaits_front) return true;
+      if (!recorder_ || worker_->lanes_part) return deadlock();
+      worker_->lanes_part = true;
+    }
     idle = 0;
   }
   if (async_) async_->finish();
@@ -139,7 +148,7 @@ bool ClusterRun::deadlock() {
   return false;
 }
 
-HostWorker::HostWorker(Launch* l) {
+HostWorker::HostWorker(Launch* l) : random_(mix(l->settings->seed)) {
   launch = l;
   counts.resize(l->function->code.size());
   region_by_ordinal.resize(l->function->memory_ordinals + 1);
@@ -148,6 +157,23 @@ HostWorker::HostWorker(Launch* l) {
   if (l->settings->profile) line_tallies.resize(counts.size());
   lines = line_tallies.empty() ? nullptr : line_tallies.data();
   memory_version = __atomic_load_n(l->memory->version(), __ATOMIC_SEQ_CST);
+}
+
+// Runs the cluster for a while, and lets other launches have turns meanwhile. Returns false when
+// the cluster is done or the grid stops.
+bool HostWorker::advance(ClusterRun& cluster, uint64_t slice) {
+  if (!launch->takes_turns) return cluster.advance(slice);
+  constexpr uint64_t kShortest = 500, kLongest = 8000;
+  bool more = true;
+  while (more && slice > 0) {
+    const uint64_t piece = std::min(slice, kShortest + next_random(random_) % kLongest);
+    slice -= piece;
+    more = cluster.advance(piece);
+    const bool waits = cluster.awaits_front();
+    if (const int error = launch->settings->give_way(waits)) launch->fail(0, error);
+    if (waits) return more;
+  }
+  return more;
 }
 
 // Clusters in turn from the common counter. One that runs long may be waiting for another: it gives
@@ -177,10 +203,7 @@ void HostWorker::run() {
         return;
       }
     }
-    if (busy[turn]->advance(slice)) {
-      if (ordered && launch->settings->give_way) {
-        if (const int error = launch->settings->give_way()) launch->fail(0, error);
-      }
+    if (advance(*busy[turn], slice)) {
       turn = (turn + 1) % busy.size();
       continue;
     }

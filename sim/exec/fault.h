@@ -43,15 +43,18 @@ enum class Fault : uint8_t {
   register_in_flight,
   division_by_zero,
   undefined_register,
-  left_barrier,   // a barrier of the block went on without warps that have ended
-  invalid_free,   // of what malloc has not given, or no longer
-  member_mask,    // a lane outside the mask it names, or masks that overlap
-  mbarrier_rule,  // misuse of an mbarrier after which the kernel could go on
+  left_barrier,     // a barrier of the block went on without warps that have ended
+  invalid_free,     // of what malloc has not given, or no longer
+  member_mask,      // a lane outside the mask it names, or masks that overlap
+  mbarrier_rule,    // misuse of an mbarrier after which the kernel could go on
+  late_arrival,     // at an mbarrier of a block that has ended
+  repeated_arrive,  // bar.arrive of a warp that has arrived in this phase
   // PTX forbids these and the hardware bears them.
   unobserved_phase,    // an arrival in a phase before any wait has seen the end of the last one
   repeated_init,       // of an mbarrier, with the same value
   narrow_scope,        // an arrival at another block's mbarrier without .cluster, or its wait
   unread_source,       // a block ends before its bulk store has read
+  tile_off_repeat,     // a descriptor of a swizzled tile off its repeat has base offset 0
   unbounded_registers  // setmaxnreg without a register bound: PTX allows it to do nothing
 };
 

@@ -39,6 +39,7 @@ struct Launch {
   double scale = 1;                 // the grid's clusters to each that runs
   std::shared_ptr<RaceGrid> races;  // null: not checked
   std::vector<uint64_t> traced;     // clusters that are recorded, ascending
+  bool takes_turns = false;         // one host thread runs all of it, and gives way now and then
 
   std::atomic<uint64_t> next_cluster{0};
   std::atomic<uint64_t> executed{0};
@@ -72,6 +73,8 @@ struct KnownAllocation {
 // exec/sample.cpp: which clusters of a larger grid run, ascending.
 std::vector<uint64_t> sample_clusters(uint64_t all, uint64_t wanted);
 
+// exec/dependents.cpp: a block is over.
+void end_dependence(Worker& worker, const Block& block);
 // exec/calls.cpp
 std::shared_ptr<CallStack> make_call_stack();
 void reset_calls(Warp& warp);
@@ -115,6 +118,8 @@ class ClusterRun {
   // Runs up to `budget` warp instructions. Returns false when the cluster is done or the grid
   // stops.
   bool advance(uint64_t budget);
+  // Says whether it waits for the grids in front.
+  bool awaits_front() const { return cluster_.awaits_front; }
 
  private:
   bool charge(uint64_t instructions);
@@ -142,6 +147,11 @@ struct HostWorker : Worker {
   std::vector<Region> region_by_ordinal;
   std::map<const Allocation*, std::unique_ptr<KnownAllocation>> known;
   KnownAllocation* recent = nullptr;
+
+ private:
+  bool advance(ClusterRun& cluster, uint64_t slice);
+
+  uint64_t random_;  // for the lengths of its turns
 };
 
 // Completes barriers that only waited for warps which have ended.

@@ -21,8 +21,8 @@ namespace {
 // Returns where shared memory starts: where the hardware has it, or with aligncheck no better
 // aligned than its variables ask for, so that code which needs more shows.
 uint32_t shared_start(const Launch& l) {
-  const auto reserved =
-      static_cast<uint32_t>(l.profile->major >= 9 ? l.profile->shared_reserved : 0);
+  const bool in_front = l.profile->major >= 9 || l.function->uses_reserved_shared;
+  const uint32_t reserved = in_front ? kReservedEnd : 0;
   const uint32_t align = std::max(16u, l.function->shared_align);
   if (!(l.settings->check & kAligncheck) || align >= 1024) return reserved;
   return reserved + align * static_cast<uint32_t>(mix(l.settings->seed) % (1024 / align));
@@ -88,6 +88,7 @@ void set_up(Launch* l) {
   v.seed = l->settings->seed;
   v.depot_bytes = f.local_bytes;
   if (f.uses_stack) v.depot_bytes += (l->settings->stack_bytes + 15) / 16 * 16;
+  v.check_nothing = l->settings->check == kCheckNone;
   v.check_memory = (l->settings->check & kMemcheck) != 0;
   v.check_async = (l->settings->check & kAsynccheck) != 0;
   v.explicit_cluster = g.kernel->explicit_cluster || g.cluster[0] * g.cluster[1] * g.cluster[2] > 1;
@@ -96,6 +97,7 @@ void set_up(Launch* l) {
   v.async_policy = l->settings->async_policy;
   v.memory_version = l->memory->version();
   if (l->settings->check & kRacecheck) l->races = make_race_grid(*l);
+  if (g.dependence) g.dependence->blocks = l->clusters * g.cluster[0] * g.cluster[1] * g.cluster[2];
 }
 
 // Reports what makes a launch impossible; returns 0 if nothing does.
@@ -171,13 +173,31 @@ void run_workers(Launch* launch, std::vector<std::unique_ptr<HostWorker>>* worke
                         : std::max(1u, std::thread::hardware_concurrency());
   wanted = std::min(wanted, launch->clusters);
   // Findings and results must not depend on the number of host threads.
-  if (launch->races || launch->function->ordered_across_blocks) wanted = 1;
+  // A grid that may have to wait for another, or let another run, takes turns with it.
+  const Settings& settings = *launch->settings;
+  if (launch->races || launch->function->ordered_across_blocks || settings.front_over) wanted = 1;
+  launch->takes_turns = wanted == 1 && settings.give_way &&
+                        (launch->races || launch->function->ordered_across_blocks ||
+                         launch->grid->cooperative || settings.front_over);
   workers->resize(wanted);
   run_together(wanted, [&](uint64_t k) {
     (*workers)[k] = std::make_unique<HostWorker>(launch);
     (*workers)[k]->run();
   });
   std::erase(*workers, nullptr);
+}
+
+void note_dependents(const std::vector<std::unique_ptr<HostWorker>>& workers, Outcome* outcome) {
+  double told = 0, waited = 0;
+  uint64_t told_blocks = 0, waited_blocks = 0;
+  for (const auto& worker : workers) {
+    told += worker->told;
+    told_blocks += worker->told_blocks;
+    waited += worker->waited;
+    waited_blocks += worker->waited_blocks;
+  }
+  if (told_blocks > 0) outcome->told = told / static_cast<double>(told_blocks);
+  if (waited_blocks > 0) outcome->waited = waited / static_cast<double>(waited_blocks);
 }
 
 // Findings of clusters after the one with a fault do not count.
@@ -231,11 +251,13 @@ Outcome run_grid(const Grid& grid, const Profile& profile, Memory& memory,
   std::vector<std::unique_ptr<HostWorker>> workers;
   run_workers(&launch, &workers);
   flush_prints(launch);
-  if (launch.races) outcome.past = keep_past(*launch.races);
+  // Copies that a fault has ended are under way for nobody.
+  if (launch.races && launch.error.load() != 0) launch.races->world->borrowed.clear();
   for (auto& [cluster, blocks] : launch.traces) {
     auto& all = settings.traces->blocks;
     std::move(blocks.begin(), blocks.end(), std::back_inserter(all));
   }
+  note_dependents(workers, &outcome);
   outcome.error = launch.error.load();
   take_findings(&launch, &outcome);
   if (outcome.error == 702) {

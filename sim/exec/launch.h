@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -88,15 +89,39 @@ struct Settings {
   // results of the grid are wrong then. With 0 all run. Kernels whose blocks look at what others do
   // run whole.
   uint64_t sample_blocks = 0;
-  // Is called now and then by a grid whose blocks look at what others do: other work may run then,
-  // since the grid may be waiting for it. An answer other than 0 ends the grid with that error.
-  std::function<int()> give_way;
+  // Is called now and then by a grid that runs on one host thread: other work may run then, and the
+  // grid may be waiting for it, which it knows if it is urgent. An answer other than 0 ends the
+  // grid with that error.
+  std::function<int(bool urgent)> give_way;
+  // Says whether the grids that griddepcontrol.wait waits for are over. Empty: they are.
+  std::function<bool()> front_over;
   Traces* traces = nullptr;  // filled if it is not null
 };
 
-// A PastGrid is what a grid did to global memory (check/race_past.cpp).
-struct PastGrid;
-class Heap;  // heap.h
+// A LaunchOrder says where a launch, a copy or a fill stands among the work of a device. A line is
+// work in order: a stream, or a branch of a graph.
+struct LaunchOrder {
+  uint32_t line = 0;
+  uint64_t number = 0;                  // in the line, from 1
+  std::map<uint32_t, uint64_t> before;  // by line: what is over when this begins, up to a number
+  std::vector<uint64_t> early;          // but not these of the own line, before its wait
+  bool covers(const LaunchOrder& other) const;
+};
+
+// A Dependence is what a grid tells the next one of its stream, which programmatic dependent launch
+// may start early.
+struct Dependence {
+  std::atomic<uint64_t> blocks{~0ull};     // that have neither told dependents to start nor ended
+  std::atomic<bool> told{false};           // launch_dependents was executed,
+  std::atomic<bool> told_unwaited{false};  // also by a warp that had not waited
+  std::atomic<bool> waited{false};         // griddepcontrol.wait was executed
+  bool triggered() const { return blocks.load() == 0; }
+  // The numbers of what may still run when the next grid begins early; `mine` is this grid's order.
+  std::vector<uint64_t> early_for_next(const LaunchOrder& mine) const;
+};
+
+class Heap;        // heap.h
+struct RaceWorld;  // check/race_world.h
 
 struct Grid {
   const Kernel* kernel = nullptr;
@@ -106,8 +131,10 @@ struct Grid {
   uint32_t cluster[3] = {1, 1, 1};
   uint32_t dynamic_shared_bytes = 0;
   std::vector<uint8_t> params;  // laid out as Kernel::params says
-  // The grid in front, if this one may start before its end: programmatic dependent launch.
-  std::shared_ptr<const PastGrid> before;
+  LaunchOrder order;
+  // What other launches did to global memory, for the race check; null: this one is alone.
+  std::shared_ptr<RaceWorld> world;
+  std::shared_ptr<Dependence> dependence;  // null: nobody asks
   // All blocks run together, and cooperative groups find their barrier.
   bool cooperative = false;
   Heap* heap = nullptr;  // of malloc; null: the grid has one of the usual size for itself
@@ -130,7 +157,8 @@ struct Finding {
   uint32_t other_thread[3] = {0, 0, 0};
   int other_ptx_line = 0;
   std::string other_source;
-  std::string other_access;  // "load", "store", "atomic", ...
+  std::string other_access;  // "load", "store", "atomic", ..., "copy", "fill"
+  std::string other_kernel;  // "": the same launch
 };
 
 // Holds the counts of one line of PTX.
@@ -162,11 +190,11 @@ struct Counters : AllTraffic {
 
 struct Outcome {
   int error = 0;  // CUresult: 0, 700 illegal address, 716 misaligned, 719 launch failure, 702, ...
+  // The share of a block's work before griddepcontrol.launch_dependents, and before
+  // griddepcontrol.wait; on average. 1, and below 0, if no block has executed it.
+  double told = 1, waited = -1;
   std::vector<Finding> findings;
   Counters counters;
-  // For the next grid, if that one may start early. Null: races were not checked, or nobody has
-  // executed griddepcontrol.launch_dependents.
-  std::shared_ptr<const PastGrid> past;
 };
 
 // Names the values that LATHE_SIM_ISA may have on this machine, if it has another one; returns ""

@@ -36,7 +36,7 @@ constexpr FaultInfo kFaults[] = {
     {Fault::in_flight, "in_flight", kAsynccheck, 0},
     {Fault::source_overwritten, "source_overwritten", kAsynccheck, 0},
     {Fault::mbarrier, "mbarrier", kSynccheck, 719},
-    {Fault::mbarrier_overwritten, "mbarrier_overwritten", kAsynccheck, 719},
+    {Fault::mbarrier_overwritten, "mbarrier_overwritten", kAsynccheck, 0, Trait::borne},
     {Fault::transactions, "transactions", kAsynccheck, 0},
     {Fault::cluster_barrier, "cluster_barrier", kSynccheck, 719},
     {Fault::bulk, "bulk_copy", kAsynccheck, 719},
@@ -58,10 +58,13 @@ constexpr FaultInfo kFaults[] = {
     {Fault::invalid_free, "invalid_free", kMemcheck, 719},
     {Fault::member_mask, "divergent", kSynccheck, 719, Trait::checked},
     {Fault::mbarrier_rule, "mbarrier", kSynccheck, 719, Trait::checked},
+    {Fault::late_arrival, "dsmem_after_exit", kMemcheck, 719, Trait::checked},
+    {Fault::repeated_arrive, "barrier", kSynccheck, 719, Trait::checked},
     {Fault::unobserved_phase, "unobserved_phase", kSynccheck, 0, Trait::borne},
     {Fault::repeated_init, "repeated_init", kSynccheck, 0, Trait::borne},
     {Fault::narrow_scope, "narrow_scope", kRacecheck, 0, Trait::borne},
     {Fault::unread_source, "unread_source", kAsynccheck, 0, Trait::borne},
+    {Fault::tile_off_repeat, "tile_off_repeat", kAsynccheck, 0, Trait::borne},
     {Fault::unbounded_registers, "unbounded_registers", kSynccheck, 0},
 };
 

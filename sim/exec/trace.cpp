@@ -22,6 +22,11 @@ uint64_t wavefronts_of(const Worker& worker) {
 
 }  // namespace
 
+bool leaves_effect(const Function& function, uint32_t pc) {
+  const Inst& in = function.code[pc];
+  return in.kind != Kind::simple && touches(function.infos[in.info].cls);
+}
+
 void Recorder::resume(const Worker& worker) {
   wavefronts_ = wavefronts_of(worker);
   forget();
@@ -38,13 +43,19 @@ void Recorder::start(const Block& block) {
 }
 
 std::vector<BlockTrace> Recorder::take(const Cluster& cluster) {
-  for (BlockTrace& trace : blocks_) trace.executed = cluster.blocks[trace.rank]->executed;
+  for (BlockTrace& trace : blocks_) {
+    trace.executed = cluster.blocks[trace.rank]->executed;
+    trace.cut = full();
+  }
   return std::exchange(blocks_, {});
 }
 
 void Recorder::turn(const Warp& warp, uint32_t first, uint32_t end, uint32_t lanes) {
   if (first == end) return;
-  auto& runs = blocks_[warp.block->rank].warps[warp.index].runs;
+  BlockTrace& trace = blocks_[warp.block->rank];
+  trace.recorded += end - first;
+  instructions_ += end - first;
+  auto& runs = trace.warps[warp.index].runs;
   if (!runs.empty() && runs.back().first + runs.back().count == first &&
       runs.back().lanes == lanes) {
     runs.back().count += end - first;
@@ -65,8 +76,11 @@ void Recorder::step(const Warp& warp, uint32_t pc, uint32_t lanes) {
     now_.first_run = static_cast<uint32_t>(trace.sectors.size());
     now_.runs = static_cast<uint32_t>(now_sectors_.size());
     trace.sectors.insert(trace.sectors.end(), now_sectors_.begin(), now_sectors_.end());
+    now_.first_signal = static_cast<uint32_t>(trace.signals.size());
+    now_.signals = static_cast<uint32_t>(now_signals_.size());
+    trace.signals.insert(trace.signals.end(), now_signals_.begin(), now_signals_.end());
     trace.effects.push_back(now_);
-    entries_ += 1 + now_sectors_.size();
+    entries_ += 1 + now_sectors_.size() + now_signals_.size();
   }
   wavefronts_ = wavefronts;
   forget();
@@ -76,6 +90,7 @@ void Recorder::forget() {
   now_ = {};
   now_.barrier = kNoBarrier;
   now_sectors_.clear();
+  now_signals_.clear();
 }
 
 void Recorder::sectors(uint64_t first, uint32_t count) {
@@ -107,6 +122,8 @@ void Recorder::barrier(uint64_t key, uint64_t phase, uint32_t count) {
   now_.phase = phase;
   now_.count += count;
 }
+
+void Recorder::signal(uint64_t key, uint64_t phase) { now_signals_.push_back({key, phase}); }
 
 void trace_turn(const Warp& warp, uint32_t first, uint32_t end, uint32_t lanes) {
   warp.worker->recorder->turn(warp, first, end, lanes);

@@ -186,7 +186,7 @@ bool check_marks(Warp& w, const Inst& inst, unsigned lane, const Block& block, u
   std::string text =
       std::string(store ? "store to" : "load from") + " shared address " + hex(offset);
   // Who: a copy of this cluster; if there is none, a matrix product.
-  const Async* async = block.cluster->async;
+  Async* const async = block.cluster->async;
   const bool flight = marks & kMarkInFlight;
   unsigned issuer = 0;
   const Copy* copy = nullptr;
@@ -209,6 +209,9 @@ bool check_marks(Warp& w, const Inst& inst, unsigned lane, const Block& block, u
     text += ": a live mbarrier is there; mbarrier.inval would give the bytes back";
   }
   report_text(w, inst, fault, lane, offset, bytes, text.c_str());
+  if (fault == Fault::mbarrier_overwritten && store) {
+    async->end_overwritten(*block.cluster->blocks[block.rank], offset, bytes);
+  }
   return false;
 }
 

@@ -85,6 +85,8 @@ struct Warp {
   uint32_t cluster_parity = 0;        // of the phase they arrived in, by lane
   uint32_t register_limit = 0;        // of a thread, as setmaxnreg left it; 0: as launched
   uint64_t spurious = ~0ull;          // Cluster::events when a try_wait last gave up early
+  uint64_t executed = 0;              // instructions, up to the end of its last turn
+  bool at_grid_control = false;       // its turn has ended before a griddepcontrol
   uint32_t frame[32] = {};            // by lane: where the running function's variables begin
   uint32_t top[32] = {};              // and where its depot is free
   CallStack* calls = nullptr;
@@ -107,6 +109,12 @@ struct Barrier {
   uint8_t mode = 0;  // 0 none yet, 1 sync/arrive, 2 red
 };
 
+// How far a warp had come when its block did something for the first time.
+struct Milestone {
+  const Warp* warp = nullptr;  // null: the block has not done it
+  uint64_t executed = 0;       // by the warp
+};
+
 struct Block {
   uint32_t id[3] = {0, 0, 0};
   uint64_t linear = 0;
@@ -126,7 +134,8 @@ struct Block {
   Warp* warp = nullptr;
   Barrier barriers[16];
   uint64_t random = 0;
-  uint64_t executed = 0;  // warp instructions
+  uint64_t executed = 0;   // warp instructions
+  Milestone told, waited;  // griddepcontrol.launch_dependents and griddepcontrol.wait
 };
 
 // A Cluster is the blocks that are launched together and see each other's shared memory. One block
@@ -140,8 +149,14 @@ struct Cluster {
   uint64_t events = 0;           // phases of barriers completed, copies landed
   uint64_t phase = 0;            // of barrier.cluster
   RaceMbarrier* race = nullptr;  // of barrier.cluster
+  bool awaits_front = false;     // a warp found that griddepcontrol.wait has to be tried again
 };
 constexpr unsigned kRankShift = 24;
+
+// The system's part of shared memory ends where the program's may begin. It has two rooms for
+// libraries: cooperative groups keep the barriers of tiles of several warps, 288 bytes, in the
+// last.
+constexpr uint32_t kReservedEnd = 1024, kReservedRooms[2] = {448, 736};
 
 // A Region is what a memory instruction found last time; it is checked again before use.
 struct Region {
@@ -167,6 +182,12 @@ struct Worker {
   LineTally* lines = nullptr;    // by instruction; null: no profile is wanted
   LineTally before;              // totals that have been given to an instruction already
   Recorder* recorder = nullptr;  // null: no trace is wanted
+  // Sums over blocks that came to a milestone, of the share of its warp's instructions before it.
+  double told = 0, waited = 0;
+  uint64_t told_blocks = 0, waited_blocks = 0;
+  // In a trace lanes at a join wait for partners that wait for other warps, as the hardware's do,
+  // unless nothing else can happen.
+  bool lanes_part = false;
 };
 // Adds the tally's growth to the instruction; to none if `pc` is kNoTarget.
 void note_line(Worker& worker, uint32_t pc);
@@ -189,6 +210,7 @@ struct LaunchView {
   uint32_t multiprocessors = 1;
   uint32_t depot_bytes = 0;  // of one thread: local variables and the stack
   uint64_t seed = 0;
+  bool check_nothing = false;
   bool check_memory = true;   // bounds and alignment
   bool check_defined = true;  // uninitialised reads
   bool check_async = true;    // accesses to what is in flight
@@ -250,6 +272,9 @@ const Isa& isa();  // the best this machine has; LATHE_SIM_ISA picks another
 // Follows registers that nobody has written through the instruction, which the lanes `exec` of
 // `mask` are about to execute (exec/undefined.cpp).
 void watch_registers(Warp& warp, const Inst& inst, uint32_t mask, uint32_t exec);
+
+// Executes griddepcontrol (exec/dependents.cpp). Returns false if it has to be tried again.
+bool grid_control(Warp& warp, const Inst& inst);
 
 // Makes a warp's strand arrive at a block barrier; in the base build.
 void arrive_at_barrier(Warp& warp, const Inst& inst, Strand& strand);

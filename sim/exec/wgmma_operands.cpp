@@ -83,19 +83,37 @@ bool tile_fits(Warp& w, const WgmmaOp& op) {
   return !found;
 }
 
-// Returns what a descriptor may not say; "" if it is good. No base offset but 0 is known to work.
-std::string what_is_wrong(uint64_t bits) {
+// Reports what a descriptor may not say; returns whether it has a meaning that is known. The
+// pattern of a swizzle follows addresses, as tensor copies write it: base offset 0 reads what they
+// wrote even where a tile begins off the repeat. No other base offset is known to work.
+bool descriptor_is_known(Warp& w, const WgmmaOp& op, uint64_t bits) {
+  auto tell = [&](Fault f, const std::string& text) {
+    say(w, op, f, bits, "matrix descriptor " + hex(bits) + text);
+  };
   Descriptor d;
-  if (!read_descriptor(bits, &d)) return " has bits without a meaning";
-  const uint32_t row = d.first_row();
-  if (row == d.base_offset) {
-    return row ? " has base offset " + std::to_string(row) + ", which is not supported" : "";
+  if (!read_descriptor(bits, &d)) {
+    tell(Fault::descriptor, " has bits without a meaning");
+    return false;
   }
+  const uint32_t row = d.first_row();
   const std::string says = " has base offset " + std::to_string(d.base_offset);
-  if (!d.width) return says + " without a swizzle";
-  return says + ", but its tile at " + hex(d.start) + " needs " + std::to_string(row) +
-         ": a swizzle of " + std::to_string(d.width) + " bytes repeats every " +
-         std::to_string(8 * d.width) + " bytes, and the tile begins at no multiple of that";
+  const bool means_nothing = !d.width && view(*w.worker).check_nothing;
+  if (d.base_offset != 0 && !means_nothing) {
+    tell(Fault::descriptor, !d.width               ? says + " without a swizzle"
+                            : row == d.base_offset ? says + ", which is not supported"
+                                                   : says + ", but its tile at " + hex(d.start) +
+                                                         " is in row " + std::to_string(row));
+    return false;
+  }
+  if (row != 0) {
+    tell(Fault::tile_off_repeat,
+         says + ", but its tile at " + hex(d.start) + " begins in row " + std::to_string(row) +
+             ": a swizzle of " + std::to_string(d.width) + " bytes repeats every " +
+             std::to_string(8 * d.width) +
+             " bytes, and other rows are read than were written, unless the pattern follows "
+             "addresses as that of a tensor copy does");
+  }
+  return true;
 }
 
 // Returns a key of the shape and the place in it; products that agree in these need no fence
@@ -120,13 +138,8 @@ bool read_operands(Warp& w, WgmmaOp* op) {
     say(w, *op, Fault::warpgroup, 0, "the lanes of a warp have different descriptors or scale-d");
     return !w.stop;
   }
-  for (const uint64_t bits : {op->a, op->b}) {
-    const std::string wrong = what_is_wrong(bits);
-    if (wrong.empty()) continue;
-    say(w, *op, Fault::descriptor, bits, "matrix descriptor " + hex(bits) + wrong);
-    return false;
-  }
-  return true;
+  // A warp that A's registers serve has no descriptor of A: zero has nothing wrong.
+  return descriptor_is_known(w, *op, op->a) && descriptor_is_known(w, *op, op->b);
 }
 
 void check_registers(Warp& w, const WgmmaOp& op) {

@@ -102,6 +102,7 @@ struct Function : CodeView {
   uint32_t static_shared = 0;
   uint32_t dynamic_align = 1;  // of the .extern .shared array
   uint32_t shared_align = 1;
+  bool uses_reserved_shared = false;  // the system's part of shared memory
   bool reads_undefined_registers = false;
   bool uses_async_copies = false;
   bool uses_stack = false;  // calls or alloca: the depot goes on past local_bytes
@@ -111,6 +112,7 @@ struct Function : CodeView {
   bool uses_wgmma = false;
   bool ordered_across_blocks = false;  // which block comes first decides about results
   bool sees_blocks = false;            // blocks may wait for one another
+  bool tells_dependents = false;       // has griddepcontrol.launch_dependents
   std::vector<std::string> files;
 };
 

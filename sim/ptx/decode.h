@@ -120,7 +120,7 @@ class Decoder {
   Ref widen(Ref value, Type type);
   void widen_into(Ref to, Ref value, Type type, bool guarded);
   bool is_kernel_param(int id) const;
-  int64_t special_register(const std::string& name) const;
+  int64_t special_register(const std::string& name);
   [[noreturn]] void fail(const std::string& what) const;
 
   const Unit& unit_;

@@ -138,8 +138,9 @@ void Decoder::control(const Statement& s) {
     case Op::nanosleep:
       return emit(draft(f, Kind::pause), f, cls_);
     case Op::fence:
-    case Op::griddepcontrol:  // what the race check knows of the grid before
       return emit(draft(f, Kind::fence), f, cls_);
+    case Op::griddepcontrol:
+      return emit(draft(f, Kind::dependents), f, cls_);
     case Op::pmevent:
       return emit(draft(f, Kind::none), f, cls_);
     default:

@@ -11,10 +11,10 @@
 
 namespace sim {
 
-int64_t Decoder::special_register(const std::string& name) const {
-  const std::string_view known = name == "%aggr_smem_size" ? "%total_smem_size" : name.c_str();
-  const auto it = std::find(std::begin(kSpecialNames), std::end(kSpecialNames), known);
+int64_t Decoder::special_register(const std::string& name) {
+  const auto it = std::find(std::begin(kSpecialNames), std::end(kSpecialNames), name);
   if (it == std::end(kSpecialNames)) fail("unsupported special register '" + name + "'");
+  out_.uses_reserved_shared |= name.starts_with("%reserved_smem_offset");
   return it - std::begin(kSpecialNames);
 }
 
@@ -24,6 +24,13 @@ void Decoder::mov(const Statement& s) {
   const Operand& from = s.operands[1];
   const Type type = form_.type();
   Form f = form_;
+  if (type == Type::pred && from.name == "%is_explicit_cluster") {  // a predicate by itself
+    Statement question = s;
+    question.opcode = "setp.ne.u32";
+    question.operands.push_back({});
+    question.operands.back().kind = Operand::Kind::imm;
+    return statement(question);
+  }
   if (type == Type::pred) {
     Draft d = draft(f);
     d.d = predicate_result(to);

@@ -108,7 +108,8 @@ Ref Decoder::source(const Operand& o, Type type, bool loose) {
       }
       fail("undefined name '" + o.name + "'");
     case Operand::Kind::special: {
-      const bool wide = o.name == "%clock64" || o.name == "%globaltimer" || o.name == "%gridid";
+      const bool wide = o.name == "%clock64" || o.name == "%globaltimer" || o.name == "%gridid" ||
+                        o.name == "%current_graph_exec";
       const Ref r = fresh(wide ? 2 : 1);
       Form f;
       f.op = Op::special;

@@ -33,7 +33,8 @@ enum class Kind : uint8_t {
   call,
   ret,
   none,
-  fence
+  fence,
+  dependents  // griddepcontrol: may have to be tried again
 };
 
 constexpr unsigned kSlotBytes = 128;  // 32 lanes of 4 bytes; 64-bit values take two

@@ -74,11 +74,14 @@ class Lexer {
     return true;
   }
 
+  // An instruction holds its modifiers; `.reg.b32` is two directives.
   void word() {
+    const bool directive = text_[at_] == '.';
     const size_t from = at_++;
     while (at_ < text_.size()) {
       const char c = text_[at_];
-      const bool dot = c == '.' && at_ + 1 < text_.size() && is_follow(text_[at_ + 1]);
+      const bool dot =
+          c == '.' && !directive && at_ + 1 < text_.size() && is_follow(text_[at_ + 1]);
       const bool scope = text_.substr(at_, 2) == "::";
       if (scope) {
         at_ += 2;

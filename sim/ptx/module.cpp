@@ -42,6 +42,7 @@ class Parser {
     v.bytes = d.bytes;
     v.align = d.align;
     v.constant = d.space == Space::constant;
+    v.managed = d.managed;
     v.image = d.image;
     for (const auto& p : d.pointers) v.relocations.push_back({p.offset, p.symbol, p.addend});
     return v;

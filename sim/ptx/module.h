@@ -43,6 +43,7 @@ struct Variable {
   uint64_t bytes = 0;
   uint32_t align = 1;
   bool constant = false;
+  bool managed = false;        // the host uses it at the same address
   std::vector<uint8_t> image;  // initial bytes; empty: zero, as the language says
   // A Relocation is a pointer inside the image: at `offset`, the address of `symbol` plus `addend`.
   struct Relocation {

@@ -125,6 +125,8 @@ bool special_word(std::string_view w, Form* f) {
       return w == "range" || w == "cvt";
     case Op::pmevent:
       return w == "mask";
+    case Op::fence:  // orders shared memory alone: here it orders all
+      return w == "sync_restrict::shared::cta" || w == "sync_restrict::shared::cluster";
     case Op::cvt:  // cvt.pack to less than a byte
       if (w.size() != 2 || (w[0] != 's' && w[0] != 'u') || (w[1] != '2' && w[1] != '4'))
         return false;

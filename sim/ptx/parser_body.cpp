@@ -7,10 +7,8 @@
 namespace sim {
 namespace {
 
-// Returns true also for special registers that the decoder refuses by name.
 bool is_special_register(std::string_view name) {
   const std::string_view stem = name.substr(0, name.find('.'));
-  if (stem == "%aggr_smem_size" || stem == "%reserved_smem_offset_0") return true;
   for (const std::string_view known : kSpecialNames) {
     if (stem == known.substr(0, known.find('.'))) return true;
   }
@@ -162,6 +160,7 @@ void TextParser::instruction(int scope) {
     fail("expected an instruction, found '" + std::string(peek().text) + "'");
   }
   s.opcode = std::string(take().text);
+  while (peek().kind == Token::Kind::word && peek().text[0] == '.') s.opcode += take().text;
   for (const char* own : {"trap.assertion", "vprintf", "ret.callee", "heap.malloc",
                           "heap.free"}) {  // see inline_calls
     if (s.opcode == own) fail("unsupported instruction '" + s.opcode + "'");

@@ -28,6 +28,8 @@ Declaration TextParser::declaration(Space space, bool external) {
     } else if (word == "v2" || word == "v4") {
       vector = word == "v2" ? 2 : 4;
     } else if (word == "attribute") {
+      expect("(");
+      d.managed = d.managed || peek().is(".managed");
       skip_past(")");
     } else if ((type = type_by_name(word)) == Type::none) {
       fail("unknown type or attribute '." + std::string(word) + "'");

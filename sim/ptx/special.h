@@ -54,6 +54,13 @@ enum class Special : int {
   is_explicit_cluster,
   envreg1,  // the address of the grid's workspace: its upper and lower half
   envreg2,
+  reserved_smem_offset_begin,
+  reserved_smem_offset_end,
+  reserved_smem_offset_cap,
+  reserved_smem_offset_0,
+  reserved_smem_offset_1,
+  aggr_smem_size,
+  current_graph_exec,
   none
 };
 
@@ -105,7 +112,14 @@ constexpr const char* kSpecialNames[] = {"%tid.x",
                                          "%cluster_nctarank",
                                          "%is_explicit_cluster",
                                          "%envreg1",
-                                         "%envreg2"};
+                                         "%envreg2",
+                                         "%reserved_smem_offset_begin",
+                                         "%reserved_smem_offset_end",
+                                         "%reserved_smem_offset_cap",
+                                         "%reserved_smem_offset_0",
+                                         "%reserved_smem_offset_1",
+                                         "%aggr_smem_size",
+                                         "%current_graph_exec"};
 static_assert(sizeof(kSpecialNames) / sizeof(kSpecialNames[0]) == static_cast<int>(Special::none));
 
 }  // namespace sim

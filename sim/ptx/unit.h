@@ -65,6 +65,7 @@ struct Declaration {
   uint32_t align = 1;
   uint64_t bytes = 0;
   bool external = false;  // .extern .shared x[]
+  bool managed = false;   // .attribute(.managed)
   std::vector<uint8_t> image;
   struct Pointer {
     uint64_t offset;

@@ -244,6 +244,9 @@ TEST_CASE("reducing, named and arriving barriers") {
   )",
                                  "", ".shared .align 4 .b8 s[128];");
   expect(ptx, 64, [](uint32_t t) { return t < 32 ? t + 32 : 0; });
+  // A warp arrives and then waits: it counts twice, so that it needs no other.
+  expect(kernel("bar.arrive 4, 64; bar.sync 4, 64; mov.u32 %r9, 7;"), 32,
+         [](uint32_t) { return 7; });
 }
 
 TEST_CASE("a barrier in a divergent branch is reported") {

@@ -55,6 +55,7 @@ class Device {
     REQUIRE(grid.kernel != nullptr);
     grid.image = image.get();
     grid.grid[0] = blocks;
+    grid.grid[1] = rows;
     grid.block[0] = threads;
     grid.cluster[0] = cluster;
     grid.dynamic_shared_bytes = dynamic_shared;
@@ -69,7 +70,9 @@ class Device {
       std::memcpy(grid.params.data() + p.offset, &value, sizeof(value));
     };
     (place(arguments), ...);
-    grid.before = before;
+    grid.order = order;
+    grid.world = world;
+    grid.dependence = dependence;
     return run_grid(grid, profile, memory, settings);
   }
 
@@ -80,7 +83,10 @@ class Device {
   std::shared_ptr<const Image> image;
   uint32_t dynamic_shared = 0;
   uint32_t cluster = 1;
-  std::shared_ptr<const PastGrid> before;
+  uint32_t rows = 1;  // of blocks
+  LaunchOrder order;
+  std::shared_ptr<RaceWorld> world;
+  std::shared_ptr<Dependence> dependence;
   bool cooperative = false;
   Heap* heap = nullptr;
 };

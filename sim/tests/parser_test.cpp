@@ -126,6 +126,19 @@ TEST_CASE("modifiers are a set") {
   }
 }
 
+TEST_CASE("directives without a blank between them, and modifiers behind one") {
+  const std::string text =
+      ".version 8.6\n.target sm_90a\n.address_size 64\n.visible .entry k(.param.u64 out)\n{\n"
+      " .reg.b32 %r<4>; .reg.pred %p; .reg.b64 %d;\n .shared.align 8 .b8 s[8];\n"
+      " mov .u32 %r1, %tid.x;\n add .u32\n %r1, %r1, 1;\n ld.param .u64 %d, [out];\n"
+      " setp .lt .u32 %p, %r1, 3;\n @%p st.global .u32 [%d], %r1;\n ret;\n}\n";
+  Device device;
+  device.load(text);
+  const uint64_t out = device.upload(std::vector<uint32_t>(1, 0));
+  CHECK(device.run("k", 1, 1, out).error == 0);
+  CHECK(device.download<uint32_t>(out, 1)[0] == 1);
+}
+
 TEST_CASE("refused with the line") {
   const std::pair<const char*, const char*> cases[] = {
       {"multimem.ld_reduce.global.add.f32 %f1, [%rd1];", "multimem"},

@@ -260,3 +260,59 @@ TEST_CASE("vector atomics of halves; generic f32 additions know their memory") {
   CHECK((r[20] | r[21] << 16) == 0);   // global: flushed
   CHECK((r[22] | r[23] << 16) == 16);  // shared: sixteen of the least
 }
+
+TEST_CASE("registers that say how large shared memory is, and where the system's part lies") {
+  const std::vector<std::string> names = {"total_smem_size",          "dynamic_smem_size",
+                                          "aggr_smem_size",           "reserved_smem_offset_begin",
+                                          "reserved_smem_offset_0",   "reserved_smem_offset_1",
+                                          "reserved_smem_offset_end", "reserved_smem_offset_cap"};
+  std::string body;
+  for (size_t k = 0; k < names.size(); ++k) {
+    body +=
+        "mov.u32 %r1, %" + names[k] + "; st.global.u32 [%d1+" + std::to_string(4 * k) + "], %r1;\n";
+  }
+  // The system's part may be used, and has been written; the variable lies behind it.
+  body +=
+      "mov.u32 %r2, %reserved_smem_offset_1; ld.shared.u32 %r3, [%r2+284];\n"
+      "red.shared.and.b32 [%r2], 0; mov.u32 %r4, s; st.global.u32 [%d1+32], %r4;\n";
+  for (const char* arch : {"sm_80", "sm_90a"}) {
+    Device device(arch);
+    device.dynamic_shared = 256;
+    device.settings.check &= ~kAligncheck;
+    device.load(
+        unit(".visible .entry k(.param .u64 out) {\n .reg .b32 %r<6>; .reg .b64 %d1;\n"
+             " .shared .b32 s[16]; ld.param.u64 %d1, [out];\n" +
+                 body + " ret;\n}\n",
+             "sm_80"));
+    const uint64_t out = device.upload(std::vector<uint32_t>(9, 0));
+    const Outcome o = device.run("k", 1, 1, out);
+    INFO(texts(o));
+    CHECK(o.error == 0);
+    CHECK(o.findings.empty());
+    const auto r = device.download<uint32_t>(out, 9);
+    CHECK(r[0] == 64 + 256);
+    CHECK(r[1] == 256);
+    CHECK(r[2] == r[0] + 1024);
+    CHECK(r[3] <= r[4]);
+    CHECK(r[4] + 288 <= r[5]);
+    CHECK(r[5] + 288 <= r[6]);
+    CHECK(r[6] == 1024);
+    CHECK(r[7] == r[6] - r[3]);
+    CHECK(r[8] == 1024);
+  }
+}
+
+TEST_CASE("a launch with a cluster says so in a predicate") {
+  for (const uint32_t cluster : {1u, 2u}) {
+    Device device;
+    device.cluster = cluster;
+    device.load(
+        unit(".visible .entry k(.param .u64 out) {\n .reg .b32 %r1; .reg .b64 %d1; .reg .pred "
+             "%p;\n ld.param.u64 %d1, [out]; mov.pred %p, %is_explicit_cluster;\n"
+             " selp.b32 %r1, 7, 9, %p; st.global.u32 [%d1], %r1;\n ret;\n}\n"));
+    const uint64_t out = device.upload(std::vector<uint32_t>(1, 0));
+    device.settings.check &= ~kRacecheck;  // both blocks store the same
+    CHECK(device.run("k", cluster, 1, out).error == 0);
+    CHECK(device.download<uint32_t>(out, 1)[0] == (cluster > 1 ? 7 : 9));
+  }
+}

@@ -104,7 +104,7 @@ TEST_CASE("traffic: bank conflicts") {
   }
 }
 
-TEST_CASE("traffic: sectors of a request, and of the grid") {
+TEST_CASE("traffic: sectors of a request, and of the grid, with checks and without") {
   std::mt19937 random(2);
   for (const Width& w : kWidths) {
     Device d;
@@ -116,6 +116,7 @@ TEST_CASE("traffic: sectors of a request, and of the grid") {
       for (const uint32_t offset : offsets) {
         if (offset != kOff) sectors.insert((data + offset) / 32);
       }
+      d.settings.check = k % 2 ? kCheckNone : kMemcheck;
       const Outcome o = d.run("k", 1, 32, d.upload(offsets), data);
       CAPTURE(w.size);
       CAPTURE(k);

@@ -136,7 +136,7 @@ TEST_CASE("wgmma: descriptors") {
   // A base offset, a reserved bit, a tile past the end.
   finds(with("  or.b64 %db, %db, 0x2000000000000;\n"), "descriptor", "asynccheck", 719);
   finds(with("  or.b64 %db, %db, 0x8000;\n"), "descriptor", "asynccheck", 719);
-  finds(with("  add.u64 %db, %db, 2016;\n"), "descriptor", "asynccheck", 719);
+  finds(with("  add.u64 %db, %db, 1984;\n"), "descriptor", "asynccheck", 719);
   finds(with("  and.b64 %da, %da, 0x4000004000010000;\n"), "descriptor", "asynccheck", 719);
   clean(with("  add.u64 %db, %db, 64;\n"));
   const Outcome o = run_wgmma(c, wgmma_problem(c, 1), with(""), {}, 1, kTileB + 1024).outcome;

@@ -4,7 +4,7 @@
 // shape, type and layout, and are compared with the product in double.
 #include <tuple>
 
-#include "sim/tests/tensor_model.h"
+#include "sim/tests/wmma_model.h"
 
 namespace sim::test {
 namespace {
@@ -38,54 +38,12 @@ std::vector<WmmaCase> wmma_cases() {
   }
   all.push_back({16, 16, 8, "tf32", "f32", "f32", 4, 4, ""});
   all.push_back({8, 8, 4, "f64", "f64", "f64", 1, 1, ""});
-  for (const char* t : {"s4", "u4"}) all.push_back({8, 8, 32, t, "s32", "s32", 1, 1, ""});
-  all.push_back({8, 8, 32, "s4", "s32", "s32", 1, 1, "satfinite"});
+  for (const char* t : {"s4", "u4"}) {
+    all.push_back({8, 8, 32, t, "s32", "s32", 1, 1, ""});
+    all.push_back({8, 8, 32, t, "s32", "s32", 1, 1, "satfinite"});
+  }
   for (const char* op : {"xor", "and"}) all.push_back({8, 8, 128, "b1", "s32", "s32", 1, 1, op});
   return all;
-}
-
-// A matrix in memory: lines of `stride` elements, rows or columns of it.
-struct Stored {
-  Matrix values;
-  bool columns = false;
-  int stride = 0;
-
-  size_t index(int row, int col) const {
-    return static_cast<size_t>(columns ? col * stride + row : row * stride + col);
-  }
-  size_t bytes(int bits) const {
-    const int lines = columns ? values.cols : values.rows;
-    return static_cast<size_t>(lines) * static_cast<size_t>(stride) * static_cast<size_t>(bits) / 8;
-  }
-};
-
-std::vector<uint8_t> to_memory(const Stored& s) {
-  const int bits = bits_of_type(s.values.type);
-  std::vector<uint8_t> memory(s.bytes(bits));
-  for (int r = 0; r < s.values.rows; ++r) {
-    for (int c = 0; c < s.values.cols; ++c) {
-      const size_t at = s.index(r, c) * static_cast<size_t>(bits);
-      const uint64_t value = s.values.at(r, c);
-      if (bits < 8) {
-        memory[at / 8] |= static_cast<uint8_t>(value << at % 8);
-      } else {
-        std::memcpy(&memory[at / 8], &value, static_cast<size_t>(bits) / 8);
-      }
-    }
-  }
-  return memory;
-}
-
-Matrix from_memory(const std::vector<uint8_t>& memory, const Stored& like) {
-  Matrix found = like.values;
-  const size_t bytes = static_cast<size_t>(bits_of_type(found.type)) / 8;
-  for (int r = 0; r < found.rows; ++r) {
-    for (int c = 0; c < found.cols; ++c) {
-      found.at(r, c) = 0;
-      std::memcpy(&found.at(r, c), &memory[like.index(r, c) * bytes], bytes);
-    }
-  }
-  return found;
 }
 
 std::string list(const std::string& name, int count) {

@@ -90,8 +90,12 @@ class ToolCases(Case):
         status, out, err = self.lathe(*command, "--profile=3")
         self.assertEqual(status, 0, err)
         self.assertRegex(out, r"at best [0-9.]+ us on h100 \(\d+ cycles\), bound: ")
-        table = out[out.index(" share"):].splitlines()
+        table, *clocks = out[out.index(" share"):].split("\n\nlaunch ")
+        table = table.splitlines()
         self.assertEqual(len(table), 4)
+        self.assertEqual(len(clocks), 1)
+        self.assertRegex(clocks[0], r"^0  [0-9.]+ us on h100 by the clock, bound by ")
+        self.assertRegex(clocks[0], r"\n  (all|role 0) +warps 0 to \d+: .*waits for ")
         shares = [float(line.split("%")[0]) for line in table[1:]]
         self.assertEqual(shares, sorted(shares, reverse=True))
         status, out, err = self.lathe(*command, "--profile", "--json")
@@ -99,6 +103,8 @@ class ToolCases(Case):
         profile = json.loads(out)["profile"]
         self.assertEqual(len(profile["lines"]), 20)
         self.assertGreater(profile["warp_instructions"], sum(line["executions"] for line in profile["lines"]) / 2)
+        self.assertEqual([each["gpu"] for each in profile["clock"]], ["h100"])
+        self.assertGreater(profile["clock"][0]["microseconds"], 0)
         self.assertTrue(all(line["thread_instructions"] <= 32 * line["executions"] for line in profile["lines"]))
         status, out, err = self.lathe(*command, "--json")
         self.assertNotIn("profile", json.loads(out))

@@ -67,7 +67,7 @@ class TuneCases(Case):
         status, out, err = self.lathe("tune", "causal_conv1d", *CONV, "--device", "sim", "--candidates", "3", "--dry-run")
         self.assertEqual(status, 0, err)
         self.assertIn("not stored (--dry-run)", out)
-        self.assertIn("by the simulator's model", out)
+        self.assertIn("by the simulator's clock", out)
         self.assertEqual(len(re.findall(r"^  tokens=\d+ warps=\d+ ", out, re.M)), 3)
         self.assertFalse(self.database().exists())
 

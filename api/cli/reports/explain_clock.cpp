@@ -70,6 +70,19 @@ void print_lines(const Json& kernel) {
   }
 }
 
+// One line where all warps do the same.
+void print_roles(const Json& kernel) {
+  for (const Json& role : kernel.at("roles")) {
+    const int first = role.at("first_warp").get<int>(), last = role.at("last_warp").get<int>();
+    std::string round;
+    if (number(role, "period_cycles") > 0) {
+      round = formatted("a round of %.0f cycles; ", number(role, "period_cycles"));
+    }
+    std::printf("  %-15s warps %d to %d: %swaits for %s\n", word(role, "name").c_str(), first, last,
+                round.c_str(), largest(role.at("stalls"), "selected").c_str());
+  }
+}
+
 }  // namespace
 
 Json clock_json(const lathe_plan* plan, const Json& launches, const std::string& gpu) {
@@ -104,6 +117,20 @@ Json clock_json(const lathe_plan* plan, const Json& launches, const std::string&
           {"kernels", std::move(kernels)}};
 }
 
+void print_clock_details(const Json& kernel) {
+  const bool machine_code = kernel.at("from") == "sass";
+  std::printf("  replayed from   %s (%s)\n", machine_code ? "machine code" : "PTX",
+              word(kernel, "made_by").c_str());
+  std::printf(
+      "  blocks          %d on a multiprocessor, %.1f for each place, %.0f %% of the time "
+      "with places empty\n",
+      kernel.at("resident_blocks").get<int>(), number(kernel, "waves"),
+      100 * number(kernel, "tail"));
+  std::printf("  busiest         %s\n", largest(kernel.at("use"), "").c_str());
+  print_roles(kernel);
+  print_lines(kernel);
+}
+
 void print_clock(const Json& clock) {
   std::printf(
       "clock      %.2f us on %s, %.2f of them to start kernels; %.0f TFLOP/s, %.0f GB/s, "
@@ -115,17 +142,7 @@ void print_clock(const Json& clock) {
     std::printf("\n%s x%d  %.2f us each at %.2f GHz\n", word(kernel, "name").c_str(),
                 kernel.at("launches").get<int>(), number(kernel, "microseconds"),
                 number(kernel, "clock_hz") / 1e9);
-    const bool machine_code = kernel.at("from") == "sass";
-    std::printf("  replayed from   %s (%s)\n", machine_code ? "machine code" : "PTX",
-                word(kernel, "made_by").c_str());
-    std::printf(
-        "  blocks          %d on a multiprocessor, %.1f for each place, %.0f %% of the time "
-        "with places empty\n",
-        kernel.at("resident_blocks").get<int>(), number(kernel, "waves"),
-        100 * number(kernel, "tail"));
-    std::printf("  busiest         %s\n", largest(kernel.at("use"), "").c_str());
-    std::printf("  warps wait for  %s\n", largest(kernel.at("stalls"), "selected").c_str());
-    print_lines(kernel);
+    print_clock_details(kernel);
   }
 }
 

@@ -51,6 +51,8 @@ std::vector<std::string> digests_of(const lathe_plan* plan);
 // launches, and what the clock says of the longest. Null if a launch is of no kernel of the plan.
 Json clock_json(const lathe_plan* plan, const Json& launches, const std::string& gpu);
 void print_clock(const Json& clock);
+// Prints what the clock says of one launch, beneath a line that names it.
+void print_clock_details(const Json& kernel);
 
 // Kernels, what they are made of, and what they cost on one device.
 void print_explained(const Json& report);

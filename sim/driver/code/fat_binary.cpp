@@ -59,13 +59,15 @@ bool read_ptx(const FatEntry& entry, const char* payload, std::string* text, std
 
 }  // namespace
 
-std::string ptx_in_fat_binary(const char* fat, std::string* why) {
+std::string ptx_in_fat_binary(const char* fat, const std::function<bool(const std::string&)>& runs,
+                              std::string* why) {
   FatHeader header;
   std::memcpy(&header, fat, sizeof header);
   const char* at = fat + header.header_bytes;
   const char* end = at + header.bytes;
   std::string best;
   uint32_t best_arch = 0;
+  bool best_runs = false;
   *why = "the fat binary holds no PTX; the simulator runs PTX only";
   while (at + sizeof(FatEntry) <= end) {
     FatEntry entry;
@@ -74,11 +76,15 @@ std::string ptx_in_fat_binary(const char* fat, std::string* why) {
     if (entry.header_bytes < sizeof entry || entry.header_bytes > left) break;
     if (entry.bytes > left - entry.header_bytes) break;
     const char* payload = at + entry.header_bytes;
-    if (entry.kind == kPtx && entry.arch >= best_arch) {
+    if (entry.kind == kPtx) {
       std::string text;
       if (!read_ptx(entry, payload, &text, why)) return "";
-      best = std::move(text);
-      best_arch = entry.arch;
+      const bool good = runs(text);
+      if (good > best_runs || (good == best_runs && entry.arch >= best_arch)) {
+        best = std::move(text);
+        best_arch = entry.arch;
+        best_runs = good;
+      }
     }
     at = payload + entry.bytes;
   }

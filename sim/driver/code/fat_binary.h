@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -11,9 +12,11 @@ namespace sim::driver {
 
 constexpr unsigned kFatMagic = 0xBA55ED50;
 
-// Returns the PTX for the newest architecture in the fat binary at `fat`. If there is none it
-// returns "" and `why` says what is there instead.
-std::string ptx_in_fat_binary(const char* fat, std::string* why);
+// Returns the PTX for the newest architecture in the fat binary at `fat` among those that
+// runs(text) accepts, or the newest one if it accepts none. If there is no PTX it returns "" and
+// `why` says what is there instead.
+std::string ptx_in_fat_binary(const char* fat, const std::function<bool(const std::string&)>& runs,
+                              std::string* why);
 
 // Decompress `packed` to exactly `bytes` bytes; they return false if it does not hold as many, or
 // is damaged. An LZ4 block has no frame around it. zstd is libzstd's, which is loaded at the first

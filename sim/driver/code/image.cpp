@@ -38,6 +38,14 @@ int ptx_version_of(const std::string& text) {
   return 10 * major + minor;
 }
 
+// "sm_90a" for ".target sm_90a, debug"; "" if it is not said.
+std::string target_of(const std::string& text) {
+  const size_t at = text.find(".target");
+  const size_t from = at == std::string::npos ? at : text.find_first_not_of(" \t", at + 7);
+  if (from == std::string::npos) return "";
+  return text.substr(from, text.find_first_of(" \t\r\n,/", from) - from);
+}
+
 std::string spelt(int version) {
   return std::to_string(version / 10) + "." + std::to_string(version % 10);
 }
@@ -83,7 +91,7 @@ void JitOptions::write(const std::string& info, const std::string& error, double
   }
 }
 
-CUresult find_ptx(const char* bytes, std::string* text, std::string* log) {
+CUresult find_ptx(const char* bytes, const Profile& profile, std::string* text, std::string* log) {
   uint32_t magic = 0;
   if (bytes[0] != '\0' && bytes[1] != '\0' && bytes[2] != '\0') std::memcpy(&magic, bytes, 4);
   if (magic == kFatWrapperMagic) {
@@ -101,7 +109,8 @@ CUresult find_ptx(const char* bytes, std::string* text, std::string* log) {
     return CUDA_SUCCESS;
   }
   std::string why;
-  *text = ptx_in_fat_binary(bytes, &why);
+  const auto runs = [&](const std::string& ptx) { return runs_on(target_of(ptx), profile); };
+  *text = ptx_in_fat_binary(bytes, runs, &why);
   if (!text->empty()) return CUDA_SUCCESS;
   *log = why;
   return CUDA_ERROR_NO_BINARY_FOR_GPU;
@@ -122,7 +131,7 @@ CUresult parse_image(const void* image, const Profile& profile, int newest_ptx,
                      std::shared_ptr<const sim::Module>* out, std::string* log) {
   if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::string text;
-  const CUresult found = find_ptx(static_cast<const char*>(image), &text, log);
+  const CUresult found = find_ptx(static_cast<const char*>(image), profile, &text, log);
   if (found != CUDA_SUCCESS) return found;
   if (text.find(".version") == std::string::npos) {
     *log = "the image is neither PTX (it has no .version), nor ELF, nor a fat binary";

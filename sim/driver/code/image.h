@@ -44,9 +44,9 @@ CUresult load_code(Driver& driver, Lock& lock, const Profile& profile, const voi
                    const std::function<CUresult(CUresult, const std::shared_ptr<const sim::Module>&,
                                                 std::string*)>& use);
 
-// Finds the PTX text in an image: the image itself, or inside a fat binary. Returns 209 for machine
-// code only.
-CUresult find_ptx(const char* bytes, std::string* text, std::string* log);
+// Finds the PTX text in an image: the image itself, or inside a fat binary the one that suits the
+// device best. Returns 209 for machine code only.
+CUresult find_ptx(const char* bytes, const Profile& profile, std::string* text, std::string* log);
 
 // Reads all of a file; returns 301 if there is none.
 CUresult read_file(const char* path, std::string* out);

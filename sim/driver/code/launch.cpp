@@ -2,183 +2,78 @@
 // SPDX-License-Identifier: Apache-2.0
 // This file handles kernel launches: every check the hardware's driver makes, then the grid as work
 // in a stream.
-#include <cstring>
-
 #include "sim/clock/kernel_time.h"
 #include "sim/driver/code/function.h"
+#include "sim/driver/code/request.h"
 #include "sim/driver/code/sampled.h"
 #include "sim/driver/entry.h"
+#include "sim/driver/order.h"
 #include "sim/driver/report/report.h"
-#include "sim/driver/report/timeline.h"
 #include "sim/driver/work.h"
 #include "sim/exec/heap.h"
-#include "sim/model/model.h"
 
 namespace sim::driver {
 namespace {
 
-constexpr uint32_t kPortableCluster = 8, kLargestCluster = 16;
-
-struct Request {
-  uint32_t grid[3];
-  uint32_t block[3];
-  uint32_t cluster[3] = {0, 0, 0};
-  uint32_t shared = 0;
-  bool cooperative = false;
-  bool early = false;  // may start before the end of the launch in front
-};
-
-uint64_t product(const uint32_t (&size)[3]) { return uint64_t{size[0]} * size[1] * size[2]; }
-
-CUresult read_attributes(const CUlaunchConfig& config, Request* request) {
-  if (config.numAttrs > 0 && config.attrs == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  for (unsigned at = 0; at < config.numAttrs; ++at) {
-    const CUlaunchAttribute& attribute = config.attrs[at];
-    switch (attribute.id) {
-      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-        request->cooperative = attribute.value.cooperative != 0;
-        break;
-      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-        request->cluster[0] = attribute.value.clusterDim.x;
-        request->cluster[1] = attribute.value.clusterDim.y;
-        request->cluster[2] = attribute.value.clusterDim.z;
-        if (product(request->cluster) == 0) return CUDA_ERROR_INVALID_VALUE;
-        break;
-      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-        request->early = attribute.value.programmaticStreamSerializationAllowed != 0;
-        break;
-      case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-      case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
-      case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
-        return CUDA_ERROR_NOT_SUPPORTED;
-      default:
-        if (attribute.id < 0 || attribute.id > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING) {
-          return CUDA_ERROR_INVALID_VALUE;
-        }
-        break;  // hints: what they allow, such as an early start, is never required
-    }
-  }
-  return CUDA_SUCCESS;
+// Tells the grid where it stands among the work of its device.
+void place(Driver& driver, Context& context, Grid* grid) {
+  const Operation* const operation = thread_state().operation;
+  if (operation == nullptr) return;
+  const Lock lock(driver.mutex);
+  grid->order = operation->completion->order;
+  grid->world =
+      world_for(driver, *context.device, *operation, grid->kernel->code->tells_dependents);
 }
 
-CUresult check_block(const Request& request, const Function& function) {
-  if (product(request.grid) == 0 || product(request.block) == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (request.grid[0] > 2147483647u || request.grid[1] > 65535 || request.grid[2] > 65535 ||
-      request.block[0] > 1024 || request.block[1] > 1024 || request.block[2] > 64 ||
-      product(request.block) > 1024) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  const Kernel& kernel = *function.kernel;
-  const auto& required = kernel.required_block;
-  if (required[0] != 0 && std::memcmp(required, request.block, sizeof required) != 0) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  if (kernel.max_threads != 0 && product(request.block) > kernel.max_threads) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  if (request.shared > static_cast<uint32_t>(function.max_dynamic_shared)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  return CUDA_SUCCESS;
+// Says whether the launch in front of this one is over, for griddepcontrol.wait. Empty: it was
+// before this one began.
+std::function<bool()> front_of(Driver& driver) {
+  const Operation* const operation = thread_state().operation;
+  if (operation == nullptr || !operation->front) return nullptr;
+  const CompletionPtr front = operation->front_done;
+  const Lock lock(driver.mutex);
+  if (front->done) return nullptr;
+  return [&driver, front] {
+    const Lock held(driver.mutex);
+    return front->done;
+  };
 }
 
-// Settles the cluster's size: the launch's, or the one the kernel was compiled for.
-CUresult check_cluster(Request* request, const Function& function, const Profile& profile) {
-  const Kernel& kernel = *function.kernel;
-  const auto& required = kernel.required_cluster;
-  if (request->cluster[0] == 0) {
-    for (int axis = 0; axis < 3; ++axis) {
-      request->cluster[axis] = required[0] != 0 ? required[axis] : 1;
-    }
-  } else if (required[0] != 0 && std::memcmp(required, request->cluster, sizeof required) != 0) {
-    return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-  }
-  const uint64_t size = product(request->cluster);
-  if (size == 1) return CUDA_SUCCESS;
-  if (!profile.clusters) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-  const uint32_t most = function.non_portable_cluster ? kLargestCluster : kPortableCluster;
-  if (size > most || (kernel.max_cluster_rank != 0 && size > kernel.max_cluster_rank)) {
-    return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-  }
-  for (int axis = 0; axis < 3; ++axis) {
-    if (request->grid[axis] % request->cluster[axis] != 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
-  }
-  return CUDA_SUCCESS;
-}
-
-CUresult read_extra(void** extra, std::vector<uint8_t>* params) {
-  const uint8_t* buffer = nullptr;
-  const size_t* bytes = nullptr;
-  for (; extra[0] != CU_LAUNCH_PARAM_END; extra += 2) {
-    if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER) {
-      buffer = static_cast<const uint8_t*>(extra[1]);
-    } else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE) {
-      bytes = static_cast<const size_t*>(extra[1]);
-    } else {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-  }
-  if (buffer == nullptr || bytes == nullptr || *bytes < params->size()) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  std::copy(buffer, buffer + params->size(), params->begin());
-  return CUDA_SUCCESS;
-}
-
-CUresult read_params(const Kernel& kernel, void** each, void** extra,
-                     std::vector<uint8_t>* params) {
-  params->assign(kernel.param_bytes, 0);
-  if (each != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (extra != nullptr) return read_extra(extra, params);
-  if (kernel.params.empty()) return CUDA_SUCCESS;
-  if (each == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  for (size_t at = 0; at < kernel.params.size(); ++at) {
-    if (each[at] == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    std::memcpy(params->data() + kernel.params[at].offset, each[at], kernel.params[at].bytes);
-  }
-  return CUDA_SUCCESS;
-}
-
-void tell_launch(const Grid& grid, const Outcome& outcome, const std::string& name) {
-  const model::Gpu* gpu = model::find_gpu(name);
-  if (gpu == nullptr) return;
-  const uint64_t blocks = product(grid.grid), ran = outcome.counters.sampled_blocks;
-  const model::Prediction prediction = model::predict(outcome.counters, blocks, *gpu);
-  const uint64_t sectors =
-      outcome.counters.unique_load_sectors + outcome.counters.unique_store_sectors;
-  tell(
-      {"launch", grid.kernel->name, prediction.bound, 32 * sectors, 1e6 * prediction.seconds, ran});
-}
-
-CUresult run(const Grid& grid, Context& context, const Options& options, uint32_t stack_bytes,
-             const Past& past) {
+CUresult run(Grid grid, Context& context, Driver& driver, uint32_t stack_bytes) {
   const Device& device = *context.device;
+  const Options& options = driver.options;
   Traces traces;
   if (wants_clock()) traces.most = clock::blocks_to_trace(grid, device.profile);
-  const Settings settings = {.seed = options.seed,
-                             .threads = options.threads,
-                             .check = options.check,
-                             .instruction_limit = options.instruction_limit,
-                             .async_policy = options.async_policy,
-                             .tensor_sum = options.tensor_sum,
-                             .stack_bytes = stack_bytes,
-                             .profile = options.profile_lines,
-                             .sample_blocks = options.sample_blocks,
-                             .give_way = [&] { return give_way(Driver::get(), context); },
-                             .traces = traces.most > 0 ? &traces : nullptr};
+  place(driver, context, &grid);
+  const Settings settings = {
+      .seed = options.seed,
+      .threads = options.threads,
+      .check = options.check,
+      .instruction_limit = options.instruction_limit,
+      .async_policy = options.async_policy,
+      .tensor_sum = options.tensor_sum,
+      .stack_bytes = stack_bytes,
+      .profile = options.profile_lines,
+      .sample_blocks = options.sample_blocks,
+      .give_way = [&](bool urgent) { return give_way(driver, context, urgent); },
+      .front_over = front_of(driver),
+      .traces = traces.most > 0 ? &traces : nullptr};
   const Outcome outcome = settings.sample_blocks > 0
                               ? run_sampled(grid, device, settings, options.sample_instructions)
                               : run_grid(grid, device.profile, *device.memory, settings);
   report_launch(grid, outcome, device.profile.gpu);
-  if (traces.most > 0) report_clock(grid, device.profile, outcome, traces, options.clock_picture);
-  tell_launch(grid, outcome, device.profile.gpu);
-  if (past) *past = outcome.past;
+  ClockTime clock;
+  if (wants_clock()) {
+    clock = report_clock(grid, device.profile, outcome, traces, options.clock_picture);
+  }
+  tell_launch(grid, outcome, device.profile, clock);
   return static_cast<CUresult>(outcome.error);
 }
 
 // Every check of a launch; then the work it is, in the function's context.
 CUresult make_action(Driver& driver, Context& context, Function& function, Request request,
-                     void** each, void** extra, const Past& before, const Past& past, Action* out) {
+                     void** each, void** extra, std::shared_ptr<Dependence> dependence,
+                     Action* out) {
   const Device& device = *context.device;
   const Kernel& kernel = *function.kernel;
   CUresult result = check_block(request, function);
@@ -213,10 +108,9 @@ CUresult make_action(Driver& driver, Context& context, Function& function, Reque
         std::make_shared<Heap>(device.memory.get(), context.limits[CU_LIMIT_MALLOC_HEAP_SIZE]);
   }
   grid.heap = context.heap.get();
-  *out = [grid, image, stack, heap = context.heap, before, past, &context,
-          &options = driver.options]() mutable {
-    grid.before = before ? *before : nullptr;
-    return run(grid, context, options, stack, past);
+  grid.dependence = std::move(dependence);
+  *out = [grid, image, stack, heap = context.heap, &context, &driver] {
+    return run(grid, context, driver, stack);
   };
   return CUDA_SUCCESS;
 }
@@ -232,16 +126,21 @@ CUresult launch(CUfunction handle, CUstream stream_handle, const Request& reques
     if (result != CUDA_SUCCESS) return result;
     if (function->module->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
     // Whatever else is in the stream between two launches keeps them apart.
-    const bool next = request.early && stream->last && stream->last == stream->past_of;
-    const Past past = stream->capture ? nullptr : std::make_shared<Past::element_type>();
+    const bool next = request.early && stream->last && stream->last == stream->dependence_of;
+    const auto dependence = stream->capture ? nullptr : std::make_shared<Dependence>();
     Action action;
-    result = make_action(driver, *stream->context, *function, request, each, extra,
-                         next ? stream->past : nullptr, past, &action);
+    result =
+        make_action(driver, *stream->context, *function, request, each, extra, dependence, &action);
     if (result != CUDA_SUCCESS) return result;
+    const CompletionPtr front = stream->last;
     result = submit(driver, *stream, std::move(action));
-    if (result != CUDA_SUCCESS || !past) return result;
-    stream->past = past;
-    stream->past_of = stream->last;
+    if (result != CUDA_SUCCESS || !dependence) return result;
+    if (next) {
+      stream->queue.back()->front = stream->dependence;
+      stream->queue.back()->front_done = front;
+    }
+    stream->dependence = dependence;
+    stream->dependence_of = stream->last;
     return result;
   });
 }
@@ -260,7 +159,7 @@ CUresult kernel_action(Driver& driver, Context& context, const CUDA_KERNEL_NODE_
                            given.sharedMemBytes,
                            false};
   return make_action(driver, *function->module->context, *function, request, given.kernelParams,
-                     given.extra, nullptr, nullptr, out);
+                     given.extra, nullptr, out);
 }
 
 }  // namespace sim::driver

@@ -1,15 +1,26 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // This file handles libraries: code that belongs to no context, and its kernels.
+#include <algorithm>
+
 #include "sim/driver/code/function.h"
 #include "sim/driver/code/image.h"
 #include "sim/driver/code/members.h"
 #include "sim/driver/context.h"
 #include "sim/driver/entry.h"
 #include "sim/driver/graph/capture.h"
+#include "sim/driver/report/report.h"
 
 namespace sim::driver {
 namespace {
+
+// Returns whether the library has a managed variable: of this name, or any without a name.
+bool has_managed(const Library& library, const char* name) {
+  const auto& variables = library.code->variables();
+  return std::any_of(variables.begin(), variables.end(), [&](const Variable& variable) {
+    return variable.managed && (name == nullptr || variable.name == name);
+  });
+}
 
 CUresult module_in(Driver& driver, Context& context, Library& library,
                    std::shared_ptr<Module>* out) {
@@ -17,6 +28,11 @@ CUresult module_in(Driver& driver, Context& context, Library& library,
   if (it != library.modules.end()) {
     *out = it->second;
     return CUDA_SUCCESS;
+  }
+  // A managed variable is one for all devices; here it has a place on one.
+  if (!library.modules.empty() && has_managed(library, nullptr)) {
+    report_note("a library with managed variables is not supported on more than one device");
+    return CUDA_ERROR_NOT_SUPPORTED;
   }
   std::string log;
   const CUresult result = instantiate(driver, context, library.code, out, &log);
@@ -145,6 +161,17 @@ SIM_API cuLibraryGetGlobal(CUdeviceptr* address, size_t* bytes, CUlibrary handle
   CUmodule module = nullptr;
   const CUresult result = cuLibraryGetModule(&module, handle);
   return result != CUDA_SUCCESS ? result : cuModuleGetGlobal(address, bytes, module, name);
+}
+
+SIM_API cuLibraryGetManaged(CUdeviceptr* address, size_t* bytes, CUlibrary handle,
+                            const char* name) {
+  const CUresult known = with_driver([&](Driver& driver, Lock&) -> CUresult {
+    auto library = driver.find<Library>(handle);
+    if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (!library) return CUDA_ERROR_INVALID_HANDLE;
+    return has_managed(*library, name) ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+  });
+  return known != CUDA_SUCCESS ? known : cuLibraryGetGlobal(address, bytes, handle, name);
 }
 
 SIM_API cuKernelGetFunction(CUfunction* out, CUkernel handle) {

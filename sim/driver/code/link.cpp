@@ -43,14 +43,15 @@ CUresult refuse(Link& link, CUresult code, const std::string& text) {
   return code;
 }
 
-CUresult add(Link& link, CUjitInputType type, const std::string& image, const char* name) {
+CUresult add(Link& link, const Profile& profile, CUjitInputType type, const std::string& image,
+             const char* name) {
   const std::string called = name == nullptr ? "an input" : name;
   std::string text;
   if (type == CU_JIT_INPUT_PTX) {
     text = image.c_str();  // up to its NUL
   } else if (type == CU_JIT_INPUT_FATBINARY || type == CU_JIT_INPUT_CUBIN) {
     std::string log;
-    const CUresult result = find_ptx(image.data(), &text, &log);
+    const CUresult result = find_ptx(image.data(), profile, &text, &log);
     if (result != CUDA_SUCCESS) return refuse(link, result, called + ": " + log);
   } else {
     return refuse(link, CUDA_ERROR_NOT_SUPPORTED, called + ": only PTX is linked");
@@ -89,18 +90,19 @@ SIM_API cuLinkCreate_v2(unsigned count, CUjit_option* options, void** values, CU
 // Options of one input say how to compile it, which changes nothing here.
 SIM_API cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* data, size_t bytes,
                          const char* name, unsigned, CUjit_option*, void**) {
-  return with_link(state, [&](Driver&, Lock&, Context&, auto& link) -> CUresult {
+  return with_link(state, [&](Driver&, Lock&, Context& context, auto& link) -> CUresult {
     if (data == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-    return add(*link, type, std::string(static_cast<const char*>(data), bytes), name);
+    return add(*link, context.device->profile, type,
+               std::string(static_cast<const char*>(data), bytes), name);
   });
 }
 
 SIM_API cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char* path, unsigned,
                          CUjit_option*, void**) {
-  return with_link(state, [&](Driver&, Lock&, Context&, auto& link) -> CUresult {
+  return with_link(state, [&](Driver&, Lock&, Context& context, auto& link) -> CUresult {
     std::string image;
     const CUresult result = read_file(path, &image);
-    return result != CUDA_SUCCESS ? result : add(*link, type, image, path);
+    return result != CUDA_SUCCESS ? result : add(*link, context.device->profile, type, image, path);
   });
 }
 

@@ -58,7 +58,7 @@ std::string key_of(const Grid& grid, std::vector<uint8_t> params) {
 
 struct Known {
   std::mutex mutex;
-  std::map<std::string, Counters> counters;
+  std::map<std::string, Outcome> outcomes;
 };
 
 // Never destroyed: worker threads may outlive static destructors.
@@ -83,6 +83,7 @@ Outcome run_some(const Grid& grid, const Device& device, Settings settings, uint
                                ? std::max(kFewBlocks, static_cast<uint64_t>(affordable))
                                : most;
   if (settings.sample_blocks == kFewBlocks) return few;
+  if (settings.traces) settings.traces->blocks.clear();
   return run_grid(grid, device.profile, *device.memory, settings);
 }
 
@@ -97,12 +98,12 @@ Outcome run_sampled(const Grid& grid, const Device& device, const Settings& sett
   const std::string key = key_of(grid, grid.params);
   {
     const std::lock_guard lock(all.mutex);
-    const auto found = all.counters.find(key);
-    if (found != all.counters.end()) return {0, {}, found->second};
+    const auto found = all.outcomes.find(key);
+    if (found != all.outcomes.end()) return found->second;
   }
   Outcome outcome = run_some(grid, device, settings, instructions);
   const std::lock_guard lock(all.mutex);
-  if (outcome.error == 0 && outcome.findings.empty()) all.counters[key] = outcome.counters;
+  if (outcome.error == 0 && outcome.findings.empty()) all.outcomes[key] = outcome;
   return outcome;
 }
 

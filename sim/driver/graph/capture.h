@@ -50,6 +50,10 @@ CUresult capture_node(Stream& stream, Action action, std::function<bool()> ready
 // dependencies.
 CUresult launch_branches(Driver& driver, const GraphExec& exec, const std::vector<size_t>& order,
                          Stream& stream);
+// Returns which branch each node is part of: a node goes on with the branch of one of those before
+// it, if it is the first to do so. `order` respects the dependencies.
+std::vector<size_t> branches_of(const std::vector<Node>& nodes, const std::vector<size_t>& order,
+                                size_t* count);
 // Spoils the capture and returns `error`.
 CUresult invalidate(Capture& capture, CUresult error);
 // Returns 906 if work in this stream would be ordered, through the legacy stream, against a

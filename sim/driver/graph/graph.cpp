@@ -112,11 +112,11 @@ SIM_API cuGraphLaunch(CUgraphExec handle, CUstream stream_handle) {
                                    [](const Node& node) { return node.ready != nullptr; });
     if (waits && !stream->capture) return launch_branches(driver, *exec, order, *stream);
     const auto run = std::make_shared<GraphRun>();
-    run->ends.resize(exec->nodes.size());
     for (const Node& node : exec->nodes) {
       run->after.push_back(node.after);
       run->streams.push_back(node.stream);
     }
+    run->branches = branches_of(exec->nodes, order, &run->branch_count);
     for (size_t node : order) {
       result =
           submit(driver, *stream, exec->nodes[node].action, {}, nullptr, exec->nodes[node].ready);

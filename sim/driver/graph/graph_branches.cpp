@@ -4,25 +4,46 @@
 #include <algorithm>
 
 #include "sim/driver/graph/capture.h"
+#include "sim/driver/order.h"
 #include "sim/driver/work.h"
 
 namespace sim::driver {
 namespace {
 
 // Gone once it has nothing left to do.
-std::shared_ptr<Stream> make_branch(Driver& driver, const Stream& of) {
+std::shared_ptr<Stream> make_branch(Driver& driver, Stream& of, size_t index) {
   Context& context = *of.context;
   auto stream = driver.add(std::make_shared<Stream>());
   stream->context = &context;
   stream->flags = CU_STREAM_NON_BLOCKING;
   stream->destroyed = true;
   stream->rank = of.rank;
+  stream->line = branch_line(driver, of, index);
+  stream->borrows_line = true;
   context.streams[stream->handle] = stream;
   driver.objects.erase(stream->handle);
   return stream;
 }
 
 }  // namespace
+
+std::vector<size_t> branches_of(const std::vector<Node>& nodes, const std::vector<size_t>& order,
+                                size_t* count) {
+  constexpr size_t kNone = ~size_t{0};
+  std::vector<size_t> branch(nodes.size(), kNone), newest;  // the last node of each branch
+  for (const size_t node : order) {
+    for (const size_t before : nodes[node].after) {
+      if (branch[node] == kNone && newest[branch[before]] == before) branch[node] = branch[before];
+    }
+    if (branch[node] == kNone) {
+      branch[node] = newest.size();
+      newest.push_back(node);
+    }
+    newest[branch[node]] = node;
+  }
+  *count = newest.size();
+  return branch;
+}
 
 CUresult launch_branches(Driver& driver, const GraphExec& exec, const std::vector<size_t>& order,
                          Stream& stream) {
@@ -39,7 +60,7 @@ CUresult launch_branches(Driver& driver, const GraphExec& exec, const std::vecto
       after.push_back(done[before]);
       if (!branch[node] && newest[branch[before].get()] == before) branch[node] = branch[before];
     }
-    if (!branch[node]) branch[node] = make_branch(driver, stream);
+    if (!branch[node]) branch[node] = make_branch(driver, stream, newest.size());
     newest[branch[node].get()] = node;
     result = submit(driver, *branch[node], nodes[node].action, std::move(after), &done[node],
                     nodes[node].ready);

@@ -7,19 +7,49 @@
 #include "sim/driver/code/function.h"
 #include "sim/driver/context.h"
 #include "sim/driver/entry.h"
-#include "sim/driver/graph/capture.h"
+#include "sim/driver/graph/nodes.h"
 #include "sim/driver/memory/transfer.h"
 #include "sim/driver/work.h"
 
 #undef cuGraphAddDependencies
 
+namespace sim::driver {
+
+size_t index_of(const std::vector<Node>& nodes, CUgraphNode node) {
+  for (size_t at = 0; at < nodes.size(); ++at) {
+    if (node != nullptr && nodes[at].handle == reinterpret_cast<uint64_t>(node)) return at;
+  }
+  return kNoNode;
+}
+
+CUresult copy_node(Driver& driver, Context&, const CUDA_MEMCPY3D& params, Action* action) {
+  Copy what;
+  const CUresult result = read_copy(params, &what);
+  return result != CUDA_SUCCESS ? result : copy_action(driver, what, action);
+}
+
+CUresult fill_node(Driver& driver, Context&, const CUDA_MEMSET_NODE_PARAMS& params,
+                   Action* action) {
+  const Fill what = {.to = params.dst,
+                     .value = params.value,
+                     .element = params.elementSize,
+                     .columns = params.width,
+                     .rows = params.height,
+                     .pitch = params.height > 1 ? params.pitch : 0};
+  return fill_action(driver, what, action);
+}
+
+CUresult host_node(Driver&, Context&, const CUDA_HOST_NODE_PARAMS& call, Action* action) {
+  if (call.fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *action = [call] { return run_host_function(call.fn, call.userData); };
+  return CUDA_SUCCESS;
+}
+
+}  // namespace sim::driver
+
 using namespace sim::driver;
 
 namespace {
-
-constexpr size_t kNone = SIZE_MAX;
-
-uint64_t number(CUgraphNode node) { return reinterpret_cast<uint64_t>(node); }
 
 // Captured nodes get a handle when somebody asks for one.
 uint64_t handle_for(Driver& driver, Node& node) {
@@ -28,13 +58,6 @@ uint64_t handle_for(Driver& driver, Node& node) {
     driver.next_handle += 16;
   }
   return node.handle;
-}
-
-size_t index_of(const Graph& graph, CUgraphNode node) {
-  for (size_t at = 0; at < graph.nodes.size(); ++at) {
-    if (node != nullptr && graph.nodes[at].handle == number(node)) return at;
-  }
-  return kNone;
 }
 
 // Returns true if `node` comes, by way of others, after `before`.
@@ -65,9 +88,9 @@ CUresult add_node(CUgraphNode* out, CUgraph handle, const CUgraphNode* after, si
     Node node;
     node.type = type;
     for (size_t at = 0; at < count; ++at) {
-      const size_t index = index_of(*graph, after[at]);
+      const size_t index = index_of(graph->nodes, after[at]);
       const bool twice = std::find(node.after.begin(), node.after.end(), index) != node.after.end();
-      if (index == kNone || twice) return CUDA_ERROR_INVALID_VALUE;
+      if (index == kNoNode || twice) return CUDA_ERROR_INVALID_VALUE;
       node.after.push_back(index);
     }
     const CUresult result = make(driver, context, *params, &node.action);
@@ -76,28 +99,6 @@ CUresult add_node(CUgraphNode* out, CUgraph handle, const CUgraphNode* after, si
     graph->nodes.push_back(std::move(node));
     return CUDA_SUCCESS;
   });
-}
-
-CUresult copy_node(Driver& driver, Context&, const CUDA_MEMCPY3D& params, Action* action) {
-  Copy what;
-  const CUresult result = read_copy(params, &what);
-  return result != CUDA_SUCCESS ? result : copy_action(driver, what, action);
-}
-
-CUresult fill_node(Driver& driver, Context&, const CUDA_MEMSET_NODE_PARAMS& params,
-                   Action* action) {
-  const Fill what = {.to = params.dst,
-                     .value = params.value,
-                     .element = params.elementSize,
-                     .columns = params.width,
-                     .rows = params.height,
-                     .pitch = params.height > 1 ? params.pitch : 0};
-  return fill_action(driver, what, action);
-}
-
-CUresult host_node(Driver&, Context&, const CUDA_HOST_NODE_PARAMS& call, Action* action) {
-  *action = [call] { return run_host_function(call.fn, call.userData); };
-  return CUDA_SUCCESS;
 }
 
 // Fills `out` with the handles of the nodes that `wanted` picks; without `out`, counts them.
@@ -129,8 +130,9 @@ CUresult add_dependencies(CUgraph handle, const CUgraphNode* from, const CUgraph
     }
     std::vector<Node> before = graph->nodes;  // all or nothing
     for (size_t at = 0; at < count; ++at) {
-      const size_t first = index_of(*graph, from[at]), second = index_of(*graph, to[at]);
-      const bool known = first != kNone && second != kNone;
+      const size_t first = index_of(graph->nodes, from[at]),
+                   second = index_of(graph->nodes, to[at]);
+      const bool known = first != kNoNode && second != kNoNode;
       std::vector<size_t>* list = known ? &graph->nodes[second].after : nullptr;
       if (!known || std::find(list->begin(), list->end(), first) != list->end() ||
           comes_after(*graph, first, second)) {
@@ -162,7 +164,6 @@ SIM_API cuGraphAddMemsetNode(CUgraphNode* out, CUgraph graph, const CUgraphNode*
 
 SIM_API cuGraphAddHostNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, size_t count,
                            const CUDA_HOST_NODE_PARAMS* params) {
-  if (params == nullptr || params->fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return add_node(out, graph, after, count, CU_GRAPH_NODE_TYPE_HOST, params, host_node);
 }
 
@@ -196,8 +197,8 @@ SIM_API cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType* out) {
     if (out == nullptr || handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
     for (const auto& [graph_handle, object] : driver.graphs) {
       const auto graph = std::dynamic_pointer_cast<Graph>(object);
-      const size_t at = graph ? index_of(*graph, handle) : kNone;
-      if (at == kNone) continue;
+      const size_t at = graph ? index_of(graph->nodes, handle) : kNoNode;
+      if (at == kNoNode) continue;
       if (graph->nodes[at].type < 0) return CUDA_ERROR_NOT_SUPPORTED;
       *out = static_cast<CUgraphNodeType>(graph->nodes[at].type);
       return CUDA_SUCCESS;

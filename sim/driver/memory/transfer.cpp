@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "sim/driver/entry.h"
+#include "sim/driver/order.h"
 #include "sim/driver/report/timeline.h"
 #include "sim/driver/work.h"
 
@@ -53,10 +54,13 @@ void tell_move(const Copy& what, const End& to, const End& from) {
 CUresult move_rows(const Copy& what, const End& to, const End& from) {
   if (!is_live(to) || !is_live(from)) return CUDA_ERROR_ILLEGAL_ADDRESS;
   tell_move(what, to, from);
+  const auto checked = [](const End& end, uint64_t address) { return end.pageable ? 0 : address; };
   for (size_t at = 0; at < what.rows * what.layers; ++at) {
     const size_t row = at % what.rows, layer = at / what.rows;
     const uint64_t target = to.address + row * what.to_pitch + layer * what.to_layer;
     const uint64_t source = from.address + row * what.from_pitch + layer * what.from_layer;
+    check_move("copy", to.memory, checked(to, target), 0, what.width);
+    check_move("copy", from.memory, 0, checked(from, source), what.width);
     std::memmove(reinterpret_cast<void*>(target), reinterpret_cast<const void*>(source),
                  what.width);
     if (!to.on_device) continue;
@@ -115,6 +119,7 @@ CUresult fill_rows(const Fill& what, const End& to) {
   tell_copy("fill", what.columns * what.element * what.rows, Path::fill);
   for (size_t row = 0; row < what.rows; ++row) {
     const uint64_t start = to.address + row * what.pitch;
+    check_move("fill", to.memory, to.pageable ? 0 : start, 0, what.columns * what.element);
     auto* bytes = reinterpret_cast<char*>(start);
     if (what.element == 1) {
       std::memset(bytes, static_cast<int>(what.value & 0xff), what.columns);

@@ -9,9 +9,11 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "sim/clock/machine.h"
 #include "sim/driver/forked.h"
 #include "sim/driver/report/json_line.h"
 #include "sim/driver/report/line_file.h"
+#include "sim/driver/report/timeline.h"
 
 namespace sim::driver {
 namespace {
@@ -50,8 +52,9 @@ JsonLine json(const Finding& finding, uint64_t bytes) {
            finding.source, "text", finding.text);
   line.add_address("address", finding.address);
   line.add("bytes", bytes);
-  if (finding.other_ptx_line != 0) {
+  if (finding.other_ptx_line != 0 || !finding.other_access.empty()) {
     JsonLine other;
+    if (!finding.other_kernel.empty()) other.add("kernel", finding.other_kernel);
     other.add("cta", finding.other_block, "thread", finding.other_thread, "ptx_line",
               finding.other_ptx_line, "source", finding.other_source, "access",
               finding.other_access);
@@ -71,6 +74,7 @@ void tell(const Finding& finding, const JsonLine& line) {
 void end_with_exitcode() {
   const Outputs& out = outputs();
   if (out.count.load() == 0 || forked()) return;
+  settle_at_exit();
   std::fflush(nullptr);
   _exit(out.exitcode.load());
 }
@@ -83,13 +87,21 @@ void open_reports(const Options& options) {
   out.launches.set(options.counters);
   out.timeline.set(options.timeline);
   out.clock.set(options.clock);
+  if (!options.clock.empty() && clock::find_machine(options.profile.gpu) == nullptr) {
+    report_note("LATHE_SIM_CLOCK: the clock knows " + clock::machine_names() + ", not " +
+                options.profile.gpu + ": no launch has a line");
+  }
   out.quiet = options.quiet;
+  static const bool once = [] { return std::atexit(settle_at_exit) == 0; }();
+  static_cast<void>(once);
   const bool first = out.exitcode.exchange(options.error_exitcode) == 0;
   if (first && options.error_exitcode != 0) std::atexit(end_with_exitcode);
 }
 
+void report_finding(const Finding& finding) { tell(finding, json(finding, finding.bytes)); }
+
 void report_launch(const Grid& grid, const Outcome& outcome, const std::string& gpu) {
-  for (const Finding& finding : outcome.findings) tell(finding, json(finding, finding.bytes));
+  for (const Finding& finding : outcome.findings) report_finding(finding);
   LineFile& launches = outputs().launches;
   if (!launches.wanted()) return;
   JsonLine line;
@@ -98,7 +110,7 @@ void report_launch(const Grid& grid, const Outcome& outcome, const std::string& 
 }
 
 bool wants_clock() { return outputs().clock.wanted(); }
-void write_clock(const JsonLine& line) { outputs().clock.write(line.text()); }
+void write_clock(const std::string& line) { outputs().clock.write(line); }
 
 void report_timeline(const JsonLine& line) { outputs().timeline.write(line.text()); }
 

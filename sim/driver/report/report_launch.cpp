@@ -43,13 +43,7 @@ void add_prediction(JsonLine& line, const Grid& grid, const Counters& counters,
 
 }  // namespace
 
-void add_launch(JsonLine& line, const Grid& grid, const Outcome& outcome, const std::string& gpu) {
-  const Counters& counters = outcome.counters;
-  line.add("kernel", grid.kernel->name);
-  line.add_address("module", grid.image->module->digest());
-  line.add("grid", grid.grid, "block", grid.block, "cluster", grid.cluster, "dynamic_shared_bytes",
-           uint64_t{grid.dynamic_shared_bytes}, "error", outcome.error, "seconds",
-           counters.seconds);
+void add_counts(JsonLine& line, const Counters& counters) {
   if (counters.sampled_blocks > 0) line.add("sampled_blocks", counters.sampled_blocks);
   line.add("warp_instructions", counters.warp_instructions, "thread_instructions",
            counters.thread_instructions, "tensor_ops", counters.tensor_ops, "barrier_waits",
@@ -65,6 +59,16 @@ void add_launch(JsonLine& line, const Grid& grid, const Outcome& outcome, const 
   JsonLine classes;
   for (const auto& [name, count] : counters.by_class) classes.add(name.c_str(), count);
   line.add("by_class", classes);
+}
+
+void add_launch(JsonLine& line, const Grid& grid, const Outcome& outcome, const std::string& gpu) {
+  const Counters& counters = outcome.counters;
+  line.add("kernel", grid.kernel->name);
+  line.add_address("module", grid.image->module->digest());
+  line.add("grid", grid.grid, "block", grid.block, "cluster", grid.cluster, "dynamic_shared_bytes",
+           uint64_t{grid.dynamic_shared_bytes}, "error", outcome.error, "seconds",
+           counters.seconds);
+  add_counts(line, counters);
   add_prediction(line, grid, counters, gpu);
   if (!counters.lines.empty()) line.raw("lines", lines_json(counters.lines));
 }

@@ -1,11 +1,14 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// This file handles clocks of streams, and the lines of LATHE_SIM_TIMELINE.
+// This file gives work its place in model time, and writes the lines of LATHE_SIM_TIMELINE.
 #include "sim/driver/report/timeline.h"
 
 #include <algorithm>
+#include <fstream>
+#include <utility>
 
 #include "sim/driver/entry.h"
+#include "sim/driver/order.h"
 #include "sim/driver/report/json_line.h"
 #include "sim/driver/report/report.h"
 #include "sim/driver/work.h"
@@ -14,58 +17,135 @@
 namespace sim::driver {
 namespace {
 
-constexpr double kMicro = 1e6;       // microseconds in a second
-constexpr double kNothing = 0.0005;  // microseconds: a shorter wait is none
+constexpr double kMicro = 1e6;             // microseconds in a second
+constexpr double kNothing = 0.0005;        // microseconds: a shorter wait is none
+constexpr size_t kMostUnsettled = 20'000;  // pieces of work
 
-double time_of(const Driver& driver, const Completion& completion) {
-  return completion.age == driver.timeline_age ? completion.model : 0;
-}
+// Whose line it is.
+struct Who {
+  int rank;
+  uint64_t context, stream;
+};
 
-// Returns a member of the timeline: who, where, what, when.
-JsonLine line_of(const Stream& stream, uint64_t handle, const char* kind, const std::string& name,
-                 double begin, double end) {
+// A line of the timeline's file, which the picture has too if there is one.
+void write(Driver& driver, const Who& who, const char* kind, const std::string& name, double begin,
+           double end, const std::function<void(JsonLine&)>& more = {}) {
   JsonLine line;
-  line.add("rank", stream.rank, "context", stream.context->handle, "stream", handle, "kind", kind,
-           "name", name, "begin", begin, "end", end);
-  return line;
+  line.add("rank", who.rank, "context", who.context, "stream", who.stream, "kind", kind, "name",
+           name, "begin", begin, "end", end);
+  if (more) more(line);
+  report_timeline(line);
+  if (driver.options.timeline_picture.empty()) return;
+  driver.spans.add({who.rank, who.context, who.stream, kind, name, begin, end, line.text()});
 }
 
-void write_wait(const Stream& stream, uint64_t handle, const char* what, double begin, double end) {
-  if (end - begin > kNothing) {
-    report_timeline(line_of(stream, handle, "wait", what, begin, end));
+void write_wait(Driver& driver, const Who& who, const char* what, double begin, double end) {
+  if (end - begin > kNothing) write(driver, who, "wait", what, begin, end);
+}
+
+// Writes the messages behind a value: first whoever is late, then the bytes.
+void write_arrival(Driver& driver, const Who& who, const Arrival& arrival, double begin,
+                   double end) {
+  if (arrival.name.empty()) return write_wait(driver, who, "value", begin, end);
+  const double start = std::max(begin, arrival.begin);
+  write_wait(driver, who, "partner", begin, start);
+  write(driver, who, "transfer", arrival.name, start, std::max(start, end), [&](JsonLine& line) {
+    line.add("bytes", std::max(arrival.sent, arrival.received), "sent", arrival.sent, "received",
+             arrival.received, "peer", arrival.peer);
+  });
+}
+
+void write_deed(Driver& driver, const Who& who, const Deed& deed, const Timed& timed) {
+  write(driver, who, deed.kind, deed.name, timed.begin, timed.end, [&](JsonLine& line) {
+    line.add("bytes", deed.bytes);
+    if (!deed.bound.empty()) line.add("bound", deed.bound);
+    if (deed.clocked) line.add("by", "clock");
+    const double alone = alone_on_device(timed);
+    if (timed.end - timed.begin > alone + kNothing) line.add("alone", alone);
+    if (timed.front_wait > kNothing) line.add("front_wait", timed.front_wait);
+    if (deed.sampled > 0) line.add("sampled_blocks", deed.sampled);
+  });
+}
+
+// Writes NAME0.svg, NAME0.json, NAME1.svg ...: one pair for each stretch between restarts.
+void draw(Driver& driver) {
+  const Spans spans = std::exchange(driver.spans, {});
+  if (spans.kept.empty()) return;
+  const std::string begin = driver.options.timeline_picture + std::to_string(driver.pictures++);
+  std::ofstream svg(begin + ".svg"), trace(begin + ".json");
+  svg << timeline_svg(spans);
+  trace << timeline_trace(spans);
+  if (!svg.flush() || !trace.flush()) {
+    report_note("LATHE_SIM_TIMELINE_PICTURE: " + begin + ".svg and .json cannot be written");
   }
 }
 
-// Writes the messages behind a value: first whoever is late, then the bytes. Returns the end.
-double write_arrival(const Stream& stream, uint64_t handle, const Arrival& arrival, double begin) {
-  if (arrival.name.empty()) {
-    write_wait(stream, handle, "value", begin, arrival.end);
-    return std::max(begin, arrival.end);
+// Gives all that has run its place in model time, and `more`, which has not.
+void settle(Driver& driver, const TimedPtr& more = nullptr) {
+  std::vector<Unsettled> all = std::exchange(driver.unsettled, {});
+  std::vector<TimedPtr> work;
+  for (const Unsettled& each : all) work.push_back(each.timed);
+  if (more) work.push_back(more);
+  driver.model_time.settle(work);
+  std::stable_sort(all.begin(), all.end(), [](const Unsettled& a, const Unsettled& b) {
+    return a.timed->begin < b.timed->begin;
+  });
+  for (const Unsettled& each : all) {
+    if (each.write) each.write();
   }
-  const double start = std::max(begin, arrival.begin), end = std::max(start, arrival.end);
-  write_wait(stream, handle, "partner", begin, start);
-  JsonLine line = line_of(stream, handle, "transfer", arrival.name, start, end);
-  line.add("bytes", std::max(arrival.sent, arrival.received), "sent", arrival.sent, "received",
-           arrival.received, "peer", arrival.peer);
-  report_timeline(line);
-  return end;
 }
 
-void write_deed(const Stream& stream, uint64_t handle, const Deed& deed, double begin, double end) {
-  JsonLine line = line_of(stream, handle, deed.kind, deed.name, begin, end);
-  line.add("bytes", deed.bytes);
-  if (!deed.bound.empty()) line.add("bound", deed.bound);
-  if (deed.sampled > 0) line.add("sampled_blocks", deed.sampled);
-  report_timeline(line);
+void keep(Driver& driver, TimedPtr timed, std::function<void()> write) {
+  driver.unsettled.push_back({std::move(timed), std::move(write)});
+  if (driver.unsettled.size() >= kMostUnsettled) settle(driver);
 }
 
-// Returns the driver with its lock, if there is a timeline to keep; null before cuInit and in a
-// forked child, where the lock may be held by a thread that is not here.
-Driver* live(Lock* lock) {
-  if (forked()) return nullptr;
-  Driver& driver = Driver::get();
-  *lock = Lock(driver.mutex);
-  return driver.initialized && keeps_timeline(driver) ? &driver : nullptr;
+// Ranks count as devices of their own.
+uint64_t device_of(const Stream& stream) {
+  if (stream.rank >= 0) return static_cast<uint64_t>(stream.rank);
+  return uint64_t{1} << 32 | static_cast<uint64_t>(stream.context->device->ordinal);
+}
+
+TimedPtr timed_of(const Driver& driver, const Completion& completion) {
+  return completion.age == driver.timeline_age ? completion.timed : nullptr;
+}
+
+// A piece of work with what it comes after. A node comes after those before it, not after all of
+// its stream.
+TimedPtr place(const Driver& driver, Stream& stream, const Operation& operation) {
+  auto timed = std::make_shared<Timed>();
+  timed->not_before = operation.not_before;
+  timed->device = device_of(stream);
+  timed->own = stream.tails;
+  if (GraphRun* const run = operation.graph.get()) {
+    if (run->timed.empty()) {
+      run->timed.resize(run->after.size());
+      run->tails = stream.tails;
+    }
+    timed->own = run->tails;
+    for (const size_t before : run->after[operation.node]) {
+      if (run->timed[before]) timed->own.push_back(run->timed[before]);
+    }
+  }
+  for (const CompletionPtr& other : operation.after) {
+    if (TimedPtr each = timed_of(driver, *other)) timed->others.push_back(std::move(each));
+  }
+  if (!operation.front) return timed;
+  timed->front = timed_of(driver, *operation.front_done);
+  std::erase(timed->own, timed->front);
+  return timed;
+}
+
+// What comes next in the stream comes after this.
+void set_tail(Stream& stream, const Operation& operation, const TimedPtr& timed) {
+  GraphRun* const run = operation.graph.get();
+  if (run == nullptr) {
+    stream.tails = {timed};
+    return;
+  }
+  if (!std::exchange(run->begun, true)) stream.tails.clear();
+  run->timed[operation.node] = timed;
+  stream.tails.push_back(timed);
 }
 
 }  // namespace
@@ -83,152 +163,115 @@ void tell_copy(const char* name, uint64_t bytes, Path path) {
   const model::Gpu* gpu = model::find_gpu(options.profile.gpu);
   if (gpu == nullptr) return;
   const auto count = static_cast<double>(bytes);
-  double seconds = 0;
+  const double dram = kMicro * count / gpu->dram_bytes;
+  Deed deed;
+  deed.kind = "copy";
+  deed.name = name;
+  deed.bytes = bytes;
+  deed.phases = {{kMicro * gpu->launch_seconds, 0, {}}};
   switch (path) {
     case Path::fill:
-      seconds = count / gpu->dram_bytes;
+      deed.phases.push_back({dram, 0, {{"DRAM", 1}}});
       break;
     case Path::device:
-      seconds = 2 * count / gpu->dram_bytes;
+      deed.phases.push_back({2 * dram, 0, {{"DRAM", 1}}});
       break;
     case Path::link:
-      seconds = options.link_latency + count / options.link_bytes;
+      deed.phases.push_back({kMicro * (options.link_latency + count / options.link_bytes), 0, {}});
       break;
     case Path::host:
-      seconds = count / gpu->host_bytes;
+      deed.phases.push_back({kMicro * count / gpu->host_bytes, 0, {}});
       break;
   }
-  tell({"copy", name, "", bytes, kMicro * (seconds + gpu->launch_seconds), 0});
-}
-
-namespace {
-
-// Without what other streams make it wait for. A node comes after those before it, not after all of
-// its stream.
-double earliest_of(const Stream& stream, const Operation& operation) {
-  const double clock = std::max(stream.model, operation.not_before);
-  if (!operation.graph) return clock;
-  const GraphRun& run = *operation.graph;
-  double begin = run.begun ? run.begin : clock;
-  for (const size_t before : run.after[operation.node]) begin = std::max(begin, run.ends[before]);
-  return begin;
-}
-
-}  // namespace
-
-double begin_of(const Driver& driver, const Stream& stream, const Operation& operation) {
-  double begin = earliest_of(stream, operation);
-  for (const CompletionPtr& other : operation.after) {
-    begin = std::max(begin, time_of(driver, *other));
-  }
-  return begin;
+  tell(std::move(deed));
 }
 
 void stamp(Stream& stream, Operation& operation) {
+  const Driver& driver = Driver::get();
+  stamp_order(driver, operation);
+  if (!keeps_timeline(driver)) return;
   const ThreadState& thread = thread_state();
-  if (thread.age == Driver::get().timeline_age) operation.not_before = thread.model;
+  if (thread.age == driver.timeline_age) operation.not_before = thread.model;
   if (stream.rank < 0) stream.rank = thread.rank;
 }
 
-void advance(Driver& driver, Stream& stream, Operation& operation, const Deed& deed) {
+void advance(Driver& driver, Stream& stream, Operation& operation, Deed deed) {
   if (!keeps_timeline(driver) || stream.hidden) return;
-  const bool node = operation.graph != nullptr;
-  const double earliest = earliest_of(stream, operation);
-  const double begin = begin_of(driver, stream, operation);
-  if (node && !operation.graph->begun) {
-    operation.graph->begin = operation.graph->latest = earliest;
-    operation.graph->begun = true;
-  }
-  uint64_t handle = node ? operation.graph->streams[operation.node] : stream.shown_as;
+  TimedPtr timed = place(driver, stream, operation);
+  timed->phases = deed.phases;
+  timed->tells_behind = deed.tells_behind;
+  timed->waits_behind = deed.waits_behind;
+  uint64_t handle = operation.graph ? operation.graph->streams[operation.node] : stream.shown_as;
   if (handle == 0) handle = stream.handle;
-  write_wait(stream, handle, "event", earliest, begin);
-  double end = begin + deed.microseconds;
-  if (deed.kind != nullptr) write_deed(stream, handle, deed, begin, end);
-  const uint64_t value = operation.completion->value;
-  if (operation.completion->writes) {
-    driver.arrivals[value] = {end, end, "", 0, 0, -1};
-  } else if (const auto arrival = driver.arrivals.find(value); arrival != driver.arrivals.end()) {
-    end = write_arrival(stream, handle, arrival->second, begin);
+  const Who who = {stream.rank, stream.context->handle, handle};
+  keep(driver, timed, [who, timed = timed.get(), deed = std::move(deed)] {
+    Driver& all = Driver::get();
+    write_wait(all, who, "event", timed->earliest, timed->begin);
+    if (deed.kind != nullptr) write_deed(all, who, deed, *timed);
+  });
+  Completion& completion = *operation.completion;
+  if (completion.writes) {
+    driver.arrivals[completion.value] = {0, 0, "", 0, 0, -1, timed};
+  } else if (const auto found = driver.arrivals.find(completion.value);
+             completion.value != 0 && found != driver.arrivals.end()) {
+    const Arrival arrival = found->second;
+    auto arrived = std::make_shared<Timed>();
+    arrived->own = {timed};
+    arrived->not_before = arrival.end;
+    if (arrival.by) arrived->others = {arrival.by};
+    keep(driver, arrived, [who, timed, arrived = arrived.get(), arrival] {
+      write_arrival(Driver::get(), who, arrival, timed->end, arrived->end);
+    });
+    timed = arrived;
   }
-  if (node) {
-    operation.graph->ends[operation.node] = end;
-    operation.graph->latest = end = std::max(operation.graph->latest, end);
-  }
-  stream.model = end;
-  operation.completion->model = end;
-  operation.completion->age = driver.timeline_age;
+  set_tail(stream, operation, timed);
+  completion.timed = timed;
+  completion.age = driver.timeline_age;
+}
+
+double time_of(Driver& driver, const Completion& completion) {
+  const TimedPtr timed = timed_of(driver, completion);
+  if (!timed) return 0;
+  if (!timed->settled) settle(driver);
+  return timed->end;
 }
 
 void host_saw(const Completion& completion) {
-  const Driver& driver = Driver::get();
+  Driver& driver = Driver::get();
+  host_learns(driver, completion);
   if (!keeps_timeline(driver) || completion.age != driver.timeline_age) return;
   ThreadState& thread = thread_state();
   if (thread.age != driver.timeline_age) thread.model = 0;
   thread.age = driver.timeline_age;
-  thread.model = std::max(thread.model, completion.model);
+  thread.model = std::max(thread.model, time_of(driver, completion));
+}
+
+double begin_of_running(Driver& driver) {
+  const ThreadState& thread = thread_state();
+  if (thread.operation == nullptr) return 0;
+  const TimedPtr now = place(driver, *thread.stream, *thread.operation);
+  settle(driver, now);
+  return now->begin;
+}
+
+void restart(Driver& driver) {
+  for (const auto& [context_handle, context] : driver.contexts) {
+    for (auto& [handle, stream] : context->streams) stream->tails.clear();
+  }
+  settle(driver);
+  draw(driver);
+  driver.model_time.clear();
+  driver.arrivals.clear();
+  ++driver.timeline_age;
+}
+
+void settle_at_exit() {
+  if (forked()) return;
+  Driver& driver = Driver::get();
+  const Lock lock(driver.mutex, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  settle(driver);
+  draw(driver);
 }
 
 }  // namespace sim::driver
-
-using namespace sim::driver;
-
-SIM_EXTRA double lathe_sim_message_time(uint64_t bytes) {
-  Lock lock;
-  const Driver* driver = live(&lock);
-  if (driver == nullptr) return -1;
-  const Options& options = driver->options;
-  return kMicro * (options.link_latency + static_cast<double>(bytes) / options.link_bytes);
-}
-
-SIM_EXTRA double lathe_sim_event_time(CUevent handle) {
-  Lock lock;
-  Driver* driver = live(&lock);
-  const auto event = driver == nullptr ? nullptr : driver->find<Event>(handle);
-  return event && event->recorded ? time_of(*driver, *event->recorded) : 0;
-}
-
-SIM_EXTRA double lathe_sim_now() { return thread_state().begin; }
-
-SIM_EXTRA void lathe_sim_arrival(const void* address, const LatheSimTransfer* transfer) {
-  Lock lock;
-  Driver* driver = live(&lock);
-  if (driver == nullptr || transfer == nullptr) return;
-  driver->arrivals[reinterpret_cast<uint64_t>(address)] = {
-      transfer->end,  transfer->begin,    transfer->name == nullptr ? "" : transfer->name,
-      transfer->sent, transfer->received, transfer->peer};
-}
-
-SIM_EXTRA void lathe_sim_stream_rank(CUstream handle, int rank) {
-  Lock lock;
-  Driver* driver = live(&lock);
-  const auto stream = driver == nullptr ? nullptr : driver->find<Stream>(handle);
-  if (stream) stream->rank = rank;
-}
-
-SIM_EXTRA void lathe_sim_thread_rank(int rank) {
-  if (thread_state().rank < 0) thread_state().rank = rank;
-}
-
-SIM_EXTRA void lathe_sim_hide_stream(CUstream handle) {
-  Lock lock;
-  Driver* driver = live(&lock);
-  const auto stream = driver == nullptr ? nullptr : driver->find<Stream>(handle);
-  if (stream) stream->hidden = true;
-}
-
-SIM_EXTRA void lathe_sim_restart_timeline(const char* name) {
-  Lock lock;
-  Driver* driver = live(&lock);
-  if (driver == nullptr) return;
-  const auto contexts = driver->contexts;  // more may come during a wait
-  for (const auto& [context_handle, context] : contexts) {
-    synchronize(*driver, lock, *context);
-    for (auto& [handle, stream] : context->streams) stream->model = 0;
-  }
-  driver->arrivals.clear();
-  ++driver->timeline_age;
-  JsonLine line;
-  line.add("kind", "restart");
-  line.add("name", name == nullptr ? "" : name);
-  report_timeline(line);
-}

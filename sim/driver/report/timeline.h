@@ -1,18 +1,23 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Model time says when work would begin and end on the devices that sim/model describes.
+// Model time says when work would begin and end on the devices that sim/model and sim/clock
+// describe.
 //
-// Every stream has a clock. A piece of work begins when its stream's clock, the work that it waits
-// for and the host thread that enqueued it allow, and lasts what the model says: a launch by its
-// counters, a copy by its bytes, a message by the link's latency and bytes. So model time is the
-// longest path through what the streams and events order, and does not depend on the order in which
-// the simulator runs things. Streams share nothing: kernels of two streams, and kernels and
-// messages, run beside each other at full rate, ranks that share a simulated device count as
-// devices of their own, and messages take no multiprocessors. The host takes no time.
+// A piece of work begins when its stream, the work that it waits for and the host thread that
+// enqueued it allow, and lasts what the model says: a launch by its counters or by the clock, a
+// copy by its bytes, a message by the link's latency and bytes. Kernels and copies of one device
+// that overlap share it (model_time.h). Messages share only their link, and take no
+// multiprocessors; ranks that share a simulated device count as devices of their own. The host
+// takes no time.
+//
+// Times are settled when somebody asks: then all that has run so far finds its place, in model
+// time, so that they do not depend on the order in which the simulator runs things. The host's
+// waits therefore let the device come to rest first.
 //
 // Everything is guarded by Driver::mutex.
 #pragma once
 
+#include "sim/driver/report/model_time.h"
 #include "sim/driver/report/timeline_export.h"
 #include "sim/driver/state.h"
 
@@ -24,8 +29,11 @@ struct Deed {
   std::string name;
   std::string bound;  // of a launch: the resource that takes longest
   uint64_t bytes = 0;
-  double microseconds = 0;
-  uint64_t sampled = 0;  // of a launch: the blocks that ran, if not all did
+  std::vector<Phase> phases;
+  uint64_t sampled = 0;   // of a launch: the blocks that ran, if not all did
+  bool clocked = false;   // of a launch: its time is the clock's, not the model's
+  int tells_behind = -1;  // of a launch: see Timed
+  int waits_behind = 0;
 };
 
 // Says whether the environment asked for a timeline. Without one all of the following do nothing.
@@ -38,13 +46,19 @@ void tell(Deed deed);
 enum class Path { fill, device, link, host };
 void tell_copy(const char* name, uint64_t bytes, Path path);
 
-// Notes the host's clock and the rank, at the submission.
+// Notes the host's clock and the rank, and what the host has seen, at the submission.
 void stamp(Stream& stream, Operation& operation);
-// Returns when the work, which is about to run, begins.
-double begin_of(const Driver& driver, const Stream& stream, const Operation& operation);
-// Moves the stream's clock and the completion's time once the work is over, and writes lines.
-void advance(Driver& driver, Stream& stream, Operation& operation, const Deed& deed);
+// The work is over: it will find its place in model time.
+void advance(Driver& driver, Stream& stream, Operation& operation, Deed deed);
+// Returns when the work is over, in model time of now; 0 if it is of before a restart.
+double time_of(Driver& driver, const Completion& completion);
 // Notes that the calling thread has seen that this work is over.
 void host_saw(const Completion& completion);
+// Returns when the work that the calling thread runs begins.
+double begin_of_running(Driver& driver);
+// Sets all clocks to 0; nothing may be running.
+void restart(Driver& driver);
+// Settles what has run so far, at the end of the process.
+void settle_at_exit();
 
 }  // namespace sim::driver

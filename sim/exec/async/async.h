@@ -94,6 +94,8 @@ class Async {
   bool init(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset, uint32_t count);
   bool inval(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset);
   bool expect(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset, int64_t bytes);
+  // Ends the mbarriers in these bytes, which something else has been written to.
+  void end_overwritten(Block& block, uint32_t offset, uint32_t bytes);
   // `state` receives what the instruction returns.
   bool arrive(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t offset, uint32_t count,
               bool drop, bool may_complete, uint64_t* state);
@@ -141,6 +143,7 @@ class Async {
   void watch_waited(Copy& c, uint32_t lanes, bool read_only);
   void show(Block& block, uint32_t offset, const Mbarrier& m);
   bool settle(Copy& c, uint32_t lanes);
+  bool settle_arrival(Copy& c);
   void sweep();
   void drop_copies();
   Groups& groups(const Warp& w);

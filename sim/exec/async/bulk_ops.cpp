@@ -172,8 +172,12 @@ void send(Copy copy, Place barrier, uint32_t bytes, uint32_t multicast) {
   Async& async = *cluster.async;
   if (Recorder* recorder = w.worker->recorder) {
     recorder->copy(bytes ? bytes : bytes_of(copy));
-    const Mbarrier* m = barrier.block ? async.find(*barrier.block, barrier.offset) : nullptr;
-    if (m) recorder->barrier(mbarrier_key(barrier.block->rank, barrier.offset), m->phase, 1);
+    const uint32_t ranks = multicast ? multicast : barrier.block ? 1u << barrier.block->rank : 0;
+    for (uint32_t rank = 0; rank < cluster.size; ++rank) {
+      if (!(ranks >> rank & 1)) continue;
+      const Mbarrier* m = async.find(*cluster.blocks[rank], barrier.offset);
+      if (m) recorder->signal(mbarrier_key(rank, barrier.offset), m->phase);
+    }
   }
   if (!barrier.block) {
     copy.in_group = true;

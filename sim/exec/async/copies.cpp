@@ -174,26 +174,37 @@ void Async::release(Copy& c, uint32_t lanes) {
   c.released = c.lanes == 0;
 }
 
-bool Async::settle(Copy& c, uint32_t lanes) {
-  if (c.arrives) {
-    // Every earlier copy of these lanes comes first, and who sees the arrival has waited for it.
-    for (auto& other : copies_) {
-      if (other.get() == &c) break;
-      if (!other->by_thread || other->warp != c.warp) continue;
-      land(*other, c.lanes);
-      if (const Mbarrier* m = find(*c.barrier_block, c.barrier)) watch_landed(*other, m->race);
-      release(*other, c.lanes);
-    }
-    c.landed = c.released = true;
-    ++cluster_->events;
-    if (const Mbarrier* m = find(*c.barrier_block, c.barrier)) race_mbarrier_complete(m->race);
-    bool good = true;
-    for (uint32_t rest = c.lanes; rest; rest &= rest - 1) {
-      good &= arrive(*c.warp, *c.inst, static_cast<unsigned>(__builtin_ctz(rest)), *c.barrier_block,
-                     c.barrier, 1, false, true, nullptr);
-    }
-    return good;
+// A cp.async.mbarrier.arrive comes after every earlier copy of its lanes, and after every earlier
+// arrival of them. Who sees it has waited for all of those copies.
+bool Async::settle_arrival(Copy& c) {
+  bool good = true;
+  const auto earlier = [&](const Copy& other) {
+    return other.warp == c.warp && (other.lanes & c.lanes);
+  };
+  for (size_t k = 0; copies_[k].get() != &c; ++k) {
+    Copy& other = *copies_[k];
+    if (earlier(other) && other.arrives && !other.landed) good &= settle_arrival(other);
   }
+  for (size_t k = 0; copies_[k].get() != &c; ++k) {
+    Copy& other = *copies_[k];
+    if (!earlier(other) || !other.by_thread) continue;
+    land(other, c.lanes);
+    if (const Mbarrier* m = find(*c.barrier_block, c.barrier)) watch_landed(other, m->race);
+    release(other, c.lanes);
+  }
+  c.landed = c.released = true;
+  ++cluster_->events;
+  if (const Mbarrier* m = find(*c.barrier_block, c.barrier))
+    race_copies_arrive(*c.warp, c.lanes, m->race);
+  for (uint32_t rest = c.lanes; rest; rest &= rest - 1) {
+    good &= arrive(*c.warp, *c.inst, static_cast<unsigned>(__builtin_ctz(rest)), *c.barrier_block,
+                   c.barrier, 1, false, true, nullptr);
+  }
+  return good;
+}
+
+bool Async::settle(Copy& c, uint32_t lanes) {
+  if (c.arrives) return settle_arrival(c);
   const bool good = land(c, lanes);
   // Nobody waits for the source of a copy that completes on an mbarrier.
   if (c.landed && c.barrier_block) release(c, c.lanes);

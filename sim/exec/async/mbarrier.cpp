@@ -53,12 +53,14 @@ bool Async::init(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t o
                   "an arrival count of " + std::to_string(count) + "; allowed: 1 to 1048575");
   }
   if (const Mbarrier* live = find(block, offset)) {
-    const bool unused = live->phase == 0 && live->pending == live->expected && live->tx == 0;
-    const bool repeats = live->birth == &i && live->expected == count && unused;
-    misuse(w, i, lane, offset, "initialised while it is live",
-           repeats ? Fault::repeated_init : Fault::mbarrier_rule);
+    // Between two phases nobody's arrival is lost.
+    const bool rests = live->pending == live->expected && live->tx == 0;
+    misuse(w, i, lane, offset, "initialised while it is live; mbarrier.inval would end it first",
+           rests ? Fault::repeated_init : Fault::mbarrier_rule);
     if (w.stop) return false;
-    if (repeats && live->founder == &w) return true;
+    const bool repeats = live->birth == &i && live->expected == count && live->phase == 0;
+    if (rests && repeats && live->founder == &w) return true;
+    report_unseen(*live, offset);
     mbarriers_[block.rank].erase(offset);
   }
   Mbarrier& m = mbarriers_[block.rank][offset];
@@ -85,6 +87,19 @@ bool Async::inval(Warp& w, const Inst& i, unsigned lane, Block& block, uint32_t 
   mbarriers_[block.rank].erase(offset);
   mark_flag(block, offset, 8, kMarkMbarrier, false);
   return true;
+}
+
+void Async::end_overwritten(Block& block, uint32_t offset, uint32_t bytes) {
+  auto& all = mbarriers_[block.rank];
+  for (auto m = all.begin(); m != all.end();) {
+    if (m->first >= offset + bytes || m->first + 8 <= offset) {
+      ++m;
+      continue;
+    }
+    report_unseen(m->second, m->first);
+    mark_flag(block, m->first, 8, kMarkMbarrier, false);
+    m = all.erase(m);
+  }
 }
 
 // Completes the phase if nothing is missing.

@@ -14,14 +14,15 @@ namespace {
 
 const Form& form(const Warp& w, const Inst& i) { return w.function->infos[i.info].form; }
 
-// Tells a trace which phase of an mbarrier the instruction is about.
-void record(const Warp& w, const Place& p, uint64_t phase) {
+// Tells a trace which phase of an mbarrier a wait found to be over.
+void record_wait(const Warp& w, const Place& p, uint64_t phase) {
   if (!w.worker->recorder) return;
   w.worker->recorder->barrier(mbarrier_key(p.block->rank, p.offset), phase, 1);
 }
-void record_current(const Warp& w, Async& async, const Place& p) {
+// Tells a trace that a lane arrives at the current phase of an mbarrier.
+void record_arrival(const Warp& w, Async& async, const Place& p) {
   if (const Mbarrier* m = w.worker->recorder ? async.find(*p.block, p.offset) : nullptr) {
-    record(w, p, m->phase);
+    w.worker->recorder->signal(mbarrier_key(p.block->rank, p.offset), m->phase);
   }
 }
 
@@ -68,7 +69,7 @@ void arrive(Warp& w, const Inst& i, uint32_t exec) {
     const auto l = static_cast<unsigned>(__builtin_ctz(rest));
     const Place p = barrier_at(o, f, l, true);
     if (!p.block) return;
-    record_current(w, async, p);
+    record_arrival(w, async, p);
     if (expects && !async.expect(w, i, l, *p.block, p.offset, o.u32(2, l))) return;
     const uint32_t count = !expects && o.has(2) ? o.u32(2, l) : 1;
     uint64_t state = 0;
@@ -116,7 +117,7 @@ void wait(Warp& w, const Inst& i, uint32_t exec) {
       done = ((m->phase ^ phase) & 1) != 0;
     }
     if (!done) continue;
-    record(w, p, m->phase - 1);
+    record_wait(w, p, m->phase - 1);
     over |= 1u << l;
     async.observe(*m);
     if (m != acquired) race_mbarrier_acquire(m->race, w, i, l);
@@ -152,7 +153,7 @@ void arrive_after_copies(Warp& w, const Inst& i, uint32_t exec) {
     const auto l = static_cast<unsigned>(__builtin_ctz(rest));
     const Place p = barrier_at(o, f, l, false);
     if (!p.block) return;
-    record_current(w, async, p);
+    record_arrival(w, async, p);
     if (!(f.detail & kNoinc) && !async.add_pending(w, i, l, *p.block, p.offset)) return;
     auto copy = std::make_unique<Copy>();
     copy->arrives = true;
@@ -195,11 +196,11 @@ Place find_place(Warp& w, const Inst& i, unsigned lane, uint64_t address, bool g
     return {};
   }
   if (block->warps_done == block->warps) {
-    report_text(w, i, Fault::dsmem_after_exit, lane, a, bytes,
+    report_text(w, i, Fault::late_arrival, lane, a, bytes,
                 ("access to the shared memory of block " + std::to_string(rank) +
                  " of the cluster, which has ended")
                     .c_str());
-    return {};
+    if (w.stop) return {};
   }
   return {block, static_cast<uint32_t>(offset)};
 }

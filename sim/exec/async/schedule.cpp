@@ -14,13 +14,26 @@ namespace sim {
 bool Async::wait_copies(Warp& w, uint32_t exec, const uint32_t* newest, bool everything) {
   const Groups& g = groups(w);
   bool good = true;
+  const auto covered = [&](const Copy& c) {
+    uint32_t done = 0;
+    for (uint32_t rest = exec & c.lanes; rest; rest &= rest - 1) {
+      const int l = __builtin_ctz(rest);
+      if (everything || c.group[l] + newest[l] < g.copies[l]) done |= 1u << l;
+    }
+    return done;
+  };
+  // Arrivals behind copies that are all covered have happened too.
+  uint32_t open = ~exec;  // lanes with a copy that is not covered
+  for (size_t k = 0; k < copies_.size(); ++k) {
+    Copy& c = *copies_[k];
+    if (c.warp != &w) continue;
+    if (c.by_thread) open |= c.lanes & ~covered(c);
+    if (c.arrives && !c.landed && !(c.lanes & open)) good &= settle_arrival(c);
+  }
+  race_copies_wait(w, exec);
   for (auto& c : copies_) {
     if (!c->by_thread || c->warp != &w) continue;
-    uint32_t done = 0;
-    for (uint32_t rest = exec & c->lanes; rest; rest &= rest - 1) {
-      const int l = __builtin_ctz(rest);
-      if (everything || c->group[l] + newest[l] < g.copies[l]) done |= 1u << l;
-    }
+    const uint32_t done = covered(*c);
     if (!done) continue;
     good &= land(*c, done);
     watch_waited(*c, done, false);

@@ -128,24 +128,19 @@ bool check_global(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t siz
                                              : tally.global_atomic;
   for (int l = 0; l < 32; ++l) a.pointer[l] = reinterpret_cast<uint8_t*>(a.address[l]);
   const auto lanes = static_cast<uint32_t>(__builtin_popcount(exec));
-  if (!launch.check_memory) {
-    tally_global(counts, lanes, size, count_sectors(a, exec, size, nullptr, nullptr));
-    return true;
-  }
-  if (!aligned(a, w, i, exec, size, space, use)) return false;
+  if (launch.check_memory && !aligned(a, w, i, exec, size, space, use)) return false;
   Region* r = w.worker->regions + i.extra;
   const bool current =
       __atomic_load_n(launch.memory_version, __ATOMIC_RELAXED) == w.worker->memory_version;
   if (!current || b.low < r->base || b.high + size > r->end || b.high + size < b.high) {
     r = find_region(w, i, b.low, b.high + size);
   }
-  if (r) {
-    uint64_t* touched = use == Use::load ? r->loaded : r->stored;
-    tally_global(counts, lanes, size, count_sectors(a, exec, size, r, touched));
-    return shadow_global(a, w, i, exec, size, space, use, *r);
-  }
+  uint64_t* const touched = !r ? nullptr : use == Use::load ? r->loaded : r->stored;
+  tally_global(counts, lanes, size, count_sectors(a, exec, size, r, touched));
+  // What a grid touches is counted without checks too, as far as an allocation has it.
+  if (!launch.check_memory) return true;
+  if (r) return shadow_global(a, w, i, exec, size, space, use, *r);
   // Lanes in different allocations, or a wrong address.
-  tally_global(counts, lanes, size, count_sectors(a, exec, size, nullptr, nullptr));
   for (uint32_t rest = exec; rest; rest &= rest - 1) {
     const int l = __builtin_ctz(rest);
     const uint32_t one = 1u << l;

@@ -124,6 +124,18 @@ void special(Warp& w, const Inst& i, uint32_t exec) {
       return uniform(launch.dynamic_shared);
     case Special::total_smem_size:
       return uniform(launch.shared_bytes - launch.shared_begin);
+    case Special::aggr_smem_size:
+      return uniform(launch.shared_bytes - launch.shared_begin + kReservedEnd);
+    case Special::reserved_smem_offset_begin:
+      return uniform(kReservedRooms[0]);
+    case Special::reserved_smem_offset_0:
+      return uniform(kReservedRooms[0]);
+    case Special::reserved_smem_offset_1:
+      return uniform(kReservedRooms[1]);
+    case Special::reserved_smem_offset_end:
+      return uniform(kReservedEnd);
+    case Special::reserved_smem_offset_cap:
+      return uniform(kReservedEnd - kReservedRooms[0]);
     case Special::cluster_ctarank:
       return uniform(w.block->rank);
     case Special::cluster_nctarank:
@@ -136,6 +148,7 @@ void special(Warp& w, const Inst& i, uint32_t exec) {
       return uniform(static_cast<uint32_t>(launch.grid_workspace));
     case Special::clock64:
     case Special::globaltimer:
+    case Special::current_graph_exec:
     case Special::gridid: {
       const uint64_t v = which == Special::clock64       ? w.block->executed
                          : which == Special::globaltimer ? global_timer()

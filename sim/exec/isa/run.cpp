@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // This file handles the run loop of one warp, and the instructions that move lanes.
+#include <algorithm>
+
 #include "sim/check/race.h"
 #include "sim/exec/isa/strands.h"
 
@@ -97,11 +99,22 @@ Step control(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc) {
     case Kind::fence:
       if (exec && w.race) race_fence(w, in);
       break;
+    case Kind::dependents:
+      if (!exec || grid_control(w, in)) break;
+      park(w, exec, pc, Parked::blocked, 0);
+      return Step::blocked;
     default:
       break;
   }
   ++pc;
   return Step::next;
+}
+
+// Says whether lanes at a join must wait there: their partners wait for other warps.
+bool joins_hold(const Warp& w) {
+  if (!w.worker->recorder || w.worker->lanes_part) return false;
+  return std::any_of(w.strands, w.strands + w.strand_count,
+                     [](const Strand& s) { return s.parked == Parked::blocked; });
 }
 
 // Returns the next strand that can run, or -1 after trying everything that may free one.
@@ -116,6 +129,7 @@ int next_strand(Warp& w) {
     bool changed = false;
     for (int i = 0; i < w.strand_count && !changed; ++i) changed = try_release(w, i);
     if (w.stop || w.state == WarpState::parked) return -1;
+    if (!changed && joins_hold(w)) return -1;
     // Lanes that wait at a join for partners that are stuck go ahead.
     for (int n = 0; n < w.node_end && !changed; ++n) {
       Node& node = w.nodes[n];
@@ -273,6 +287,7 @@ RunResult run_warp(Warp& w, uint64_t quantum) {
     }
   }
   w.block->executed += quantum - left;
+  w.executed += quantum - left;
   w.worker->tally.thread_instructions += threads;
   return result;
 }

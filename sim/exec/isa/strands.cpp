@@ -191,7 +191,8 @@ bool try_release(Warp& w, int index) {
       return true;
     }
     case Parked::barrier: {
-      const bool any_pc = in.imm == 0;  // barrier without .aligned
+      // barrier without .aligned; and only a checker forbids an aligned one in two places.
+      const bool any_pc = in.imm == 0 || view(*w.worker).check_nothing;
       if (w.live & ~parked_union(w, s.parked, pc, 0, any_pc)) return false;
       if (w.state == WarpState::parked) return false;
       w.pc = pc;
@@ -220,7 +221,9 @@ Step collective(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc) {
   int waiting = 0;
   for (int g = 0; g < count; ++g) {
     const Group group = groups[g];
-    if (group.members & w.live & ~group.lanes) {
+    // Unchecked, masks may overlap: lanes that are here with another mask are not waited for.
+    const uint32_t here = view(*w.worker).check_nothing ? exec : group.lanes;
+    if (group.members & w.live & ~here) {
       groups[waiting++] = group;
     } else if (in.kind == Kind::bar_warp) {
       race_warp_sync(w, group.members);

@@ -28,6 +28,19 @@ void read_settings(const std::string& text, std::map<std::string, int>* out) {
   }
 }
 
+std::set<AsyncPolicy> policies_of(const std::string& text) {
+  std::set<AsyncPolicy> all;
+  for (const std::string& word : words(text)) {
+    if (word != "eager" && word != "lazy" && word != "random") {
+      throw std::runtime_error("policies: " + word);
+    }
+    all.insert(word == "eager"  ? AsyncPolicy::eager
+               : word == "lazy" ? AsyncPolicy::lazy
+                                : AsyncPolicy::random);
+  }
+  return all;
+}
+
 // One line of the header: `// name: value`. Prose is passed over.
 void read_directive(const std::string& line, DefectCase* c) {
   const size_t colon = line.find(": ");
@@ -36,7 +49,12 @@ void read_directive(const std::string& line, DefectCase* c) {
   if (name == "check") c->check = value;
   if (name == "kind") c->kind = value;
   if (name == "error") c->error = std::stoi(value);
+  if (name == "error without checks") {
+    c->unchecked_errors.clear();
+    for (const std::string& word : words(value)) c->unchecked_errors.insert(std::stoi(word));
+  }
   if (name == "seeds") c->some_seeds = value == "some";
+  if (name == "policies") c->policies = policies_of(value);
   if (name == "lines") c->any_line = value == "any";
   if (name == "also") c->also = words(value);
   if (name == "text") c->texts.push_back(value);
@@ -177,7 +195,7 @@ DefectCase read_defect(const std::string& path, const std::string& check) {
   if (!file) throw std::runtime_error("cannot open " + path);
   DefectCase c;
   c.path = path;
-  c.check = check;
+  c.check = c.folder = check;
   bool header = true;
   int number = 0;
   for (std::string line; std::getline(file, line);) {

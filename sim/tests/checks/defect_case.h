@@ -6,17 +6,23 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
+
+#include "sim/exec/policy.h"
 
 namespace sim::test {
 
 struct DefectCase {
   std::string path;
-  std::string check, kind;  // of the finding
-  int error = 0;            // the launch ends with
-  bool some_seeds = false;  // not every seed shows the defect
-  bool any_line = false;    // one marked line is enough
+  std::string check, kind;               // of the finding
+  std::string folder;                    // the corpus's
+  int error = 0;                         // the launch ends with
+  std::set<int> unchecked_errors = {0};  // and without any check, one of these
+  bool some_seeds = false;               // not every seed shows the defect
+  std::set<AsyncPolicy> policies = {AsyncPolicy::eager, AsyncPolicy::lazy, AsyncPolicy::random};
+  bool any_line = false;  // one marked line is enough
   std::vector<std::string> also;
   std::vector<std::string> texts;     // parts of the finding's sentence
   std::map<std::string, int> launch;  // blocks, threads, cluster, dynamic, limit, thread, block

@@ -22,23 +22,26 @@ std::string kernel(const std::string& body, const std::string& bounds = "") {
 )");
 }
 
-ThreadWords run_checked(const std::string& ptx, uint32_t check, uint64_t seed = 0) {
+ThreadWords run_checked(const std::string& ptx, uint32_t check, uint64_t seed = 0,
+                        uint32_t blocks = 1) {
   Device device;
   device.settings.check = check;
   device.settings.seed = seed;
   device.settings.instruction_limit = 1'000'000;
-  return run_values(device, ptx, 1, 32);
+  device.cluster = blocks;  // all of them are one cluster
+  return run_values(device, ptx, blocks, 32);
 }
 
 template <class F>
-void only_checked(const std::string& ptx, const std::string& kind, F expected) {
+void only_checked(const std::string& ptx, const std::string& kind, F expected,
+                  uint32_t blocks = 1) {
   for (const uint32_t check : {uint32_t{kCheckAll}, uint32_t{kMemcheck}}) {
-    const Outcome o = run_checked(ptx, check).outcome;
+    const Outcome o = run_checked(ptx, check, 0, blocks).outcome;
     INFO(texts(o));
     CHECK(o.error == 719);
     CHECK(kinds(o).find(kind) != std::string::npos);
   }
-  check_values(run_checked(ptx, kCheckNone), expected);
+  check_values(run_checked(ptx, kCheckNone, 0, blocks), expected);
 }
 
 uint32_t same(uint32_t t) { return t; }
@@ -53,8 +56,11 @@ TEST_CASE("masks without the lane, and masks that overlap") {
                "divergent", [](uint32_t t) { return t ^ 1; });
 }
 
-TEST_CASE("mbarriers that are initialised again, dropped to nothing, or asked with a stale state") {
+TEST_CASE(
+    "mbarriers that are initialised again within a phase, dropped to nothing, or asked with a "
+    "stale state") {
   only_checked(kernel("@%p1 mbarrier.init.shared.b64 [%r1], 7;"
+                      "@%p1 mbarrier.arrive.shared.b64 %rd3, [%r1];"
                       "@%p1 mbarrier.init.shared.b64 [%r1], 1;"
                       "@%p1 mbarrier.arrive.shared.b64 %rd3, [%r1];"
                       "@%p1 mbarrier.test_wait.shared.b64 %p2, [%r1], %rd3;"
@@ -72,9 +78,27 @@ TEST_CASE("mbarriers that are initialised again, dropped to nothing, or asked wi
                "mbarrier", same);
 }
 
+TEST_CASE("a warp that arrives twice without waiting") {
+  only_checked(kernel("bar.arrive 1, 64; bar.arrive 1, 64;"), "barrier", same);
+}
+
 TEST_CASE("setmaxnreg that gives what it should take") {
   const std::string bounds = ".maxntid 32, 1, 1\n.maxnreg 64\n";
   only_checked(kernel("setmaxnreg.dec.sync.aligned.u32 128;", bounds), "registers", same);
+}
+
+// On hardware the neighbour is still there, as both blocks take about as long.
+TEST_CASE("an arrival at an mbarrier of a block that has ended") {
+  only_checked(kernel("mov.u32 %r3, %cluster_ctarank; setp.eq.u32 %p2, %r3, 0; mov.u32 %r4, 0;"
+                      "mad.lo.u32 %t, %r3, 32, %t; mov.u32 %r9, %t;"
+                      "@%p1 mbarrier.init.shared.b64 [%r1], 1;"
+                      "barrier.cluster.arrive; barrier.cluster.wait;"
+                      "@!%p2 bra END;"
+                      "LOOP: add.u32 %r4, %r4, 1; setp.lt.u32 %p3, %r4, 20000; @%p3 bra LOOP;"
+                      "mapa.shared::cluster.u32 %r5, %r1, 1;"
+                      "@%p1 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r5];"
+                      "END:"),
+               "dsmem_after_exit", same, 2);
 }
 
 TEST_CASE("shared memory begins where the hardware has it, unless aligncheck moves it") {

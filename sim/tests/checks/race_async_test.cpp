@@ -26,6 +26,7 @@ struct Bench {
     store.info = 0;
     copy.info = 1;
     kernel.name = "k";
+    kernel.code = {std::shared_ptr<void>(), &function};
     grid.kernel = &kernel;
     grid.block[0] = 64;
     launch.grid = &grid;

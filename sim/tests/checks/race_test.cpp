@@ -144,6 +144,21 @@ TEST_CASE("which functions depend on the order of blocks") {
   CHECK(!depends("ld.global.u32 %r1, [%rd1]; st.release.gpu.global.u32 [%rd1], 1;"));
 }
 
+TEST_CASE("in which functions blocks may wait for one another") {
+  auto sees = [](const std::string& body) {
+    Device device;
+    device.load(litmus_kernel(body + "\n"));
+    return device.module->find_kernel("k")->code->sees_blocks;
+  };
+  CHECK(sees("atom.global.add.u32 %r1, [%rd1], 1; st.global.u32 [%rd3], %r1;"));
+  CHECK(sees("atom.global.add.u32 %r1, [%rd1], 1; setp.eq.u32 %p1, %r1, 3; @%p1 trap;"));
+  CHECK(sees("ld.acquire.gpu.global.u32 %r1, [%rd1];"));
+  CHECK(!sees("atom.global.add.u32 %r1, [%rd1], 1;"));
+  CHECK(!sees("atom.global.add.f32 %r1, [%rd1], 0f3F800000;"));
+  CHECK(!sees("red.global.add.f32 [%rd1], 0f3F800000;"));
+  CHECK(!sees("atom.shared.add.u32 %r1, [%r8], 1; st.global.u32 [%rd3], %r1;"));
+}
+
 TEST_CASE("clocks: joins within a cluster and beyond") {
   Knowledge a, b, c;
   a.clear(100, 50);

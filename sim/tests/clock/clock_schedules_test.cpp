@@ -4,6 +4,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "sim/clock/roles.h"
 #include "sim/tests/clock/clock_run.h"
 #include "sim/tests/nvrtc.h"
 
@@ -72,6 +73,14 @@ TEST_CASE("in step, as it comes, by turns: the tensor cores are busier each time
       }
       CHECK(timing.time.mapped > 0.98);
       CHECK(timing.cycles >= kTensorCycles);
+      const auto roles = clock::find_roles(timing.time.program, timing.time.replay);
+      REQUIRE(roles.size() == 2);  // a warpgroup each
+      for (const clock::RoleTime& role : roles) {
+        CHECK(role.last_warp == role.first_warp + 3);
+        CHECK(role.rounds >= 8);
+        // As it comes, the two take rounds of uneven length.
+        CHECK(role.period == doctest::Approx(timing.cycles).epsilon(schedule == 1 ? 0.1 : 0.05));
+      }
       CAPTURE(schedule);
     }
     CAPTURE(ptx_only);

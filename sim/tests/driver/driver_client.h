@@ -118,6 +118,12 @@
   X(graph_add_host_node, cuGraphAddHostNode)                                                     \
   X(graph_add_empty_node, cuGraphAddEmptyNode)                                                   \
   X(graph_add_dependencies, cuGraphAddDependencies_v2)                                           \
+  X(graph_memset_node_set_params, cuGraphMemsetNodeSetParams)                                    \
+  X(graph_memcpy_node_set_params, cuGraphMemcpyNodeSetParams)                                    \
+  X(graph_host_node_set_params, cuGraphHostNodeSetParams)                                        \
+  X(graph_exec_memset_node_set_params, cuGraphExecMemsetNodeSetParams)                           \
+  X(graph_exec_memcpy_node_set_params, cuGraphExecMemcpyNodeSetParams)                           \
+  X(graph_exec_host_node_set_params, cuGraphExecHostNodeSetParams)                               \
   X(graph_get_nodes, cuGraphGetNodes)                                                            \
   X(graph_get_root_nodes, cuGraphGetRootNodes)                                                   \
   X(graph_node_get_type, cuGraphNodeGetType)                                                     \

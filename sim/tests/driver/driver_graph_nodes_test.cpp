@@ -96,6 +96,63 @@ TEST_CASE("a graph by hand: fill, kernel, copy, host function, in that order") {
   for (const CUdeviceptr each : {targets[0], targets[1], c}) cuda().mem_free(each);
 }
 
+TEST_CASE("other parameters of nodes: of the graph, and of one that was instantiated") {
+  const Primary primary;
+  const CUdeviceptr words = allocate(8);
+  std::vector<int> first(2), second(2);
+  std::vector<int> seen;
+  Trace one{&seen, 1}, two{&seen, 2};
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  CUgraphNode nodes[3];
+  CUDA_MEMSET_NODE_PARAMS set = {};
+  set.dst = words;
+  set.elementSize = 4;
+  set.width = 2;
+  set.height = 1;
+  set.value = 5;
+  CUDA_MEMCPY3D copy = line_to_host(first.data(), words, 8);
+  CUDA_HOST_NODE_PARAMS call = {};
+  call.fn = Trace::append;
+  call.userData = &one;
+  REQUIRE(cuda().graph_create(&graph, 0) == CUDA_SUCCESS);
+  REQUIRE(cuda().graph_add_memset_node(&nodes[0], graph, nullptr, 0, &set, nullptr) ==
+          CUDA_SUCCESS);
+  REQUIRE(cuda().graph_add_memcpy_node(&nodes[1], graph, &nodes[0], 1, &copy, nullptr) ==
+          CUDA_SUCCESS);
+  REQUIRE(cuda().graph_add_host_node(&nodes[2], graph, &nodes[1], 1, &call) == CUDA_SUCCESS);
+
+  set.value = 6;
+  CHECK(cuda().graph_memset_node_set_params(nodes[0], &set) == CUDA_SUCCESS);
+  CHECK(cuda().graph_memset_node_set_params(nodes[1], &set) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuda().graph_memcpy_node_set_params(nodes[1], nullptr) == CUDA_ERROR_INVALID_VALUE);
+  REQUIRE(cuda().graph_instantiate_with_flags(&exec, graph, 0) == CUDA_SUCCESS);
+  set.value = 7;  // too late for what was instantiated
+  CHECK(cuda().graph_memset_node_set_params(nodes[0], &set) == CUDA_SUCCESS);
+  REQUIRE(cuda().graph_launch(exec, nullptr) == CUDA_SUCCESS);
+  REQUIRE(cuda().stream_synchronize(nullptr) == CUDA_SUCCESS);
+  CHECK(first == std::vector<int>(2, 6));
+
+  set.value = 8;
+  copy = line_to_host(second.data(), words, 8);
+  call.userData = &two;
+  CHECK(cuda().graph_exec_memset_node_set_params(exec, nodes[0], &set, nullptr) == CUDA_SUCCESS);
+  CHECK(cuda().graph_exec_memcpy_node_set_params(exec, nodes[1], &copy, nullptr) == CUDA_SUCCESS);
+  CHECK(cuda().graph_exec_host_node_set_params(exec, nodes[2], &call) == CUDA_SUCCESS);
+  CHECK(cuda().graph_exec_host_node_set_params(exec, nodes[0], &call) == CUDA_ERROR_INVALID_VALUE);
+  set.dst = 0x1000;  // nobody's
+  CHECK(cuda().graph_exec_memset_node_set_params(exec, nodes[0], &set, nullptr) ==
+        CUDA_ERROR_INVALID_VALUE);
+  REQUIRE(cuda().graph_launch(exec, nullptr) == CUDA_SUCCESS);
+  REQUIRE(cuda().stream_synchronize(nullptr) == CUDA_SUCCESS);
+  CHECK(first == std::vector<int>(2, 6));
+  CHECK(second == std::vector<int>(2, 8));
+  CHECK(seen == std::vector<int>{1, 2});
+  CHECK(cuda().graph_exec_destroy(exec) == CUDA_SUCCESS);
+  CHECK(cuda().graph_destroy(graph) == CUDA_SUCCESS);
+  CHECK(cuda().mem_free(words) == CUDA_SUCCESS);
+}
+
 TEST_CASE("nodes that cannot be are refused when they are added") {
   const Primary primary;
   CUgraph graph = nullptr, other = nullptr;

@@ -73,6 +73,22 @@ TEST_CASE("fat binaries with compressed PTX") {
   run_add(from_hex(kFatZstd));
 }
 
+TEST_CASE("of several texts in a fat binary the newest that the device runs") {
+  const Primary primary;
+  std::string renamed = kernels("sm_80"), newest = kernels("sm_90");
+  renamed.replace(renamed.find("entry reverse"), 13, "entry forward");
+  newest.replace(newest.find("entry reverse"), 13, "entry sideway");
+  const std::vector<uint64_t> image = fat_binary_of(
+      {{90, newest}, {80, renamed}, {100, kernels("sm_100")}, {120, kernels("sm_120")}});
+  CUmodule module = nullptr;
+  REQUIRE(cuda().module_load_data(&module, image.data()) == CUDA_SUCCESS);
+  CUfunction function = nullptr;
+  CHECK(cuda().module_get_function(&function, module, "sideway") == CUDA_SUCCESS);
+  CHECK(cuda().module_unload(module) == CUDA_SUCCESS);
+  const std::vector<uint64_t> foreign = fat_binary_of({{100, kernels("sm_100")}});
+  CHECK(cuda().module_load_data(&module, foreign.data()) == CUDA_ERROR_NO_BINARY_FOR_GPU);
+}
+
 TEST_CASE("damage in a compressed payload is an error, whatever it is") {
   const Primary primary;
   std::string log;

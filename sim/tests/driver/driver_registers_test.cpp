@@ -99,7 +99,38 @@ int remembered() {
 }  // namespace
 
 TEST_CASE("a guess at registers never refuses a launch") {
-  CHECK(in_child({}, guessed).status == 0);
+  CHECK(in_child({{"LATHE_SIM_PTXAS", "none"}}, guessed).status == 0);
+}
+
+TEST_CASE("an assembler on the search path is asked without being named") {
+  const std::string folder = path_of("tools");
+  REQUIRE(mkdir(folder.c_str(), 0755) == 0);
+  const std::string eighty = stand_in("eighty", "80");
+  REQUIRE(std::rename(eighty.c_str(), (folder + "/ptxas").c_str()) == 0);
+  const std::string path = folder + ":" + std::getenv("PATH");
+  CHECK(in_child({{"PATH", path}}, assembled).status == 77);
+  CHECK(in_child({{"PATH", path}, {"LATHE_SIM_PTXAS", "none"}}, assembled).status == 0);
+  std::remove((folder + "/ptxas").c_str());
+  rmdir(folder.c_str());
+}
+
+// The guess is 100 registers and more; NVIDIA's assembler moves the loads down and takes fewer than
+// the 64 that 1024 threads may have.
+TEST_CASE("the tool kit's own assembler lets a kernel run that the guess doubts") {
+  const Environment none;
+  const int status = in_child(none, [] {
+                       const Primary primary;
+                       Launched it;
+                       if (it.run(1, false) != CUDA_SUCCESS) return 1;
+                       int registers = 0;
+                       cuda().func_get_attribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, it.k);
+                       return registers > 64 ? 2 : 0;
+                     }).status;
+  if (status == 2) {
+    MESSAGE("skipped: there is no ptxas");
+    return;
+  }
+  CHECK(status == 0);
 }
 
 TEST_CASE("an assembler's figure refuses a launch that has too few registers") {

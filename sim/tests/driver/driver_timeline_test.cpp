@@ -3,12 +3,15 @@
 // These tests cover the timeline in model time against times worked by hand, and sampled grids. On
 // the H100 of the model a fill of 3.35 MB takes 1 us of DRAM and 2.5 us of launch, a copy of it
 // within the device 2 us and 2.5 us; messages take 5 us and 1 us for each 450 kB.
+#include <dlfcn.h>
+
 #include <cmath>
 
 #include "sim/driver/report/timeline_export.h"
 #include "sim/tests/child.h"
 #include "sim/tests/driver/driver_kernels.h"
 #include "sim/tests/driver/nccl_client.h"
+#include "sim/tests/driver/timeline_lines.h"
 
 using namespace sim::tests;
 
@@ -17,70 +20,6 @@ namespace {
 constexpr size_t kBytes = 3'350'000;
 constexpr double kFill = 3.5, kCopy = 4.5, kHop = 15;  // 4.5 MB
 constexpr size_t kHopBytes = 4'500'000;
-
-struct Line {
-  std::string kind, name;
-  int rank = -1;
-  double begin = 0, end = 0;
-  uint64_t stream = 0, bytes = 0, sampled = 0;
-  int peer = -1;
-};
-
-std::string member(const std::string& line, const std::string& name) {
-  const size_t at = line.find("\"" + name + "\":");
-  if (at == std::string::npos) return "0";
-  const size_t from = at + name.size() + 3;
-  if (line[from] == '"') return line.substr(from + 1, line.find('"', from + 1) - from - 1);
-  return line.substr(from, line.find_first_of(",}", from) - from);
-}
-
-std::vector<Line> read_timeline(const std::string& path) {
-  std::istringstream text(content(path));
-  std::vector<Line> lines;
-  for (std::string line; std::getline(text, line);) {
-    Line one;
-    one.kind = member(line, "kind"), one.name = member(line, "name");
-    one.rank = std::stoi(member(line, "rank")), one.peer = std::stoi(member(line, "peer"));
-    one.begin = std::stod(member(line, "begin")), one.end = std::stod(member(line, "end"));
-    one.stream = std::stoull(member(line, "stream")),
-    one.bytes = std::stoull(member(line, "bytes"));
-    one.sampled = std::stoull(member(line, "sampled_blocks"));
-    lines.push_back(one);
-  }
-  const auto key = [](const Line& l) {
-    return std::make_tuple(l.rank, l.begin, l.end, l.stream, l.kind);
-  };
-  std::sort(lines.begin(), lines.end(),
-            [&](const Line& a, const Line& b) { return key(a) < key(b); });
-  return lines;
-}
-
-// Returns the line of `kind` with this index, in the order of rank, then begin.
-Line of_kind(const std::vector<Line>& lines, const std::string& kind, size_t index) {
-  size_t seen = 0;
-  for (const Line& line : lines) {
-    if (line.kind == kind && seen++ == index) return line;
-  }
-  FAIL("no line ", index, " of kind ", kind, " among ", lines.size());
-  return {};
-}
-
-void check_span(const Line& line, double begin, double end) {
-  CAPTURE(line.kind);
-  CAPTURE(line.name);
-  CHECK(line.begin == doctest::Approx(begin));
-  CHECK(line.end == doctest::Approx(end));
-}
-
-std::vector<Line> timeline_of(const char* name, const std::function<int()>& body,
-                              Environment environment = {}) {
-  const std::string path = path_of(name);
-  environment.insert({{"LATHE_SIM_TIMELINE", path}, {"LATHE_SIM_GPU", "h100"}});
-  const Child child = in_child(environment, body);
-  CHECK(child.status == 0);
-  CHECK(child.error == "");
-  return read_timeline(path);
-}
 
 // A context and two streams that do not block each other.
 struct Device {
@@ -104,12 +43,12 @@ int streams_and_an_event() {
   const Device d;
   cuda().memset_d8_async(d.from, 0, kBytes, d.one);  // 0 .. 3.5
   cuda().event_record(d.event, d.one);
-  cuda().memset_d8_async(d.from, 0, kBytes, d.one);       // 3.5 .. 7, beside what follows
+  cuda().memset_d8_async(d.from, 0, kBytes, d.one);       // 3.5 .. 8, beside what follows
   cuda().memset_d8_async(d.to, 0, 1, d.two);              // 0 .. 2.5
   cuda().stream_wait_event(d.two, d.event, 0);            // 2.5 .. 3.5
-  cuda().memcpy_dtod_async(d.to, d.from, kBytes, d.two);  // 3.5 .. 8
-  cuda().stream_synchronize(d.two);                       // the host has seen 8
-  cuda().memset_d8_async(d.from, 0, kBytes, d.one);       // 8 .. 11.5
+  cuda().memcpy_dtod_async(d.to, d.from, kBytes, d.two);  // 3.5 .. 9: both want all of DRAM from 6
+  cuda().stream_synchronize(d.two);                       // the host has seen 9
+  cuda().memset_d8_async(d.from, 0, kBytes, d.one);       // 9 .. 12.5
   return cuda().stream_synchronize(d.one);
 }
 
@@ -212,15 +151,15 @@ TEST_CASE("streams have clocks, events order them, the host's waits count") {
   const uint64_t two = copy.stream;
   CHECK(copy.name == "copy");
   CHECK(copy.bytes == kBytes);
-  check_span(copy, kFill, kFill + kCopy);
+  check_span(copy, kFill, kFill + kCopy + 1);
   check_span(of_kind(lines, "wait", 0), 2.5, kFill);
   CHECK(of_kind(lines, "wait", 0).stream == two);
   size_t of_one = 0;
-  const double begins[] = {0, kFill, kFill + kCopy};
+  const double begins[] = {0, kFill, 9}, lasts[] = {kFill, kFill + 1, kFill};
   for (const Line& line : lines) {
     if (line.stream == two) continue;
     REQUIRE(of_one < 3);
-    check_span(line, begins[of_one], begins[of_one] + kFill);
+    check_span(line, begins[of_one], begins[of_one] + lasts[of_one]);
     ++of_one;
   }
   CHECK(of_one == 3);
@@ -284,10 +223,63 @@ TEST_CASE("the same captured and replayed") {
 TEST_CASE("branches of a graph run beside each other") {
   const auto lines = timeline_of("graph", a_graph);
   REQUIRE(lines.size() >= 3);
-  check_span(of_kind(lines, "copy", 0), 0, kFill);
-  check_span(of_kind(lines, "copy", 1), 0, kCopy);
-  check_span(of_kind(lines, "copy", 2), kCopy, kCopy + kFill);
+  check_span(of_kind(lines, "copy", 0), 0, kFill + 1);  // both want all of DRAM from 2.5
+  check_span(of_kind(lines, "copy", 1), 0, kCopy + 1);
+  check_span(of_kind(lines, "copy", 2), kCopy + 1, kCopy + 1 + kFill);
   CHECK(of_kind(lines, "copy", 0).stream != of_kind(lines, "copy", 1).stream);
+}
+
+// Counts the trace's events that say when something began.
+size_t pieces(const std::string& trace) {
+  size_t out = 0;
+  for (size_t at = 0; (at = trace.find("\"ph\":\"X\"", at)) != std::string::npos; ++at) ++out;
+  return out;
+}
+
+int run_with_a_restart() {
+  const Device d;
+  auto* restart = reinterpret_cast<void (*)(const char*)>(
+      dlsym(dlopen(SIM_LIBRARY_DIR "/libcuda.so.1", RTLD_NOW), "lathe_sim_restart_timeline"));
+  cuda().memset_d8_async(d.from, 0, kBytes, d.one);
+  restart("again");
+  cuda().memset_d8_async(d.from, 0, kBytes, d.one);
+  cuda().memset_d8_async(d.to, 0, kBytes, d.two);
+  return cuda().ctx_synchronize();
+}
+
+TEST_CASE("a picture and a trace of each stretch between restarts") {
+  const std::string picture = path_of("picture");
+  timeline_of("ranks", [] { return two_hops(false); }, {{"LATHE_SIM_TIMELINE_PICTURE", picture}});
+  const std::string svg = content(picture + "0.svg"), trace = content(picture + "0.json");
+  CHECK(pieces(trace) == 16);  // as many as the timeline has lines
+  for (const char* name : {"rank 0", "rank 1", "Send to rank 1, Recv from rank 1", "partner"}) {
+    CAPTURE(name);
+    CHECK(has(svg, name));
+    CHECK(has(trace, name));
+  }
+  CHECK_FALSE(exists(picture + "1.svg"));
+  timeline_of("restarted", run_with_a_restart, {{"LATHE_SIM_TIMELINE_PICTURE", picture}});
+  CHECK(pieces(content(picture + "0.json")) == 1);
+  CHECK(pieces(content(picture + "1.json")) == 2);
+  CHECK(has(content(picture + "0.svg"), "3.50 microseconds"));
+  CHECK(has(content(picture + "1.svg"), "4.50 microseconds"));  // both want all of DRAM
+}
+
+TEST_CASE("a program that ends with an exit code of its findings leaves its timeline") {
+  const std::string path = path_of("findings");
+  const Child child = in_child({{"LATHE_SIM_TIMELINE", path},
+                                {"LATHE_SIM_GPU", "h100"},
+                                {"LATHE_SIM_QUIET", "1"},
+                                {"LATHE_SIM_ERROR_EXITCODE", "77"}},
+                               [] {
+                                 const Device d;
+                                 cuda().memset_d8_async(d.from, 0, kBytes, d.one);
+                                 cuda().stream_synchronize(d.one);
+                                 cuda().device_primary_ctx_release(0);  // its memory is a leak
+                                 return 0;
+                               });
+  CHECK(child.status == 77);
+  check_span(of_kind(read_timeline(path), "copy", 0), 0, kFill);
 }
 
 TEST_CASE("a sampled grid counts as the whole one does") {
@@ -324,6 +316,22 @@ TEST_CASE("a sampled grid counts as the whole one does") {
   }
 }
 
+TEST_CASE("a launch lasts as long as the clock says, if it is asked") {
+  const std::string clock = path_of("clocked_times");
+  const auto lines = timeline_of("clocked", run_grids,
+                                 {{"LATHE_SIM_CLOCK", clock}, {"LATHE_SIM_NVDISASM", "none"}});
+  std::istringstream text(content(clock));
+  double begin = 0;
+  for (size_t k = 0; k < 3; ++k) {
+    std::string line;
+    REQUIRE(std::getline(text, line));
+    const double lasts =
+        std::stod(member(line, "microseconds")) + std::stod(member(line, "launch_microseconds"));
+    check_span(of_kind(lines, "launch", k), begin, begin + lasts);
+    begin += lasts;
+  }
+}
+
 TEST_CASE("a timeline's variables that are not allowed") {
   for (const char* link : {"fast", "0", "-1", "450,", "450,-1", "450,5,5", "450 GB/s"}) {
     CAPTURE(link);
@@ -332,8 +340,11 @@ TEST_CASE("a timeline's variables that are not allowed") {
     CHECK(has(child.error, "LATHE_SIM_LINK is"));
     CHECK(has(child.error, "GB/s"));
   }
-  const Child child =
-      in_child({{"LATHE_SIM_SAMPLE_BLOCKS", "4"}}, [] { return int{cuda().init(0)}; });
-  CHECK(child.status == CUDA_ERROR_NO_DEVICE);
-  CHECK(has(child.error, "LATHE_SIM_TIMELINE"));
+  for (const auto& [name, value] :
+       {std::pair{"LATHE_SIM_SAMPLE_BLOCKS", "4"}, {"LATHE_SIM_TIMELINE_PICTURE", "p"}}) {
+    CAPTURE(name);
+    const Child child = in_child({{name, value}}, [] { return int{cuda().init(0)}; });
+    CHECK(child.status == CUDA_ERROR_NO_DEVICE);
+    CHECK(has(child.error, "with LATHE_SIM_TIMELINE"));
+  }
 }

@@ -5,7 +5,44 @@
 // It adds the words of its second array to those of its first one.
 #pragma once
 
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
 namespace sim::tests {
+
+struct FatText {
+  unsigned arch;  // 80 of sm_80
+  std::string ptx;
+};
+
+// A fat binary of texts that are not compressed.
+inline std::vector<uint64_t> fat_binary_of(const std::vector<FatText>& texts) {
+  constexpr size_t kHeaderBytes = 16, kEntryBytes = 64;
+  std::vector<uint64_t> image(kHeaderBytes / 8);
+  for (const FatText& each : texts) {
+    const size_t entry = image.size() * 8, bytes = (each.ptx.size() + 1 + 7) / 8 * 8;
+    image.resize((entry + kEntryBytes + bytes) / 8);
+    char* at = reinterpret_cast<char*>(image.data()) + entry;
+    const auto put = [at](size_t offset, auto value) {
+      std::memcpy(at + offset, &value, sizeof value);
+    };
+    put(0, uint16_t{1});  // PTX
+    put(2, uint16_t{0x0101});
+    put(4, uint32_t{kEntryBytes});
+    put(8, uint64_t{bytes});
+    put(28, uint32_t{each.arch});
+    std::memcpy(at + kEntryBytes, each.ptx.c_str(), each.ptx.size() + 1);
+  }
+  image[0] = 0xBA55ED50ull | 1ull << 32 | uint64_t{kHeaderBytes} << 48;
+  image[1] = image.size() * 8 - kHeaderBytes;
+  return image;
+}
+
+inline std::vector<uint64_t> fat_binary_of(const std::string& ptx) {
+  return fat_binary_of(std::vector<FatText>{{80, ptx}});
+}
 
 constexpr char kFatLz4[] =  // MODE speed
     "50ed55ba01001000c001000000000000010001015000000070010000000000006a01000040000000000008005000"

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programmatic dependent launch: what a grid does before griddepcontrol.wait is not in order with
 // the grid in front of it. Found under every seed; with the wait in its place, nothing is.
+#include "sim/check/race_world.h"
 #include "sim/tests/kernel_run.h"
 
 using namespace sim;
@@ -56,13 +57,19 @@ struct Pair : Device {
     load(unit(text));
     out = upload(std::vector<uint32_t>(kThreads * kBlocks, 0));
     own = upload(std::vector<uint32_t>(kThreads * kBlocks, 0));
+    world = std::make_shared<RaceWorld>();
   }
-  Outcome start() { return run("first", kBlocks, kThreads, out); }
-  Outcome follow(const Outcome& front, const std::string& name = "second") {
-    before = front.past;
-    const Outcome o = run(name, kBlocks, kThreads, out, own);
-    before = nullptr;
-    return o;
+  Outcome start() {
+    order = {1, 1, {}, {}};
+    dependence = std::make_shared<Dependence>();
+    return run("first", kBlocks, kThreads, out);
+  }
+  // The next launch in the stream, which may start early.
+  Outcome follow(const std::string& name = "second") {
+    order.early = dependence->early_for_next(order);
+    order.before = {{1, order.number++}};
+    dependence = std::make_shared<Dependence>();
+    return run(name, kBlocks, kThreads, out, own);
   }
   uint64_t out = 0, own = 0;
 };
@@ -83,14 +90,17 @@ void finds(const std::string& body, const std::string& access, const std::string
     Pair pair(first() + second(body));
     pair.settings.async_policy = policy;
     pair.settings.seed = seed;
-    const Outcome o = pair.follow(pair.start());
+    pair.start();
+    const Outcome o = pair.follow();
     INFO(texts(o));
     REQUIRE(o.findings.size() == 1);
     const Finding& f = o.findings[0];
     CHECK(f.check == "racecheck");
     CHECK(f.kind == "race");
     CHECK(f.text.find(access + " global address") == 0);
-    CHECK(f.text.find("of kernel first, which may still run") != std::string::npos);
+    CHECK(f.text.find("of kernel first: it may still run, so griddepcontrol.wait") !=
+          std::string::npos);
+    CHECK(f.other_kernel == "first");
     CHECK(f.other_access == other);
     CHECK(f.other_ptx_line == 14);
   });
@@ -102,7 +112,8 @@ void clean(const std::string& body, const std::string& front = first()) {
     Pair pair(front + second(body));
     pair.settings.async_policy = policy;
     pair.settings.seed = seed;
-    const Outcome o = pair.follow(pair.start());
+    pair.start();
+    const Outcome o = pair.follow();
     INFO(texts(o));
     CHECK(o.error == 0);
     CHECK(o.findings.empty());
@@ -134,7 +145,8 @@ TEST_CASE("dependent launch: the wait orders, also for those whom a barrier orde
   clean("  @%p griddepcontrol.wait;\n  bar.sync 0;\n" + kLoad);
   // The wait of one warp alone is nobody else's.
   Pair pair(first() + second("  @%p griddepcontrol.wait;\n" + kLoad));
-  const Outcome o = pair.follow(pair.start());
+  pair.start();
+  const Outcome o = pair.follow();
   REQUIRE(o.findings.size() == 1);
   CHECK(o.findings[0].thread[0] >= 32);
 }
@@ -146,15 +158,21 @@ TEST_CASE("dependent launch: other memory, and a front that lets nobody start, d
 
 TEST_CASE("dependent launch: whoever has not waited leaves that to the next") {
   const std::string trigger = "  griddepcontrol.launch_dependents;\n";
-  for (const bool waits : {false, true}) {
-    Pair pair(first() +
-              second("  st.global.u32 [%x], %i;\n" + trigger + (waits ? kWait : ""), "middle") +
+  const struct {
+    std::string control;
+    size_t races;
+  } cases[] = {{trigger, 1}, {kWait + trigger, 0}, {trigger + kWait, 1}, {kWait, 0}, {"", 1}};
+  for (const auto& each : cases) {
+    CAPTURE(each.control);
+    Pair pair(first() + second("  st.global.u32 [%x], %i;\n" + each.control, "middle") +
               second(kLoad));
-    const Outcome middle = pair.follow(pair.start(), "middle");
+    pair.start();
+    const Outcome middle = pair.follow("middle");
+    INFO(texts(middle));
     CHECK(middle.findings.empty());
     pair.own = pair.upload(std::vector<uint32_t>(kThreads * kBlocks, 0));
-    const Outcome last = pair.follow(middle);
+    const Outcome last = pair.follow();
     INFO(texts(last));
-    CHECK(last.findings.size() == (waits ? 0 : 1));
+    CHECK(last.findings.size() == each.races);
   }
 }
