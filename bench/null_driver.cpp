@@ -72,6 +72,16 @@ NULL_API cuFuncGetAttribute(int* value, CUfunction_attribute, CUfunction) {
   return *value = 0, CUDA_SUCCESS;
 }
 NULL_API cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
+// Encodes as much as the real one writes.
+NULL_API cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType, cuuint32_t, void* data,
+                                const cuuint64_t* extents, const cuuint64_t*, const cuuint32_t*,
+                                const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
+                                CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+  std::memset(map, 0, sizeof(*map));
+  std::memcpy(map, &data, sizeof(data));
+  std::memcpy(reinterpret_cast<char*>(map) + 8, extents, 8);
+  return CUDA_SUCCESS;
+}
 NULL_API cuFuncLoad(CUfunction) { return CUDA_SUCCESS; }
 NULL_API cuLaunchKernelEx(const CUlaunchConfig*, CUfunction, void**, void**) {
   return CUDA_SUCCESS;

@@ -61,7 +61,9 @@ struct Symbol {
   void** to;
 };
 
-bool is_optional(const char* name) { return std::strcmp(name, "cuFuncLoad") == 0; }
+bool is_optional(const char* name) {
+  return std::strcmp(name, "cuFuncLoad") == 0 || std::strcmp(name, "cuTensorMapEncodeTiled") == 0;
+}
 
 // The elapsed time has one signature in both its versions; elsewhere an older one differs.
 bool may_be_plain(const char* name) { return std::strcmp(name, "cuEventElapsedTime") == 0; }

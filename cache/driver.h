@@ -59,7 +59,8 @@ namespace lathe {
   X(cuMemcpyHtoDAsync)                 \
   X(cuMemcpyDtoHAsync)                 \
   X(cuMemcpyDtoDAsync)                 \
-  X(cuMemsetD8Async)
+  X(cuMemsetD8Async)                   \
+  X(cuTensorMapEncodeTiled)
 
 struct Driver {
 #define LATHE_DRIVER_MEMBER(name) decltype(&::name) name = nullptr;

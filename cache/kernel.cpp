@@ -97,6 +97,15 @@ Kernel::~Kernel() {
   if (library_) device_->driver().cuLibraryUnload(library_);
 }
 
+Status Kernel::encode(size_t index, const MappedTensor& tensor, TensorMap* out) const {
+  const Driver& driver = device_->driver();
+  if (!driver.cuTensorMapEncodeTiled) {
+    return Status(Code::unsupported,
+                  text(driver.path, " has no entry point cuTensorMapEncodeTiled"));
+  }
+  return encode_tensor_map(driver, spec_->tensor_maps[index], tensor, out);
+}
+
 Status Kernel::launch(const Grid& grid, const void* params, CUstream stream) const {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return {};
   CUlaunchConfig config = {};

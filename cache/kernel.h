@@ -7,6 +7,7 @@
 
 #include "cache/driver.h"
 #include "cache/store/entry.h"
+#include "cache/tensor_map.h"
 #include "codegen/launch_shape.h"
 #include "codegen/spec.h"
 
@@ -26,6 +27,9 @@ class Kernel {
   // `params` is the kernel's parameter struct. The device's context must be current. No allocation,
   // lock or synchronisation; ok at once for a grid with a zero dimension.
   Status launch(const Grid& grid, const void* params, CUstream stream) const;
+
+  // Encodes map number `index` of the spec. Returns UNSUPPORTED if the driver has no tensor maps.
+  Status encode(size_t index, const MappedTensor& tensor, TensorMap* out) const;
 
   const KernelSpec& spec() const { return *spec_; }
 

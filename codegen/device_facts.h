@@ -22,6 +22,7 @@ struct DeviceFacts {
   int shared_bytes_per_multiprocessor = 0;
   int registers_per_multiprocessor = 65536;
   int l2_bytes = 0;
+  bool sm90_kernels = false;               // those of Hopper alone may be taken: LATHE_FAMILY
   double clock_hz = 0;                     // boost
   double memory_bytes_per_second = 0;      // published peak, for estimates
   double tensor_ops_per_second = 0;        // the same: dense 16-bit products, sums in float32

@@ -15,6 +15,10 @@ void KernelSlot::bind(const PlanKernel& kernel) {
   if (registers > 0) registers_ = registers;
 }
 
+Status KernelSlot::encode(size_t index, const MappedTensor& tensor, TensorMap* out) const {
+  return loaded_->encode(index, tensor, out);
+}
+
 Status KernelSlot::launch(const Grid& grid, const void* params, CUstream stream) const {
   return loaded_->launch(grid, params, stream);
 }

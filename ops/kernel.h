@@ -17,6 +17,8 @@ namespace lathe {
 
 class Kernel;
 struct BuiltKernel;
+struct MappedTensor;
+struct TensorMap;
 
 // Returns a spec of a template whose blocks have dynamic shared memory. The template's struct
 // `smem` computes the size.
@@ -51,6 +53,9 @@ class KernelSlot {
   void bind(const PlanKernel& kernel);
   // Returns the registers of a thread of the compiled kernel; 255, the maximum, if not known.
   int registers() const { return registers_; }
+
+  // Encodes map number `index` of the spec for a tensor of a call.
+  Status encode(size_t index, const MappedTensor& tensor, TensorMap* out) const;
 
   // `params` is the kernel's parameter struct. Nothing is launched for a grid without blocks.
   Status launch(const Grid& grid, const void* params, CUstream_st* stream) const;

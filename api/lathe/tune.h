@@ -38,7 +38,7 @@ typedef struct lathe_tune_report {
   size_t kernels;        /* that had a choice */
   size_t improved;       /* of which the rules' choice was beaten */
   double default_us, us; /* of a run of the plan before and after */
-  int by_model;          /* times are the simulator's model's, not measured */
+  int by_model;          /* times are predicted by the simulator, not measured */
   int cancelled;         /* nothing was decided or stored */
   const char* stored_in; /* the file; "" if nothing was stored */
   const char* gpu;       /* whose database it is, "h100" */
@@ -67,13 +67,13 @@ typedef struct lathe_tune_options {
  * others one must save more than 2 % and more than times vary. Takes compiles and hundreds of runs;
  * the context's memory helpers are not used. Nothing is left allocated, but after TIMEOUT what a
  * kernel that did not end may still write to.
- * On the simulator LATHE_SIM_TIMELINE must be set (/dev/null will do): times are its model's.
- * With a group every rank calls it, with the same options, in place of a run; ranks agree on each
- * choice by the slowest of them.
- * `options` NULL: all defaults. The report's texts are lent until the calling thread's next call.
- * Plans made before keep their kernels; those that the context makes later have what was stored.
- * INVALID_ARGUMENT, NO_DEVICE, CUDA, TIMEOUT, NCCL, CACHE_IO if it cannot be stored; if the rules'
- * own choice fails, what it failed with, or INTERNAL where that was on another rank. */
+ * On the simulator LATHE_SIM_TIMELINE must be set (/dev/null will do): times are its model's, or
+ * its clock's if LATHE_SIM_CLOCK is set too. With a group every rank calls it, with the same
+ * options, in place of a run; ranks agree on each choice by the slowest of them. `options` NULL:
+ * all defaults. The report's texts are lent until the calling thread's next call. Plans made before
+ * keep their kernels; those that the context makes later have what was stored. INVALID_ARGUMENT,
+ * NO_DEVICE, CUDA, TIMEOUT, NCCL, CACHE_IO if it cannot be stored; if the rules' own choice fails,
+ * what it failed with, or INTERNAL where that was on another rank. */
 LATHE_API lathe_status lathe_tune(lathe_context* context, const lathe_problem* problem,
                                   const DLTensor* const* slots, const lathe_tune_options* options,
                                   lathe_tune_report* out);

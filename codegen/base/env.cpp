@@ -25,6 +25,10 @@ const std::vector<EnvironmentVariable>& environment_table() {
        "Caches that are only read, searched after one's own: directories with : between them."},
       {"LATHE_BUNDLES", "none",
        "Bundles, searched last before a kernel is compiled: files with : between them."},
+      {"LATHE_FAMILY", "auto",
+       "Kernels to choose from: portable (those that run on every GPU), sm90 (Hopper's where they "
+       "cover the case, else portable), or auto, which is portable so far. Read when a context is "
+       "made."},
       {"LATHE_JIT", "on", "off: a kernel that is not cached is an error, nothing is compiled."},
       {"LATHE_RECORD", "nothing is recorded",
        "File to which each problem is appended that a plan is made for: a manifest of `lathe "

@@ -11,6 +11,7 @@
 
 #include "codegen/base/invalid.h"
 #include "codegen/choice.h"
+#include "ops/attention/warpgroup_kernels.h"
 #include "ops/implementation.h"
 #include "templates/params/attention.h"
 
@@ -52,18 +53,29 @@ bool fits(const AttentionProblem& problem, const AttentionTile& tile, const Devi
          attention_forward_accumulators(problem, tile) <= kMostAccumulators;
 }
 
-// Returns the tile of kTiles to begin with. Narrow heads have two copies in flight with four warps
-// of 32 rows, with eight of 16 if registers are short, or with half the rows if 128 would all but
-// fill the shared memory. The accumulators of wide heads need eight warps, or half the rows, and
-// leave room for one copy.
+// Returns the tile of kTiles to begin with. Narrow heads have four warps of 32 rows, which read
+// each key and value from shared memory half as often as eight of 16. They have one copy, so that
+// two blocks fit on a multiprocessor and one computes while the other waits: by the simulator's
+// clock 1.6 times as fast as eight warps at width 128, and 1.2 to 1.3 times as fast as two copies
+// at width 64. Widths that differ have two copies where registers allow it. Eight warps with twice
+// the keys are as fast on sm_80, whose tensor cores ask less of shared memory, and they spill
+// nothing at width 128; they are also the choice where two blocks do not fit. A mod needs
+// registers, but their number is not known: eight warps. If 128 rows would all but fill the shared
+// memory, a block has half of them. The accumulators of wide heads need eight warps, or half the
+// rows, and leave room for one copy.
 const AttentionTile& preferred(const AttentionProblem& problem, const DeviceFacts& facts) {
   if (std::max(problem.head_dim, problem.value_dim) <= 128) {
     const int bytes = attention_forward_smem(problem, kTiles[0]);
     if (4 * bytes > 3 * facts.shared_bytes_per_block) return kTiles[1];
-    // A mod needs registers, but their number is not known.
-    const bool safe = attention_forward_accumulators(problem, kTiles[0]) <= kSafeAccumulators &&
-                      problem.mods.empty();
-    return safe ? kTiles[0] : kTiles[4];
+    if (!problem.mods.empty()) return kTiles[4];
+    const bool safe = attention_forward_accumulators(problem, kTiles[0]) <= kSafeAccumulators;
+    const bool narrow = std::max(problem.head_dim, problem.value_dim) <= 64;
+    if (safe && !narrow) return kTiles[0];
+    const int two = 2 * (attention_forward_smem(problem, kTiles[5]) + kReservedShared);
+    const bool full = attention_forward_accumulators(problem, kTiles[5]) >= kMostAccumulators;
+    const bool few =
+        two > facts.shared_bytes_per_multiprocessor || (full && facts.arch.starts_with("sm_8"));
+    return few && fits(problem, kTiles[8], facts) ? kTiles[8] : kTiles[5];
   }
   return fits(problem, kTiles[2], facts) ? kTiles[2] : kTiles[3];
 }
@@ -154,8 +166,12 @@ Result<AttentionKernels> attention_kernels(const AttentionProblem& problem,
                                            const DeviceFacts& facts) {
   AttentionKernels kernels;
   if (problem.forward) {
-    LATHE_ASSIGN(const AttentionTile tile, attention_choose(problem, facts));
-    kernels.forward = attention_forward_spec(problem, tile);
+    if (attention_warpgroups_refusal(problem, facts) == nullptr) {
+      kernels.forward = attention_warpgroups_spec(problem);
+    } else {
+      LATHE_ASSIGN(const AttentionTile tile, attention_choose(problem, facts));
+      kernels.forward = attention_forward_spec(problem, tile);
+    }
     if (problem.mod("mask_mod") != nullptr) {
       kernels.mask_blocks = attention_mask_blocks_spec(problem, *kernels.forward);
     }

@@ -11,6 +11,7 @@
 #include "codegen/base/invalid.h"
 #include "codegen/choice.h"
 #include "ops/attention/params.h"
+#include "ops/attention/warpgroup_kernels.h"
 
 namespace lathe {
 namespace {
@@ -178,6 +179,9 @@ class AttentionExecutor final : public PlannedExecutor<AttentionExecutor, Attent
         attention_forward_params(request_, *kernel, plan.shape, call, plan.forward_lists);
     const int64_t blocks = attention_forward_blocks(*kernel, plan.whole);
     if (list) LATHE_TRY(list.launch(blocks, &p, call.stream));
+    if (is_attention_warpgroups(*kernel)) {
+      return launch_attention_warpgroups(kernel, p, blocks, facts_.multiprocessors, call.stream);
+    }
     return kernel.launch(blocks, &p, call.stream);
   }
 

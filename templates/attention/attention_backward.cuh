@@ -13,6 +13,7 @@
 #pragma once
 #include "attention/backward/gradient_products.cuh"
 #include "attention/backward/gradient_sums.cuh"
+#include "attention/backward/row_values.cuh"
 #include "attention/backward/score_gradients.cuh"
 #include "attention/query_visits.cuh"
 #include "attention/split_copy.cuh"
@@ -90,7 +91,7 @@ struct AttentionBackward {
         q_tile(turn), q, tile->rows - row, p.head_dim,
         [&](int r) { return (row + r) * p.q_token_stride; });
   }
-  // dout and what belongs to its rows. Rows past the last have 0 for both, which nothing uses.
+  // dout and what belongs to its rows.
   __device__ __forceinline__ void copy_dout(const QueryPlace& at) const {
     const Element* dout = static_cast<const Element*>(p.dout) +
                           query_offset(p.dout_batch_stride, p.dout_token_stride) +
@@ -99,14 +100,10 @@ struct AttentionBackward {
     copy_tile<kTileM, Config::kValueWidth, Config::kThreads>(
         shared + Smem::kDoutAt, dout, rows - row, p.value_dim,
         [&](int r) { return (row + r) * p.dout_token_stride; });
-    const int thread = thread_index();
-    if (uniform(thread < 2 * kTileM)) {
-      const float* from = static_cast<const float*>(thread < kTileM ? p.lse2 : p.error);
-      const int own = row + thread % kTileM;
-      const long long first = query_offset(p.seq_q, 1);
-      copy_async_word(shared + Smem::kRowsAt + 4 * thread,
-                      from + static_cast<long long>(at.head) * p.rows + first + own, own < rows);
-    }
+    const long long first =
+        static_cast<long long>(at.head) * p.rows + query_offset(p.seq_q, 1) + row;
+    copy_row_values<kTileM, Config::kThreads>(shared + Smem::kRowsAt, p.lse2, p.error, first,
+                                              rows - row);
   }
 
   __device__ __forceinline__ void scores(const QueryPlace& at, unsigned q,
@@ -170,27 +167,22 @@ __device__ __forceinline__ void AttentionBackward<Config>::scores(
 // In order: the sums begin with what is in memory, which no other thread touches, and replace it.
 template <class Config>
 __device__ __forceinline__ void AttentionBackward<Config>::dq_step(const QueryPlace& at) const {
-  const auto place = [&](int b) {
+  // It is computed anew after the product, which leaves no registers for it.
+  const auto place = [&] {
     float* to = static_cast<float*>(p.dq) + query_offset(p.dq_batch_stride, p.dq_token_stride) +
                 at.head * p.dq_head_stride;
     if constexpr (Config::kDeterministic) to += tile->slice * p.dq_slice_stride;
-    const int row = in_place(visits.block(at)) * kTileM + 16 * (Shape::dq_block() + b);
+    const int row = in_place(visits.block(at)) * kTileM + 16 * Shape::dq_block();
     return SumPlace<typename Shape::DqShare>{to,         p.dq_token_stride, row,
                                              tile->rows, p.head_dim,        Shape::dq_way()};
   };
   typename Shape::DqSums dq = {};
-  if constexpr (Config::kDeterministic) {
-#pragma unroll
-    for (int b = 0; b < Shape::kDqRowBlocks; ++b) place(b).load(dq[b]);
-  }
+  if constexpr (Config::kDeterministic) place().load(dq);
   add_dq<Config>(shared + Smem::kDsAt, shared, p.head_dim, dq);
-#pragma unroll
-  for (int b = 0; b < Shape::kDqRowBlocks; ++b) {
-    if constexpr (Config::kDeterministic) {
-      place(b).store(dq[b]);
-    } else {
-      place(b).add(dq[b]);
-    }
+  if constexpr (Config::kDeterministic) {
+    place().store(dq);
+  } else {
+    place().add(dq);
   }
 }
 

@@ -100,14 +100,10 @@ struct AttentionBlockBackward {
     copy_tile<kTileM, Config::kValueWidth, Config::kThreads>(
         shared + Smem::kDoutAt, dout, end - row, p.value_dim,
         [&](int r) { return (row + r) * p.dout_token_stride; });
-    const int thread = thread_index();
-    if (uniform(thread < 2 * kTileM)) {
-      const float* from = static_cast<const float*>(thread < kTileM ? p.lse2 : p.error);
-      const int own = row + thread % kTileM;
-      const long long first =
-          (static_cast<long long>(tile->sequence) * p.heads + at.head) * p.seq_q;
-      copy_async_word(shared + Smem::kRowsAt + 4 * thread, from + first + own, own < end);
-    }
+    const long long first =
+        (static_cast<long long>(tile->sequence) * p.heads + at.head) * p.seq_q + row;
+    copy_row_values<kTileM, Config::kThreads>(shared + Smem::kRowsAt, p.lse2, p.error, first,
+                                              end - row);
   }
 
   template <bool kMasked>
@@ -195,21 +191,19 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::scores(
 template <class Config>
 __device__ __forceinline__ void AttentionBlockBackward<Config>::dq_step(
     const VisitPlace& at) const {
-  const auto place = [&](int b) {
+  // It is computed anew after the product, which leaves no registers for it.
+  const auto place = [&] {
     const int visit = in_place(at.visit);
     float* to = static_cast<float*>(p.dq) +
                 backward.query_offset(p.dq_batch_stride, p.dq_token_stride) +
                 at.head * p.dq_head_stride;
     if constexpr (Config::kDeterministic) to += tile->slice * p.dq_slice_stride;
-    const int row = queue.at(visit) + 16 * (Shape::dq_block() + b);
+    const int row = queue.at(visit) + 16 * Shape::dq_block();
     return SumPlace<typename Shape::DqShare>{to,         p.dq_token_stride, row, queue.end(visit),
                                              p.head_dim, Shape::dq_way()};
   };
   typename Shape::DqSums dq = {};
-  if constexpr (Config::kDeterministic) {
-#pragma unroll
-    for (int b = 0; b < Shape::kDqRowBlocks; ++b) place(b).load(dq[b]);
-  }
+  if constexpr (Config::kDeterministic) place().load(dq);
   if constexpr (Config::kRanges) {
     // Keys of other ranges, or of none, lie in the tile as well.
     const int visit = in_place(at.visit), first = queue.first(visit) - tile->first;
@@ -222,18 +216,18 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::dq_step(
   } else {
     add_dq<Config>(shared + Smem::kDsAt, shared, p.head_dim, dq);
   }
+  if constexpr (Config::kDeterministic) {
+    place().store(dq);
+  } else {
 #pragma unroll
-  for (int b = 0; b < Shape::kDqRowBlocks; ++b) {
-    if constexpr (Config::kDeterministic) {
-      place(b).store(dq[b]);
-    } else {
+    for (int b = 0; b < Shape::kDqRowBlocks; ++b) {
 #pragma unroll
       for (int n = 0; n < 2 * Shape::DqShare::kBlocks; ++n) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) dq[b][n][i] *= p.softmax_scale;
       }
-      place(b).add(dq[b]);
     }
+    place().add(dq);
   }
 }
 
@@ -288,23 +282,20 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::store(
                 backward.key_offset(p.dk_batch_stride, p.dk_token_stride) + head * p.dk_head_stride;
   float* to_v = static_cast<float*>(p.dv) +
                 backward.key_offset(p.dv_batch_stride, p.dv_token_stride) + head * p.dv_head_stride;
-#pragma unroll
-  for (int b = 0; b < Shape::kRowBlocks; ++b) {
-    const int row = tile->first + (Shape::key_block() + b) * 16;
-    const auto add = [&](float* at, float first, float second) {
-      float there[2] = {0.0f, 0.0f};
-      if (!all.first_keys) load_pair(at, there[0], there[1]);
-      store_pair(at, there[0] + first, there[1] + second);
-    };
-    SumPlace<typename Shape::KeyShare>{to_k, p.dk_token_stride, row, p.seq_k, p.head_dim, way}.each(
-        [&](float* at, int n, int half) {
-          add(at, dk[b][n][2 * half] * p.softmax_scale, dk[b][n][2 * half + 1] * p.softmax_scale);
-        });
-    SumPlace<typename Shape::ValueShare>{to_v, p.dv_token_stride, row, p.seq_k, p.value_dim, way}
-        .each([&](float* at, int n, int half) {
-          add(at, dv[b][n][2 * half], dv[b][n][2 * half + 1]);
-        });
-  }
+  const int row = tile->first + Shape::key_block() * 16;
+  const auto add = [&](float* at, float first, float second) {
+    float there[2] = {0.0f, 0.0f};
+    if (!all.first_keys) load_pair(at, there[0], there[1]);
+    store_pair(at, there[0] + first, there[1] + second);
+  };
+  SumPlace<typename Shape::KeyShare>{to_k, p.dk_token_stride, row, p.seq_k, p.head_dim, way}
+      .template each<Shape::kRowBlocks>([&](float* at, int b, int n, int half) {
+        add(at, dk[b][n][2 * half] * p.softmax_scale, dk[b][n][2 * half + 1] * p.softmax_scale);
+      });
+  SumPlace<typename Shape::ValueShare>{to_v, p.dv_token_stride, row, p.seq_k, p.value_dim, way}
+      .template each<Shape::kRowBlocks>([&](float* at, int b, int n, int half) {
+        add(at, dv[b][n][2 * half], dv[b][n][2 * half + 1]);
+      });
 }
 
 // One tile of keys. Where no row sees them, nothing is read, and written only what is new.

@@ -43,11 +43,10 @@ struct AttentionForwardShape {
   // A panel or half of one at a time where the query is not kept: unrolled further, the compiler
   // reads so far ahead that it spills. Found by trial.
   static constexpr bool kHalfPanel = Config::kWidth % 64 != 0;
-  static constexpr bool kRoom = (Config::kPacked || Config::kLocal) && kSteps > 4 && !kHalfPanel;
-  static constexpr int kUnroll = kPlanes > 1                            ? 1
-                                 : kKeepQ || (kHalfPanel && !kWideSums) ? kSteps
-                                 : kRoom                                ? 4
-                                                                        : 2;
+  static constexpr bool kRoom =
+      (Config::kPacked || Config::kLocal) && kSteps > 4 && !kHalfPanel && !kWideSums;
+  static constexpr bool kAll = kKeepQ || (kHalfPanel && kRowBlocks == 1 && !kWideSums);
+  static constexpr int kUnroll = kPlanes > 1 ? 1 : kAll ? kSteps : kRoom ? 4 : 2;
   static constexpr int kOutStep = kPlanes > 1 ? 4 : 2;
   static_assert(kRowBlocks >= 1 && Config::kTileM % (16 * kWarps) == 0, "16 rows for every warp");
   static_assert(Config::kStages == 1 || Config::kStages == 2, "one stage or two");

@@ -19,26 +19,23 @@ struct AttentionTile {
   long long list;        // which list of visits is the tile's, with kListed
 };
 
-// `block` counts tiles in the order in which they are begun: within a head the last rows first,
-// which see most under a causal mask.
+// Tile number `own` of a sequence and a head, which is a key head with kPackGqa.
 template <class Config>
-__device__ __forceinline__ AttentionTile attention_tile(const AttentionForwardParams& p,
-                                                        unsigned block) {
+__device__ __forceinline__ AttentionTile attention_tile_at(const AttentionForwardParams& p,
+                                                           int sequence, int head, int own) {
   AttentionTile tile;
   tile.group = p.heads / p.kv_heads;
-  const int heads = Config::kPackGqa ? p.kv_heads : p.heads;
-  const unsigned other = block / p.tiles;
-  const int own = p.tiles - 1 - static_cast<int>(block % p.tiles);
   tile.first = own * Config::kTileM;
-  tile.list = static_cast<long long>(other) * p.tiles + own;
-  tile.head = static_cast<int>(other % heads);
-  tile.sequence = static_cast<int>(other / heads);
-  tile.kv_head = Config::kPackGqa ? tile.head : tile.head / tile.group;
+  tile.head = head;
+  tile.sequence = sequence;
+  tile.kv_head = Config::kPackGqa ? head : head / tile.group;
   tile.start_q = tile.start_k = 0;
   tile.rows = tile.written = p.seq_q, tile.keys = p.seq_k;
+  const int heads = Config::kPackGqa ? p.kv_heads : p.heads;
+  tile.list = (static_cast<long long>(sequence) * heads + head) * p.tiles + own;
   if constexpr (Config::kPacked) {
     using Offset = typename Config::CuSeqlens;
-    const int b = tile.sequence;
+    const int b = sequence;
     const bool any = b < p.sequences;  // without sequences every row is padding
     tile.start_q = any ? offset_at<Offset>(p.cu_seqlens_q, b, p.seq_q) : 0;
     tile.start_k = any ? offset_at<Offset>(p.cu_seqlens_k, b, p.seq_k) : 0;
@@ -55,6 +52,17 @@ __device__ __forceinline__ AttentionTile attention_tile(const AttentionForwardPa
                 start / Config::kTileM + b + own;
   }
   return tile;
+}
+// `block` counts tiles in the order in which they are begun: within a head the last rows first,
+// which see most under a causal mask.
+template <class Config>
+__device__ __forceinline__ AttentionTile attention_tile(const AttentionForwardParams& p,
+                                                        unsigned block) {
+  const int heads = Config::kPackGqa ? p.kv_heads : p.heads;
+  const unsigned other = block / p.tiles;
+  return attention_tile_at<Config>(p, static_cast<int>(other / heads),
+                                   static_cast<int>(other % heads),
+                                   p.tiles - 1 - static_cast<int>(block % p.tiles));
 }
 template <class Config>
 __device__ __forceinline__ AttentionTile attention_tile(const AttentionForwardParams& p) {

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "ops/attention/backward_kernels.h"
+#include "ops/attention/warpgroup_kernels.h"
 #include "tests/templates/compile_jobs.h"
 
 using namespace lathe;
@@ -85,4 +86,24 @@ TEST_CASE("attention compiles for every architecture, without spills up to a wid
   const compile_test::Outcome outcome =
       compile_test::check_compiles(*nvrtc, jobs.list(testing::chosen_shard(1)));
   if (!all) CHECK(outcome.covered.size() == 4 * archs.size());
+}
+
+// What its warps keep outside registers, they would have to bring back inside the loop over keys.
+TEST_CASE("the forward by warpgroups compiles without spills") {
+  const auto nvrtc = compile_test::open_compiler();
+  if (!nvrtc) return;
+  DeviceFacts facts = *facts_of_arch("sm_90a");
+  facts.sm90_kernels = true;
+  compile_test::Jobs jobs;
+  for (const int width : {64, 128}) {
+    for (const Options& options : kOptions) {
+      for (const bool half : {false, true}) {
+        AttentionProblem problem = problem_of({width, width}, options, half);
+        problem.pack_gqa = false;
+        REQUIRE(attention_warpgroups_refusal(problem, facts) == nullptr);
+        jobs.add(attention_warpgroups_spec(problem), facts.arch);
+      }
+    }
+  }
+  compile_test::check_compiles(*nvrtc, jobs.list());
 }

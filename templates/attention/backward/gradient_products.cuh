@@ -28,10 +28,11 @@ struct GradientShape {
   using KeyShare = ColumnShare<Config::kWidth, kWidthWarps>;  // of dk
   using ValueShare = ColumnShare<Config::kValueWidth, kWidthWarps>;
   static_assert(kKeyWarps >= 1 && Config::kTileN == 16 * kKeyWarps * kRowBlocks, "16 keys a warp");
-  static_assert(kQueries % 16 == 0 && Config::kThreads >= 2 * Config::kTileM, "whole blocks");
+  static_assert(kQueries % 16 == 0, "whole blocks");
   static_assert(Config::kStages == 1 || Config::kStages == 2, "one stage of queries or two");
 
-  // The warps of dq, columns by rows: as square as may be, for fewest loads to a product.
+  // The warps of dq, columns by rows: as square as may be, for fewest loads to a product; among
+  // equals with fewer rows a warp, whose addresses take time.
   __host__ __device__ static constexpr int row_blocks(int ways) {
     return Config::kTileM / 16 * ways / kWarps;
   }

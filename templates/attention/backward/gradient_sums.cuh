@@ -31,58 +31,59 @@ __device__ __forceinline__ void store_pair(float* to, float first, float second)
   store_global(to, pack<f32, 8>(pair));
 }
 
-// The lane's place in 16 rows of sums, and where its pairs of columns lie in memory: rows
-// 8 half + lane / 4 from `row` on, below `rows`; columns below `columns`.
+// The lane's place in blocks of 16 rows of sums, and where its pairs of columns lie in memory: rows
+// 8 half + lane / 4 of each block, the first block from `row` on, below `rows`; columns below
+// `columns`. Sums of other places stay as they are.
 template <class Share>
 struct SumPlace {
   float* to;
   long long row_stride;
   int row, rows, columns, way;
 
-  // body(address, n, half) for each tile n of 8 columns and half of the rows that is inside. Tiles
-  // at an edge alone pay for the tests, which ptxas makes branches of.
-  template <class Body>
+  // body(address, block, n, half) for each tile n of 8 columns and half of a block's rows that is
+  // inside. Tiles at an edge alone pay for the tests, which ptxas makes branches of.
+  template <int kRowBlocks, class Body>
   __device__ __forceinline__ void each(const Body& body) const {
-    if (uniform(row + 16 <= rows && columns == Share::kColumns)) {
-      each_of<true>(body);
+    if (uniform(row + 16 * kRowBlocks <= rows && columns == Share::kColumns)) {
+      each_of<kRowBlocks, true>(body);
     } else {
-      each_of<false>(body);
+      each_of<kRowBlocks, false>(body);
     }
   }
-  template <bool kWhole, class Body>
+  template <int kRowBlocks, bool kWhole, class Body>
   __device__ __forceinline__ void each_of(const Body& body) const {
     const int lane = thread_index() % 32, own_column = lane % 4 * 2;
+    int own = row + lane / 4;
+    float* at = to + own * row_stride + own_column;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int own = row + 8 * half + lane / 4;
-      float* at = to + own * row_stride + own_column;
+    for (int i = 0; i < 2 * kRowBlocks; ++i) {
 #pragma unroll
       for (int n = 0; n < 2 * Share::kBlocks; ++n) {
         // The constant part last, for an address of one register pair and constants.
         const int first = Share::block(n / 2) * 16 + n % 2 * 8, mine = Share::shift(n / 2, way);
         if (kWhole || (own < rows && own_column + mine < columns - first)) {
-          body(at + mine + first, n, half);
+          body(at + mine + first, i / 2, n, i % 2);
         }
       }
+      at += 8 * row_stride, own += 8;
     }
   }
-  // What is there; sums of other places stay as they are.
-  template <int kTiles>
-  __device__ __forceinline__ void load(float (&sums)[kTiles][4]) const {
-    each([&](const float* at, int n, int half) {
-      load_pair(at, sums[n][2 * half], sums[n][2 * half + 1]);
+  template <int kRowBlocks, int kTiles>
+  __device__ __forceinline__ void load(float (&sums)[kRowBlocks][kTiles][4]) const {
+    each<kRowBlocks>([&](const float* at, int b, int n, int half) {
+      load_pair(at, sums[b][n][2 * half], sums[b][n][2 * half + 1]);
     });
   }
-  template <int kTiles>
-  __device__ __forceinline__ void store(const float (&sums)[kTiles][4]) const {
-    each([&](float* at, int n, int half) {
-      store_pair(at, sums[n][2 * half], sums[n][2 * half + 1]);
+  template <int kRowBlocks, int kTiles>
+  __device__ __forceinline__ void store(const float (&sums)[kRowBlocks][kTiles][4]) const {
+    each<kRowBlocks>([&](float* at, int b, int n, int half) {
+      store_pair(at, sums[b][n][2 * half], sums[b][n][2 * half + 1]);
     });
   }
-  template <int kTiles>
-  __device__ __forceinline__ void add(const float (&sums)[kTiles][4]) const {
-    each([&](float* at, int n, int half) {
-      add_pair(at, sums[n][2 * half], sums[n][2 * half + 1]);
+  template <int kRowBlocks, int kTiles>
+  __device__ __forceinline__ void add(const float (&sums)[kRowBlocks][kTiles][4]) const {
+    each<kRowBlocks>([&](float* at, int b, int n, int half) {
+      add_pair(at, sums[b][n][2 * half], sums[b][n][2 * half + 1]);
     });
   }
 };

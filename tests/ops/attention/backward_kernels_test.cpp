@@ -26,9 +26,9 @@ TEST_CASE("attention backward: specs say what makes the code, in the templates' 
         "attention_backward_prepare element=bf16 cu=i32 value_width=128 m=64 packed=0 sinks=0 "
         "dlse=0 threads=128 smem=16"},
        {&*kernels.together,
-        "attention_backward element=bf16 cu=i32 width=128 value_width=128 m=64 n=128 stages=1 "
+        "attention_backward element=bf16 cu=i32 width=128 value_width=128 m=64 n=128 stages=2 "
         "width_warps=1 packed=0 local=0 softcap=0 alibi=0 deterministic=0 heads_apart=0 "
-        "threads=256 smem=115328"},
+        "threads=256 smem=131712"},
        {&*kernels.finish, "attention_backward_finish element=bf16 threads=256 smem=0"}});
 
   problem = backward_of(72, 40);
@@ -62,14 +62,14 @@ TEST_CASE("attention backward: the default tile, where shared memory is large an
     int large_kib, small_kib;
   };
   const Row rows[] = {
-      {64, 64, {64, 128, 2, 8, 1}, {64, 128, 2, 8, 1}, 72, 72},
+      {64, 64, {32, 128, 1, 4, 1}, {32, 128, 1, 4, 1}, 48, 48},
       {96, 96, {64, 128, 2, 8, 1}, {64, 128, 1, 8, 1}, 100, 88},
-      {128, 128, {64, 128, 1, 8, 1}, {64, 64, 1, 4, 1}, 112, 72},
+      {128, 128, {64, 128, 2, 8, 1}, {64, 64, 1, 4, 1}, 128, 72},
       {192, 192, {64, 64, 1, 8, 2}, {32, 64, 1, 8, 2}, 112, 80},
       {256, 256, {64, 64, 1, 8, 2}, {32, 32, 1, 4, 2}, 144, 68},
       {192, 128, {64, 64, 1, 8, 2}, {64, 64, 1, 8, 2}, 96, 96},
       {64, 256, {64, 64, 1, 8, 2}, {64, 64, 1, 8, 2}, 96, 96},
-      {128, 64, {64, 128, 1, 8, 1}, {64, 128, 1, 8, 1}, 88, 88},
+      {128, 64, {64, 128, 2, 8, 1}, {64, 128, 1, 8, 1}, 104, 88},
   };
   for (const Row& row : rows) {
     CAPTURE(row.head_dim);
@@ -83,6 +83,27 @@ TEST_CASE("attention backward: the default tile, where shared memory is large an
           row.large_kib * 1024 + 8 * row.large.rows + 128);
     CHECK(kernels_of(problem, "sm_89").together->smem_bytes ==
           row.small_kib * 1024 + 8 * row.small.rows + 128);
+  }
+}
+
+TEST_CASE("attention backward: what takes registers has no pair of blocks and one copy in flight") {
+  const AttentionBackwardTile narrow{64, 128, 2, 8, 1}, wide{64, 128, 1, 8, 1};
+  const auto chosen = [](const AttentionProblem& problem) {
+    return *attention_backward_choose(problem, facts("sm_90"));
+  };
+  for (const int width : {64, 128}) {
+    CAPTURE(width);
+    AttentionProblem problem = backward_of(width, width);
+    problem.local = problem.packed = true;
+    CHECK_FALSE(chosen(problem) == (width == 64 ? narrow : wide));
+    for (bool AttentionProblem::*option : {&AttentionProblem::softcap, &AttentionProblem::alibi}) {
+      AttentionProblem modified = problem;
+      modified.*option = true;
+      CHECK(chosen(modified) == (width == 64 ? narrow : wide));
+    }
+    // As many blocks as multiprocessors, not two of each.
+    problem.deterministic = true;
+    CHECK(chosen(problem) == narrow);
   }
 }
 

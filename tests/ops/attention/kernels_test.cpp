@@ -12,7 +12,7 @@ using namespace kernel_problems;
 TEST_CASE("attention: a spec says what makes the code, in the template's order") {
   AttentionProblem problem = forward_of(128, 128);
   CHECK(spec_of(problem).text() ==
-        "attention_forward element=bf16 cu=i32 width=128 value_width=128 m=128 n=64 stages=2 "
+        "attention_forward element=bf16 cu=i32 width=128 value_width=128 m=128 n=128 stages=1 "
         "packed=0 local=0 softcap=0 alibi=0 sinks=0 pack_gqa=0 listed=0 threads=256 smem=98304");
   problem.cu_seqlens = Dtype::i64;  // of no effect without packed lengths
   CHECK(spec_of(problem).constant("cu") == static_cast<long long>(Dtype::i32));
@@ -37,25 +37,25 @@ TEST_CASE("attention: widths are rounded up to those a kernel is made for") {
 TEST_CASE("attention: the default tile of each width, where shared memory is large and small") {
   struct Row {
     int head_dim, value_dim;
-    AttentionTile large, small;
+    AttentionTile hopper, large, small;
     int large_kib, small_kib;
   };
   const Row rows[] = {
-      {64, 64, {128, 64, 2, 4}, {128, 64, 2, 4}, 48, 48},
-      {96, 96, {128, 64, 2, 8}, {128, 64, 2, 8}, 72, 72},
-      {128, 128, {128, 64, 2, 8}, {64, 64, 2, 4}, 96, 80},
-      {192, 192, {128, 64, 1, 8}, {128, 64, 1, 8}, 96, 96},
-      {256, 256, {128, 64, 1, 8}, {64, 64, 1, 4}, 128, 96},
-      {192, 128, {128, 64, 1, 8}, {128, 64, 1, 8}, 88, 88},
-      {64, 256, {128, 64, 1, 8}, {128, 64, 1, 8}, 56, 56},
-      {128, 64, {128, 64, 2, 4}, {64, 64, 2, 4}, 80, 64},
+      {64, 64, {128, 64, 1, 4}, {128, 64, 1, 4}, {128, 64, 1, 4}, 32, 32},
+      {96, 96, {128, 64, 1, 4}, {128, 64, 1, 4}, {128, 64, 1, 4}, 48, 48},
+      {128, 128, {128, 64, 1, 4}, {128, 128, 1, 8}, {64, 64, 2, 4}, 96, 80},
+      {192, 192, {128, 64, 1, 8}, {128, 64, 1, 8}, {128, 64, 1, 8}, 96, 96},
+      {256, 256, {128, 64, 1, 8}, {128, 64, 1, 8}, {64, 64, 1, 4}, 128, 96},
+      {192, 128, {128, 64, 1, 8}, {128, 64, 1, 8}, {128, 64, 1, 8}, 88, 88},
+      {64, 256, {128, 64, 1, 8}, {128, 64, 1, 8}, {128, 64, 1, 8}, 56, 56},
+      {128, 64, {128, 64, 2, 4}, {128, 64, 2, 4}, {64, 64, 2, 4}, 80, 64},
   };
   for (const Row& row : rows) {
     CAPTURE(row.head_dim);
     CAPTURE(row.value_dim);
     const AttentionProblem problem = forward_of(row.head_dim, row.value_dim);
     CHECK(*attention_choose(problem, facts("sm_80")) == row.large);
-    CHECK(*attention_choose(problem, facts("sm_90")) == row.large);
+    CHECK(*attention_choose(problem, facts("sm_90")) == row.hopper);
     CHECK(*attention_choose(problem, facts("sm_86")) == row.small);
     CHECK(*attention_choose(problem, facts("sm_89")) == row.small);
     CHECK(spec_of(problem, "sm_80").smem_bytes == row.large_kib * 1024);
@@ -95,18 +95,27 @@ TEST_CASE("attention: float32 has tiles of its own, for every width and every sh
   }
 }
 
-TEST_CASE("attention: the default leaves registers free, whatever the options; tuning may not") {
-  const AttentionTile four{128, 64, 2, 4};
+TEST_CASE("attention: options do not change the default, which two blocks share, but mods do") {
+  const AttentionTile two_copies{128, 64, 2, 4};
   for (const int flags : {0, 1, 2, 3}) {
     AttentionProblem problem = forward_of(128, 128);
     problem.local = flags & 1, problem.packed = problem.alibi = flags & 2;
-    CHECK(*attention_choose(problem, facts("sm_90")) == AttentionTile{128, 64, 2, 8});
+    CHECK(*attention_choose(problem, facts("sm_90")) == AttentionTile{128, 64, 1, 4});
+    CHECK(*attention_choose(problem, facts("sm_80")) == AttentionTile{128, 128, 1, 8});
     const auto candidates = attention_candidates(problem, facts("sm_90"));
-    CHECK(std::count(candidates.begin(), candidates.end(), four) == 1);
-    CHECK(attention_forward_accumulators(problem, four) == 224);
-    CHECK(attention_forward_accumulators(problem, candidates[0]) == 112);
+    CHECK(std::count(candidates.begin(), candidates.end(), two_copies) == 1);
+    CHECK(attention_forward_accumulators(problem, candidates[0]) == 224);
+    // A mod takes registers, but their number is not known.
+    problem.mods = {{"score_mod", "", ""}};
+    const AttentionTile modified = *attention_choose(problem, facts("sm_90"));
+    CHECK(modified == AttentionTile{128, 64, 2, 8});
+    CHECK(attention_forward_accumulators(problem, modified) == 112);
   }
-  CHECK(attention_forward_accumulators(forward_of(64, 64), four) == 160);
+  // Where two blocks do not fit, eight warps share a block.
+  DeviceFacts lean = facts("sm_90");
+  lean.shared_bytes_per_block = lean.shared_bytes_per_multiprocessor = 129 * 1024;
+  CHECK(*attention_choose(forward_of(128, 128), lean) == AttentionTile{128, 128, 1, 8});
+  CHECK(attention_forward_accumulators(forward_of(64, 64), two_copies) == 160);
 }
 
 TEST_CASE("attention: every candidate fits the device and the registers of a thread") {
@@ -141,7 +150,7 @@ TEST_CASE("attention: every candidate fits the device and the registers of a thr
 TEST_CASE("attention: along a diagonal the square tile is tried second") {
   AttentionProblem problem = forward_of(64, 64);
   problem.local = true;
-  CHECK(attention_candidates(problem, facts("sm_80"))[0] == AttentionTile{128, 64, 2, 4});
+  CHECK(attention_candidates(problem, facts("sm_80"))[0] == AttentionTile{128, 64, 1, 4});
   CHECK(attention_candidates(problem, facts("sm_80"))[1] == AttentionTile{64, 64, 2, 4});
 }
 

@@ -6,6 +6,7 @@
 #include "ops/attention/backward_kernels.h"
 #include "ops/attention/block_kernels.h"
 #include "ops/attention/decode_kernels.h"
+#include "ops/attention/warpgroup_kernels.h"
 
 using namespace lathe;
 
@@ -31,7 +32,8 @@ std::vector<KernelSpec> attention_specs(const DeviceFacts& facts) {
           *block.prepare,     *block.backward,
           *block.finish,      *paged.decode[0],
           *paged.append,      *paged.combine,
-          lse_merge_spec({}), mod_probe_spec(*forward.forward, whole.mods.front())};
+          attention_warpgroups_spec({}), lse_merge_spec({}),
+          mod_probe_spec(*forward.forward, whole.mods.front())};
 }
 
 const templates_test::AddSampleSpecs kSamples("attention", attention_specs);

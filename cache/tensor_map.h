@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Encodes tensor maps at launch, from a recipe of the spec and the tensor of the call.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "cache/driver.h"
+#include "codegen/spec.h"
+#include "templates/params/tensor_map.h"
+
+namespace lathe {
+
+// A tensor in global memory, the fastest dimension first, which is contiguous. Strides are in
+// elements. Base and strides are multiples of 16 bytes.
+struct MappedTensor {
+  const void* data = nullptr;
+  std::array<int64_t, 4> extent{};
+  std::array<int64_t, 4> stride{};  // the first is 1
+};
+
+// Fills `out`. Reading outside the tensor gives zeros. Fast enough for a launch: it allocates
+// nothing and takes no lock. All extents are positive.
+Status encode_tensor_map(const Driver& driver, const TensorMapRecipe& recipe,
+                         const MappedTensor& tensor, TensorMap* out);
+
+}  // namespace lathe

@@ -1,0 +1,391 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// attention_forward_warpgroups: attention_forward.cuh's results, by warpgroups with roles (sm_90a).
+//
+// A block is persistent. One thread of its last warpgroup copies: q of a tile of kTileM rows, then
+// k and v of each key block that the tile visits, from the right to the left, by tensor maps into a
+// ring of kStages. The other warpgroups own 64 rows each and multiply. While the product of the
+// last key block's weights with its values runs, a warpgroup computes the softmax of the next
+// block; of two warpgroups one computes softmax while the other's products run (Shah et al.,
+// FlashAttention-3). The softmax, the masks and the options are those of the portable kernel.
+#pragma once
+#include "attention/results.cuh"
+#include "attention/scores.cuh"
+#include "attention/sm90/tile_order.cuh"
+#include "common/mbarrier.cuh"
+#include "common/tma.cuh"
+#include "common/wgmma.cuh"
+#include "params/attention_warpgroups.h"
+
+namespace lathe {
+
+// [Q][kStages tiles of K][kStages tiles of V][barriers]
+template <class Config>
+struct AttentionWarpgroupsSmem {
+  static constexpr int kQ = Tile<Config::kTileM, Config::kWidth>::kBytes;
+  static constexpr int kK = Tile<Config::kTileN, Config::kWidth>::kBytes;
+  static constexpr int kV = Tile<Config::kTileN, Config::kValueWidth>::kBytes;
+  static constexpr int kKeys = kQ, kValues = kKeys + Config::kStages * kK;
+  static constexpr int kBarriers = kValues + Config::kStages * kV;
+  static constexpr int kBytes = kBarriers + 8 * (2 + 4 * Config::kStages);
+};
+
+// The Config as the warpgroups that multiply see it: they are the first threads of the block.
+template <class Config>
+struct Multipliers : Config {
+  static constexpr int kThreads = Config::kThreads - 128;
+};
+
+// The ring as addresses. A `full` barrier tells that bytes have landed, an `empty` one that all
+// warps have read them.
+template <class Config>
+struct AttentionRing {
+  using Smem = AttentionWarpgroupsSmem<Config>;
+  static constexpr int kStages = Config::kStages;
+  unsigned shared;
+
+  __device__ __forceinline__ unsigned q() const { return shared; }
+  __device__ __forceinline__ unsigned k(unsigned stage) const {
+    return shared + Smem::kKeys + stage * Smem::kK;
+  }
+  __device__ __forceinline__ unsigned v(unsigned stage) const {
+    return shared + Smem::kValues + stage * Smem::kV;
+  }
+  __device__ __forceinline__ unsigned barrier(unsigned index) const {
+    return shared + Smem::kBarriers + 8 * index;
+  }
+  __device__ __forceinline__ unsigned q_full() const { return barrier(0); }
+  __device__ __forceinline__ unsigned q_empty() const { return barrier(1); }
+  __device__ __forceinline__ unsigned k_full(unsigned stage) const { return barrier(2 + stage); }
+  __device__ __forceinline__ unsigned k_empty(unsigned stage) const {
+    return barrier(2 + kStages + stage);
+  }
+  __device__ __forceinline__ unsigned v_full(unsigned stage) const {
+    return barrier(2 + 2 * kStages + stage);
+  }
+  __device__ __forceinline__ unsigned v_empty(unsigned stage) const {
+    return barrier(2 + 3 * kStages + stage);
+  }
+
+  // By one thread, before anybody uses the ring.
+  __device__ __forceinline__ void init() const {
+    constexpr unsigned kWarps = Multipliers<Config>::kThreads / 32;
+    mbarrier_init(q_full(), 1);
+    mbarrier_init(q_empty(), kWarps);
+    for (unsigned stage = 0; stage < kStages; ++stage) {
+      mbarrier_init(k_full(stage), 1);
+      mbarrier_init(v_full(stage), 1);
+      mbarrier_init(k_empty(stage), kWarps);
+      mbarrier_init(v_empty(stage), kWarps);
+    }
+    fence_mbarrier_init();
+  }
+};
+
+// Where a box begins that starts at `row` of a sequence, which starts at row `start` of a packed
+// tensor and has `rows`. A map of a packed tensor is ragged: its rows begin kRagged rows ahead of
+// the tensor and end kRagged further on, and its last dimension moves it on by rows too. So what is
+// past the sequence is past the map: it is read as zeros, never as the rows of the next sequence.
+template <class Config>
+struct BoxPlace {
+  int row, sequence;
+
+  __device__ __forceinline__ BoxPlace(const AttentionTile& tile, int row, int start, int rows)
+      : row(Config::kPacked ? kRaggedRows - rows + row : row),
+        sequence(Config::kPacked ? start + rows : tile.sequence) {}
+};
+
+// The producer: one thread.
+template <class Config>
+__device__ __forceinline__ void copy_tiles(const AttentionWarpgroupsParams& p,
+                                           const AttentionRing<Config>& ring) {
+  using Smem = AttentionWarpgroupsSmem<Config>;
+  constexpr int kTileM = Config::kTileM, kTileN = Config::kTileN;
+  RingPlace<1> of_q;
+  RingPlace<Config::kStages> of_k, of_v;
+  const auto copy_k = [&](const AttentionTile& tile, int key) {
+    const BoxPlace<Config> at(tile, key, tile.start_k, tile.keys);
+    mbarrier_wait(ring.k_empty(of_k.stage), of_k.parity ^ 1);
+    const unsigned full = ring.k_full(of_k.stage);
+    mbarrier_arrive_expect(full, Smem::kK);
+#pragma unroll
+    for (int panel = 0; panel < Config::kWidth / 64; ++panel) {
+      copy_box(ring.k(of_k.stage) + panel * kTileN * 128, p.k, full, panel * 64, at.row,
+               tile.kv_head, at.sequence);
+    }
+    of_k.next();
+  };
+  const auto copy_v = [&](const AttentionTile& tile, int key) {
+    const BoxPlace<Config> at(tile, key, tile.start_k, tile.keys);
+    mbarrier_wait(ring.v_empty(of_v.stage), of_v.parity ^ 1);
+    const unsigned full = ring.v_full(of_v.stage);
+    mbarrier_arrive_expect(full, Smem::kV);
+#pragma unroll
+    for (int panel = 0; panel < Config::kValueWidth / 64; ++panel) {
+      copy_box(ring.v(of_v.stage) + panel * kTileN * 128, p.v, full, panel * 64, at.row,
+               tile.kv_head, at.sequence);
+    }
+    of_v.next();
+  };
+  const TileOrder<Config> order = {p};
+  for (unsigned turn = 0; turn < order.turns(); ++turn) {
+    AttentionTile tile;
+    if (!order.tile(turn, tile)) continue;
+    const Visits<Config> visits(p.forward, tile);
+    if (visits.begin >= visits.end) continue;
+    int cursor = visits.end - 1;
+    copy_k(tile, visits.key(cursor));
+    mbarrier_wait(ring.q_empty(), of_q.parity ^ 1);
+    mbarrier_arrive_expect(ring.q_full(), Smem::kQ);
+    const BoxPlace<Config> at(tile, tile.first, tile.start_q, tile.rows);
+#pragma unroll
+    for (int panel = 0; panel < Config::kWidth / 64; ++panel) {
+      copy_box(ring.q() + panel * kTileM * 128, p.q, ring.q_full(), panel * 64, at.row, tile.head,
+               at.sequence);
+    }
+    of_q.next();
+#pragma unroll 1
+    for (; cursor > visits.begin; --cursor) {
+      copy_k(tile, visits.key(cursor - 1));
+      copy_v(tile, visits.key(cursor));
+    }
+    copy_v(tile, visits.key(cursor));
+  }
+}
+
+// A warpgroup's turn to issue products, where there are two: barrier 1 is the turn of the first,
+// barrier 2 that of the second. The first has a turn to begin with, which the second gives it once;
+// what is given after the last round of a tile begins the next tile.
+template <class Config>
+struct Turns {
+  static constexpr bool kTurns = Multipliers<Config>::kThreads == 256;
+  bool second;
+
+  __device__ __forceinline__ void wait() const {
+    if constexpr (kTurns) {
+      if (second) {
+        named_barrier_wait<2, 256>();
+      } else {
+        named_barrier_wait<1, 256>();
+      }
+    }
+  }
+  __device__ __forceinline__ void give() const {
+    if constexpr (kTurns) {
+      if (second) {
+        named_barrier_arrive<1, 256>();
+      } else {
+        named_barrier_arrive<2, 256>();
+      }
+    }
+  }
+  __device__ __forceinline__ void begin() const {
+    if (second) give();
+  }
+  // The last turn that was given belongs to nobody.
+  __device__ __forceinline__ void end() const {
+    if (!second) wait();
+  }
+};
+
+// The new maximum of a row with the scores of one key block, and what else its weights need.
+// kGuard: a row may have met no key yet, and -inf - -inf must not arise.
+struct RowStep {
+  float base, shift;
+  float scale;  // of the sums so far
+};
+template <bool kGuard, int kTiles>
+__device__ __forceinline__ RowStep row_step(const float (&y)[kTiles][4], int half, float t,
+                                            float& most_so_far) {
+  float most = most_so_far;
+#pragma unroll
+  for (int n = 0; n < kTiles; ++n) {
+    most = fmaxf(most, fmaxf(y[n][2 * half], y[n][2 * half + 1]));
+  }
+  most = quad_max(most);
+  RowStep step;
+  step.base = kGuard && most == minus_infinity() ? 0.0f : most;
+  step.shift = __fmul_rn(step.base, t);
+  step.scale = ex2_flushed(__fmul_rn(__fsub_rn(most_so_far, step.base), t));
+  most_so_far = most;
+  return step;
+}
+
+// A warpgroup that multiplies.
+template <class Config>
+struct AttentionMultiplier {
+  using Element = typename Config::Element;
+  using Own = Multipliers<Config>;
+  using Smem = AttentionWarpgroupsSmem<Config>;
+  static constexpr int kTileN = Config::kTileN, kTileM = Config::kTileM;
+  static constexpr int kKeyTiles = kTileN / 8, kOutTiles = Config::kValueWidth / 8;
+
+  const AttentionWarpgroupsParams& p;
+  const AttentionRing<Config> ring;
+  const Turns<Config> turns;
+  RingPlace<1> of_q;
+  RingPlace<Config::kStages> of_k, of_v;
+
+  using Scores = float[1][kKeyTiles][4];
+  using Sums = float[1][kOutTiles][4];
+  using Weights = Accumulated<Element, kKeyTiles>;
+
+  static __device__ __forceinline__ void arrive(unsigned barrier) {
+    if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
+  }
+
+  // s = q k^T
+  __device__ __forceinline__ void start_scores(Scores& s) {
+    mbarrier_wait(ring.k_full(of_k.stage), of_k.parity);
+    turns.wait();
+    auto& d = reinterpret_cast<float(&)[kTileN / 2]>(s);
+    const unsigned q = ring.q() + threadIdx.x / 128 * 64 * 128, k = ring.k(of_k.stage);
+    wgmma_begin();
+#pragma unroll
+    for (int step = 0; step < Config::kWidth / 16; ++step) {
+      const unsigned panel = step / 4, inside = step % 4 * 32;
+      Wgmma<kTileN, false, Element>::run(d, wgmma_columns(q + panel * kTileM * 128 + inside),
+                                         wgmma_columns(k + panel * kTileN * 128 + inside),
+                                         step > 0);
+    }
+    wgmma_commit();
+  }
+  // o += weights v
+  __device__ __forceinline__ void start_sums(const Weights& weights, Sums& o) {
+    mbarrier_wait(ring.v_full(of_v.stage), of_v.parity);
+    auto& d = reinterpret_cast<float(&)[Config::kValueWidth / 2]>(o);
+    const unsigned v = ring.v(of_v.stage);
+    wgmma_begin();
+#pragma unroll
+    for (int step = 0; step < kTileN / 16; ++step) {
+      Wgmma<Config::kValueWidth, true, Element>::run(
+          d, weights.word[step], wgmma_rows<kTileN * 128>(v + step * 16 * 128), 1);
+    }
+    wgmma_commit();
+  }
+  template <int kPending>
+  __device__ __forceinline__ void finish_scores(Scores& s) {
+    wgmma_wait<kPending>();
+    in_registers(reinterpret_cast<float(&)[kTileN / 2]>(s));
+    arrive(ring.k_empty(of_k.stage));
+    of_k.next();
+  }
+  __device__ __forceinline__ void finish_sums(Sums& o) {
+    wgmma_wait<0>();
+    in_registers(reinterpret_cast<float(&)[Config::kValueWidth / 2]>(o));
+    arrive(ring.v_empty(of_v.stage));
+    of_v.next();
+  }
+
+  // Scores become weights, still in float32 since those of the block before are in use. One code
+  // serves all blocks: which masks a block needs is the same for the whole warpgroup.
+  __device__ __forceinline__ void soften(Scores& s, const ScoreUnits<Own>& units,
+                                         const AttentionTile& tile, const Visits<Own>& visits,
+                                         int cursor, RunningSoftmax<1>& softmax,
+                                         float (&scale)[2]) {
+    const WarpRows<Own> rows(tile);
+    const int key = visits.key(cursor);
+    if (uniform(cursor >= visits.right || cursor < visits.left)) {
+      modify_scores<Own, AttentionMask::both>(s, units, rows, tile, visits.window, key);
+    } else {
+      modify_scores<Own, AttentionMask::none>(s, units, rows, tile, visits.window, key);
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const RowStep step = row_step<true>(s[0], half, units.t, softmax.most[0][half]);
+      float sum = 0.0f;
+#pragma unroll
+      for (int n = 0; n < kKeyTiles; ++n) {
+        float(&pair)[4] = s[0][n];
+        pair[2 * half] = weight<Element>(pair[2 * half], step.base, units.t, step.shift);
+        pair[2 * half + 1] = weight<Element>(pair[2 * half + 1], step.base, units.t, step.shift);
+        sum += pair[2 * half] + pair[2 * half + 1];
+      }
+      softmax.sum[0][half] = __fmaf_rn(softmax.sum[0][half], step.scale, sum);
+      scale[half] = step.scale;
+    }
+  }
+  static __device__ __forceinline__ void pack(const Scores& s, Weights& weights) {
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; ++n) {
+      weights.put(n, 0, s[0][n][0], s[0][n][1]);
+      weights.put(n, 1, s[0][n][2], s[0][n][3]);
+    }
+  }
+
+  __device__ __forceinline__ void run_tile(const AttentionTile& tile) {
+    const ScoreUnits<Own> units(p.forward, tile, WarpRows<Own>(tile));
+    const Visits<Own> visits(p.forward, tile);
+    Sums o = {};
+    RunningSoftmax<1> softmax;
+    start_empty(softmax);
+    if (visits.begin < visits.end) {
+      Scores s;
+      Weights weights;
+      float scale[2];
+      int cursor = visits.end - 1;
+      mbarrier_wait(ring.q_full(), of_q.parity);
+      of_q.next();
+      start_scores(s);
+      turns.give();
+      finish_scores<0>(s);
+      soften(s, units, tile, visits, cursor, softmax, scale);
+      pack(s, weights);
+      // One more key block, while the values of the one before are multiplied.
+#pragma unroll 1
+      for (--cursor; cursor >= visits.begin; --cursor) {
+        start_scores(s);
+        start_sums(weights, o);
+        turns.give();
+        finish_scores<1>(s);
+        soften(s, units, tile, visits, cursor, softmax, scale);
+        finish_sums(o);
+        pack(s, weights);
+#pragma unroll
+        for (int n = 0; n < kOutTiles; ++n) {
+#pragma unroll
+          for (int c = 0; c < 4; ++c) o[0][n][c] *= scale[c / 2];
+        }
+      }
+      arrive(ring.q_empty());  // the last scores are there
+      start_sums(weights, o);
+      finish_sums(o);
+    }
+    store_results<Own>(p.forward, tile, units.t, softmax, o);
+  }
+
+  __device__ __forceinline__ void run() {
+    turns.begin();
+    const TileOrder<Own> order = {p};
+    for (unsigned turn = 0; turn < order.turns(); ++turn) {
+      AttentionTile tile;
+      if (order.tile(turn, tile)) run_tile(tile);
+    }
+    turns.end();
+  }
+};
+
+template <class Config>
+__device__ void attention_forward_warpgroups(const AttentionWarpgroupsParams& p) {
+  extern __shared__ __align__(1024) float4 shared[];
+  const AttentionRing<Config> ring = {shared_address(shared)};
+  constexpr unsigned kMultiply = Multipliers<Config>::kThreads;
+  if (threadIdx.x == kMultiply) {
+    prefetch_tensor_map(p.q);
+    if (p.forward.seq_k > 0) {  // without keys there are no maps of them
+      prefetch_tensor_map(p.k);
+      prefetch_tensor_map(p.v);
+    }
+    ring.init();
+  }
+  __syncthreads();  // the barriers are there for all
+  if (threadIdx.x >= kMultiply) {
+    give_registers<kMultiply == 256 ? 40 : 32>();
+    if (threadIdx.x == kMultiply) copy_tiles<Config>(p, ring);
+  } else {
+    take_registers<kMultiply == 256 ? 232 : 160>();
+    AttentionMultiplier<Config>{p, ring, {threadIdx.x >= 128}, {}, {}, {}}.run();
+  }
+}
+
+}  // namespace lathe

@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Barriers in shared memory that count arrivals and bytes (sm_90), named barriers of some warps of
+// a block, and the registers that a warpgroup may use.
+#pragma once
+
+namespace lathe {
+
+// A phase is over after `arrivals` of them, and after the bytes that they told of have landed.
+__device__ __forceinline__ void mbarrier_init(unsigned barrier, unsigned arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+// Makes initialised barriers known to the engine that copies. A barrier of the block follows, for
+// its other threads.
+__device__ __forceinline__ void fence_mbarrier_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+__device__ __forceinline__ void mbarrier_arrive(unsigned barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+// Arrives, and tells of bytes that copies will bring. It comes before these copies.
+__device__ __forceinline__ void mbarrier_arrive_expect(unsigned barrier, unsigned bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+// Waits until the phase of this parity is over. A barrier that nobody arrived at yet is in phase 0,
+// so a wait for parity 1 returns at once.
+__device__ __forceinline__ void mbarrier_wait(unsigned barrier, unsigned parity) {
+  asm volatile(
+      "{\n .reg .pred over;\nAGAIN:\n"
+      " mbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n"
+      " @!over bra AGAIN;\n}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
+// A place in a ring of stages: parity is that of the phase which the stage's barriers are in. It
+// goes on from tile to tile of a block, because the barriers do.
+template <int kStages>
+struct RingPlace {
+  unsigned stage = 0, parity = 0;
+
+  __device__ __forceinline__ void next() {
+    ++stage;
+    if (stage == kStages) stage = 0, parity ^= 1;
+  }
+};
+
+// Barrier kId of kThreads threads of the block, whole warps; 0 is that of __syncthreads.
+template <int kId, int kThreads>
+__device__ __forceinline__ void named_barrier_wait() {
+  asm volatile("bar.sync %0, %1;" ::"n"(kId), "n"(kThreads) : "memory");
+}
+// Counts the warp and does not wait.
+template <int kId, int kThreads>
+__device__ __forceinline__ void named_barrier_arrive() {
+  asm volatile("bar.arrive %0, %1;" ::"n"(kId), "n"(kThreads) : "memory");
+}
+
+// A warpgroup gives registers back to the multiprocessor, or waits until it has more. All four of
+// its warps say so.
+template <int kRegisters>
+__device__ __forceinline__ void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+__device__ __forceinline__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+}  // namespace lathe

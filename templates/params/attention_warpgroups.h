@@ -1,0 +1,22 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What the host hands to attention kernels with tensor maps: the portable kernel's parameters, and
+// before them the maps, of four dimensions: column, token, head, sequence. Those of packed tensors
+// are ragged: column, row, head, row again (sm90/attention_forward_warpgroups.cuh).
+// params/attention.h and params/tensor_map.h come before this file.
+#pragma once
+
+namespace lathe {
+
+constexpr int kRaggedRows = 1 << 30;  // rows of a ragged map, more than any tensor has
+
+struct AttentionWarpgroupsParams {
+  TensorMap q, k, v;
+  AttentionForwardParams forward;
+  long long blocks;  // tiles of all heads and sequences, which the blocks of the grid share
+  unsigned turns, section_turns;  // turns of all tiles, and of a section's: sm90/tile_order.cuh
+  int reserved;
+  int section;  // heads whose tiles are sorted together, at least 1
+};
+
+}  // namespace lathe
