@@ -101,15 +101,17 @@ std::string draw_timeline(const std::vector<Span>& spans, int columns) {
   double last = 0;
   std::map<std::pair<int, uint64_t>, std::string> rows;
   for (const Span& span : spans) {
-    if (span.kind != "wait") last = std::max(last, span.end);
+    if (span.kind == "wait") continue;
+    last = std::max(last, span.end);
     rows[{span.rank, span.stream}].assign(static_cast<size_t>(columns), ' ');
   }
   if (last == 0) return "";
   // Waits first, so that work near them is not hidden.
   for (const bool waits : {true, false}) {
     for (const Span& span : spans) {
-      if ((span.kind == "wait") != waits) continue;
-      std::string& row = rows.at({span.rank, span.stream});
+      const auto found = rows.find({span.rank, span.stream});
+      if ((span.kind == "wait") != waits || found == rows.end()) continue;
+      std::string& row = found->second;
       const auto place = [&](double time) {
         return std::clamp(static_cast<int>(time / last * columns), 0, columns - 1);
       };

@@ -16,13 +16,18 @@ const char* const kText =
 {"rank":0,"context":1,"stream":5,"kind":"wait","name":"event","begin":40,"end":60}
 {"rank":0,"context":1,"stream":5,"kind":"copy","name":"copy","begin":60,"end":100,"bytes":1}
 {"rank":1,"context":1,"stream":8,"kind":"launch","name":"a","begin":0,"end":50,"bytes":1}
+{"rank":1,"context":1,"stream":9,"kind":"wait","name":"event","begin":0,"end":50,"bytes":1}
+)";
+
+const char* const kOnlyWaits =
+    R"({"rank":0,"context":1,"stream":5,"kind":"wait","name":"event","begin":40,"end":60}
 )";
 
 }  // namespace
 
 TEST_CASE("what runs, what travels, what of that is seen") {
   const auto spans = bench::read_timeline(kText);
-  REQUIRE(spans.size() == 6);
+  REQUIRE(spans.size() == 7);
   const bench::Usage usage = bench::usage_of(spans, 0);
   CHECK(usage.end == 100);
   CHECK(usage.compute == 80);
@@ -37,11 +42,12 @@ TEST_CASE("what runs, what travels, what of that is seen") {
   CHECK(bench::usage_of(spans, 2).compute == 0);
 }
 
-TEST_CASE("a row for each rank and stream") {
+TEST_CASE("a row for each rank and stream that works; one that only waits has none") {
   CHECK(bench::draw_timeline(bench::read_timeline(kText), 10) ==
         "0 .. 100.0 us; # kernels, = messages, . waits\n"
         "rank 0 compute   |####..####|\n"
         "rank 0 exchange  | =====    |\n"
         "rank 1 compute   |#####     |\n");
   CHECK(bench::draw_timeline({}, 10) == "");
+  CHECK(bench::draw_timeline(bench::read_timeline(kOnlyWaits), 10) == "");
 }
