@@ -99,7 +99,7 @@ endfunction()
 # built by the target thorough_tests.
 set(LATHE_THOROUGH
   attention_block_test attention_counters_test attention_dispatch_test attention_heads_test attention_options_test
-  attention_ranks_test attention_repeat_test attention_mods_test conv_numerics_test conv_ranks_test
+  attention_options_sm90_test attention_ranks_test attention_repeat_test attention_repeat_sm90_test attention_mods_test conv_numerics_test conv_ranks_test
   golden_.*_sm80 golden_causal_conv1d_ranks golden_flash_attention_ranks golden_kda_ranks
   python_golden_test kda_adversarial_test kda_chains_test kda_chunks_test kda_counters_test kda_isolation_test
   kda_options_test kda_ranks_test kda_recurrent_run_test kda_relations_test kda_repeat_test sparse_options_test

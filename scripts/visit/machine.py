@@ -92,8 +92,8 @@ def describe(visit):
 
 
 def archs_of(machine):
-    """What golden files are compiled for: the portable kernels, and the GPU's own."""
+    """What golden files are compiled for: machine code runs on the architecture that it was made for."""
     if not machine["gpus"]:
-        return "sm_80,sm_90a"
+        return "sm_90a"
     capability = machine["gpus"][0]["compute_cap"].replace(".", "")
-    return {"80": "sm_80", "90": "sm_80,sm_90a"}.get(capability, f"sm_80,sm_{capability}")
+    return {"90": "sm_90a"}.get(capability, f"sm_{capability}")
