@@ -51,8 +51,10 @@ __device__ __forceinline__ unsigned long long wgmma_rows(unsigned address) {
       "+f"(d[i + 6]), "+f"(d[i + 7])
 #define LATHE_WGMMA_D_16(d) LATHE_WGMMA_8(d, 0), LATHE_WGMMA_8(d, 8)
 #define LATHE_WGMMA_D_32(d) LATHE_WGMMA_D_16(d), LATHE_WGMMA_8(d, 16), LATHE_WGMMA_8(d, 24)
-#define LATHE_WGMMA_D_48(d) LATHE_WGMMA_D_32(d), LATHE_WGMMA_8(d, 32), LATHE_WGMMA_8(d, 40)
-#define LATHE_WGMMA_D_64(d) LATHE_WGMMA_D_48(d), LATHE_WGMMA_8(d, 48), LATHE_WGMMA_8(d, 56)
+#define LATHE_WGMMA_D_40(d) LATHE_WGMMA_D_32(d), LATHE_WGMMA_8(d, 32)
+#define LATHE_WGMMA_D_48(d) LATHE_WGMMA_D_40(d), LATHE_WGMMA_8(d, 40)
+#define LATHE_WGMMA_D_56(d) LATHE_WGMMA_D_48(d), LATHE_WGMMA_8(d, 48)
+#define LATHE_WGMMA_D_64(d) LATHE_WGMMA_D_56(d), LATHE_WGMMA_8(d, 56)
 #define LATHE_WGMMA_D_96(d)                                                              \
   LATHE_WGMMA_D_64(d), LATHE_WGMMA_8(d, 64), LATHE_WGMMA_8(d, 72), LATHE_WGMMA_8(d, 80), \
       LATHE_WGMMA_8(d, 88)
@@ -66,13 +68,17 @@ __device__ __forceinline__ unsigned long long wgmma_rows(unsigned address) {
   LATHE_WGMMA_N_16                           \
   ", %16, %17, %18, %19, %20, %21, %22, %23" \
   ", %24, %25, %26, %27, %28, %29, %30, %31"
-#define LATHE_WGMMA_N_48                     \
-  LATHE_WGMMA_N_32                           \
-  ", %32, %33, %34, %35, %36, %37, %38, %39" \
+#define LATHE_WGMMA_N_40 \
+  LATHE_WGMMA_N_32       \
+  ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define LATHE_WGMMA_N_48 \
+  LATHE_WGMMA_N_40       \
   ", %40, %41, %42, %43, %44, %45, %46, %47"
-#define LATHE_WGMMA_N_64                     \
-  LATHE_WGMMA_N_48                           \
-  ", %48, %49, %50, %51, %52, %53, %54, %55" \
+#define LATHE_WGMMA_N_56 \
+  LATHE_WGMMA_N_48       \
+  ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define LATHE_WGMMA_N_64 \
+  LATHE_WGMMA_N_56       \
   ", %56, %57, %58, %59, %60, %61, %62, %63"
 #define LATHE_WGMMA_N_96                     \
   LATHE_WGMMA_N_64                           \
@@ -121,7 +127,9 @@ struct Wgmma;
 
 LATHE_WGMMA(32, 16, 16, 17, 18, 19, 20, 21, 22)
 LATHE_WGMMA(64, 32, 32, 33, 34, 35, 36, 37, 38)
+LATHE_WGMMA(80, 40, 40, 41, 42, 43, 44, 45, 46)
 LATHE_WGMMA(96, 48, 48, 49, 50, 51, 52, 53, 54)
+LATHE_WGMMA(112, 56, 56, 57, 58, 59, 60, 61, 62)
 LATHE_WGMMA(128, 64, 64, 65, 66, 67, 68, 69, 70)
 LATHE_WGMMA(192, 96, 96, 97, 98, 99, 100, 101, 102)
 LATHE_WGMMA(256, 128, 128, 129, 130, 131, 132, 133, 134)
@@ -133,8 +141,12 @@ LATHE_WGMMA(256, 128, 128, 129, 130, 131, 132, 133, 134)
 #undef LATHE_WGMMA_N_16
 #undef LATHE_WGMMA_D_32
 #undef LATHE_WGMMA_N_32
+#undef LATHE_WGMMA_D_40
+#undef LATHE_WGMMA_N_40
 #undef LATHE_WGMMA_D_48
 #undef LATHE_WGMMA_N_48
+#undef LATHE_WGMMA_D_56
+#undef LATHE_WGMMA_N_56
 #undef LATHE_WGMMA_D_64
 #undef LATHE_WGMMA_N_64
 #undef LATHE_WGMMA_D_96

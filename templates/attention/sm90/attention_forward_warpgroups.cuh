@@ -13,21 +13,28 @@
 #include "attention/scores.cuh"
 #include "attention/sm90/tile_order.cuh"
 #include "common/mbarrier.cuh"
+#include "common/shared_memory.cuh"
 #include "common/tma.cuh"
 #include "common/wgmma.cuh"
 #include "params/attention_warpgroups.h"
 
 namespace lathe {
 
-// [Q][kStages tiles of K][kStages tiles of V][barriers]
+// [Q][kStages tiles of K][kStages tiles of V][barriers][what warps keep of their tile]
+//
+// A tile is whole panels of 64 columns. What is behind the last column arrives as zeros: it costs
+// shared memory and no product.
 template <class Config>
 struct AttentionWarpgroupsSmem {
-  static constexpr int kQ = Tile<Config::kTileM, Config::kWidth>::kBytes;
-  static constexpr int kK = Tile<Config::kTileN, Config::kWidth>::kBytes;
-  static constexpr int kV = Tile<Config::kTileN, Config::kValueWidth>::kBytes;
+  static constexpr int kPanels = (Config::kWidth + 63) / 64;
+  static constexpr int kValuePanels = (Config::kValueWidth + 63) / 64;
+  static constexpr int kQ = kPanels * Config::kTileM * 128;
+  static constexpr int kK = kPanels * Config::kTileN * 128;
+  static constexpr int kV = kValuePanels * Config::kTileN * 128;
   static constexpr int kKeys = kQ, kValues = kKeys + Config::kStages * kK;
   static constexpr int kBarriers = kValues + Config::kStages * kV;
-  static constexpr int kBytes = kBarriers + 8 * (2 + 4 * Config::kStages);
+  static constexpr int kKept = kBarriers + 8 * (2 + 4 * Config::kStages);
+  static constexpr int kBytes = kKept + 32 * (Config::kThreads / 32 - 4);
 };
 
 // The Config as the warpgroups that multiply see it: they are the first threads of the block.
@@ -53,6 +60,9 @@ struct AttentionRing {
   }
   __device__ __forceinline__ unsigned barrier(unsigned index) const {
     return shared + Smem::kBarriers + 8 * index;
+  }
+  __device__ __forceinline__ unsigned kept(unsigned warp) const {
+    return shared + Smem::kKept + 32 * warp;
   }
   __device__ __forceinline__ unsigned q_full() const { return barrier(0); }
   __device__ __forceinline__ unsigned q_empty() const { return barrier(1); }
@@ -109,7 +119,7 @@ __device__ __forceinline__ void copy_tiles(const AttentionWarpgroupsParams& p,
     const unsigned full = ring.k_full(of_k.stage);
     mbarrier_arrive_expect(full, Smem::kK);
 #pragma unroll
-    for (int panel = 0; panel < Config::kWidth / 64; ++panel) {
+    for (int panel = 0; panel < Smem::kPanels; ++panel) {
       copy_box(ring.k(of_k.stage) + panel * kTileN * 128, p.k, full, panel * 64, at.row,
                tile.kv_head, at.sequence);
     }
@@ -121,7 +131,7 @@ __device__ __forceinline__ void copy_tiles(const AttentionWarpgroupsParams& p,
     const unsigned full = ring.v_full(of_v.stage);
     mbarrier_arrive_expect(full, Smem::kV);
 #pragma unroll
-    for (int panel = 0; panel < Config::kValueWidth / 64; ++panel) {
+    for (int panel = 0; panel < Smem::kValuePanels; ++panel) {
       copy_box(ring.v(of_v.stage) + panel * kTileN * 128, p.v, full, panel * 64, at.row,
                tile.kv_head, at.sequence);
     }
@@ -139,7 +149,7 @@ __device__ __forceinline__ void copy_tiles(const AttentionWarpgroupsParams& p,
     mbarrier_arrive_expect(ring.q_full(), Smem::kQ);
     const BoxPlace<Config> at(tile, tile.first, tile.start_q, tile.rows);
 #pragma unroll
-    for (int panel = 0; panel < Config::kWidth / 64; ++panel) {
+    for (int panel = 0; panel < Smem::kPanels; ++panel) {
       copy_box(ring.q() + panel * kTileM * 128, p.q, ring.q_full(), panel * 64, at.row, tile.head,
                at.sequence);
     }
@@ -211,6 +221,30 @@ __device__ __forceinline__ RowStep row_step(const float (&y)[kTiles][4], int hal
   return step;
 }
 
+// What the end of a tile needs of it. A warp keeps it in shared memory meanwhile, since registers
+// are what the loop over keys is short of.
+struct KeptTile {
+  unsigned slot;
+
+  __device__ __forceinline__ void put(const AttentionTile& tile) const {
+    __syncwarp();  // the tile before has been read
+    if (threadIdx.x % 32 == 0) {
+      const int words[] = {tile.sequence, tile.head, tile.start_q, tile.rows, tile.written,
+                           tile.first};
+#pragma unroll
+      for (int i = 0; i < 6; ++i) store_shared(slot + 4 * i, static_cast<unsigned>(words[i]));
+    }
+    __syncwarp();
+  }
+  __device__ __forceinline__ AttentionTile get() const {
+    const auto word = [&](int i) { return static_cast<int>(load_shared_word(slot + 4 * i)); };
+    AttentionTile tile = {};
+    tile.sequence = word(0), tile.head = word(1), tile.start_q = word(2);
+    tile.rows = word(3), tile.written = word(4), tile.first = word(5);
+    return tile;
+  }
+};
+
 // A warpgroup that multiplies.
 template <class Config>
 struct AttentionMultiplier {
@@ -224,7 +258,7 @@ struct AttentionMultiplier {
   const AttentionRing<Config> ring;
   const Turns<Config> turns;
   RingPlace<1> of_q;
-  RingPlace<Config::kStages> of_k, of_v;
+  unsigned block = 0;  // of keys, counted over all tiles: the one whose scores come next
 
   using Scores = float[1][kKeyTiles][4];
   using Sums = float[1][kOutTiles][4];
@@ -234,12 +268,19 @@ struct AttentionMultiplier {
     if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
   }
 
+  static __device__ __forceinline__ unsigned stage(unsigned block) {
+    return block % Config::kStages;
+  }
+  static __device__ __forceinline__ unsigned parity(unsigned block) {
+    return block / Config::kStages % 2;
+  }
+
   // s = q k^T
   __device__ __forceinline__ void start_scores(Scores& s) {
-    mbarrier_wait(ring.k_full(of_k.stage), of_k.parity);
+    mbarrier_wait(ring.k_full(stage(block)), parity(block));
     turns.wait();
     auto& d = reinterpret_cast<float(&)[kTileN / 2]>(s);
-    const unsigned q = ring.q() + threadIdx.x / 128 * 64 * 128, k = ring.k(of_k.stage);
+    const unsigned q = ring.q() + in_place(threadIdx.x / 128) * 64 * 128, k = ring.k(stage(block));
     wgmma_begin();
 #pragma unroll
     for (int step = 0; step < Config::kWidth / 16; ++step) {
@@ -250,11 +291,11 @@ struct AttentionMultiplier {
     }
     wgmma_commit();
   }
-  // o += weights v
-  __device__ __forceinline__ void start_sums(const Weights& weights, Sums& o) {
-    mbarrier_wait(ring.v_full(of_v.stage), of_v.parity);
+  // o += weights v, of a block whose scores were computed before
+  __device__ __forceinline__ void start_sums(unsigned of, const Weights& weights, Sums& o) {
+    mbarrier_wait(ring.v_full(stage(of)), parity(of));
     auto& d = reinterpret_cast<float(&)[Config::kValueWidth / 2]>(o);
-    const unsigned v = ring.v(of_v.stage);
+    const unsigned v = ring.v(stage(of));
     wgmma_begin();
 #pragma unroll
     for (int step = 0; step < kTileN / 16; ++step) {
@@ -267,14 +308,13 @@ struct AttentionMultiplier {
   __device__ __forceinline__ void finish_scores(Scores& s) {
     wgmma_wait<kPending>();
     in_registers(reinterpret_cast<float(&)[kTileN / 2]>(s));
-    arrive(ring.k_empty(of_k.stage));
-    of_k.next();
+    arrive(ring.k_empty(stage(block)));
+    ++block;
   }
-  __device__ __forceinline__ void finish_sums(Sums& o) {
+  __device__ __forceinline__ void finish_sums(unsigned of, Sums& o) {
     wgmma_wait<0>();
     in_registers(reinterpret_cast<float(&)[Config::kValueWidth / 2]>(o));
-    arrive(ring.v_empty(of_v.stage));
-    of_v.next();
+    arrive(ring.v_empty(stage(of)));
   }
 
   // Scores become weights, still in float32 since those of the block before are in use. One code
@@ -314,6 +354,8 @@ struct AttentionMultiplier {
   }
 
   __device__ __forceinline__ void run_tile(const AttentionTile& tile) {
+    const KeptTile kept = {ring.kept(threadIdx.x / 32)};
+    kept.put(tile);
     const ScoreUnits<Own> units(p.forward, tile, WarpRows<Own>(tile));
     const Visits<Own> visits(p.forward, tile);
     Sums o = {};
@@ -335,11 +377,11 @@ struct AttentionMultiplier {
 #pragma unroll 1
       for (--cursor; cursor >= visits.begin; --cursor) {
         start_scores(s);
-        start_sums(weights, o);
+        start_sums(block - 1, weights, o);
         turns.give();
         finish_scores<1>(s);
         soften(s, units, tile, visits, cursor, softmax, scale);
-        finish_sums(o);
+        finish_sums(block - 2, o);
         pack(s, weights);
 #pragma unroll
         for (int n = 0; n < kOutTiles; ++n) {
@@ -348,10 +390,10 @@ struct AttentionMultiplier {
         }
       }
       arrive(ring.q_empty());  // the last scores are there
-      start_sums(weights, o);
-      finish_sums(o);
+      start_sums(block - 1, weights, o);
+      finish_sums(block - 1, o);
     }
-    store_results<Own>(p.forward, tile, units.t, softmax, o);
+    store_results<Own>(p.forward, kept.get(), units.t, softmax, o);
   }
 
   __device__ __forceinline__ void run() {
@@ -380,11 +422,11 @@ __device__ void attention_forward_warpgroups(const AttentionWarpgroupsParams& p)
   }
   __syncthreads();  // the barriers are there for all
   if (threadIdx.x >= kMultiply) {
-    give_registers<kMultiply == 256 ? 40 : 32>();
+    give_registers<kMultiply == 256 ? 24 : 32>();
     if (threadIdx.x == kMultiply) copy_tiles<Config>(p, ring);
   } else {
-    take_registers<kMultiply == 256 ? 232 : 160>();
-    AttentionMultiplier<Config>{p, ring, {threadIdx.x >= 128}, {}, {}, {}}.run();
+    take_registers<kMultiply == 256 ? 240 : 160>();
+    AttentionMultiplier<Config>{p, ring, {threadIdx.x >= 128}}.run();
   }
 }
 
