@@ -221,12 +221,20 @@ __device__ __forceinline__ RowStep row_step(const float (&y)[kTiles][4], int hal
   return step;
 }
 
-// What the end of a tile needs of it. A warp keeps it in shared memory meanwhile, since registers
-// are what the loop over keys is short of.
+// Sums, scores and weights of a thread leave few of its 240 registers: it spends instructions to
+// hold less.
+template <class Config>
+constexpr bool kTight = Config::kValueWidth / 2 + Config::kTileN / 2 + Config::kTileN / 4 > 160;
+
+// What the end of a tile needs of it. Where registers are tight a warp keeps it in shared memory
+// while it walks the keys.
+template <bool kInMemory>
 struct KeptTile {
+  const AttentionTile& tile;
   unsigned slot;
 
-  __device__ __forceinline__ void put(const AttentionTile& tile) const {
+  __device__ __forceinline__ void put() const {
+    if constexpr (!kInMemory) return;
     __syncwarp();  // the tile before has been read
     if (threadIdx.x % 32 == 0) {
       const int words[] = {tile.sequence, tile.head, tile.start_q, tile.rows, tile.written,
@@ -237,11 +245,12 @@ struct KeptTile {
     __syncwarp();
   }
   __device__ __forceinline__ AttentionTile get() const {
+    if constexpr (!kInMemory) return tile;
     const auto word = [&](int i) { return static_cast<int>(load_shared_word(slot + 4 * i)); };
-    AttentionTile tile = {};
-    tile.sequence = word(0), tile.head = word(1), tile.start_q = word(2);
-    tile.rows = word(3), tile.written = word(4), tile.first = word(5);
-    return tile;
+    AttentionTile kept = {};
+    kept.sequence = word(0), kept.head = word(1), kept.start_q = word(2);
+    kept.rows = word(3), kept.written = word(4), kept.first = word(5);
+    return kept;
   }
 };
 
@@ -258,7 +267,7 @@ struct AttentionMultiplier {
   const AttentionRing<Config> ring;
   const Turns<Config> turns;
   RingPlace<1> of_q;
-  unsigned block = 0;  // of keys, counted over all tiles: the one whose scores come next
+  RingPlace<Config::kStages> of_k, of_v;
 
   using Scores = float[1][kKeyTiles][4];
   using Sums = float[1][kOutTiles][4];
@@ -268,19 +277,13 @@ struct AttentionMultiplier {
     if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
   }
 
-  static __device__ __forceinline__ unsigned stage(unsigned block) {
-    return block % Config::kStages;
-  }
-  static __device__ __forceinline__ unsigned parity(unsigned block) {
-    return block / Config::kStages % 2;
-  }
-
   // s = q k^T
   __device__ __forceinline__ void start_scores(Scores& s) {
-    mbarrier_wait(ring.k_full(stage(block)), parity(block));
+    mbarrier_wait(ring.k_full(of_k.stage), of_k.parity);
     turns.wait();
     auto& d = reinterpret_cast<float(&)[kTileN / 2]>(s);
-    const unsigned q = ring.q() + in_place(threadIdx.x / 128) * 64 * 128, k = ring.k(stage(block));
+    const unsigned warpgroup = threadIdx.x / 128, k = ring.k(of_k.stage);
+    const unsigned q = ring.q() + (kTight<Config> ? in_place(warpgroup) : warpgroup) * 64 * 128;
     wgmma_begin();
 #pragma unroll
     for (int step = 0; step < Config::kWidth / 16; ++step) {
@@ -291,11 +294,11 @@ struct AttentionMultiplier {
     }
     wgmma_commit();
   }
-  // o += weights v, of a block whose scores were computed before
-  __device__ __forceinline__ void start_sums(unsigned of, const Weights& weights, Sums& o) {
-    mbarrier_wait(ring.v_full(stage(of)), parity(of));
+  // o += weights v
+  __device__ __forceinline__ void start_sums(const Weights& weights, Sums& o) {
+    mbarrier_wait(ring.v_full(of_v.stage), of_v.parity);
     auto& d = reinterpret_cast<float(&)[Config::kValueWidth / 2]>(o);
-    const unsigned v = ring.v(stage(of));
+    const unsigned v = ring.v(of_v.stage);
     wgmma_begin();
 #pragma unroll
     for (int step = 0; step < kTileN / 16; ++step) {
@@ -308,13 +311,14 @@ struct AttentionMultiplier {
   __device__ __forceinline__ void finish_scores(Scores& s) {
     wgmma_wait<kPending>();
     in_registers(reinterpret_cast<float(&)[kTileN / 2]>(s));
-    arrive(ring.k_empty(stage(block)));
-    ++block;
+    arrive(ring.k_empty(of_k.stage));
+    of_k.next();
   }
-  __device__ __forceinline__ void finish_sums(unsigned of, Sums& o) {
+  __device__ __forceinline__ void finish_sums(Sums& o) {
     wgmma_wait<0>();
     in_registers(reinterpret_cast<float(&)[Config::kValueWidth / 2]>(o));
-    arrive(ring.v_empty(stage(of)));
+    arrive(ring.v_empty(of_v.stage));
+    of_v.next();
   }
 
   // Scores become weights, still in float32 since those of the block before are in use. One code
@@ -354,8 +358,8 @@ struct AttentionMultiplier {
   }
 
   __device__ __forceinline__ void run_tile(const AttentionTile& tile) {
-    const KeptTile kept = {ring.kept(threadIdx.x / 32)};
-    kept.put(tile);
+    const KeptTile<kTight<Config>> kept = {tile, ring.kept(threadIdx.x / 32)};
+    kept.put();
     const ScoreUnits<Own> units(p.forward, tile, WarpRows<Own>(tile));
     const Visits<Own> visits(p.forward, tile);
     Sums o = {};
@@ -377,11 +381,11 @@ struct AttentionMultiplier {
 #pragma unroll 1
       for (--cursor; cursor >= visits.begin; --cursor) {
         start_scores(s);
-        start_sums(block - 1, weights, o);
+        start_sums(weights, o);
         turns.give();
         finish_scores<1>(s);
         soften(s, units, tile, visits, cursor, softmax, scale);
-        finish_sums(block - 2, o);
+        finish_sums(o);
         pack(s, weights);
 #pragma unroll
         for (int n = 0; n < kOutTiles; ++n) {
@@ -390,8 +394,8 @@ struct AttentionMultiplier {
         }
       }
       arrive(ring.q_empty());  // the last scores are there
-      start_sums(block - 1, weights, o);
-      finish_sums(block - 1, o);
+      start_sums(weights, o);
+      finish_sums(o);
     }
     store_results<Own>(p.forward, kept.get(), units.t, softmax, o);
   }
