@@ -11,7 +11,7 @@ constexpr int kRows = 128, kPanel = 64;
 constexpr int kThreads = 384;  // two warpgroups that multiply, one that copies
 
 // The keys of a step and their stages, by padded widths of keys and of values. A thread that
-// multiplies has 232 registers, of which sums take half the value width, scores half the keys and
+// multiplies has 240 registers, of which sums take half the value width, scores half the keys and
 // weights a quarter of them; what is left must hold addresses and every option. A block has 227 KiB
 // of shared memory: q, and in each stage keys and values.
 struct Widths {
@@ -62,10 +62,9 @@ const char* attention_warpgroups_refusal(const AttentionProblem& problem,
 
 KernelSpec attention_warpgroups_spec(const AttentionProblem& problem) {
   const Widths& widths = *widths_of(problem);
-  KernelSpec spec =
-      shared_spec(LATHE_TEMPLATE("attention/sm90", "attention_forward_warpgroups",
-                                 AttentionWarpgroupsParams, section),
-                  "AttentionWarpgroupsSmem", smem_bytes(widths), kThreads);
+  KernelSpec spec = shared_spec(LATHE_TEMPLATE("attention/sm90", "attention_forward_warpgroups",
+                                               AttentionWarpgroupsParams, section),
+                                "AttentionWarpgroupsSmem", smem_bytes(widths), kThreads);
   // The constants are those of the portable kernel, whose geometry serves both.
   spec.constants =
       attention_forward_spec(problem, {kRows, widths.keys, widths.stages, kThreads / 32}).constants;

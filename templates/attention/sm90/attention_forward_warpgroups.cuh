@@ -237,16 +237,16 @@ struct KeptTile {
     if constexpr (!kInMemory) return;
     __syncwarp();  // the tile before has been read
     if (threadIdx.x % 32 == 0) {
-      const int words[] = {tile.sequence, tile.head, tile.start_q, tile.rows, tile.written,
-                           tile.first};
+      const int words[] = {tile.sequence, tile.head,    tile.start_q,
+                           tile.rows,     tile.written, tile.first};
 #pragma unroll
-      for (int i = 0; i < 6; ++i) store_shared(slot + 4 * i, static_cast<unsigned>(words[i]));
+      for (int i = 0; i < 6; ++i) store_shared_word(slot + 4 * i, words[i]);
     }
     __syncwarp();
   }
   __device__ __forceinline__ AttentionTile get() const {
     if constexpr (!kInMemory) return tile;
-    const auto word = [&](int i) { return static_cast<int>(load_shared_word(slot + 4 * i)); };
+    const auto word = [&](int i) { return load_shared_word(slot + 4 * i); };
     AttentionTile kept = {};
     kept.sequence = word(0), kept.head = word(1), kept.start_q = word(2);
     kept.rows = word(3), kept.written = word(4), kept.first = word(5);
