@@ -44,6 +44,12 @@ __device__ __forceinline__ unsigned long long wgmma_rows(unsigned address) {
   return static_cast<unsigned long long>(address >> 4 & 0x3fff) |
          static_cast<unsigned long long>(kPanelBytes >> 4) << 16 | 64ull << 32 | 1ull << 62;
 }
+// The same so many bytes further on. Addresses have 18 bits, of which a descriptor has all but the
+// last four, so nothing is carried out of them.
+__device__ __forceinline__ unsigned long long wgmma_further(unsigned long long descriptor,
+                                                            unsigned bytes) {
+  return (descriptor & ~0xffffffffull) | (static_cast<unsigned>(descriptor) + (bytes >> 4));
+}
 
 // The registers of d as operands, and their names in the instruction, by their number.
 #define LATHE_WGMMA_8(d, i)                                                                   \

@@ -282,15 +282,16 @@ struct AttentionMultiplier {
     mbarrier_wait(ring.k_full(of_k.stage), of_k.parity);
     turns.wait();
     auto& d = reinterpret_cast<float(&)[kTileN / 2]>(s);
-    const unsigned warpgroup = threadIdx.x / 128, k = ring.k(of_k.stage);
-    const unsigned q = ring.q() + (kTight<Config> ? in_place(warpgroup) : warpgroup) * 64 * 128;
+    const unsigned warpgroup = threadIdx.x / 128;
+    const unsigned own = (kTight<Config> ? in_place(warpgroup) : warpgroup) * 64 * 128;
+    const unsigned long long q = wgmma_columns(ring.q() + own);
+    const unsigned long long k = wgmma_columns(ring.k(of_k.stage));
     wgmma_begin();
 #pragma unroll
     for (int step = 0; step < Config::kWidth / 16; ++step) {
       const unsigned panel = step / 4, inside = step % 4 * 32;
-      Wgmma<kTileN, false, Element>::run(d, wgmma_columns(q + panel * kTileM * 128 + inside),
-                                         wgmma_columns(k + panel * kTileN * 128 + inside),
-                                         step > 0);
+      Wgmma<kTileN, false, Element>::run(d, wgmma_further(q, panel * kTileM * 128 + inside),
+                                         wgmma_further(k, panel * kTileN * 128 + inside), step > 0);
     }
     wgmma_commit();
   }
@@ -298,12 +299,12 @@ struct AttentionMultiplier {
   __device__ __forceinline__ void start_sums(const Weights& weights, Sums& o) {
     mbarrier_wait(ring.v_full(of_v.stage), of_v.parity);
     auto& d = reinterpret_cast<float(&)[Config::kValueWidth / 2]>(o);
-    const unsigned v = ring.v(of_v.stage);
+    const unsigned long long v = wgmma_rows<kTileN * 128>(ring.v(of_v.stage));
     wgmma_begin();
 #pragma unroll
     for (int step = 0; step < kTileN / 16; ++step) {
-      Wgmma<Config::kValueWidth, true, Element>::run(
-          d, weights.word[step], wgmma_rows<kTileN * 128>(v + step * 16 * 128), 1);
+      Wgmma<Config::kValueWidth, true, Element>::run(d, weights.word[step],
+                                                     wgmma_further(v, step * 16 * 128), 1);
     }
     wgmma_commit();
   }
