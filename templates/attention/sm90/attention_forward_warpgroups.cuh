@@ -163,40 +163,49 @@ __device__ __forceinline__ void copy_tiles(const AttentionWarpgroupsParams& p,
   }
 }
 
-// A warpgroup's turn to issue products, where there are two: barrier 1 is the turn of the first,
-// barrier 2 that of the second. The first has a turn to begin with, which the second gives it once;
-// what is given after the last round of a tile begins the next tile.
+// A warpgroup's turn to issue products: barrier 1 is the turn of the first one, and each gives the
+// turn to the next when its products are issued. The first has a turn to begin with, which the last
+// gives it once; what is given after the last round of a tile begins the next tile.
 template <class Config>
 struct Turns {
-  static constexpr bool kTurns = Multipliers<Config>::kThreads == 256;
-  bool second;
+  static constexpr unsigned kGroups = Multipliers<Config>::kThreads / 128;
+  unsigned group;
 
+  template <unsigned kOf = 0>
   __device__ __forceinline__ void wait() const {
-    if constexpr (kTurns) {
-      if (second) {
-        named_barrier_wait<2, 256>();
+    if constexpr (kOf < kGroups && kGroups > 1) {
+      if (group == kOf) {
+        named_barrier_wait<1 + kOf, 256>();
       } else {
-        named_barrier_wait<1, 256>();
+        wait<kOf + 1>();
       }
     }
   }
+  template <unsigned kOf = 0>
   __device__ __forceinline__ void give() const {
-    if constexpr (kTurns) {
-      if (second) {
-        named_barrier_arrive<1, 256>();
+    if constexpr (kOf < kGroups && kGroups > 1) {
+      if (group == kOf) {
+        named_barrier_arrive<1 + (kOf + 1) % kGroups, 256>();
       } else {
-        named_barrier_arrive<2, 256>();
+        give<kOf + 1>();
       }
     }
   }
   __device__ __forceinline__ void begin() const {
-    if (second) give();
+    if (group == kGroups - 1) give();
   }
   // The last turn that was given belongs to nobody.
   __device__ __forceinline__ void end() const {
-    if (!second) wait();
+    if (group == 0) wait();
   }
 };
+
+// A larger maximum makes the weights of later blocks smaller and wants the sums of all columns
+// scaled. It is not taken before weights would exceed 2^kLate, which leaves float32 sums and 16-bit
+// weights as exact as they were: after the first blocks hardly any row is scaled. With few columns
+// asking costs more than scaling them.
+template <class Config>
+constexpr float kLate = Config::kValueWidth >= 128 ? 8.0f : 0.0f;
 
 // The new maximum of a row with the scores of one key block, and what else its weights need.
 // kGuard: a row may have met no key yet, and -inf - -inf must not arise.
@@ -204,7 +213,7 @@ struct RowStep {
   float base, shift;
   float scale;  // of the sums so far
 };
-template <bool kGuard, int kTiles>
+template <bool kGuard, class Config, int kTiles>
 __device__ __forceinline__ RowStep row_step(const float (&y)[kTiles][4], int half, float t,
                                             float& most_so_far) {
   float most = most_so_far;
@@ -213,6 +222,9 @@ __device__ __forceinline__ RowStep row_step(const float (&y)[kTiles][4], int hal
     most = fmaxf(most, fmaxf(y[n][2 * half], y[n][2 * half + 1]));
   }
   most = quad_max(most);
+  if constexpr (kLate < Config >> 0) {
+    if (__fmul_rn(__fsub_rn(most, most_so_far), t) <= kLate<Config>) most = most_so_far;
+  }
   RowStep step;
   step.base = kGuard && most == minus_infinity() ? 0.0f : most;
   step.shift = __fmul_rn(step.base, t);
@@ -277,34 +289,40 @@ struct AttentionMultiplier {
     if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
   }
 
+  // Descriptors are in registers that a warp shares, and the compiler does not see that what they
+  // are computed from is the same in all threads: it would move each descriptor there by itself.
+  // The shuffle is made before the turn is waited for, where its latency costs nobody anything.
+  static __device__ __forceinline__ WgmmaTile the_same(WgmmaTile tile) {
+    return {static_cast<unsigned>(in_place(static_cast<int>(tile.low)))};
+  }
+  __device__ __forceinline__ WgmmaTile values() const {
+    return the_same(wgmma_rows<kTileN * 128>(ring.v(of_v.stage)));
+  }
+
   // s = q k^T
-  __device__ __forceinline__ void start_scores(Scores& s) {
+  __device__ __forceinline__ void start_scores(WgmmaTile q, Scores& s) {
+    const WgmmaTile k = the_same(wgmma_columns(ring.k(of_k.stage)));
     mbarrier_wait(ring.k_full(of_k.stage), of_k.parity);
     turns.wait();
     auto& d = reinterpret_cast<float(&)[kTileN / 2]>(s);
-    const unsigned warpgroup = threadIdx.x / 128;
-    const unsigned own = (kTight<Config> ? in_place(warpgroup) : warpgroup) * 64 * 128;
-    const unsigned long long q = wgmma_columns(ring.q() + own);
-    const unsigned long long k = wgmma_columns(ring.k(of_k.stage));
     wgmma_begin();
 #pragma unroll
     for (int step = 0; step < Config::kWidth / 16; ++step) {
       const unsigned panel = step / 4, inside = step % 4 * 32;
-      Wgmma<kTileN, false, Element>::run(d, wgmma_further(q, panel * kTileM * 128 + inside),
-                                         wgmma_further(k, panel * kTileN * 128 + inside), step > 0);
+      Wgmma<kTileN, false, Element>::run(d, q.at(panel * kTileM * 128 + inside),
+                                         k.at(panel * kTileN * 128 + inside), step > 0);
     }
     wgmma_commit();
   }
   // o += weights v
-  __device__ __forceinline__ void start_sums(const Weights& weights, Sums& o) {
+  __device__ __forceinline__ void start_sums(WgmmaTile v, const Weights& weights, Sums& o) {
     mbarrier_wait(ring.v_full(of_v.stage), of_v.parity);
     auto& d = reinterpret_cast<float(&)[Config::kValueWidth / 2]>(o);
-    const unsigned long long v = wgmma_rows<kTileN * 128>(ring.v(of_v.stage));
     wgmma_begin();
 #pragma unroll
     for (int step = 0; step < kTileN / 16; ++step) {
-      Wgmma<Config::kValueWidth, true, Element>::run(d, weights.word[step],
-                                                     wgmma_further(v, step * 16 * 128), 1);
+      Wgmma<Config::kValueWidth, true, Element>::run(d, weights.word[step], v.at(step * 16 * 128),
+                                                     1);
     }
     wgmma_commit();
   }
@@ -337,7 +355,7 @@ struct AttentionMultiplier {
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const RowStep step = row_step<true>(s[0], half, units.t, softmax.most[0][half]);
+      const RowStep step = row_step<true, Config>(s[0], half, units.t, softmax.most[0][half]);
       float sum = 0.0f;
 #pragma unroll
       for (int n = 0; n < kKeyTiles; ++n) {
@@ -358,6 +376,14 @@ struct AttentionMultiplier {
     }
   }
 
+  static __device__ __forceinline__ void rescale(Sums& o, const float (&scale)[2]) {
+#pragma unroll
+    for (int n = 0; n < kOutTiles; ++n) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) o[0][n][c] *= scale[c / 2];
+    }
+  }
+
   __device__ __forceinline__ void run_tile(const AttentionTile& tile) {
     const KeptTile<kTight<Config>> kept = {tile, ring.kept(threadIdx.x / 32)};
     kept.put();
@@ -373,7 +399,8 @@ struct AttentionMultiplier {
       int cursor = visits.end - 1;
       mbarrier_wait(ring.q_full(), of_q.parity);
       of_q.next();
-      start_scores(s);
+      const WgmmaTile q = the_same(wgmma_columns(ring.q() + threadIdx.x / 128 * 64 * 128));
+      start_scores(q, s);
       turns.give();
       finish_scores<0>(s);
       soften(s, units, tile, visits, cursor, softmax, scale);
@@ -381,21 +408,18 @@ struct AttentionMultiplier {
       // One more key block, while the values of the one before are multiplied.
 #pragma unroll 1
       for (--cursor; cursor >= visits.begin; --cursor) {
-        start_scores(s);
-        start_sums(weights, o);
+        const WgmmaTile v = values();
+        start_scores(q, s);
+        start_sums(v, weights, o);
         turns.give();
         finish_scores<1>(s);
         soften(s, units, tile, visits, cursor, softmax, scale);
         finish_sums(o);
         pack(s, weights);
-#pragma unroll
-        for (int n = 0; n < kOutTiles; ++n) {
-#pragma unroll
-          for (int c = 0; c < 4; ++c) o[0][n][c] *= scale[c / 2];
-        }
+        if (kLate<Config> == 0 || uniform(scale[0] != 1.0f || scale[1] != 1.0f)) rescale(o, scale);
       }
       arrive(ring.q_empty());  // the last scores are there
-      start_sums(weights, o);
+      start_sums(values(), weights, o);
       finish_sums(o);
     }
     store_results<Own>(p.forward, kept.get(), units.t, softmax, o);
@@ -431,7 +455,7 @@ __device__ void attention_forward_warpgroups(const AttentionWarpgroupsParams& p)
     if (threadIdx.x == kMultiply) copy_tiles<Config>(p, ring);
   } else {
     take_registers<kMultiply == 256 ? 240 : 160>();
-    AttentionMultiplier<Config>{p, ring, {threadIdx.x >= 128}}.run();
+    AttentionMultiplier<Config>{p, ring, {threadIdx.x / 128}}.run();
   }
 }
 
