@@ -6,18 +6,9 @@
 // needs it, and no register holds a visit across the products.
 #pragma once
 #include "attention/tile.cuh"
+#include "common/shared_memory.cuh"
 
 namespace lathe {
-
-// Words from shared memory, where they are written in the text: not moved, not kept.
-__device__ __forceinline__ int load_shared_word(unsigned address) {
-  int value;
-  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
-  return value;
-}
-__device__ __forceinline__ void store_shared_word(unsigned address, int value) {
-  asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
-}
 
 enum class VisitKind : int { end, plain, masked };
 

@@ -19,5 +19,13 @@ __device__ __forceinline__ FloatPair load_shared_pair(unsigned address) {
 __device__ __forceinline__ void store_shared(unsigned address, unsigned word) {
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
 }
+__device__ __forceinline__ int load_shared_word(unsigned address) {
+  int value;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
+  return value;
+}
+__device__ __forceinline__ void store_shared_word(unsigned address, int value) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
 
 }  // namespace lathe

@@ -33,16 +33,22 @@ __device__ __forceinline__ void in_registers(float (&d)[kCount]) {
 // A tile lies in panels of 64 columns, rows of 128 bytes, with chunks in the order of the 128-byte
 // swizzle: so a tensor map with that swizzle writes it, and attention/tile.cuh too. A step of 16
 // columns begins 32 bytes further on, one of 16 rows 2048. Bits 32 to 45 of a descriptor are the
-// distance of groups of eight rows, 1024 bytes.
-__device__ __forceinline__ unsigned long long wgmma_columns(unsigned address) {
-  return static_cast<unsigned long long>(address >> 4 & 0x3fff) | 1ull << 16 | 64ull << 32 |
-         1ull << 62;
+// distance of groups of eight rows, 1024 bytes. The low half has the address: what is further on in
+// the same tile is an addition away, as no tile ends behind the addresses of shared memory.
+struct WgmmaTile {
+  unsigned low;
+
+  __device__ __forceinline__ unsigned long long at(unsigned bytes) const {
+    return static_cast<unsigned long long>(64u | 1u << 30) << 32 | (low + (bytes >> 4));
+  }
+};
+__device__ __forceinline__ WgmmaTile wgmma_columns(unsigned address) {
+  return {(address >> 4 & 0x3fff) | 1u << 16};
 }
 // The same tile turned: rows become columns. kPanelBytes are from a panel to the next.
 template <int kPanelBytes>
-__device__ __forceinline__ unsigned long long wgmma_rows(unsigned address) {
-  return static_cast<unsigned long long>(address >> 4 & 0x3fff) |
-         static_cast<unsigned long long>(kPanelBytes >> 4) << 16 | 64ull << 32 | 1ull << 62;
+__device__ __forceinline__ WgmmaTile wgmma_rows(unsigned address) {
+  return {(address >> 4 & 0x3fff) | static_cast<unsigned>(kPanelBytes >> 4) << 16};
 }
 
 // The registers of d as operands, and their names in the instruction, by their number.
@@ -51,11 +57,13 @@ __device__ __forceinline__ unsigned long long wgmma_rows(unsigned address) {
       "+f"(d[i + 6]), "+f"(d[i + 7])
 #define LATHE_WGMMA_D_16(d) LATHE_WGMMA_8(d, 0), LATHE_WGMMA_8(d, 8)
 #define LATHE_WGMMA_D_32(d) LATHE_WGMMA_D_16(d), LATHE_WGMMA_8(d, 16), LATHE_WGMMA_8(d, 24)
-#define LATHE_WGMMA_D_48(d) LATHE_WGMMA_D_32(d), LATHE_WGMMA_8(d, 32), LATHE_WGMMA_8(d, 40)
-#define LATHE_WGMMA_D_64(d) LATHE_WGMMA_D_48(d), LATHE_WGMMA_8(d, 48), LATHE_WGMMA_8(d, 56)
-#define LATHE_WGMMA_D_96(d)                                                              \
-  LATHE_WGMMA_D_64(d), LATHE_WGMMA_8(d, 64), LATHE_WGMMA_8(d, 72), LATHE_WGMMA_8(d, 80), \
-      LATHE_WGMMA_8(d, 88)
+#define LATHE_WGMMA_D_40(d) LATHE_WGMMA_D_32(d), LATHE_WGMMA_8(d, 32)
+#define LATHE_WGMMA_D_48(d) LATHE_WGMMA_D_40(d), LATHE_WGMMA_8(d, 40)
+#define LATHE_WGMMA_D_56(d) LATHE_WGMMA_D_48(d), LATHE_WGMMA_8(d, 48)
+#define LATHE_WGMMA_D_64(d) LATHE_WGMMA_D_56(d), LATHE_WGMMA_8(d, 56)
+#define LATHE_WGMMA_D_80(d) LATHE_WGMMA_D_64(d), LATHE_WGMMA_8(d, 64), LATHE_WGMMA_8(d, 72)
+#define LATHE_WGMMA_D_88(d) LATHE_WGMMA_D_80(d), LATHE_WGMMA_8(d, 80)
+#define LATHE_WGMMA_D_96(d) LATHE_WGMMA_D_88(d), LATHE_WGMMA_8(d, 88)
 #define LATHE_WGMMA_D_128(d)                                                               \
   LATHE_WGMMA_D_96(d), LATHE_WGMMA_8(d, 96), LATHE_WGMMA_8(d, 104), LATHE_WGMMA_8(d, 112), \
       LATHE_WGMMA_8(d, 120)
@@ -66,19 +74,27 @@ __device__ __forceinline__ unsigned long long wgmma_rows(unsigned address) {
   LATHE_WGMMA_N_16                           \
   ", %16, %17, %18, %19, %20, %21, %22, %23" \
   ", %24, %25, %26, %27, %28, %29, %30, %31"
-#define LATHE_WGMMA_N_48                     \
-  LATHE_WGMMA_N_32                           \
-  ", %32, %33, %34, %35, %36, %37, %38, %39" \
+#define LATHE_WGMMA_N_40 \
+  LATHE_WGMMA_N_32       \
+  ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define LATHE_WGMMA_N_48 \
+  LATHE_WGMMA_N_40       \
   ", %40, %41, %42, %43, %44, %45, %46, %47"
-#define LATHE_WGMMA_N_64                     \
-  LATHE_WGMMA_N_48                           \
-  ", %48, %49, %50, %51, %52, %53, %54, %55" \
+#define LATHE_WGMMA_N_56 \
+  LATHE_WGMMA_N_48       \
+  ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define LATHE_WGMMA_N_64 \
+  LATHE_WGMMA_N_56       \
   ", %56, %57, %58, %59, %60, %61, %62, %63"
-#define LATHE_WGMMA_N_96                     \
+#define LATHE_WGMMA_N_80                     \
   LATHE_WGMMA_N_64                           \
   ", %64, %65, %66, %67, %68, %69, %70, %71" \
-  ", %72, %73, %74, %75, %76, %77, %78, %79" \
-  ", %80, %81, %82, %83, %84, %85, %86, %87" \
+  ", %72, %73, %74, %75, %76, %77, %78, %79"
+#define LATHE_WGMMA_N_88 \
+  LATHE_WGMMA_N_80       \
+  ", %80, %81, %82, %83, %84, %85, %86, %87"
+#define LATHE_WGMMA_N_96 \
+  LATHE_WGMMA_N_88       \
   ", %88, %89, %90, %91, %92, %93, %94, %95"
 #define LATHE_WGMMA_N_128                            \
   LATHE_WGMMA_N_96                                   \
@@ -121,8 +137,12 @@ struct Wgmma;
 
 LATHE_WGMMA(32, 16, 16, 17, 18, 19, 20, 21, 22)
 LATHE_WGMMA(64, 32, 32, 33, 34, 35, 36, 37, 38)
+LATHE_WGMMA(80, 40, 40, 41, 42, 43, 44, 45, 46)
 LATHE_WGMMA(96, 48, 48, 49, 50, 51, 52, 53, 54)
+LATHE_WGMMA(112, 56, 56, 57, 58, 59, 60, 61, 62)
 LATHE_WGMMA(128, 64, 64, 65, 66, 67, 68, 69, 70)
+LATHE_WGMMA(160, 80, 80, 81, 82, 83, 84, 85, 86)
+LATHE_WGMMA(176, 88, 88, 89, 90, 91, 92, 93, 94)
 LATHE_WGMMA(192, 96, 96, 97, 98, 99, 100, 101, 102)
 LATHE_WGMMA(256, 128, 128, 129, 130, 131, 132, 133, 134)
 
@@ -133,10 +153,18 @@ LATHE_WGMMA(256, 128, 128, 129, 130, 131, 132, 133, 134)
 #undef LATHE_WGMMA_N_16
 #undef LATHE_WGMMA_D_32
 #undef LATHE_WGMMA_N_32
+#undef LATHE_WGMMA_D_40
+#undef LATHE_WGMMA_N_40
 #undef LATHE_WGMMA_D_48
 #undef LATHE_WGMMA_N_48
+#undef LATHE_WGMMA_D_56
+#undef LATHE_WGMMA_N_56
 #undef LATHE_WGMMA_D_64
 #undef LATHE_WGMMA_N_64
+#undef LATHE_WGMMA_D_80
+#undef LATHE_WGMMA_N_80
+#undef LATHE_WGMMA_D_88
+#undef LATHE_WGMMA_N_88
 #undef LATHE_WGMMA_D_96
 #undef LATHE_WGMMA_N_96
 #undef LATHE_WGMMA_D_128

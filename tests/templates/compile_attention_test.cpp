@@ -95,15 +95,16 @@ TEST_CASE("the forward by warpgroups compiles without spills") {
   DeviceFacts facts = *facts_of_arch("sm_90a");
   facts.sm90_kernels = true;
   compile_test::Jobs jobs;
-  for (const int width : {64, 128}) {
+  const auto add = [&](const Widths& widths, bool half) {
     for (const Options& options : kOptions) {
-      for (const bool half : {false, true}) {
-        AttentionProblem problem = problem_of({width, width}, options, half);
-        problem.pack_gqa = false;
-        REQUIRE(attention_warpgroups_refusal(problem, facts) == nullptr);
-        jobs.add(attention_warpgroups_spec(problem), facts.arch);
-      }
+      AttentionProblem problem = problem_of(widths, options, half);
+      problem.pack_gqa = false;
+      REQUIRE(attention_warpgroups_refusal(problem, facts) == nullptr);
+      jobs.add(attention_warpgroups_spec(problem), facts.arch);
+      half = !half;
     }
-  }
+  };
+  for (const Widths& widths : kNarrow) add(widths, false);
+  for (const Widths& widths : kWide) add(widths, true);
   compile_test::check_compiles(*nvrtc, jobs.list());
 }

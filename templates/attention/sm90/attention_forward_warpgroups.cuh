@@ -13,21 +13,28 @@
 #include "attention/scores.cuh"
 #include "attention/sm90/tile_order.cuh"
 #include "common/mbarrier.cuh"
+#include "common/shared_memory.cuh"
 #include "common/tma.cuh"
 #include "common/wgmma.cuh"
 #include "params/attention_warpgroups.h"
 
 namespace lathe {
 
-// [Q][kStages tiles of K][kStages tiles of V][barriers]
+// [Q][kStages tiles of K][kStages tiles of V][barriers][what warps keep of their tile]
+//
+// A tile is whole panels of 64 columns. What is behind the last column arrives as zeros: it costs
+// shared memory and no product.
 template <class Config>
 struct AttentionWarpgroupsSmem {
-  static constexpr int kQ = Tile<Config::kTileM, Config::kWidth>::kBytes;
-  static constexpr int kK = Tile<Config::kTileN, Config::kWidth>::kBytes;
-  static constexpr int kV = Tile<Config::kTileN, Config::kValueWidth>::kBytes;
+  static constexpr int kPanels = (Config::kWidth + 63) / 64;
+  static constexpr int kValuePanels = (Config::kValueWidth + 63) / 64;
+  static constexpr int kQ = kPanels * Config::kTileM * 128;
+  static constexpr int kK = kPanels * Config::kTileN * 128;
+  static constexpr int kV = kValuePanels * Config::kTileN * 128;
   static constexpr int kKeys = kQ, kValues = kKeys + Config::kStages * kK;
   static constexpr int kBarriers = kValues + Config::kStages * kV;
-  static constexpr int kBytes = kBarriers + 8 * (2 + 4 * Config::kStages);
+  static constexpr int kKept = kBarriers + 8 * (2 + 4 * Config::kStages);
+  static constexpr int kBytes = kKept + 32 * (Config::kThreads / 32 - 4);
 };
 
 // The Config as the warpgroups that multiply see it: they are the first threads of the block.
@@ -53,6 +60,9 @@ struct AttentionRing {
   }
   __device__ __forceinline__ unsigned barrier(unsigned index) const {
     return shared + Smem::kBarriers + 8 * index;
+  }
+  __device__ __forceinline__ unsigned kept(unsigned warp) const {
+    return shared + Smem::kKept + 32 * warp;
   }
   __device__ __forceinline__ unsigned q_full() const { return barrier(0); }
   __device__ __forceinline__ unsigned q_empty() const { return barrier(1); }
@@ -109,7 +119,7 @@ __device__ __forceinline__ void copy_tiles(const AttentionWarpgroupsParams& p,
     const unsigned full = ring.k_full(of_k.stage);
     mbarrier_arrive_expect(full, Smem::kK);
 #pragma unroll
-    for (int panel = 0; panel < Config::kWidth / 64; ++panel) {
+    for (int panel = 0; panel < Smem::kPanels; ++panel) {
       copy_box(ring.k(of_k.stage) + panel * kTileN * 128, p.k, full, panel * 64, at.row,
                tile.kv_head, at.sequence);
     }
@@ -121,7 +131,7 @@ __device__ __forceinline__ void copy_tiles(const AttentionWarpgroupsParams& p,
     const unsigned full = ring.v_full(of_v.stage);
     mbarrier_arrive_expect(full, Smem::kV);
 #pragma unroll
-    for (int panel = 0; panel < Config::kValueWidth / 64; ++panel) {
+    for (int panel = 0; panel < Smem::kValuePanels; ++panel) {
       copy_box(ring.v(of_v.stage) + panel * kTileN * 128, p.v, full, panel * 64, at.row,
                tile.kv_head, at.sequence);
     }
@@ -139,7 +149,7 @@ __device__ __forceinline__ void copy_tiles(const AttentionWarpgroupsParams& p,
     mbarrier_arrive_expect(ring.q_full(), Smem::kQ);
     const BoxPlace<Config> at(tile, tile.first, tile.start_q, tile.rows);
 #pragma unroll
-    for (int panel = 0; panel < Config::kWidth / 64; ++panel) {
+    for (int panel = 0; panel < Smem::kPanels; ++panel) {
       copy_box(ring.q() + panel * kTileM * 128, p.q, ring.q_full(), panel * 64, at.row, tile.head,
                at.sequence);
     }
@@ -153,40 +163,49 @@ __device__ __forceinline__ void copy_tiles(const AttentionWarpgroupsParams& p,
   }
 }
 
-// A warpgroup's turn to issue products, where there are two: barrier 1 is the turn of the first,
-// barrier 2 that of the second. The first has a turn to begin with, which the second gives it once;
-// what is given after the last round of a tile begins the next tile.
+// A warpgroup's turn to issue products: barrier 1 is the turn of the first one, and each gives the
+// turn to the next when its products are issued. The first has a turn to begin with, which the last
+// gives it once; what is given after the last round of a tile begins the next tile.
 template <class Config>
 struct Turns {
-  static constexpr bool kTurns = Multipliers<Config>::kThreads == 256;
-  bool second;
+  static constexpr unsigned kGroups = Multipliers<Config>::kThreads / 128;
+  unsigned group;
 
+  template <unsigned kOf = 0>
   __device__ __forceinline__ void wait() const {
-    if constexpr (kTurns) {
-      if (second) {
-        named_barrier_wait<2, 256>();
+    if constexpr (kOf < kGroups && kGroups > 1) {
+      if (group == kOf) {
+        named_barrier_wait<1 + kOf, 256>();
       } else {
-        named_barrier_wait<1, 256>();
+        wait<kOf + 1>();
       }
     }
   }
+  template <unsigned kOf = 0>
   __device__ __forceinline__ void give() const {
-    if constexpr (kTurns) {
-      if (second) {
-        named_barrier_arrive<1, 256>();
+    if constexpr (kOf < kGroups && kGroups > 1) {
+      if (group == kOf) {
+        named_barrier_arrive<1 + (kOf + 1) % kGroups, 256>();
       } else {
-        named_barrier_arrive<2, 256>();
+        give<kOf + 1>();
       }
     }
   }
   __device__ __forceinline__ void begin() const {
-    if (second) give();
+    if (group == kGroups - 1) give();
   }
   // The last turn that was given belongs to nobody.
   __device__ __forceinline__ void end() const {
-    if (!second) wait();
+    if (group == 0) wait();
   }
 };
+
+// A larger maximum makes the weights of later blocks smaller and wants the sums of all columns
+// scaled. It is not taken before weights would exceed 2^kLate, which leaves float32 sums and 16-bit
+// weights as exact as they were: after the first blocks hardly any row is scaled. With few columns
+// asking costs more than scaling them.
+template <class Config>
+constexpr float kLate = Config::kValueWidth >= 128 ? 8.0f : 0.0f;
 
 // The new maximum of a row with the scores of one key block, and what else its weights need.
 // kGuard: a row may have met no key yet, and -inf - -inf must not arise.
@@ -194,7 +213,7 @@ struct RowStep {
   float base, shift;
   float scale;  // of the sums so far
 };
-template <bool kGuard, int kTiles>
+template <bool kGuard, class Config, int kTiles>
 __device__ __forceinline__ RowStep row_step(const float (&y)[kTiles][4], int half, float t,
                                             float& most_so_far) {
   float most = most_so_far;
@@ -203,6 +222,9 @@ __device__ __forceinline__ RowStep row_step(const float (&y)[kTiles][4], int hal
     most = fmaxf(most, fmaxf(y[n][2 * half], y[n][2 * half + 1]));
   }
   most = quad_max(most);
+  if constexpr (kLate < Config >> 0) {
+    if (__fmul_rn(__fsub_rn(most, most_so_far), t) <= kLate<Config>) most = most_so_far;
+  }
   RowStep step;
   step.base = kGuard && most == minus_infinity() ? 0.0f : most;
   step.shift = __fmul_rn(step.base, t);
@@ -210,6 +232,39 @@ __device__ __forceinline__ RowStep row_step(const float (&y)[kTiles][4], int hal
   most_so_far = most;
   return step;
 }
+
+// Sums, scores and weights of a thread leave few of its 240 registers: it spends instructions to
+// hold less.
+template <class Config>
+constexpr bool kTight = Config::kValueWidth / 2 + Config::kTileN / 2 + Config::kTileN / 4 > 160;
+
+// What the end of a tile needs of it. Where registers are tight a warp keeps it in shared memory
+// while it walks the keys.
+template <bool kInMemory>
+struct KeptTile {
+  const AttentionTile& tile;
+  unsigned slot;
+
+  __device__ __forceinline__ void put() const {
+    if constexpr (!kInMemory) return;
+    __syncwarp();  // the tile before has been read
+    if (threadIdx.x % 32 == 0) {
+      const int words[] = {tile.sequence, tile.head,    tile.start_q,
+                           tile.rows,     tile.written, tile.first};
+#pragma unroll
+      for (int i = 0; i < 6; ++i) store_shared_word(slot + 4 * i, words[i]);
+    }
+    __syncwarp();
+  }
+  __device__ __forceinline__ AttentionTile get() const {
+    if constexpr (!kInMemory) return tile;
+    const auto word = [&](int i) { return load_shared_word(slot + 4 * i); };
+    AttentionTile kept = {};
+    kept.sequence = word(0), kept.head = word(1), kept.start_q = word(2);
+    kept.rows = word(3), kept.written = word(4), kept.first = word(5);
+    return kept;
+  }
+};
 
 // A warpgroup that multiplies.
 template <class Config>
@@ -234,32 +289,40 @@ struct AttentionMultiplier {
     if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
   }
 
+  // Descriptors are in registers that a warp shares, and the compiler does not see that what they
+  // are computed from is the same in all threads: it would move each descriptor there by itself.
+  // The shuffle is made before the turn is waited for, where its latency costs nobody anything.
+  static __device__ __forceinline__ WgmmaTile the_same(WgmmaTile tile) {
+    return {static_cast<unsigned>(in_place(static_cast<int>(tile.low)))};
+  }
+  __device__ __forceinline__ WgmmaTile values() const {
+    return the_same(wgmma_rows<kTileN * 128>(ring.v(of_v.stage)));
+  }
+
   // s = q k^T
-  __device__ __forceinline__ void start_scores(Scores& s) {
+  __device__ __forceinline__ void start_scores(WgmmaTile q, Scores& s) {
+    const WgmmaTile k = the_same(wgmma_columns(ring.k(of_k.stage)));
     mbarrier_wait(ring.k_full(of_k.stage), of_k.parity);
     turns.wait();
     auto& d = reinterpret_cast<float(&)[kTileN / 2]>(s);
-    const unsigned q = ring.q() + threadIdx.x / 128 * 64 * 128, k = ring.k(of_k.stage);
     wgmma_begin();
 #pragma unroll
     for (int step = 0; step < Config::kWidth / 16; ++step) {
       const unsigned panel = step / 4, inside = step % 4 * 32;
-      Wgmma<kTileN, false, Element>::run(d, wgmma_columns(q + panel * kTileM * 128 + inside),
-                                         wgmma_columns(k + panel * kTileN * 128 + inside),
-                                         step > 0);
+      Wgmma<kTileN, false, Element>::run(d, q.at(panel * kTileM * 128 + inside),
+                                         k.at(panel * kTileN * 128 + inside), step > 0);
     }
     wgmma_commit();
   }
   // o += weights v
-  __device__ __forceinline__ void start_sums(const Weights& weights, Sums& o) {
+  __device__ __forceinline__ void start_sums(WgmmaTile v, const Weights& weights, Sums& o) {
     mbarrier_wait(ring.v_full(of_v.stage), of_v.parity);
     auto& d = reinterpret_cast<float(&)[Config::kValueWidth / 2]>(o);
-    const unsigned v = ring.v(of_v.stage);
     wgmma_begin();
 #pragma unroll
     for (int step = 0; step < kTileN / 16; ++step) {
-      Wgmma<Config::kValueWidth, true, Element>::run(
-          d, weights.word[step], wgmma_rows<kTileN * 128>(v + step * 16 * 128), 1);
+      Wgmma<Config::kValueWidth, true, Element>::run(d, weights.word[step], v.at(step * 16 * 128),
+                                                     1);
     }
     wgmma_commit();
   }
@@ -292,7 +355,7 @@ struct AttentionMultiplier {
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const RowStep step = row_step<true>(s[0], half, units.t, softmax.most[0][half]);
+      const RowStep step = row_step<true, Config>(s[0], half, units.t, softmax.most[0][half]);
       float sum = 0.0f;
 #pragma unroll
       for (int n = 0; n < kKeyTiles; ++n) {
@@ -313,7 +376,17 @@ struct AttentionMultiplier {
     }
   }
 
+  static __device__ __forceinline__ void rescale(Sums& o, const float (&scale)[2]) {
+#pragma unroll
+    for (int n = 0; n < kOutTiles; ++n) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) o[0][n][c] *= scale[c / 2];
+    }
+  }
+
   __device__ __forceinline__ void run_tile(const AttentionTile& tile) {
+    const KeptTile<kTight<Config>> kept = {tile, ring.kept(threadIdx.x / 32)};
+    kept.put();
     const ScoreUnits<Own> units(p.forward, tile, WarpRows<Own>(tile));
     const Visits<Own> visits(p.forward, tile);
     Sums o = {};
@@ -326,7 +399,8 @@ struct AttentionMultiplier {
       int cursor = visits.end - 1;
       mbarrier_wait(ring.q_full(), of_q.parity);
       of_q.next();
-      start_scores(s);
+      const WgmmaTile q = the_same(wgmma_columns(ring.q() + threadIdx.x / 128 * 64 * 128));
+      start_scores(q, s);
       turns.give();
       finish_scores<0>(s);
       soften(s, units, tile, visits, cursor, softmax, scale);
@@ -334,24 +408,21 @@ struct AttentionMultiplier {
       // One more key block, while the values of the one before are multiplied.
 #pragma unroll 1
       for (--cursor; cursor >= visits.begin; --cursor) {
-        start_scores(s);
-        start_sums(weights, o);
+        const WgmmaTile v = values();
+        start_scores(q, s);
+        start_sums(v, weights, o);
         turns.give();
         finish_scores<1>(s);
         soften(s, units, tile, visits, cursor, softmax, scale);
         finish_sums(o);
         pack(s, weights);
-#pragma unroll
-        for (int n = 0; n < kOutTiles; ++n) {
-#pragma unroll
-          for (int c = 0; c < 4; ++c) o[0][n][c] *= scale[c / 2];
-        }
+        if (kLate<Config> == 0 || uniform(scale[0] != 1.0f || scale[1] != 1.0f)) rescale(o, scale);
       }
       arrive(ring.q_empty());  // the last scores are there
-      start_sums(weights, o);
+      start_sums(values(), weights, o);
       finish_sums(o);
     }
-    store_results<Own>(p.forward, tile, units.t, softmax, o);
+    store_results<Own>(p.forward, kept.get(), units.t, softmax, o);
   }
 
   __device__ __forceinline__ void run() {
@@ -380,11 +451,11 @@ __device__ void attention_forward_warpgroups(const AttentionWarpgroupsParams& p)
   }
   __syncthreads();  // the barriers are there for all
   if (threadIdx.x >= kMultiply) {
-    give_registers<kMultiply == 256 ? 40 : 32>();
+    give_registers<kMultiply == 256 ? 24 : 32>();
     if (threadIdx.x == kMultiply) copy_tiles<Config>(p, ring);
   } else {
-    take_registers<kMultiply == 256 ? 232 : 160>();
-    AttentionMultiplier<Config>{p, ring, {threadIdx.x >= 128}, {}, {}, {}}.run();
+    take_registers<kMultiply == 256 ? 240 : 160>();
+    AttentionMultiplier<Config>{p, ring, {threadIdx.x / 128}}.run();
   }
 }
 
