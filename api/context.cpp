@@ -88,7 +88,7 @@ Status create(const lathe_context_options& options, lathe_context* context) {
   if (family != "auto" && family != "portable" && family != "sm90") {
     return invalid(text("LATHE_FAMILY is ", family, "; allowed are auto, portable and sm90"));
   }
-  context->facts.sm90_kernels = family == "sm90";
+  context->facts.sm90_kernels = family != "portable";
   context->tiers = Tiers::open(options.cache_dir ? options.cache_dir : "");
   context->store = context->tiers->shared_store();
   context->registry =

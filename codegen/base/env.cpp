@@ -26,9 +26,9 @@ const std::vector<EnvironmentVariable>& environment_table() {
       {"LATHE_BUNDLES", "none",
        "Bundles, searched last before a kernel is compiled: files with : between them."},
       {"LATHE_FAMILY", "auto",
-       "Kernels to choose from: portable (those that run on every GPU), sm90 (Hopper's where they "
-       "cover the case, else portable), or auto, which is portable so far. Read when a context is "
-       "made."},
+       "Kernels to choose from: portable (those that run on every GPU), or sm90 (Hopper's where "
+       "they cover the case, else portable); auto takes the faster ones, which are Hopper's as far "
+       "as they were measured. Read when a context is made."},
       {"LATHE_JIT", "on", "off: a kernel that is not cached is an error, nothing is compiled."},
       {"LATHE_RECORD", "nothing is recorded",
        "File to which each problem is appended that a plan is made for: a manifest of `lathe "

@@ -20,12 +20,6 @@ struct KeyListSmem {
   static constexpr int kBytes = (kCounts + 16 + 127) / 128 * 128;
 };
 
-__device__ __forceinline__ int load_shared_word(unsigned address) {
-  int value;
-  asm volatile("ld.shared.s32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
-  return value;
-}
-
 // Key `place` of the list.
 template <int kTileN>
 __device__ __forceinline__ int listed_key(unsigned shared, int place) {
