@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the drivers of FlashAttention-2 and -3 have in common: both describe a problem in structures
+// The drivers of FlashAttention-2 and -3 share this file: both describe a problem in structures
 // with fields of the same names.
 #pragma once
 

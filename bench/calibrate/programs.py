@@ -57,7 +57,7 @@ def build(source: str, options: list[str], folders: list[pathlib.Path]) -> pathl
     if not compiler.exists():
         raise Skipped(f"no {compiler}")
     text = (HERE / source).read_text() + "\0".join(options) + str(STAND_INS)
-    text += "".join(path.read_text() for path in sorted(HERE.glob("[ft]*.cuh")))
+    text += "".join((HERE / name).read_text() for name in ("flash_params.cuh", "timed.cuh"))
     key = hashlib.sha256((text + "".join(stamp(folder) for folder in folders)).encode()).hexdigest()
     place = pathlib.Path(os.environ["CALIBRATE_PROGRAMS"]) / f"{pathlib.Path(source).stem}-{key[:16]}"
     place.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the device as a whole takes: launches, starts of blocks, and its clock.
+// These figures are of the device as a whole: launches, starts of blocks, and its clock.
 #pragma once
 #include <chrono>
 

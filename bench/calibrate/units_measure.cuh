@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the measurements of units.cu have in common: rows of figures, clocks, mbarriers, launches.
+// All measurements of units.cu use this file: it has rows of figures, clocks, mbarriers, launches.
 #pragma once
 #include <cuda.h>
 #include <cuda_runtime.h>

@@ -14,8 +14,8 @@ namespace sim::clock {
 // Gives the instructions of a walk, one by one.
 using Steps = std::function<Walk::Step()>;
 
-// What a walk does too seldom, too often and at another time than the PTX, of all that it should
-// do.
+// An Agreement counts what a walk does too seldom, too often and at another time than the PTX, and
+// all that it should do.
 struct Agreement {
   double wanted = 0, missing = 0, extra = 0, misplaced = 0;
   double share() const;  // 1: all agrees

@@ -56,7 +56,8 @@ Program machine_program(const Grid& grid, const std::string& arch, std::string* 
   return program;
 }
 
-// What share of its instructions a trace has. A long block is cut, and goes on as it began.
+// This returns the share of its instructions that a trace has. A long block is cut, and goes on as
+// it began.
 double recorded_share(const BlockTrace& trace) {
   if (!trace.cut || trace.executed == 0) return 1;
   return static_cast<double>(trace.recorded) / static_cast<double>(trace.executed);

@@ -155,7 +155,7 @@ void Progress::take(const Map& map, const Track& track, uint32_t token) {
     if (word >= bits_.size()) {
       const size_t before = bits_.size();
       bits_.resize(word + 1);
-      // What was far may be near now.
+      // A token that was far away may be near now.
       while (!far_.empty() && far_.front() / 64 - origin_ < bits_.size()) {
         const uint32_t near = far_.front();
         if (near / 64 >= origin_ + before) bits_[near / 64 - origin_] |= 1ull << near % 64;

@@ -31,8 +31,7 @@ class Cursors {
 // the program are not in the order of PTX.
 class Progress {
  public:
-  // What is wrong with the way so far: tokens that it passed by, and marks that it did without a
-  // token.
+  // This counts what is wrong with the way so far: it passed tokens by, or did marks without one.
   int64_t cost() const { return spent_ + open_; }
   // The cost if the way ends here.
   int64_t final_cost(const Track& track) const { return spent_ + track.weight.back() - taken_; }

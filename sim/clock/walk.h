@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a warp did in PTX, told as a walk through a Program. One that was made from PTX has its
-// blocks, so the walk follows them. In machine code it goes the way that search.h finds.
+// A walk tells what a warp did in PTX as a way through a Program. A Program that was made from PTX
+// has its blocks, so the walk follows them. In machine code it goes the way that search.h finds.
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,7 @@ constexpr double kMicro = 1e6;             // microseconds in a second
 constexpr double kNothing = 0.0005;        // microseconds: a shorter wait is none
 constexpr size_t kMostUnsettled = 20'000;  // pieces of work
 
-// Whose line it is.
+// This says whose line it is.
 struct Who {
   int rank;
   uint64_t context, stream;
