@@ -156,6 +156,9 @@ bool read_options(Options* out, std::string* what) {
   out->report = Reader::text("LATHE_SIM_REPORT");
   out->counters = Reader::text("LATHE_SIM_COUNTERS");
   out->profile = read_profile(reader, out->arch);
+  if (const uint64_t count = reader.number("LATHE_SIM_MULTIPROCESSORS", 0, 1024, 0); count > 0) {
+    out->profile.multiprocessors = static_cast<int>(count);
+  }
   out->timeline = Reader::text("LATHE_SIM_TIMELINE");
   out->ptxas = clock::find_assembler();
   out->timeline_picture =

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "sim/tests/gemm/gemm.h"
-#include "sim/tests/gemm/mutation.h"
+#include "sim/tests/mutation.h"
 
 using namespace sim;
 using namespace sim::test;

@@ -4,6 +4,8 @@
 // real compiler once and keeps the result in the folder LATHE_TEST_NVRTC_MEMO. The compiler gives
 // the same bytes for the same text and options, so a test cannot tell, save by the clock. A failure
 // is never kept. A file that LATHE_TEST_NVRTC_PLANT names is compiled behind the text of each unit.
+// A file NAME.ptx in the folder that LATHE_TEST_NVRTC_PTX names has PTX for the units that speak of
+// the template NAME: what it holds is given in place of the compiler's. An empty one gets that.
 #include <dlfcn.h>
 #include <sys/stat.h>
 
@@ -96,6 +98,19 @@ nvrtcResult compile(const memo::Source& source, int count, const char* const* op
   return result;
 }
 
+void exchange_ptx(const std::filesystem::path& folder, const std::string& unit, std::string* ptx) {
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    if (unit.find(file.path().stem().string() + '<') == std::string::npos) continue;
+    std::ostringstream given;
+    given << std::ifstream(file.path(), std::ios::binary).rdbuf();
+    if (!given.str().empty()) {
+      *ptx = given.str() + '\0';
+    } else {
+      std::ofstream(file.path(), std::ios::binary) << ptx->c_str();
+    }
+  }
+}
+
 nvrtcResult give(const std::string& bytes, size_t* size) {
   *size = bytes.size();
   return NVRTC_SUCCESS;
@@ -148,18 +163,21 @@ nvrtcResult nvrtcDestroyProgram(nvrtcProgram* handle) {
 nvrtcResult nvrtcCompileProgram(nvrtcProgram handle, int count, const char* const* options) {
   Program& program = of(handle);
   const char* folder = std::getenv("LATHE_TEST_NVRTC_MEMO");
+  const char* exchange = std::getenv("LATHE_TEST_NVRTC_PTX");
   std::string key;
   if (folder != nullptr && *folder != '\0' && std::getenv("NVRTC_APPEND_FLAGS") == nullptr) {
     key = memo::key_of(real().identity, program.source, {options, options + count});
   }
-  if (!key.empty()) {
-    if (auto kept = memo::load(folder, key)) {
-      program.outputs = std::move(*kept);
-      return NVRTC_SUCCESS;
-    }
+  nvrtcResult result = NVRTC_SUCCESS;
+  if (auto kept = key.empty() ? std::nullopt : memo::load(folder, key)) {
+    program.outputs = std::move(*kept);
+  } else {
+    result = compile(program.source, count, options, &program.outputs);
+    if (result == NVRTC_SUCCESS && !key.empty()) memo::save(folder, key, program.outputs);
   }
-  const nvrtcResult result = compile(program.source, count, options, &program.outputs);
-  if (result == NVRTC_SUCCESS && !key.empty()) memo::save(folder, key, program.outputs);
+  if (result == NVRTC_SUCCESS && exchange != nullptr) {
+    exchange_ptx(exchange, program.source.text, &program.outputs.ptx);
+  }
   return result;
 }
 

@@ -165,7 +165,8 @@ __device__ __forceinline__ void copy_tiles(const AttentionWarpgroupsParams& p,
 
 // A warpgroup's turn to issue products: barrier 1 is the turn of the first one, and each gives the
 // turn to the next when its products are issued. The first has a turn to begin with, which the last
-// gives it once; what is given after the last round of a tile begins the next tile.
+// gives it once; what is given after the last round of a tile begins the next tile. The last turn
+// of all belongs to nobody.
 template <class Config>
 struct Turns {
   static constexpr unsigned kGroups = Multipliers<Config>::kThreads / 128;
@@ -193,10 +194,6 @@ struct Turns {
   }
   __device__ __forceinline__ void begin() const {
     if (group == kGroups - 1) give();
-  }
-  // The last turn that was given belongs to nobody.
-  __device__ __forceinline__ void end() const {
-    if (group == 0) wait();
   }
 };
 
@@ -432,7 +429,6 @@ struct AttentionMultiplier {
       AttentionTile tile;
       if (order.tile(turn, tile)) run_tile(tile);
     }
-    turns.end();
   }
 };
 

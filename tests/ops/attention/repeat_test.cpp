@@ -4,6 +4,8 @@
 // and of what is asynchronous differs, results must not.
 #include "tests/harness/repeat.h"
 
+#include <cstdlib>
+
 #include "tests/harness/check.h"
 #include "tests/ops/attention/case.h"
 
@@ -67,6 +69,35 @@ TEST_CASE("attention: without asking for it all but dq are") {
   AttentionCase c{.head_dim = 128, .value_dim = 120, .group = 2, .queries = {100}, .keys = {190}};
   c.backward = true;
   check_schedules(c, "dq");
+}
+
+// A persistent kernel deals its tiles out to as many blocks as there are multiprocessors.
+TEST_CASE("attention: grids of one, two, three and many blocks give the same bits") {
+  AttentionCase packed{.kv_heads = 2, .queries = {130, 3, 0, 200}, .keys = {260, 0, 5, 390}};
+  packed.packed = true;
+  AttentionCase causal{.head_dim = 128, .value_dim = 128, .kv_heads = 3};
+  causal.queries = {300}, causal.keys = {460}, causal.causal = true;
+  for (const AttentionCase& c : {packed, causal}) {
+    INFO(c.text());
+    const ref::Attention inputs = make_inputs(c);
+    Answer first;
+    for (const char* multiprocessors : {"1", "2", "3", "132"}) {
+      CAPTURE(multiprocessors);
+      const auto answers = in_child(schedule_number(0), [&](const Give& give) {
+        setenv("LATHE_SIM_MULTIPROCESSORS", multiprocessors, 1);
+        give([&] { return run_attention(make_context().get(), c, inputs); });
+      });
+      REQUIRE(answers.size() == 1);
+      if (first.outputs.empty()) {
+        first = answers.front();
+        check_attention(c, inputs, first);
+      }
+      check_clean(answers.front());
+      for (const auto& [name, values] : first.outputs) {
+        CHECK(same_bits(values, answers.front().at(name)));
+      }
+    }
+  }
 }
 
 TEST_CASE("attention over ranks: any interleaving of ranks gives the same bits") {
