@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 
 #include "abi/nvrtc.h"
 #include "codegen/base/text.h"
@@ -82,10 +83,19 @@ std::vector<std::shared_ptr<const Compiler>> compilers() {
   return all;
 }
 
+// Opens what the library itself opens by bare name, which only the system's folders answer.
+void hold_builtins(const std::filesystem::path& library) {
+  for (const auto& file : std::filesystem::directory_iterator(library.parent_path())) {
+    if (!file.path().filename().string().starts_with("libnvrtc-builtins.so.")) continue;
+    CHECK(dlopen(file.path().c_str(), RTLD_LAZY | RTLD_LOCAL) != nullptr);
+  }
+}
+
 // The log of a compile with flags that lathe does not use.
 std::string log_of(const Compiler& compiler, const std::string& unit, const char* flag) {
   void* const library = dlopen(compiler.path().c_str(), RTLD_NOW | RTLD_LOCAL);
   REQUIRE(library != nullptr);
+  hold_builtins(std::filesystem::canonical(compiler.path()));
   auto call = [&](const char* name) { return dlsym(library, name); };
   nvrtcProgram program = nullptr;
   reinterpret_cast<decltype(&nvrtcCreateProgram)>(call("nvrtcCreateProgram"))(
