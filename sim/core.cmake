@@ -66,29 +66,29 @@ add_library(lathe_sim_core STATIC
   check/race_shadow.cpp
   check/race_touch.cpp
   check/race_world.cpp
-  clock/agreement.cpp
   clock/engine.cpp
   clock/engine_units.cpp
   clock/kernel_time.cpp
   clock/listing.cpp
   clock/machine.cpp
-  clock/map.cpp
-  clock/map_senses.cpp
-  clock/map_uses.cpp
+  clock/markup.cpp
   clock/memory.cpp
   clock/opcodes.cpp
   clock/order.cpp
-  clock/markup.cpp
   clock/picture.cpp
   clock/placing.cpp
-  clock/progress.cpp
-  clock/roles.cpp
   clock/ptx_program.cpp
   clock/resident.cpp
-  clock/search.cpp
+  clock/roles.cpp
   clock/tools.cpp
-  clock/track.cpp
-  clock/walk.cpp
+  clock/walk/agreement.cpp
+  clock/walk/map.cpp
+  clock/walk/map_senses.cpp
+  clock/walk/map_uses.cpp
+  clock/walk/progress.cpp
+  clock/walk/search.cpp
+  clock/walk/track.cpp
+  clock/walk/walk.cpp
   exec/async/collisions.cpp
   exec/async/copies.cpp
   exec/async/mbarrier.cpp

@@ -14,7 +14,7 @@
 
 #include "sim/clock/machine.h"
 #include "sim/clock/program.h"
-#include "sim/clock/walk.h"
+#include "sim/clock/walk/walk.h"
 
 namespace sim::clock {
 
@@ -70,7 +70,8 @@ struct BlockTime {
 
 struct Result {
   double cycles = 0;
-  // Of one multiprocessor, on average, where a cluster has several: cycles of all parts or of it.
+  // These count for how many cycles a multiprocessor's resources were busy, the units of all its
+  // parts together. Where a cluster has several multiprocessors, each figure is their average.
   std::array<double, kUnits> busy{};
   double l2_port_busy = 0, dram_busy = 0, shared_busy = 0;
   double l2_bytes = 0, dram_bytes = 0;

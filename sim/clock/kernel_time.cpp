@@ -9,11 +9,11 @@
 #include <span>
 #include <utility>
 
-#include "sim/clock/agreement.h"
 #include "sim/clock/listing.h"
 #include "sim/clock/placing.h"
 #include "sim/clock/ptx_program.h"
 #include "sim/clock/tools.h"
+#include "sim/clock/walk/agreement.h"
 
 namespace sim::clock {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/clock/walk.h"
+#include "sim/clock/walk/walk.h"
 #include "sim/exec/launch.h"
 
 namespace sim::clock {

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "sim/clock/map.h"
 #include "sim/clock/order.h"
+#include "sim/clock/walk/map.h"
 #include "sim/ptx/tensor.h"
 #include "sim/ptx/wmma.h"
 

@@ -7,6 +7,7 @@ import sys
 import harness
 from bundle_cases import BundleCases
 from cache_cases import CacheCases
+from clock_cases import ClockCases
 from driver_cases import DriverCases
 from dump_cases import DumpCases
 from example_cases import ExampleCases
@@ -26,7 +27,7 @@ if __name__ == "__main__":
     harness.PROGRAM = sys.argv[1]
     sys.exit(harness.main({"input": InputCases, "page": PageCases, "sparse": SparseCases, "cache": CacheCases, "bundle": BundleCases,
                            "driver": DriverCases, "dump": DumpCases,
-                           "tools": ToolCases, "explain": ExplainCases,
+                           "tools": ToolCases, "explain": ExplainCases, "clock": ClockCases,
                            "picture": PictureCases,
                            "tune": TuneCases,
                            "ranks": RankCases, "lengths": LengthCases, "examples": ExampleCases, "warm": WarmCases,

@@ -123,9 +123,9 @@ void draw(const clock::KernelTime& time, const std::string& name) {
   }
 }
 
-// What was replayed already, by what the launch counted: a launch that counts the same takes the
-// same time. Its line lacks roles and lines, so that neither the time nor the file grows with the
-// number of launches more than it must.
+// Replays holds the times of launches that were replayed already, by what each of them counted: a
+// launch that counts the same takes the same time. The line of such a launch lacks roles and lines,
+// so that neither the time nor the file grows with the number of launches more than it must.
 struct Replays {
   struct Known {
     std::string repeated;  // the line of the next such launch

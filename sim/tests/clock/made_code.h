@@ -6,8 +6,8 @@
 
 #include <map>
 
-#include "sim/clock/agreement.h"
-#include "sim/clock/search.h"
+#include "sim/clock/walk/agreement.h"
+#include "sim/clock/walk/search.h"
 #include "sim/tests/kernel_run.h"
 
 namespace sim::test {

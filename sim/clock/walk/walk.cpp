@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/clock/walk.h"
+#include "sim/clock/walk/walk.h"
 
-#include "sim/clock/search.h"
+#include "sim/clock/walk/search.h"
 
 namespace sim::clock {
 namespace {

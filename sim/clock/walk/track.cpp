@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/clock/track.h"
+#include "sim/clock/walk/track.h"
 
 #include <algorithm>
 

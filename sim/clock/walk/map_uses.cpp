@@ -5,7 +5,7 @@
 #include <set>
 #include <tuple>
 
-#include "sim/clock/map.h"
+#include "sim/clock/walk/map.h"
 #include "sim/exec/trace.h"
 #include "sim/ptx/tensor.h"
 

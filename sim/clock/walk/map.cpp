@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/clock/map.h"
+#include "sim/clock/walk/map.h"
 
 #include <algorithm>
 #include <string_view>
 
 #include "sim/clock/ptx_program.h"
-#include "sim/clock/search.h"
+#include "sim/clock/walk/search.h"
 #include "sim/ptx/tensor.h"
 
 namespace sim::clock {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/clock/track.h"
+#include "sim/clock/walk/track.h"
 
 namespace sim::clock {
 

@@ -7,7 +7,7 @@
 #include <functional>
 #include <span>
 
-#include "sim/clock/walk.h"
+#include "sim/clock/walk/walk.h"
 
 namespace sim::clock {
 

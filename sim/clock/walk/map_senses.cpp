@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "sim/clock/map.h"
+#include "sim/clock/walk/map.h"
 
 namespace sim::clock {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/clock/agreement.h"
+#include "sim/clock/walk/agreement.h"
 
 #include <algorithm>
 

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/clock/map.h"
+#include "sim/clock/walk/map.h"
 #include "sim/exec/trace.h"
 
 namespace sim::clock {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/clock/progress.h"
+#include "sim/clock/walk/progress.h"
 
 #include <algorithm>
 #include <utility>

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/clock/map.h"
-#include "sim/clock/progress.h"
-#include "sim/clock/track.h"
+#include "sim/clock/walk/map.h"
+#include "sim/clock/walk/progress.h"
+#include "sim/clock/walk/track.h"
 #include "sim/exec/trace.h"
 
 namespace sim::clock {

@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-#include "sim/clock/search.h"
+#include "sim/clock/walk/search.h"
 
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
 
-#include "sim/clock/progress.h"
+#include "sim/clock/walk/progress.h"
 
 namespace sim::clock {
 namespace {

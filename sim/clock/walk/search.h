@@ -13,7 +13,7 @@
 #include <map>
 #include <vector>
 
-#include "sim/clock/track.h"
+#include "sim/clock/walk/track.h"
 
 namespace sim::clock {
 
