@@ -17,10 +17,12 @@ namespace lathe {
 namespace {
 
 Status take_kernels(lathe_plan* plan) {
-  LATHE_ASSIGN(const auto kernels,
-               build_kernels(*plan->context, plan->executor->specs(), Load::yes));
-  for (const auto& [built, loaded] : kernels) {
-    plan->kernels.push_back({built, loaded, built->spec_text(), built->entry->key.digest.hex()});
+  const std::vector<KernelSpec> specs = plan->executor->specs();
+  LATHE_ASSIGN(const auto kernels, build_kernels(*plan->context, specs, Load::yes));
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    const auto& [built, loaded] = kernels[i];
+    plan->kernels.push_back({built, loaded, built->spec_text(), built->entry->key.digest.hex(),
+                             specs[i].family_reason});
   }
   plan->executor->bind(plan->kernels);
   return {};

@@ -98,7 +98,9 @@ lathe_kernel_info describe(const PlanKernel& kernel) {
           .smem_bytes = sum(spec.smem_bytes, report.smem_static),
           .spill_bytes = sum(report.spill_stores, report.spill_loads),
           .stack_bytes = report.stack_bytes,
-          .compile_ms = report.milliseconds};
+          .compile_ms = report.milliseconds,
+          .family = spec.family(),
+          .family_reason = kernel.family_reason.c_str()};
 }
 
 }  // namespace lathe

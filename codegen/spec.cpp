@@ -51,6 +51,10 @@ KernelSpec KernelSpec::of(const Template& from, int threads, std::vector<Constan
   return spec;
 }
 
+const char* KernelSpec::family() const {
+  return source.find("/sm90/") != std::string::npos ? "sm90" : "portable";
+}
+
 std::string KernelSpec::text() const {
   std::string result;
   result.reserve(512);

@@ -84,6 +84,13 @@ struct KernelSpec {
   std::vector<Mod> mods;            // mostly none; mask_mod before score_mod
   // With mods: what reads captured arrays for them.
   const char* loads = "attention/mods/capture_loads.cuh";
+  // For reports: why a kernel of another family was not taken for this one's step, "not sm90: the
+  // elements are float32". Empty where none was considered. No part of the text.
+  std::string family_reason;
+
+  // Returns "sm90" for kernels of Hopper alone, whose templates lie in a folder of that name, and
+  // "portable" for those of every architecture.
+  const char* family() const;
 
   // Returns "causal_conv1d_bwd x=bf16 weight=bf16 width=4 ... threads=128 smem=0": no architecture.
   // A mod is there with its digest.

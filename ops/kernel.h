@@ -33,8 +33,8 @@ inline KernelSpec shared_spec(const Template& from, const char* smem, int smem_b
 // Holds a kernel as a plan has it.
 struct PlanKernel {
   std::shared_ptr<const BuiltKernel> built;
-  std::shared_ptr<const Kernel> loaded;  // null in a context without a device
-  std::string spec_text, key_hex;        // lent to callers
+  std::shared_ptr<const Kernel> loaded;           // null in a context without a device
+  std::string spec_text, key_hex, family_reason;  // lent to callers
 };
 
 // A slot holds a kernel that an operator may need. It is empty if a problem does not need the

@@ -233,6 +233,8 @@ typedef struct lathe_kernel_info {
   const char* from; /* "compiler", "disk", "memory" */
   int threads, registers, smem_bytes, spill_bytes, stack_bytes; /* -1: unknown */
   double compile_ms;
+  const char* family;        /* "portable", or "sm90": for Hopper alone */
+  const char* family_reason; /* "not sm90: the elements are float32"; "": no other was considered */
 } lathe_kernel_info;
 LATHE_API size_t lathe_plan_kernel_count(const lathe_plan* plan);
 LATHE_API lathe_status lathe_plan_kernel(const lathe_plan* plan, size_t index,

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "codegen/base/invalid.h"
+#include "codegen/base/text.h"
 #include "codegen/choice.h"
 #include "ops/attention/warpgroup_kernels.h"
 #include "ops/implementation.h"
@@ -166,12 +167,16 @@ Result<AttentionKernels> attention_kernels(const AttentionProblem& problem,
                                            const DeviceFacts& facts) {
   AttentionKernels kernels;
   if (problem.forward) {
-    if (attention_warpgroups_refusal(problem, facts) == nullptr) {
-      kernels.forward = attention_warpgroups_spec(problem);
+    const char* refusal = attention_warpgroups_refusal(problem, facts);
+    KernelSpec spec;
+    if (refusal == nullptr) {
+      spec = attention_warpgroups_spec(problem);
     } else {
       LATHE_ASSIGN(const AttentionTile tile, attention_choose(problem, facts));
-      kernels.forward = attention_forward_spec(problem, tile);
+      spec = attention_forward_spec(problem, tile);
+      spec.family_reason = text("not sm90: ", refusal);
     }
+    kernels.forward = std::move(spec);
     if (problem.mod("mask_mod") != nullptr) {
       kernels.mask_blocks = attention_mask_blocks_spec(problem, *kernels.forward);
     }

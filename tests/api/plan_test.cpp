@@ -61,6 +61,8 @@ TEST_CASE("a plan describes its kernels and lends their texts") {
   CHECK(std::strlen(info.key) == 32);
   CHECK(std::string(info.from) == "compiler");
   CHECK(info.threads > 0);
+  CHECK(std::string(info.family) == "portable");
+  CHECK(std::string(info.family_reason) == "");
   CHECK(info.registers > 0);
   CHECK(info.spill_bytes == 0);
 

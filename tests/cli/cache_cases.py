@@ -25,6 +25,7 @@ class CacheCases(Case):
         first, one = self.run_op("causal_conv1d", conv(backward=True))
         second, two = self.run_op("causal_conv1d", conv(backward=True))
         self.assertEqual(first["compiled"], len(first["kernels"]))
+        self.assertEqual({k["family"] for k in first["kernels"]}, {"portable"})
         self.assertEqual(second["compiled"], 0)
         self.assertEqual({k["from"] for k in second["kernels"]}, {"disk"})
         self.assertEqual([k["key"] for k in first["kernels"]], [k["key"] for k in second["kernels"]])

@@ -244,6 +244,23 @@ class ExplainCases(Case):
         self.assertGreater(changed["issue_slots"], plain["issue_slots"] + 128 * 128 * 8 / 32)
         self.assertEqual(changed["tensor_ops"], plain["tensor_ops"])
 
+    def test_families(self):
+        """Hopper's kernel where it covers the problem; elsewhere the portable one, and why."""
+        long = {name: "bf16:1,512,1,64" for name in "qkv"}
+        for tensors, env, family, reason in ((long, {}, "sm90", ""),
+                                             ({name: "f32:1,512,1,64" for name in "qkv"}, {}, "portable", "not sm90: the elements are float32"),
+                                             (long, {"LATHE_FAMILY": "portable"}, "portable", "not sm90: LATHE_FAMILY is portable")):
+            with self.subTest(tensors=tensors, env=env):
+                kernel, = self.explain("flash_attention", tensors, "--arch", "sm_90a", "--formulas", **env)["kernels"]
+                self.assertEqual((kernel["family"], kernel["family_reason"]), (family, reason))
+                status, out, err = self.lathe("explain", "flash_attention", *words(tensors), "--arch", "sm_90a", "--formulas", **env)
+                self.assertEqual((status, err), (0, ""))
+                self.assertIn("\n  family     " + ", ".join(filter(None, (family, reason))) + "\n", out)
+        kernel, = self.explain("flash_attention", long, "--arch", "sm_100", "--formulas")["kernels"]
+        self.assertEqual((kernel["family"], kernel["family_reason"]), ("portable", "not sm90: the architecture is not sm_90a"))
+        kernel, = self.explain("causal_conv1d", TINY, "--arch", "sm_90a", "--formulas")["kernels"]
+        self.assertEqual((kernel["family"], kernel["family_reason"]), ("portable", ""))  # there is no other
+
     def test_refuses(self):
         for flags, pattern in ((["--gpu", "abacus"], "'abacus'.*a100.*h100.*h200"), (["--gpu", "h100,,a100"], '"h100,,a100"'),
                                (["--gpu", "h100", "--arch", "sm_80"], "--arch"), (["--gpu", "h100", "--device", "sim"], '"sim".*none')):

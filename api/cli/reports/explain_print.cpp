@@ -59,8 +59,10 @@ void print_table(const std::vector<Row>& rows) {
 }
 
 void print_kernel(const Json& kernel) {
-  std::printf("%s\n  made of    %s\n  key        %s\n  from       %s",
+  const std::string reason = text_of(kernel, "family_reason");
+  std::printf("%s\n  made of    %s\n  family     %s%s%s\n  key        %s\n  from       %s",
               text_of(kernel, "name").c_str(), text_of(kernel, "spec").c_str(),
+              text_of(kernel, "family").c_str(), reason.empty() ? "" : ", ", reason.c_str(),
               text_of(kernel, "key").c_str(), text_of(kernel, "from").c_str());
   if (kernel.at("from") == "compiler") {
     std::printf(", %.0f ms", kernel.at("compile_ms").get<double>());

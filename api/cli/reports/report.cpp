@@ -49,7 +49,8 @@ Json Report::json() const {
   Json out = {{"device", device}, {"device_name", device_name}, {"arch", arch}};
   out["kernels"] = Json::array();
   for (const KernelUse& use : kernels) {
-    out["kernels"].push_back({{"name", use.name}, {"key", use.key}, {"from", use.from}});
+    out["kernels"].push_back(
+        {{"name", use.name}, {"key", use.key}, {"from", use.from}, {"family", use.family}});
   }
   out["compiled"] = compiled();
   out["hits"] = hits();
@@ -60,7 +61,7 @@ std::vector<KernelUse> kernel_uses(const lathe_plan* plan) {
   std::vector<KernelUse> out;
   for (size_t i = 0; i < lathe_plan_kernel_count(plan); ++i) {
     const lathe_kernel_info kernel = kernel_info(plan, i);
-    out.push_back({kernel.name, kernel.key, kernel.from});
+    out.push_back({kernel.name, kernel.key, kernel.from, kernel.family});
   }
   return out;
 }

@@ -12,8 +12,8 @@
   inline void to_json(nlohmann::ordered_json& nlohmann_json_j, const Type& nlohmann_json_t) { \
     NLOHMANN_JSON_EXPAND(NLOHMANN_JSON_PASTE(NLOHMANN_JSON_TO, __VA_ARGS__))                  \
   }
-LATHE_JSON_OBJECT(lathe_kernel_info, name, spec, key, from, threads, registers, smem_bytes,
-                  spill_bytes, stack_bytes, compile_ms)
+LATHE_JSON_OBJECT(lathe_kernel_info, name, spec, family, family_reason, key, from, threads,
+                  registers, smem_bytes, spill_bytes, stack_bytes, compile_ms)
 LATHE_JSON_OBJECT(lathe_estimate, launches, bytes, minimum_bytes, flops, microseconds, bound,
                   tensor_ops, memory_microseconds, gpu, tensor_microseconds, chain_microseconds)
 LATHE_JSON_OBJECT(lathe_tier_info, kind, path, entries, bytes, problem)
@@ -26,7 +26,8 @@ using Json = nlohmann::ordered_json;
 
 struct KernelUse {
   std::string name, key;
-  std::string from;  // "compiler", "disk", "bundle", "memory"
+  std::string from;    // "compiler", "disk", "bundle", "memory"
+  std::string family;  // "portable", "sm90"
 };
 
 struct Report {

@@ -20,11 +20,12 @@ PyObject* estimate(const PlanObject* self, const Tensors* tensors, const lathe_s
 static PyObject* kernel_row(const lathe_plan* plan, size_t index) {
   lathe_kernel_info info = {.size = sizeof info};
   if (!succeeded(lathe_plan_kernel(plan, index, &info))) return NULL;
-  return Py_BuildValue("{s:s,s:s,s:s,s:s,s:i,s:i,s:i,s:i,s:i,s:d}", "name", info.name, "spec",
-                       info.spec, "key", info.key, "from", info.from, "threads", info.threads,
-                       "registers", info.registers, "smem_bytes", info.smem_bytes, "spill_bytes",
-                       info.spill_bytes, "stack_bytes", info.stack_bytes, "compile_ms",
-                       info.compile_ms);
+  return Py_BuildValue("{s:s,s:s,s:s,s:s,s:i,s:i,s:i,s:i,s:i,s:d,s:s,s:s}", "name", info.name,
+                       "spec", info.spec, "key", info.key, "from", info.from, "threads",
+                       info.threads, "registers", info.registers, "smem_bytes", info.smem_bytes,
+                       "spill_bytes", info.spill_bytes, "stack_bytes", info.stack_bytes,
+                       "compile_ms", info.compile_ms, "family", info.family, "family_reason",
+                       info.family_reason);
 }
 
 PyObject* plan_kernels(PlanObject* self, PyObject* unused) {
