@@ -10,15 +10,34 @@
 #include "api/cache/build_kernels.h"
 #include "api/cache/manifest.h"
 #include "api/tune/tune_choices.h"
+#include "cache/report.h"
 #include "codegen/base/printable.h"
 #include "ops/resolve.h"
 
 namespace lathe {
 namespace {
 
-Status take_kernels(lathe_plan* plan) {
+// Returns what speaks against a kernel that was compiled with mods; empty if nothing does.
+std::string rejection_of(const KernelSpec& spec, const BuiltKernel& built) {
+  if (!spec.may_be_rejected()) return {};
+  const std::vector<std::string> found = losses(report_of(built.entry->metadata));
+  return found.empty() ? std::string()
+                       : text("with these mods the compiler reports ", found.front());
+}
+
+// Chooses, compiles and loads. A mod may take so much that ptxas spills registers of a kernel for
+// Hopper or serialises its products: then kernels are chosen again without that one. The cache has
+// what was compiled for nothing too, so that a later plan compiles nothing.
+Status take_kernels(lathe_plan* plan, const Resolved& resolved, DeviceFacts facts) {
+  LATHE_ASSIGN(plan->executor, make_executor(resolved, facts));
   const std::vector<KernelSpec> specs = plan->executor->specs();
   LATHE_ASSIGN(const auto kernels, build_kernels(*plan->context, specs, Load::yes));
+  const size_t known = facts.rejected.size();
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    std::string reason = rejection_of(specs[i], *kernels[i].built);
+    if (!reason.empty()) facts.rejected.push_back({specs[i].kernel, std::move(reason)});
+  }
+  if (facts.rejected.size() > known) return take_kernels(plan, resolved, std::move(facts));
   for (size_t i = 0; i < kernels.size(); ++i) {
     const auto& [built, loaded] = kernels[i];
     plan->kernels.push_back({built, loaded, built->spec_text(), built->entry->key.digest.hex(),
@@ -134,8 +153,7 @@ lathe_status lathe_plan_create(lathe_plan** out, lathe_context* context,
       plan->group_flags = problem->group_flags;
       plan->digests = digests_of(*problem);
     }
-    LATHE_ASSIGN(plan->executor, make_executor(resolved, facts_for(*context, *problem)));
-    const Status loaded = take_kernels(plan.get());
+    const Status loaded = take_kernels(plan.get(), resolved, facts_for(*context, *problem));
     const bool known = loaded.ok() || loaded.code() == Code::not_cached;
     if (known && context->recorder) context->recorder->note(*problem);
     LATHE_TRY(with_problem(loaded, *problem));

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/tensor_map.h"
 
+#include <algorithm>
+
 namespace lathe {
 namespace {
 
@@ -33,22 +35,22 @@ CUtensorMapSwizzle swizzle_of(int bytes) {
 
 Status encode_tensor_map(const Driver& driver, const TensorMapRecipe& recipe,
                          const MappedTensor& tensor, TensorMap* out) {
-  constexpr uint32_t kRank = 4;
-  cuuint64_t extents[kRank], strides[kRank - 1];
-  cuuint32_t box[kRank], steps[kRank];
+  const size_t rank = std::min(recipe.box.size(), kMostMapped);
+  cuuint64_t extents[kMostMapped], strides[kMostMapped - 1];
+  cuuint32_t box[kMostMapped], steps[kMostMapped];
   const auto bytes = static_cast<cuuint64_t>(bytes_of(recipe.dtype));
-  for (uint32_t k = 0; k < kRank; ++k) {
+  for (size_t k = 0; k < rank; ++k) {
     extents[k] = static_cast<cuuint64_t>(tensor.extent[k]);
     if (k > 0) strides[k - 1] = static_cast<cuuint64_t>(tensor.stride[k]) * bytes;
-    box[k] = k < recipe.box.size() ? static_cast<cuuint32_t>(recipe.box[k]) : 1;
+    box[k] = static_cast<cuuint32_t>(recipe.box[k] > 0 ? recipe.box[k] : tensor.box[k]);
     steps[k] = 1;
   }
   static_assert(sizeof(CUtensorMap) == sizeof(TensorMap) && alignof(TensorMap) >= 64);
   return LATHE_DRIVER_CALL(driver, cuTensorMapEncodeTiled, reinterpret_cast<CUtensorMap*>(out),
-                           element_of(recipe.dtype), kRank, const_cast<void*>(tensor.data), extents,
-                           strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                           swizzle_of(recipe.swizzle_bytes), CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                           CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+                           element_of(recipe.dtype), static_cast<cuuint32_t>(rank),
+                           const_cast<void*>(tensor.data), extents, strides, box, steps,
+                           CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(recipe.swizzle_bytes),
+                           CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
 }  // namespace lathe

@@ -14,10 +14,12 @@ namespace lathe {
 
 // A tensor in global memory, the fastest dimension first, which is contiguous. Strides are in
 // elements. Base and strides are multiples of 16 bytes.
+inline constexpr size_t kMostMapped = 5;  // dimensions
 struct MappedTensor {
   const void* data = nullptr;
-  std::array<int64_t, 4> extent{};
-  std::array<int64_t, 4> stride{};  // the first is 1
+  std::array<int64_t, kMostMapped> extent{};  // of as many dimensions as the recipe's box has
+  std::array<int64_t, kMostMapped> stride{};  // the first is 1
+  std::array<int, kMostMapped> box{};         // where the recipe leaves it to the call
 };
 
 // Fills `out`. Reading outside the tensor gives zeros. Fast enough for a launch: it allocates

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "codegen/base/status.h"
@@ -13,6 +14,12 @@
 namespace lathe {
 
 class Choices;  // codegen/choice.h
+
+// A kernel that the compiler made slow with the mods of the problem at hand: another is to be
+// chosen.
+struct RejectedKernel {
+  std::string kernel, reason;
+};
 
 struct DeviceFacts {
   std::string arch;  // "sm_90a": what is passed to NVRTC
@@ -27,6 +34,15 @@ struct DeviceFacts {
   double memory_bytes_per_second = 0;      // published peak, for estimates
   double tensor_ops_per_second = 0;        // the same: dense 16-bit products, sums in float32
   std::shared_ptr<const Choices> choices;  // of tiles, measured on it; null: none
+  std::vector<RejectedKernel> rejected;    // for the problem that is being planned
+
+  // Returns why a kernel is not to be chosen; null if nothing speaks against it.
+  const char* rejection(std::string_view kernel) const {
+    for (const RejectedKernel& each : rejected) {
+      if (each.kernel == kernel) return each.reason.c_str();
+    }
+    return nullptr;
+  }
 };
 
 // Returns the architectures lathe compiles for, in the order of the support matrix.

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <initializer_list>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "codegen/base/dtype.h"
@@ -51,7 +52,7 @@ struct Mod {
 struct TensorMapRecipe {
   std::string field;  // of the parameter struct: "k"
   Dtype dtype = Dtype::bf16;
-  std::vector<int> box;   // elements, innermost dimension first
+  std::vector<int> box;   // elements, innermost dimension first; 0: the call says how many
   int swizzle_bytes = 0;  // 0, 32, 64 or 128
 };
 
@@ -88,6 +89,9 @@ struct KernelSpec {
   // elements are float32". Empty where none was considered. No part of the text.
   std::string family_reason;
 
+  // Says whether only the compiler knows if the kernel is worth taking: Hopper's have no register
+  // to spare for any mod whatever.
+  bool may_be_rejected() const { return !mods.empty() && family() == std::string_view("sm90"); }
   // Returns "sm90" for kernels of Hopper alone, whose templates lie in a folder of that name, and
   // "portable" for those of every architecture.
   const char* family() const;

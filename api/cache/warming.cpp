@@ -52,15 +52,27 @@ Result<std::vector<KernelSpec>> kernels_to_warm(const lathe_context& context,
   DeviceFacts facts = facts_for(context, problem);
   LATHE_ASSIGN(const auto executor, make_executor(resolved, facts));
   std::vector<KernelSpec> specs = executor->specs();
+  const auto add = [&specs](const Executor& other) {
+    for (const KernelSpec& spec : other.specs()) {
+      const bool there = std::ranges::find(specs, spec.text(), &KernelSpec::text) != specs.end();
+      if (!there) specs.push_back(spec);
+    }
+  };
+  // What a plan takes instead of a kernel that turns out slow with the problem's mods.
+  DeviceFacts without = facts;
+  for (const KernelSpec& spec : specs) {
+    if (spec.may_be_rejected()) without.rejected.push_back({spec.kernel, ""});
+  }
+  if (!without.rejected.empty()) {
+    LATHE_ASSIGN(const auto instead, make_executor(resolved, without));
+    add(*instead);
+  }
   // Ranks that are connected make their plans together, and know what they share.
   const bool line = problem.group && problem.group->group && !problem.group->group->connected();
   if (!line || facts.choices || !context.tuned) return specs;
   facts.choices = context.tuned;
   LATHE_ASSIGN(const auto tuned, make_executor(resolved, facts));
-  for (const KernelSpec& spec : tuned->specs()) {
-    const bool there = std::ranges::find(specs, spec.text(), &KernelSpec::text) != specs.end();
-    if (!there) specs.push_back(spec);
-  }
+  add(*tuned);
   return specs;
 }
 

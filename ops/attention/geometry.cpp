@@ -6,6 +6,7 @@
 
 #include "codegen/base/integers.h"
 #include "ops/attention/backward_kernels.h"
+#include "ops/attention/warpgroup_kernels.h"
 
 namespace lathe {
 namespace {
@@ -16,6 +17,12 @@ int64_t packed_ratio(const KernelSpec& spec, const AttentionShape& shape) {
 }
 int64_t grid_heads(const KernelSpec& spec, const AttentionShape& shape) {
   return spec.constant("pack_gqa") != 0 ? shape.kv_heads : shape.heads;
+}
+
+// Returns the rows of a tile that are somebody's: in Hopper's tiles no group of heads is divided.
+int64_t used_rows(const KernelSpec& spec, int64_t ratio) {
+  const int64_t rows = spec.constant("m");
+  return is_attention_warpgroups(spec) && ratio <= rows ? rows / ratio * ratio : rows;
 }
 
 using Wide = unsigned __int128;
@@ -35,7 +42,7 @@ struct Visits {
   Wide keys = 0, blocks = 0;
 };
 Visits visits(const KernelSpec& spec, const AttentionMask& mask, int64_t ratio) {
-  const int64_t rows = spec.constant("m"), block = spec.constant("n");
+  const int64_t rows = used_rows(spec, ratio), block = spec.constant("n");
   const int64_t tiles = ceil_div(mask.queries * ratio, rows), stride = attention_tile_stride(tiles);
   Visits sum;
   for (int64_t tile = 0; tile < tiles; tile += stride) {
@@ -97,7 +104,8 @@ uint64_t attention_bounded(unsigned __int128 count) {
 }
 
 int64_t attention_tiles(const KernelSpec& spec, const AttentionShape& shape) {
-  return ceil_div(shape.seq_q * packed_ratio(spec, shape), spec.constant("m"));
+  const int64_t ratio = packed_ratio(spec, shape);
+  return ceil_div(shape.seq_q * ratio, used_rows(spec, ratio));
 }
 
 int64_t attention_forward_blocks(const KernelSpec& spec, const AttentionShape& shape) {

@@ -21,7 +21,7 @@ KernelSpec lists_of(const AttentionProblem& problem, const KernelSpec& walker) {
   KernelSpec spec;
   spec.threads = 32 * kWarps;
   for (const Constant& constant : walker.constants) {
-    for (const char* name : {"cu", "m", "n", "packed", "local", "pack_gqa"}) {
+    for (const char* name : {"cu", "m", "n", "packed", "local", "pack_gqa", "whole_groups"}) {
       if (constant.name == name) spec.constants.push_back(constant);
     }
   }

@@ -74,13 +74,15 @@ BlockRange attention_tile_rows(int64_t tile, int64_t tile_rows, int64_t ratio, i
                       : BlockRange{begin / ratio, (end - 1) / ratio + 1};
 }
 
-bool attention_pack_gqa(int64_t queries, int64_t ratio, int64_t tile_rows, bool packed) {
-  if (ratio <= 1) return false;
-  if (packed) return true;
-  const auto used = [tile_rows](int64_t rows) {  // share of the tiles' rows
-    return static_cast<double>(rows) / static_cast<double>(ceil_div(rows, tile_rows) * tile_rows);
+bool attention_pack_gqa(int64_t queries, int64_t ratio, int64_t tile_rows, bool lengths_unknown,
+                        bool whole_groups) {
+  if (ratio <= 1 || (whole_groups && ratio > tile_rows)) return false;
+  const int64_t full = whole_groups ? tile_rows / ratio * ratio : tile_rows;
+  if (lengths_unknown) return 10 * full >= 9 * tile_rows;
+  const auto used = [tile_rows](int64_t rows, int64_t most) {  // share of the tiles' rows
+    return static_cast<double>(rows) / static_cast<double>(ceil_div(rows, most) * tile_rows);
   };
-  return queries > 0 && used(queries) < 0.9 * used(queries * ratio);
+  return queries > 0 && used(queries, tile_rows) < 0.9 * used(queries * ratio, full);
 }
 
 int64_t attention_num_splits(const SplitProblem& question) {

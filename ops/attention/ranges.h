@@ -54,9 +54,12 @@ BlockRange attention_query_blocks(const AttentionMask& mask, int64_t key_begin, 
 BlockRange attention_tile_rows(int64_t tile, int64_t tile_rows, int64_t ratio, int64_t queries);
 
 // Returns whether to pack the `ratio` query heads of a key head into one tile: if that wastes fewer
-// rows of the tile or, with packed lengths, always. Returns false for a group of one head, which
-// needs no packing.
-bool attention_pack_gqa(int64_t queries, int64_t ratio, int64_t tile_rows, bool packed);
+// rows of the tile or, where lengths are not known, as with packed ones, always. Returns false for
+// a group of one head, which needs no packing. `whole_groups`: a group is in one tile or another,
+// so that some rows of each are nobody's unless the ratio divides them; where those are more than a
+// tenth, unknown lengths are not packed.
+bool attention_pack_gqa(int64_t queries, int64_t ratio, int64_t tile_rows, bool lengths_unknown,
+                        bool whole_groups = false);
 
 // Describes a launch for attention_num_splits, which cuts the keys of each tile into splits so that
 // few tiles fill the device.

@@ -109,8 +109,9 @@ class AttentionExecutor final : public PlannedExecutor<AttentionExecutor, Attent
   bool takes_packed(const AttentionShape& shape) const {
     if (!kernels_.forward || !kernels_.forward_packed) return kernels_.forward_packed.has_value();
     const int64_t ratio = shape.kv_heads > 0 ? shape.heads / shape.kv_heads : 1;
-    return attention_pack_gqa(shape.seq_q, ratio, kernels_.forward->constant("m"),
-                              request_.problem.packed);
+    const KernelSpec& spec = *kernels_.forward_packed;
+    return attention_pack_gqa(shape.seq_q, ratio, spec.constant("m"), request_.problem.packed,
+                              is_attention_warpgroups(spec));
   }
 
   const KernelSlot& forward_of(const AttentionShape& shape) const {
@@ -234,13 +235,14 @@ class AttentionExecutor final : public PlannedExecutor<AttentionExecutor, Attent
 Status choose_forward(AttentionRequest request, const DeviceFacts& facts, AttentionSlots* out) {
   AttentionProblem& problem = request.problem;
   // Which kernels there are is no matter of a measured tile, which is that of one of them.
-  LATHE_ASSIGN(const AttentionTile tile, attention_choose(problem, without_choices(facts)));
+  problem.pack_gqa = true;
+  LATHE_ASSIGN(const AttentionKernels usual, attention_kernels(problem, without_choices(facts)));
   const int64_t queries = request.declared.seq_q, ratio = request.ratio;
-  bool plain = true, shared = ratio != 1;
+  bool plain = true, shared = true;
   if (ratio != kUnknown) {
-    if (queries != kUnknown) {
-      shared = attention_pack_gqa(queries, ratio, tile.rows, problem.packed);
-    }
+    shared = attention_pack_gqa(queries, ratio, usual.forward->constant("m"),
+                                problem.packed || queries == kUnknown,
+                                is_attention_warpgroups(*usual.forward));
     plain = !shared;
   }
   for (const bool pack : {false, true}) {

@@ -2,12 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/attention/warpgroup_kernels.h"
 
+#include <utility>
+#include <vector>
+
 #include "codegen/base/integers.h"
 
 namespace lathe {
 namespace {
 
 constexpr int kPanel = 64;
+constexpr const char* kKernel = "attention_forward_warpgroups";
 
 // By padded widths of keys and of values: the rows of a block, 64 for each warpgroup that
 // multiplies, the keys of a step, and the stages of their ring. A thread that multiplies has 240
@@ -19,23 +23,25 @@ struct Tile {
   int width, value_width;
   int rows, keys, stages;
   int local_keys;  // where blocks at the edge of a mask are multiplied in part for nothing
+  int mod_keys;    // where a mod wants registers, how many nobody knows
 
   int threads() const { return 2 * rows + 128; }
 };
 constexpr Tile kTiles[] = {
-    {64, 64, 192, 128, 2, 128},    // 128 registers, 88 KiB
-    {96, 96, 128, 128, 2, 128},    // 144 registers, 160 KiB: a panel is half zeros
-    {128, 128, 128, 176, 2, 128},  // 196 registers, 208 KiB
-    {192, 128, 128, 128, 2, 128},  // 160 registers, 208 KiB
-    {192, 192, 128, 112, 2, 112},  // 180 registers, 216 KiB
-    {256, 256, 128, 80, 2, 80},    // 188 registers, 224 KiB
-    {64, 256, 128, 96, 2, 96},     // 200 registers, 136 KiB
-    {128, 64, 128, 128, 2, 128},   // 128 registers, 128 KiB
-    {64, 128, 128, 128, 2, 128},   // 160 registers, 112 KiB
+    {64, 64, 192, 128, 2, 128, 96},    // 128 registers, 88 KiB
+    {96, 96, 128, 128, 2, 128, 96},    // 144 registers, 160 KiB: a panel is half zeros
+    {128, 128, 128, 176, 2, 128, 96},  // 196 registers, 208 KiB
+    {192, 128, 128, 128, 2, 128, 96},  // 160 registers, 208 KiB
+    {192, 192, 128, 112, 2, 112, 80},  // 180 registers, 216 KiB
+    {256, 256, 128, 80, 2, 80, 64},    // 188 registers, 224 KiB
+    {64, 256, 128, 96, 2, 96, 80},     // 200 registers, 136 KiB
+    {128, 64, 128, 128, 2, 128, 96},   // 128 registers, 128 KiB
+    {64, 128, 128, 128, 2, 128, 96},   // 160 registers, 112 KiB
 };
 
-// With softcap, whose scores take more registers than three warpgroups have.
-constexpr Tile kNarrowCapped = {64, 64, 128, 128, 2, 128};
+// With what takes more registers than three warpgroups have: softcap, heads of a group as rows, and
+// whatever mods do.
+constexpr Tile kNarrowRoomy = {64, 64, 128, 128, 2, 128, 96};
 
 // Null if the kernel has no tile for these widths.
 const Tile* tile_of(const AttentionProblem& problem) {
@@ -43,16 +49,24 @@ const Tile* tile_of(const AttentionProblem& problem) {
   const int value_width = attention_padded_width(problem.value_dim);
   for (const Tile& own : kTiles) {
     if (own.width != width || own.value_width != value_width) continue;
-    return problem.softcap && own.rows > 128 ? &kNarrowCapped : &own;
+    const bool roomy = problem.softcap || problem.pack_gqa || !problem.mods.empty();
+    return roomy && own.rows > 128 ? &kNarrowRoomy : &own;
   }
   return nullptr;
 }
 
-int smem_bytes(const Tile& tile, int keys) {
+int keys_of(const AttentionProblem& problem, const Tile& tile) {
+  if (!problem.mods.empty()) return tile.mod_keys;
+  return problem.local ? tile.local_keys : tile.keys;
+}
+
+int smem_bytes(const Tile& tile, int keys, bool listed) {
   const int width = round_up(tile.width, kPanel);
   const int value_width = round_up(tile.value_width, kPanel);
   const int barriers = 8 * (2 + 4 * tile.stages), kept = tile.threads() - 128;
-  return 2 * (tile.rows * width + tile.stages * keys * (width + value_width)) + barriers + kept;
+  const int entries = listed ? 4 * tile.stages : 0;
+  return 2 * (tile.rows * width + tile.stages * keys * (width + value_width)) + barriers + kept +
+         entries;
 }
 
 }  // namespace
@@ -64,30 +78,37 @@ const char* attention_warpgroups_refusal(const AttentionProblem& problem,
   if (!problem.forward) return "there is no forward";
   if (problem.element == Dtype::f32) return "the elements are float32";
   if (tile_of(problem) == nullptr) return "there is no tile for the head widths";
-  if (problem.pack_gqa) return "the heads of a group share tiles";
-  if (!problem.mods.empty()) return "there are mods";
-  return nullptr;
+  return facts.rejection(kKernel);
 }
 
 KernelSpec attention_warpgroups_spec(const AttentionProblem& problem) {
   const Tile& tile = *tile_of(problem);
-  const int keys = problem.local ? tile.local_keys : tile.keys;
-  KernelSpec spec = shared_spec(LATHE_TEMPLATE("attention/sm90", "attention_forward_warpgroups",
-                                               AttentionWarpgroupsParams, section),
-                                "AttentionWarpgroupsSmem", smem_bytes(tile, keys), tile.threads());
-  // The constants are those of the portable kernel, whose geometry serves both.
-  spec.constants =
-      attention_forward_spec(problem, {tile.rows, keys, tile.stages, tile.threads() / 32})
-          .constants;
-  const auto map = [&](const char* field, int rows) {
-    spec.tensor_maps.push_back({field, problem.element, {kPanel, rows, 1, 1}, 128});
+  const int keys = keys_of(problem, tile);
+  const bool listed = problem.mod("mask_mod") != nullptr;
+  KernelSpec spec =
+      shared_spec(LATHE_TEMPLATE("attention/sm90", "attention_forward_warpgroups",
+                                 AttentionWarpgroupsParams, section),
+                  "AttentionWarpgroupsSmem", smem_bytes(tile, keys, listed), tile.threads());
+  // The constants and mods are those of the portable kernel, whose geometry serves both.
+  KernelSpec portable =
+      attention_forward_spec(problem, {tile.rows, keys, tile.stages, tile.threads() / 32});
+  spec.constants = std::move(portable.constants);
+  spec.mods = std::move(portable.mods);
+  const auto map = [&](const char* field, std::vector<int> box) {
+    spec.tensor_maps.push_back({field, problem.element, std::move(box), 128});
   };
-  map("q", tile.rows);
-  map("k", keys);
-  map("v", keys);
+  if (problem.pack_gqa) {
+    // A box is a group of heads by as many tokens as fill a tile, which a call knows.
+    spec.constants.push_back(Constant::flag("whole_groups", "kWholeGroups", true));
+    map("q", {kPanel, 0, 0, 1, 1});
+  } else {
+    map("q", {kPanel, tile.rows, 1, 1});
+  }
+  map("k", {kPanel, keys, 1, 1});
+  map("v", {kPanel, keys, 1, 1});
   return spec;
 }
 
-bool is_attention_warpgroups(const KernelSpec& spec) { return !spec.tensor_maps.empty(); }
+bool is_attention_warpgroups(const KernelSpec& spec) { return spec.kernel == kKernel; }
 
 }  // namespace lathe

@@ -24,7 +24,7 @@ __device__ void attention_mask_blocks(const AttentionForwardParams& p) {
   const AttentionTile tile = attention_tile<Config>(p);
   const int group = Config::kPackGqa ? tile.group : 1;
   const int first = tile.first / group;
-  const int last = minimum((tile.first + Config::kTileM - 1) / group, tile.rows - 1);
+  const int last = minimum((tile.first + used_rows<Config>(group) - 1) / group, tile.rows - 1);
   if (first > last) return;  // nobody reads its list
   const KeyWindow window = key_window(tile.rows, tile.keys, Config::kLocal ? p.window_left : -1,
                                       Config::kLocal ? p.window_right : -1);

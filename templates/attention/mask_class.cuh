@@ -6,6 +6,7 @@
 #pragma once
 #include "attention/mask.cuh"
 #include "attention/mods/captures.cuh"
+#include "attention/place.cuh"
 
 namespace lathe {
 
@@ -37,7 +38,8 @@ struct MaskClasses {
   // Over all heads and rows of the tile.
   __device__ __forceinline__ int by_tile(const MaskTile& tile, bool whole) const {
     const int row = tile.first / tile.group;
-    const int end = minimum((tile.first + kTileM - 1) / tile.group + 1, rows);
+    const int end =
+        minimum((tile.first + used_rows<Config>(tile.group) - 1) / tile.group + 1, rows);
     bool none = true, all = whole;
     for (int h = 0; h < tile.group; ++h) {
       const int found = Config::MaskMod::tile(sequence, tile.head + h, row, end, tile.key,
@@ -52,7 +54,7 @@ struct MaskClasses {
     const int lane = threadIdx.x % 32;
     bool any = false, all = true;
 #pragma unroll 1
-    for (int r = 0; r < kTileM; ++r) {
+    for (int r = 0; r < used_rows<Config>(tile.group); ++r) {
       const int row = (tile.first + r) / tile.group;
       const int head = tile.head + (tile.first + r) % tile.group;
       if (row >= rows) break;

@@ -2,11 +2,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which rows and keys a block of attention works on, and which rows its warps and lanes own.
 #pragma once
+#include "attention/mods/mods.cuh"
 #include "attention/tile.cuh"
 #include "common/varlen.cuh"
 #include "params/attention.h"
 
 namespace lathe {
+
+// With Config::kWholeGroups no tile has a part of a group: rows behind the last whole one are
+// nobody's.
+template <class Config, class = void>
+struct HasWholeGroups {
+  static constexpr bool kValue = false;
+};
+template <class Config>
+struct HasWholeGroups<Config, typename Exists<decltype(Config::kWholeGroups)>::Type> {
+  static constexpr bool kValue = true;
+};
+// The rows of a tile that are somebody's. `group`: query heads that are rows of it.
+template <class Config>
+__device__ __forceinline__ int used_rows(int group) {
+  return HasWholeGroups<Config>::kValue ? Config::kTileM / group * group : Config::kTileM;
+}
 
 // What a block works on.
 struct AttentionTile {
@@ -25,7 +42,8 @@ __device__ __forceinline__ AttentionTile attention_tile_at(const AttentionForwar
                                                            int sequence, int head, int own) {
   AttentionTile tile;
   tile.group = p.heads / p.kv_heads;
-  tile.first = own * Config::kTileM;
+  const int used = used_rows<Config>(tile.group);
+  tile.first = own * used;
   tile.head = head;
   tile.sequence = sequence;
   tile.kv_head = Config::kPackGqa ? head : head / tile.group;
@@ -48,8 +66,8 @@ __device__ __forceinline__ AttentionTile attention_tile_at(const AttentionForwar
     // meets that of the next sequence, whatever the lengths.
     const long long start =
         static_cast<long long>(tile.start_q) * (Config::kPackGqa ? tile.group : 1);
-    tile.list = static_cast<long long>(tile.head) * (p.tiles + p.sequences) +
-                start / Config::kTileM + b + own;
+    tile.list =
+        static_cast<long long>(tile.head) * (p.tiles + p.sequences) + start / used + b + own;
   }
   return tile;
 }
@@ -100,9 +118,13 @@ struct WarpRows {
   __device__ __forceinline__ explicit WarpRows(const AttentionTile& tile) {
     if constexpr (Config::kPackGqa) {
       const unsigned thread = thread_index(), group = tile.group;
-      const unsigned row = tile.first + thread / 32 * kRows + thread % kRows;
+      const unsigned place = thread / 32 * kRows + thread % kRows;
+      const unsigned row = tile.first + place;
       own_query = row / group;
       own_head = tile.head * group + row % group;
+      if constexpr (HasWholeGroups<Config>::kValue) {
+        if (place >= static_cast<unsigned>(used_rows<Config>(tile.group))) own_query = tile.written;
+      }
     }
   }
   static __device__ __forceinline__ int place(int block, int half, int thread) {

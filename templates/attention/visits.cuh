@@ -33,7 +33,7 @@ struct Visits {
         listed(nullptr) {
     const int group = Config::kPackGqa ? tile.group : 1;
     const int first = tile.first / group;
-    const int last = minimum((tile.first + Config::kTileM - 1) / group, tile.rows - 1);
+    const int last = minimum((tile.first + used_rows<Config>(group) - 1) / group, tile.rows - 1);
     if (first >= tile.rows) return;
     if constexpr (Config::kListed) {
       end = load_element(static_cast<const int*>(p.visit_counts) + tile.list);

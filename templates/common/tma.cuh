@@ -21,6 +21,15 @@ __device__ __forceinline__ void copy_box(unsigned to, const TensorMap& map, unsi
       "l"(&map), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(barrier)
       : "memory");
 }
+// The same of a tensor of five.
+__device__ __forceinline__ void copy_box(unsigned to, const TensorMap& map, unsigned barrier,
+                                         int c0, int c1, int c2, int c3, int c4) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%2, %3, %4, %5, %6}], [%7];" ::"r"(to),
+      "l"(&map), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4), "r"(barrier)
+      : "memory");
+}
 __device__ __forceinline__ void store_box(const TensorMap& map, unsigned from, int c0, int c1,
                                           int c2, int c3) {
   asm volatile(

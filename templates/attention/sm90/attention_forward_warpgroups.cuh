@@ -11,157 +11,10 @@
 #pragma once
 #include "attention/results.cuh"
 #include "attention/scores.cuh"
-#include "attention/sm90/tile_order.cuh"
-#include "common/mbarrier.cuh"
-#include "common/shared_memory.cuh"
-#include "common/tma.cuh"
+#include "attention/sm90/attention_copies.cuh"
 #include "common/wgmma.cuh"
-#include "params/attention_warpgroups.h"
 
 namespace lathe {
-
-// [Q][kStages tiles of K][kStages tiles of V][barriers][what warps keep of their tile]
-//
-// A tile is whole panels of 64 columns. What is behind the last column arrives as zeros: it costs
-// shared memory and no product.
-template <class Config>
-struct AttentionWarpgroupsSmem {
-  static constexpr int kPanels = (Config::kWidth + 63) / 64;
-  static constexpr int kValuePanels = (Config::kValueWidth + 63) / 64;
-  static constexpr int kQ = kPanels * Config::kTileM * 128;
-  static constexpr int kK = kPanels * Config::kTileN * 128;
-  static constexpr int kV = kValuePanels * Config::kTileN * 128;
-  static constexpr int kKeys = kQ, kValues = kKeys + Config::kStages * kK;
-  static constexpr int kBarriers = kValues + Config::kStages * kV;
-  static constexpr int kKept = kBarriers + 8 * (2 + 4 * Config::kStages);
-  static constexpr int kBytes = kKept + 32 * (Config::kThreads / 32 - 4);
-};
-
-// The Config as the warpgroups that multiply see it: they are the first threads of the block.
-template <class Config>
-struct Multipliers : Config {
-  static constexpr int kThreads = Config::kThreads - 128;
-};
-
-// The ring as addresses. A `full` barrier tells that bytes have landed, an `empty` one that all
-// warps have read them.
-template <class Config>
-struct AttentionRing {
-  using Smem = AttentionWarpgroupsSmem<Config>;
-  static constexpr int kStages = Config::kStages;
-  unsigned shared;
-
-  __device__ __forceinline__ unsigned q() const { return shared; }
-  __device__ __forceinline__ unsigned k(unsigned stage) const {
-    return shared + Smem::kKeys + stage * Smem::kK;
-  }
-  __device__ __forceinline__ unsigned v(unsigned stage) const {
-    return shared + Smem::kValues + stage * Smem::kV;
-  }
-  __device__ __forceinline__ unsigned barrier(unsigned index) const {
-    return shared + Smem::kBarriers + 8 * index;
-  }
-  __device__ __forceinline__ unsigned kept(unsigned warp) const {
-    return shared + Smem::kKept + 32 * warp;
-  }
-  __device__ __forceinline__ unsigned q_full() const { return barrier(0); }
-  __device__ __forceinline__ unsigned q_empty() const { return barrier(1); }
-  __device__ __forceinline__ unsigned k_full(unsigned stage) const { return barrier(2 + stage); }
-  __device__ __forceinline__ unsigned k_empty(unsigned stage) const {
-    return barrier(2 + kStages + stage);
-  }
-  __device__ __forceinline__ unsigned v_full(unsigned stage) const {
-    return barrier(2 + 2 * kStages + stage);
-  }
-  __device__ __forceinline__ unsigned v_empty(unsigned stage) const {
-    return barrier(2 + 3 * kStages + stage);
-  }
-
-  // By one thread, before anybody uses the ring.
-  __device__ __forceinline__ void init() const {
-    constexpr unsigned kWarps = Multipliers<Config>::kThreads / 32;
-    mbarrier_init(q_full(), 1);
-    mbarrier_init(q_empty(), kWarps);
-    for (unsigned stage = 0; stage < kStages; ++stage) {
-      mbarrier_init(k_full(stage), 1);
-      mbarrier_init(v_full(stage), 1);
-      mbarrier_init(k_empty(stage), kWarps);
-      mbarrier_init(v_empty(stage), kWarps);
-    }
-    fence_mbarrier_init();
-  }
-};
-
-// Where a box begins that starts at `row` of a sequence, which starts at row `start` of a packed
-// tensor and has `rows`. A map of a packed tensor is ragged: its rows begin kRagged rows ahead of
-// the tensor and end kRagged further on, and its last dimension moves it on by rows too. So what is
-// past the sequence is past the map: it is read as zeros, never as the rows of the next sequence.
-template <class Config>
-struct BoxPlace {
-  int row, sequence;
-
-  __device__ __forceinline__ BoxPlace(const AttentionTile& tile, int row, int start, int rows)
-      : row(Config::kPacked ? kRaggedRows - rows + row : row),
-        sequence(Config::kPacked ? start + rows : tile.sequence) {}
-};
-
-// The producer: one thread.
-template <class Config>
-__device__ __forceinline__ void copy_tiles(const AttentionWarpgroupsParams& p,
-                                           const AttentionRing<Config>& ring) {
-  using Smem = AttentionWarpgroupsSmem<Config>;
-  constexpr int kTileM = Config::kTileM, kTileN = Config::kTileN;
-  RingPlace<1> of_q;
-  RingPlace<Config::kStages> of_k, of_v;
-  const auto copy_k = [&](const AttentionTile& tile, int key) {
-    const BoxPlace<Config> at(tile, key, tile.start_k, tile.keys);
-    mbarrier_wait(ring.k_empty(of_k.stage), of_k.parity ^ 1);
-    const unsigned full = ring.k_full(of_k.stage);
-    mbarrier_arrive_expect(full, Smem::kK);
-#pragma unroll
-    for (int panel = 0; panel < Smem::kPanels; ++panel) {
-      copy_box(ring.k(of_k.stage) + panel * kTileN * 128, p.k, full, panel * 64, at.row,
-               tile.kv_head, at.sequence);
-    }
-    of_k.next();
-  };
-  const auto copy_v = [&](const AttentionTile& tile, int key) {
-    const BoxPlace<Config> at(tile, key, tile.start_k, tile.keys);
-    mbarrier_wait(ring.v_empty(of_v.stage), of_v.parity ^ 1);
-    const unsigned full = ring.v_full(of_v.stage);
-    mbarrier_arrive_expect(full, Smem::kV);
-#pragma unroll
-    for (int panel = 0; panel < Smem::kValuePanels; ++panel) {
-      copy_box(ring.v(of_v.stage) + panel * kTileN * 128, p.v, full, panel * 64, at.row,
-               tile.kv_head, at.sequence);
-    }
-    of_v.next();
-  };
-  const TileOrder<Config> order = {p};
-  for (unsigned turn = 0; turn < order.turns(); ++turn) {
-    AttentionTile tile;
-    if (!order.tile(turn, tile)) continue;
-    const Visits<Config> visits(p.forward, tile);
-    if (visits.begin >= visits.end) continue;
-    int cursor = visits.end - 1;
-    copy_k(tile, visits.key(cursor));
-    mbarrier_wait(ring.q_empty(), of_q.parity ^ 1);
-    mbarrier_arrive_expect(ring.q_full(), Smem::kQ);
-    const BoxPlace<Config> at(tile, tile.first, tile.start_q, tile.rows);
-#pragma unroll
-    for (int panel = 0; panel < Smem::kPanels; ++panel) {
-      copy_box(ring.q() + panel * kTileM * 128, p.q, ring.q_full(), panel * 64, at.row, tile.head,
-               at.sequence);
-    }
-    of_q.next();
-#pragma unroll 1
-    for (; cursor > visits.begin; --cursor) {
-      copy_k(tile, visits.key(cursor - 1));
-      copy_v(tile, visits.key(cursor));
-    }
-    copy_v(tile, visits.key(cursor));
-  }
-}
 
 // A warpgroup's turn to issue products: barrier 1 is the turn of the first one, and each gives the
 // turn to the next when its products are issued. The first has a turn to begin with, which the last
@@ -246,10 +99,10 @@ struct KeptTile {
     if constexpr (!kInMemory) return;
     __syncwarp();  // the tile before has been read
     if (threadIdx.x % 32 == 0) {
-      const int words[] = {tile.sequence, tile.head,    tile.start_q,
-                           tile.rows,     tile.written, tile.first};
+      const int words[] = {tile.sequence, tile.head,  tile.start_q, tile.rows,
+                           tile.written,  tile.first, tile.group};
 #pragma unroll
-      for (int i = 0; i < 6; ++i) store_shared_word(slot + 4 * i, words[i]);
+      for (int i = 0; i < 7; ++i) store_shared_word(slot + 4 * i, words[i]);
     }
     __syncwarp();
   }
@@ -259,6 +112,7 @@ struct KeptTile {
     AttentionTile kept = {};
     kept.sequence = word(0), kept.head = word(1), kept.start_q = word(2);
     kept.rows = word(3), kept.written = word(4), kept.first = word(5);
+    kept.group = word(6);
     return kept;
   }
 };
@@ -296,10 +150,11 @@ struct AttentionMultiplier {
     return the_same(wgmma_rows<kTileN * 128>(ring.v(of_v.stage)));
   }
 
-  // s = q k^T
-  __device__ __forceinline__ void start_scores(WgmmaTile q, Scores& s) {
+  // s = q k^T. Returns the list's entry, with kListed.
+  __device__ __forceinline__ int start_scores(WgmmaTile q, Scores& s) {
     const WgmmaTile k = the_same(wgmma_columns(ring.k(of_k.stage)));
     mbarrier_wait(ring.k_full(of_k.stage), of_k.parity);
+    const int entry = Config::kListed ? load_shared_word(ring.entry(of_k.stage)) : 0;
     turns.wait();
     auto& d = reinterpret_cast<float(&)[kTileN / 2]>(s);
     wgmma_begin();
@@ -310,6 +165,7 @@ struct AttentionMultiplier {
                                          k.at(panel * kTileN * 128 + inside), step > 0);
     }
     wgmma_commit();
+    return entry;
   }
   // o += weights v
   __device__ __forceinline__ void start_sums(WgmmaTile v, const Weights& weights, Sums& o) {
@@ -341,11 +197,13 @@ struct AttentionMultiplier {
   // serves all blocks: which masks a block needs is the same for the whole warpgroup.
   __device__ __forceinline__ void soften(Scores& s, const ScoreUnits<Own>& units,
                                          const AttentionTile& tile, const Visits<Own>& visits,
-                                         int cursor, RunningSoftmax<1>& softmax,
+                                         int cursor, int entry, RunningSoftmax<1>& softmax,
                                          float (&scale)[2]) {
     const WarpRows<Own> rows(tile);
-    const int key = visits.key(cursor);
-    if (uniform(cursor >= visits.right || cursor < visits.left)) {
+    const int key = (Config::kListed ? entry >> 1 : cursor) * kTileN;
+    const bool masked =
+        Config::kListed ? (entry & 1) != 0 : cursor >= visits.right || cursor < visits.left;
+    if (uniform(masked)) {
       modify_scores<Own, AttentionMask::both>(s, units, rows, tile, visits.window, key);
     } else {
       modify_scores<Own, AttentionMask::none>(s, units, rows, tile, visits.window, key);
@@ -397,20 +255,20 @@ struct AttentionMultiplier {
       mbarrier_wait(ring.q_full(), of_q.parity);
       of_q.next();
       const WgmmaTile q = the_same(wgmma_columns(ring.q() + threadIdx.x / 128 * 64 * 128));
-      start_scores(q, s);
+      int entry = start_scores(q, s);
       turns.give();
       finish_scores<0>(s);
-      soften(s, units, tile, visits, cursor, softmax, scale);
+      soften(s, units, tile, visits, cursor, entry, softmax, scale);
       pack(s, weights);
       // One more key block, while the values of the one before are multiplied.
 #pragma unroll 1
       for (--cursor; cursor >= visits.begin; --cursor) {
         const WgmmaTile v = values();
-        start_scores(q, s);
+        entry = start_scores(q, s);
         start_sums(v, weights, o);
         turns.give();
         finish_scores<1>(s);
-        soften(s, units, tile, visits, cursor, softmax, scale);
+        soften(s, units, tile, visits, cursor, entry, softmax, scale);
         finish_sums(o);
         pack(s, weights);
         if (kLate<Config> == 0 || uniform(scale[0] != 1.0f || scale[1] != 1.0f)) rescale(o, scale);
@@ -445,10 +303,11 @@ __device__ void attention_forward_warpgroups(const AttentionWarpgroupsParams& p)
     }
     ring.init();
   }
-  __syncthreads();  // the barriers are there for all
+  clear_unused_rows(p.forward, ring);
+  __syncthreads();  // the barriers and what is cleared are there for all
   if (threadIdx.x >= kMultiply) {
     give_registers<kMultiply == 256 ? 24 : 32>();
-    if (threadIdx.x == kMultiply) copy_tiles<Config>(p, ring);
+    if (threadIdx.x == kMultiply) AttentionCopies<Config>{p, ring}.run();
   } else {
     take_registers<kMultiply == 256 ? 240 : 160>();
     AttentionMultiplier<Config>{p, ring, {threadIdx.x / 128}}.run();

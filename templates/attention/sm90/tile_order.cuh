@@ -19,7 +19,7 @@ namespace lathe {
 //
 // Packed sequences have no common number of tiles. Tile t of sequence b has the place
 // floor(start_b / M) + b + t of its head: places of a sequence never meet those of the next one,
-// and there are Tq / M + N of them, of which some are nobody's.
+// and there are Tq / M + N of them, of which some are nobody's. M is how many tokens a tile has.
 template <class Config>
 struct TileOrder {
   const AttentionWarpgroupsParams& p;
@@ -56,7 +56,7 @@ struct TileOrder {
       if (at >= p.blocks) return false;
       out = attention_tile<Config>(p.forward, static_cast<unsigned>(at));
     }
-    return out.first < out.written;
+    return out.first / (Config::kPackGqa ? out.group : 1) < out.written;
   }
 
  private:
@@ -64,7 +64,9 @@ struct TileOrder {
   __device__ __forceinline__ int first_place(int sequence) const {
     using Offset = typename Config::CuSeqlens;
     if (p.forward.sequences == 0) return 0;
-    return offset_at<Offset>(p.forward.cu_seqlens_q, sequence, p.forward.seq_q) / Config::kTileM +
+    const int group = Config::kPackGqa ? p.forward.heads / p.forward.kv_heads : 1;
+    return offset_at<Offset>(p.forward.cu_seqlens_q, sequence, p.forward.seq_q) /
+               (Config::kTileM / group) +
            sequence;
   }
   // The last sequence whose places begin at `place` or before it.

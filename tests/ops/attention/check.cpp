@@ -237,4 +237,11 @@ Answer checked(const AttentionCase& c, const ref::Attention& inputs) {
 }
 Answer checked(const AttentionCase& c) { return checked(c, make_inputs(c)); }
 
+bool on_hopper() {
+  lathe_context_info info = {};
+  info.size = sizeof(info);
+  if (lathe_context_get_info(shared_context(), &info) != LATHE_OK) return false;
+  return std::string_view(info.arch) == "sm_90a";
+}
+
 }  // namespace apitest

@@ -177,7 +177,16 @@ TEST_CASE("attention heuristics: packing of heads") {
     CAPTURE(row.ratio);
     CHECK(attention_pack_gqa(row.queries, row.ratio, 128, false) == row.packed);
     CHECK(attention_pack_gqa(row.queries, row.ratio, 128, true) == (row.ratio > 1));
+    if (128 % row.ratio != 0) continue;
+    CHECK(attention_pack_gqa(row.queries, row.ratio, 128, false, true) == row.packed);
   }
+  // Whole groups: of 100 heads a tile has one, of 42 three, of more than its rows none.
+  CHECK_FALSE(attention_pack_gqa(4096, 100, 128, true, true));
+  CHECK(attention_pack_gqa(4096, 42, 128, true, true));
+  CHECK_FALSE(attention_pack_gqa(1, 129, 128, true, true));
+  CHECK_FALSE(attention_pack_gqa(1, 129, 128, false, true));
+  CHECK(attention_pack_gqa(1, 100, 128, false, true));
+  CHECK_FALSE(attention_pack_gqa(120, 100, 128, false, true));
 }
 
 TEST_CASE("attention heuristics: number of splits") {

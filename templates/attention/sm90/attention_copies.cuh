@@ -1,0 +1,205 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The shared memory of the forward by warpgroups, and the thread that fills it: q of each tile, and
+// the ring of keys and values.
+#pragma once
+#include "attention/sm90/tile_order.cuh"
+#include "attention/visits.cuh"
+#include "common/mbarrier.cuh"
+#include "common/shared_memory.cuh"
+#include "common/tma.cuh"
+#include "params/attention_warpgroups.h"
+
+namespace lathe {
+
+// [Q][kStages tiles of K][kStages tiles of V][barriers][what warps keep of their tile][entries of
+// the list of visits that the stages of K are of]
+//
+// A tile is whole panels of 64 columns. What is behind the last column arrives as zeros: it costs
+// shared memory and no product.
+template <class Config>
+struct AttentionWarpgroupsSmem {
+  static constexpr int kPanels = (Config::kWidth + 63) / 64;
+  static constexpr int kValuePanels = (Config::kValueWidth + 63) / 64;
+  static constexpr int kQ = kPanels * Config::kTileM * 128;
+  static constexpr int kK = kPanels * Config::kTileN * 128;
+  static constexpr int kV = kValuePanels * Config::kTileN * 128;
+  static constexpr int kKeys = kQ, kValues = kKeys + Config::kStages * kK;
+  static constexpr int kBarriers = kValues + Config::kStages * kV;
+  static constexpr int kKept = kBarriers + 8 * (2 + 4 * Config::kStages);
+  static constexpr int kEntries = kKept + 32 * (Config::kThreads / 32 - 4);
+  static constexpr int kBytes = kEntries + (Config::kListed ? 4 * Config::kStages : 0);
+};
+
+// The Config as the warpgroups that multiply see it: they are the first threads of the block.
+template <class Config>
+struct Multipliers : Config {
+  static constexpr int kThreads = Config::kThreads - 128;
+};
+
+// The ring as addresses. A `full` barrier tells that bytes have landed, an `empty` one that all
+// warps have read them.
+template <class Config>
+struct AttentionRing {
+  using Smem = AttentionWarpgroupsSmem<Config>;
+  static constexpr int kStages = Config::kStages;
+  unsigned shared;
+
+  __device__ __forceinline__ unsigned q() const { return shared; }
+  __device__ __forceinline__ unsigned k(unsigned stage) const {
+    return shared + Smem::kKeys + stage * Smem::kK;
+  }
+  __device__ __forceinline__ unsigned v(unsigned stage) const {
+    return shared + Smem::kValues + stage * Smem::kV;
+  }
+  __device__ __forceinline__ unsigned barrier(unsigned index) const {
+    return shared + Smem::kBarriers + 8 * index;
+  }
+  __device__ __forceinline__ unsigned kept(unsigned warp) const {
+    return shared + Smem::kKept + 32 * warp;
+  }
+  // The list's entry, with kListed: written before the keys are asked for, and read like them.
+  __device__ __forceinline__ unsigned entry(unsigned stage) const {
+    return shared + Smem::kEntries + 4 * stage;
+  }
+  __device__ __forceinline__ unsigned q_full() const { return barrier(0); }
+  __device__ __forceinline__ unsigned q_empty() const { return barrier(1); }
+  __device__ __forceinline__ unsigned k_full(unsigned stage) const { return barrier(2 + stage); }
+  __device__ __forceinline__ unsigned k_empty(unsigned stage) const {
+    return barrier(2 + kStages + stage);
+  }
+  __device__ __forceinline__ unsigned v_full(unsigned stage) const {
+    return barrier(2 + 2 * kStages + stage);
+  }
+  __device__ __forceinline__ unsigned v_empty(unsigned stage) const {
+    return barrier(2 + 3 * kStages + stage);
+  }
+
+  // By one thread, before anybody uses the ring.
+  __device__ __forceinline__ void init() const {
+    constexpr unsigned kWarps = Multipliers<Config>::kThreads / 32;
+    mbarrier_init(q_full(), 1);
+    mbarrier_init(q_empty(), kWarps);
+    for (unsigned stage = 0; stage < kStages; ++stage) {
+      mbarrier_init(k_full(stage), 1);
+      mbarrier_init(v_full(stage), 1);
+      mbarrier_init(k_empty(stage), kWarps);
+      mbarrier_init(v_empty(stage), kWarps);
+    }
+    fence_mbarrier_init();
+  }
+};
+
+// Where a box begins that starts at `row` of a sequence, which starts at row `start` of a packed
+// tensor and has `rows`. A map of a packed tensor is ragged: its rows begin kRagged rows ahead of
+// the tensor and end kRagged further on, and its last dimension moves it on by rows too. So what is
+// past the sequence is past the map: it is read as zeros, never as the rows of the next sequence.
+template <class Config>
+struct BoxPlace {
+  int row, sequence;
+
+  __device__ __forceinline__ BoxPlace(const AttentionTile& tile, int row, int start, int rows)
+      : row(Config::kPacked ? kRaggedRows - rows + row : row),
+        sequence(Config::kPacked ? start + rows : tile.sequence) {}
+};
+
+// Makes the rows of q's tile zeros that are nobody's: no copy writes them, and they are multiplied.
+template <class Config>
+__device__ __forceinline__ void clear_unused_rows(const AttentionForwardParams& p,
+                                                  const AttentionRing<Config>& ring) {
+  if constexpr (HasWholeGroups<Config>::kValue) {
+    const int begin = used_rows<Config>(p.heads / p.kv_heads) * 32;  // words
+    for (int panel = 0; panel < AttentionWarpgroupsSmem<Config>::kPanels; ++panel) {
+      const unsigned at = ring.q() + panel * Config::kTileM * 128;
+      for (int i = begin + threadIdx.x; i < Config::kTileM * 32; i += Config::kThreads) {
+        store_shared_word(at + 4 * i, 0);
+      }
+    }
+    fence_shared_writes();
+  }
+}
+
+// The producer: one thread.
+template <class Config>
+struct AttentionCopies {
+  using Smem = AttentionWarpgroupsSmem<Config>;
+  static constexpr int kTileM = Config::kTileM, kTileN = Config::kTileN;
+
+  const AttentionWarpgroupsParams& p;
+  const AttentionRing<Config>& ring;
+  RingPlace<1> of_q;
+  RingPlace<Config::kStages> of_k, of_v;
+
+  // A visit is a block of keys, or with kListed an entry of the list.
+  static __device__ __forceinline__ int visit(const Visits<Config>& visits, int cursor) {
+    return Config::kListed ? visits.entry(cursor) : cursor;
+  }
+  static __device__ __forceinline__ int key(int visit) {
+    return (Config::kListed ? visit >> 1 : visit) * kTileN;
+  }
+
+  __device__ __forceinline__ void copy_q(const AttentionTile& tile) {
+    const int group = Config::kPackGqa ? tile.group : 1;
+    const BoxPlace<Config> at(tile, tile.first / group, tile.start_q, tile.rows);
+    mbarrier_wait(ring.q_empty(), of_q.parity ^ 1);
+    mbarrier_arrive_expect(ring.q_full(), Smem::kPanels * used_rows<Config>(group) * 128);
+#pragma unroll
+    for (int panel = 0; panel < Smem::kPanels; ++panel) {
+      const unsigned to = ring.q() + panel * kTileM * 128;
+      if constexpr (Config::kPackGqa) {
+        copy_box(to, p.q, ring.q_full(), panel * 64, 0, at.row, tile.head, at.sequence);
+      } else {
+        copy_box(to, p.q, ring.q_full(), panel * 64, at.row, tile.head, at.sequence);
+      }
+    }
+    of_q.next();
+  }
+  __device__ __forceinline__ void copy_k(const AttentionTile& tile, int visit) {
+    const BoxPlace<Config> at(tile, key(visit), tile.start_k, tile.keys);
+    mbarrier_wait(ring.k_empty(of_k.stage), of_k.parity ^ 1);
+    const unsigned full = ring.k_full(of_k.stage);
+    if constexpr (Config::kListed) store_shared_word(ring.entry(of_k.stage), visit);
+    mbarrier_arrive_expect(full, Smem::kK);
+#pragma unroll
+    for (int panel = 0; panel < Smem::kPanels; ++panel) {
+      copy_box(ring.k(of_k.stage) + panel * kTileN * 128, p.k, full, panel * 64, at.row,
+               tile.kv_head, at.sequence);
+    }
+    of_k.next();
+  }
+  __device__ __forceinline__ void copy_v(const AttentionTile& tile, int visit) {
+    const BoxPlace<Config> at(tile, key(visit), tile.start_k, tile.keys);
+    mbarrier_wait(ring.v_empty(of_v.stage), of_v.parity ^ 1);
+    const unsigned full = ring.v_full(of_v.stage);
+    mbarrier_arrive_expect(full, Smem::kV);
+#pragma unroll
+    for (int panel = 0; panel < Smem::kValuePanels; ++panel) {
+      copy_box(ring.v(of_v.stage) + panel * kTileN * 128, p.v, full, panel * 64, at.row,
+               tile.kv_head, at.sequence);
+    }
+    of_v.next();
+  }
+
+  __device__ __forceinline__ void run() {
+    const TileOrder<Config> order = {p};
+    for (unsigned turn = 0; turn < order.turns(); ++turn) {
+      AttentionTile tile;
+      if (!order.tile(turn, tile)) continue;
+      const Visits<Config> visits(p.forward, tile);
+      if (visits.begin >= visits.end) continue;
+      int cursor = visits.end - 1, last = visit(visits, cursor);
+      copy_k(tile, last);
+      copy_q(tile);
+#pragma unroll 1
+      while (--cursor >= visits.begin) {
+        const int next = visit(visits, cursor);
+        copy_k(tile, next);
+        copy_v(tile, last);
+        last = next;
+      }
+      copy_v(tile, last);
+    }
+  }
+};
+
+}  // namespace lathe
