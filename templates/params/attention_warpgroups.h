@@ -2,13 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the host hands to attention kernels with tensor maps: the portable kernel's parameters, and
 // before them the maps, of four dimensions: column, token, head, sequence. Those of packed tensors
-// are ragged: column, row, head, row again (sm90/attention_forward_warpgroups.cuh).
+// are ragged: column, row, head, row again (sm90/box_place.cuh).
 // params/attention.h and params/tensor_map.h come before this file.
 #pragma once
 
 namespace lathe {
-
-constexpr int kRaggedRows = 1 << 30;  // rows of a ragged map, more than any tensor has
 
 struct AttentionWarpgroupsParams {
   TensorMap q, k, v;
