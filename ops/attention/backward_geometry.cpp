@@ -69,7 +69,7 @@ AttentionBackwardLaunch attention_backward_launch(const AttentionProblem& proble
   };
   if (wanted.dq) {
     out.dq_blocks = out.in_tiles ? bounded_product({parts, out.dq_tiles, shape.heads})
-                                     : blocks(out.rows, shape.heads, problem.head_dim);
+                                 : blocks(out.rows, shape.heads, problem.head_dim);
   }
   if (out.apart && wanted.dk) out.dk_blocks = blocks(out.keys, shape.kv_heads, problem.head_dim);
   if (out.apart && wanted.dv) out.dv_blocks = blocks(out.keys, shape.kv_heads, problem.value_dim);

@@ -73,10 +73,10 @@ KernelSpec attention_mask_queries_spec(const AttentionProblem& problem, const Ke
 // Holds the grids and the layout of one call.
 struct AttentionBackwardLaunch {
   bool apart = false;
-  int64_t rows = 0, keys = 0;  // of all sequences
-  int64_t prepare_tiles = 0;   // row blocks of one head
-  int64_t slices = 0;          // blocks of one head of a sequence
-  int64_t accumulators = 0;    // of dq
+  int64_t rows = 0, keys = 0;         // of all sequences
+  int64_t prepare_tiles = 0;          // row blocks of one head
+  int64_t slices = 0;                 // blocks of one head of a sequence
+  int64_t accumulators = 0;           // of dq
   int64_t dq_rows = 0, dq_width = 0;  // of an accumulator: rows of each head, and their columns
   bool in_tiles = false;              // where it lies in tiles:
   int64_t dq_tiles = 0;               // those of a head

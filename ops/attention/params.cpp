@@ -60,8 +60,8 @@ AttentionBackwardParams attention_backward_params(const AttentionBackwardCall& o
   fill_call(of, &p);
   fill_scores(of.request, of.shape, of.call, lists, &p);
   fill_windows(of.request, of.shape.seq_k, of.shape.seq_q, &p);
-  put_strides(dense_strides(of.shape.seq_q, of.shape.heads, p.head_dim, packed),
-              &p.dq_batch_stride, &p.dq_token_stride, &p.dq_head_stride);
+  put_strides(dense_strides(of.shape.seq_q, of.shape.heads, p.head_dim, packed), &p.dq_batch_stride,
+              &p.dq_token_stride, &p.dq_head_stride);
   p.dq_slice_stride = of.launch.rows * p.dq_token_stride;
   if (wanted.dq) p.dq = workspace + of.workspace.dq_sums;
   if (of.launch.apart) {

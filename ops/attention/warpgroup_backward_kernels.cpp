@@ -9,11 +9,11 @@ namespace {
 
 constexpr int kPanel = 64, kPlaceBytes = 128, kFinishThreads = 256;
 
-// By padded widths of keys and of values. A thread that multiplies has 240 registers. dk and dv take
-// half of each width of them; the scores and their gradients half of the rows each, until p is a
-// quarter; then ds is a quarter, and a part of dq 32. Of dq each of the two warpgroups has a part of
-// 64 rows and 64 columns, which decides the rows of a step. A block has 227 KiB of shared memory:
-// keys, values, the stages of q and dout, and two of ds.
+// By padded widths of keys and of values. A thread that multiplies has 240 registers. dk and dv
+// take half of each width of them; the scores and their gradients half of the rows each, until p is
+// a quarter; then ds is a quarter, and a part of dq 32. Of dq each of the two warpgroups has a part
+// of 64 rows and 64 columns, which decides the rows of a step. A block has 227 KiB of shared
+// memory: keys, values, the stages of q and dout, and two of ds.
 struct Tile {
   int width, value_width;
   int rows, keys, stages;
@@ -36,8 +36,7 @@ const Tile* tile_of(const AttentionProblem& problem) {
 
 int smem_bytes(const Tile& tile) {
   const int widths = tile.width + tile.value_width;
-  const int elements =
-      (tile.keys + tile.stages * tile.rows) * widths + 2 * tile.rows * tile.keys;
+  const int elements = (tile.keys + tile.stages * tile.rows) * widths + 2 * tile.rows * tile.keys;
   return 2 * elements + tile.stages * (2 * 4 * tile.rows + 8 * 4) + kPlaceBytes;
 }
 
@@ -61,9 +60,9 @@ KernelSpec attention_backward_warpgroups_spec(const AttentionProblem& problem, b
                                                AttentionBackwardWarpgroupsParams, dq_tiles),
                                 "AttentionBackwardWarpgroupsSmem", smem_bytes(tile), kThreads);
   // The constants are those of the portable kernel, whose geometry serves both.
-  spec.constants = attention_backward_spec(
-                       problem, {tile.rows, tile.keys, tile.stages, kThreads / 32, 1}, apart)
-                       .constants;
+  spec.constants =
+      attention_backward_spec(problem, {tile.rows, tile.keys, tile.stages, kThreads / 32, 1}, apart)
+          .constants;
   const auto map = [&](const char* field, int rows) {
     spec.tensor_maps.push_back({field, problem.element, {kPanel, rows, 1, 1}, 128});
   };

@@ -47,10 +47,10 @@ Status launch_attention_warpgroups(const KernelSlot& kernel, const AttentionForw
                        const AttentionStrides& strides) {
     return attention_map(packed, data, {columns, tokens, heads, f.sequences}, strides);
   };
-  LATHE_TRY(kernel.encode(0,
-                          map(f.q, f.head_dim, f.seq_q, f.heads,
-                              {f.q_batch_stride, f.q_token_stride, f.q_head_stride}),
-                          &p.q));
+  LATHE_TRY(kernel.encode(
+      0,
+      map(f.q, f.head_dim, f.seq_q, f.heads, {f.q_batch_stride, f.q_token_stride, f.q_head_stride}),
+      &p.q));
   if (f.seq_k > 0) {
     LATHE_TRY(kernel.encode(1,
                             map(f.k, f.head_dim, f.seq_k, f.kv_heads,

@@ -121,9 +121,8 @@ struct Wgmma;
                    : LATHE_WGMMA_D_##count(d)                                                      \
                    : "l"(a), "l"(b), "r"(add), "n"(kTurned ? 1 : 0));                              \
     }                                                                                              \
-    static __device__ __forceinline__ void run_turned(float (&d)[count],                             \
-                                                      unsigned long long a, unsigned long long b,  \
-                                                      int add) {                                   \
+    static __device__ __forceinline__ void run_turned(float (&d)[count], unsigned long long a,     \
+                                                      unsigned long long b, int add) {             \
       asm volatile("{\n .reg .pred add;\n setp.ne.b32 add, %" #r2                                  \
                    ", 0;\n wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type    \
                    " {" LATHE_WGMMA_N_##count "}, %" #r0 ", %" #r1 ", add, 1, 1, 1, %" #r3 ";\n}"  \

@@ -30,12 +30,12 @@ struct AttentionBackwardPrepareParams {
   long long row_batch_stride, row_head_stride;  // of lse2 and error
   long long out_batch_stride, out_token_stride, out_head_stride;
   long long dout_batch_stride, dout_token_stride, dout_head_stride;
-  long long dq_words;       // that are zeroed, 16 bytes each
+  long long dq_words;  // that are zeroed, 16 bytes each
   int sequences, heads;
-  int seq_q;                // of every sequence; packed: Tq
-  int rows;                 // R
-  int value_dim;            // DV
-  int tiles;                // ceil(R / kTileM)
+  int seq_q;      // of every sequence; packed: Tq
+  int rows;       // R
+  int value_dim;  // DV
+  int tiles;      // ceil(R / kTileM)
 };
 
 // Config: Element, CuSeqlens, kWidth, kValueWidth, kTileM, kTileN, kStages (of q: 1 or 2),

@@ -13,9 +13,9 @@
 // tensor maps into a ring of kStages, one warp lse2 and error. Of dq's 64 x 128 or 128 x 64 sums a
 // warpgroup has a part of 64 x 64, which it adds to a tile in memory (dq_tiles.cuh).
 //
-// Products run beside the warps that ask for them. A warpgroup asks for the scores of the next block
-// before it waits for the last products of this one: while it adds to dq and computes p and ds, the
-// tensor cores have work.
+// Products run beside the warps that ask for them. A warpgroup asks for the scores of the next
+// block before it waits for the last products of this one: while it adds to dq and computes p and
+// ds, the tensor cores have work.
 #pragma once
 #include "attention/backward/gradient_sums.cuh"
 #include "attention/backward/score_gradients.cuh"
@@ -158,8 +158,8 @@ struct GradientMultiplier {
     } else {
       index += (static_cast<long long>(tile->sequence) * heads + at.head) * p.dq_tiles;
     }
-    float* to = static_cast<float*>(b.dq) + index * Dq::kFloats + threadIdx.x / 128 * Dq::kPartFloats +
-                threadIdx.x % 128 * 4;
+    float* to = static_cast<float*>(b.dq) + index * Dq::kFloats +
+                threadIdx.x / 128 * Dq::kPartFloats + threadIdx.x % 128 * 4;
 #pragma unroll
     for (int n = 0; n < 8; ++n) add_four(to + n * Dq::kGroupFloats, dq + 4 * n);
   }
@@ -171,7 +171,8 @@ struct GradientMultiplier {
     start_scores<kValueWidth>(ring.v(), ring.dout(place.stage), ring.dout_full(place.stage),
                               place.parity, dp);
   }
-  // ds, which goes to where dq's product reads it; and the three products that sum up are asked for.
+  // ds, which goes to where dq's product reads it; and the three products that sum up are asked
+  // for.
   __device__ __forceinline__ void start_all_sums(const QueryPlace& at, const Place& place,
                                                  const Scores& s, const Scores& dp,
                                                  const Operands& weights, unsigned slot,
@@ -256,8 +257,8 @@ struct GradientMultiplier {
     if (b.dk) {
       Stored* to = static_cast<Stored*>(b.dk) + start(b.dk_batch_stride, b.dk_token_stride) +
                    head * b.dk_head_stride;
-      store_rows<ColumnShare<kWidth, 1>>(dk[0], 0, b.softmax_scale, to, b.dk_token_stride, row, keys,
-                                         written, b.head_dim);
+      store_rows<ColumnShare<kWidth, 1>>(dk[0], 0, b.softmax_scale, to, b.dk_token_stride, row,
+                                         keys, written, b.head_dim);
     }
     if (b.dv) {
       Stored* to = static_cast<Stored*>(b.dv) + start(b.dv_batch_stride, b.dv_token_stride) +
@@ -298,7 +299,8 @@ __device__ void attention_backward_warpgroups(const AttentionBackwardWarpgroupsP
   } else {
     take_registers<240>();
     if (work) {
-      GradientMultiplier<Config>{p, ring, tile, {p.backward, tile}, GradientUnits<Config>(p.backward)}
+      GradientMultiplier<Config>{
+          p, ring, tile, {p.backward, tile}, GradientUnits<Config>(p.backward)}
           .run();
     }
   }

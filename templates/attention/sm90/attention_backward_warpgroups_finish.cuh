@@ -7,8 +7,8 @@
 #include "attention/backward/gradient_sums.cuh"
 #include "attention/sm90/dq_tiles.cuh"
 // It uses the first one.
-#include "params/tensor_map.h"
 #include "params/attention_backward_warpgroups.h"
+#include "params/tensor_map.h"
 
 namespace lathe {
 

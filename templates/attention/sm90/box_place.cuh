@@ -7,9 +7,10 @@
 namespace lathe {
 
 // Where a box begins that starts at `row` of a sequence, which starts at row `start` of a packed
-// tensor and has `rows`. A map of a packed tensor is ragged: its rows begin kRaggedRows rows ahead of
-// the tensor and end kRaggedRows further on, and its last dimension moves it on by rows too. So what is
-// past the sequence is past the map: it is read as zeros, never as the rows of the next sequence.
+// tensor and has `rows`. A map of a packed tensor is ragged: its rows begin kRaggedRows rows ahead
+// of the tensor and end kRaggedRows further on, and its last dimension moves it on by rows too. So
+// what is past the sequence is past the map: it is read as zeros, never as the rows of the next
+// sequence.
 template <class Config>
 struct BoxPlace {
   int row, sequence;
