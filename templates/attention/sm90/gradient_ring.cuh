@@ -8,7 +8,7 @@
 #include "common/shared_memory.cuh"
 #include "common/tma.cuh"
 #include "common/types.cuh"
-// It uses the two before.
+// It uses what the first two include.
 #include "params/attention_backward_warpgroups.h"
 
 namespace lathe {
@@ -54,8 +54,8 @@ struct GradientRing {
   __device__ __forceinline__ unsigned dout(unsigned stage) const {
     return shared + Smem::kDoutAt + stage * Smem::kDout;
   }
-  __device__ __forceinline__ unsigned ds(unsigned slot) const {
-    return shared + Smem::kDsAt + slot * Smem::kDs;
+  __device__ __forceinline__ unsigned ds(unsigned stage) const {
+    return shared + Smem::kDsAt + stage * Smem::kDs;
   }
   // lse2 of the block's queries, and error 4 * kTileM bytes further on.
   __device__ __forceinline__ unsigned rows(unsigned stage) const {
