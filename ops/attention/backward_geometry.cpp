@@ -5,6 +5,7 @@
 
 #include "codegen/base/integers.h"
 #include "ops/attention/backward_kernels.h"
+#include "ops/attention/warpgroup_backward_kernels.h"
 #include "ops/workspace.h"
 
 namespace lathe {
@@ -54,12 +55,22 @@ AttentionBackwardLaunch attention_backward_launch(const AttentionProblem& proble
     out.accumulators = !wanted.dq              ? 0
                        : problem.deterministic ? std::max<int64_t>(out.slices, 1)
                                                : 1;
+    out.dq_rows = out.rows, out.dq_width = problem.head_dim;
+    out.in_tiles = is_attention_backward_warpgroups(kernels.main());
+    if (out.in_tiles) {
+      out.dq_tiles = attention_dq_tiles(kernels.main(), problem.packed, shape);
+      out.dq_rows = bounded_product({parts, out.dq_tiles, kernels.main().constant("m")});
+      out.dq_width = kernels.main().constant("width");
+    }
   }
   const int threads = kernels.finish->threads;
   const auto blocks = [&](int64_t rows, int64_t heads, int64_t width) {
     return ceil_div(bounded_product({rows, heads, width / kColumnsOfThread}), threads);
   };
-  if (wanted.dq) out.dq_blocks = blocks(out.rows, shape.heads, problem.head_dim);
+  if (wanted.dq) {
+    out.dq_blocks = out.in_tiles ? bounded_product({parts, out.dq_tiles, shape.heads})
+                                 : blocks(out.rows, shape.heads, problem.head_dim);
+  }
   if (out.apart && wanted.dk) out.dk_blocks = blocks(out.keys, shape.kv_heads, problem.head_dim);
   if (out.apart && wanted.dv) out.dv_blocks = blocks(out.keys, shape.kv_heads, problem.value_dim);
   if (wanted.dsinks) out.dsinks_blocks = ceil_div(shape.heads, threads / 32);
@@ -75,7 +86,7 @@ Result<AttentionBackwardWorkspace> attention_backward_workspace(
   WorkspaceLayout layout;
   out.lse2 = layout.add({4, heads, rows});
   out.error = layout.add({4, heads, rows});
-  out.dq_sums = layout.add({4, launch.accumulators, rows, heads, problem.head_dim});
+  out.dq_sums = layout.add({4, launch.accumulators, launch.dq_rows, heads, launch.dq_width});
   out.dk_parts = layout.add({4, dk ? launch.keys : 0, heads, problem.head_dim});
   out.dv_parts = layout.add({4, dv ? launch.keys : 0, heads, problem.value_dim});
   out.dsinks_parts = layout.add({4, problem.dsinks ? launch.prepare_tiles : 0, heads});

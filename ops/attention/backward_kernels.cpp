@@ -10,6 +10,7 @@
 
 #include "codegen/base/invalid.h"
 #include "codegen/choice.h"
+#include "ops/attention/warpgroup_backward_kernels.h"
 #include "ops/implementation.h"
 #include "templates/params/attention_backward.h"
 
@@ -133,6 +134,14 @@ KernelSpec finish_spec(const AttentionProblem& problem) {
 
 }  // namespace
 
+Result<int64_t> attention_backward_keys(const AttentionProblem& problem, const DeviceFacts& facts) {
+  if (attention_backward_warpgroups_refusal(problem, facts) == nullptr) {
+    return attention_backward_warpgroups_spec(problem, false).constant("n");
+  }
+  LATHE_ASSIGN(const AttentionBackwardTile tile, attention_backward_choose(problem, facts));
+  return int64_t{tile.keys};
+}
+
 int attention_backward_smem(const AttentionProblem& problem, const AttentionBackwardTile& tile) {
   const int width = attention_padded_width(problem.head_dim);
   const int value_width = attention_padded_width(problem.value_dim);
@@ -212,6 +221,12 @@ Result<AttentionBackwardKernels> attention_backward_kernels(const AttentionProbl
   kernels.prepare = prepare_spec(problem);
   kernels.finish = finish_spec(problem);
   if (!problem.backward) return kernels;
+  if (attention_backward_warpgroups_refusal(problem, facts) == nullptr) {
+    kernels.finish = attention_backward_warpgroups_finish_spec(problem);
+    if (heads.together) kernels.together = attention_backward_warpgroups_spec(problem, false);
+    if (heads.apart) kernels.apart = attention_backward_warpgroups_spec(problem, true);
+    return kernels;
+  }
   LATHE_ASSIGN(const AttentionBackwardTile tile,
                attention_backward_choose(problem, facts, heads.apart && !heads.together));
   if (heads.together) kernels.together = attention_backward_spec(problem, tile, false);

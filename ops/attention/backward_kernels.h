@@ -42,6 +42,9 @@ Result<AttentionBackwardTile> attention_backward_choose(const AttentionProblem& 
                                                         const DeviceFacts& facts,
                                                         bool apart = false);
 
+// Returns the keys of a block of the main kernel.
+Result<int64_t> attention_backward_keys(const AttentionProblem& problem, const DeviceFacts& facts);
+
 // Two kernels compute dq, dk and dv. In `together` a block adds up the query heads of its key head.
 // `apart` has a block for each query head and float32 partial sums of dk and dv, for few keys and
 // heads.
@@ -70,10 +73,13 @@ KernelSpec attention_mask_queries_spec(const AttentionProblem& problem, const Ke
 // Holds the grids and the layout of one call.
 struct AttentionBackwardLaunch {
   bool apart = false;
-  int64_t rows = 0, keys = 0;  // of all sequences
-  int64_t prepare_tiles = 0;   // row blocks of one head
-  int64_t slices = 0;          // blocks of one head of a sequence
-  int64_t accumulators = 0;    // of dq
+  int64_t rows = 0, keys = 0;         // of all sequences
+  int64_t prepare_tiles = 0;          // row blocks of one head
+  int64_t slices = 0;                 // blocks of one head of a sequence
+  int64_t accumulators = 0;           // of dq
+  int64_t dq_rows = 0, dq_width = 0;  // of an accumulator: rows of each head, and their columns
+  bool in_tiles = false;              // where it lies in tiles:
+  int64_t dq_tiles = 0;               // those of a head
   int64_t prepare_blocks = 0, main_blocks = 0;
   int64_t dq_blocks = 0, dk_blocks = 0, dv_blocks = 0, dsinks_blocks = 0;  // of finish
 
@@ -99,7 +105,7 @@ bool attention_heads_apart(const AttentionProblem& problem, int64_t tile_keys,
 struct AttentionBackwardWorkspace {
   int64_t lse2 = 0;          // float32 [H, rows]
   int64_t error = 0;         // float32 [H, rows]
-  int64_t dq_sums = 0;       // float32 [accumulators, rows, H, D]
+  int64_t dq_sums = 0;       // float32 [accumulators, dq_rows, H, dq_width], or in tiles
   int64_t dk_parts = 0;      // float32 [keys, H, D]
   int64_t dv_parts = 0;      // float32 [keys, H, DV]
   int64_t dsinks_parts = 0;  // float32 [prepare_tiles, H]

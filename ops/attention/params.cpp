@@ -17,14 +17,6 @@ void fill_call(const AttentionBackwardCall& of, Params* p) {
   fill_sections(of.workspace, of.call.workspace, p);
 }
 
-// Fills the sums of dq in the workspace.
-template <typename Params>
-void fill_dq_sums(const AttentionBackwardCall& of, Params* p) {
-  put_strides(dense_strides(of.shape.seq_q, of.shape.heads, p->head_dim, of.request.problem.packed),
-              &p->dq_batch_stride, &p->dq_token_stride, &p->dq_head_stride);
-  p->dq_slice_stride = of.launch.rows * p->dq_token_stride;
-}
-
 // Lays out the lists of `heads` heads for a mask_mod.
 void add_lists(const AttentionProblem& problem, const AttentionShape& shape, int64_t heads,
                AttentionLists* out, WorkspaceLayout* layout) {
@@ -54,8 +46,7 @@ AttentionBackwardPrepareParams attention_prepare_params(const AttentionBackwardC
   p.row_batch_stride = packed ? 0 : of.shape.seq_q;
   p.row_head_stride = of.launch.rows;
   p.dq = of.call.workspace + of.workspace.dq_sums;
-  fill_dq_sums(of, &p);
-  p.slices = static_cast<int>(of.launch.accumulators);
+  p.dq_words = of.launch.accumulators * of.launch.dq_rows * of.shape.heads * of.launch.dq_width / 4;
   p.tiles = static_cast<int>(of.launch.prepare_tiles);
   return p;
 }
@@ -69,7 +60,9 @@ AttentionBackwardParams attention_backward_params(const AttentionBackwardCall& o
   fill_call(of, &p);
   fill_scores(of.request, of.shape, of.call, lists, &p);
   fill_windows(of.request, of.shape.seq_k, of.shape.seq_q, &p);
-  fill_dq_sums(of, &p);
+  put_strides(dense_strides(of.shape.seq_q, of.shape.heads, p.head_dim, packed), &p.dq_batch_stride,
+              &p.dq_token_stride, &p.dq_head_stride);
+  p.dq_slice_stride = of.launch.rows * p.dq_token_stride;
   if (wanted.dq) p.dq = workspace + of.workspace.dq_sums;
   if (of.launch.apart) {
     if (wanted.dk) p.dk = workspace + of.workspace.dk_parts;
@@ -98,6 +91,16 @@ AttentionBackwardFinishParams attention_finish_params(const AttentionBackwardCal
   p.slices = static_cast<int>(of.launch.accumulators);
   p.tiles = static_cast<int>(of.launch.prepare_tiles);
   p.softmax_scale = of.request.softmax_scale;
+  return p;
+}
+
+AttentionBackwardWarpgroupsFinishParams attention_finish_params_in_tiles(
+    const AttentionBackwardCall& of) {
+  AttentionBackwardWarpgroupsFinishParams p = {};
+  p.finish = attention_finish_params(of);
+  fill_tensors<attention::kTensors>(of.call, of.request.problem.packed, &p);
+  p.sequences = static_cast<int>(of.shape.sequences);
+  p.dq_tiles = static_cast<int>(of.launch.dq_tiles);
   return p;
 }
 

@@ -7,6 +7,9 @@
 #include "ops/fill.h"
 #include "templates/params/attention.h"
 #include "templates/params/attention_backward.h"
+#include "templates/params/tensor_map.h"
+// It uses the two above.
+#include "templates/params/attention_backward_warpgroups.h"
 
 namespace lathe {
 
@@ -91,5 +94,7 @@ AttentionBackwardPrepareParams attention_prepare_params(const AttentionBackwardC
 AttentionBackwardParams attention_backward_params(const AttentionBackwardCall& of,
                                                   const AttentionLists& lists);
 AttentionBackwardFinishParams attention_finish_params(const AttentionBackwardCall& of);
+AttentionBackwardWarpgroupsFinishParams attention_finish_params_in_tiles(
+    const AttentionBackwardCall& of);
 
 }  // namespace lathe

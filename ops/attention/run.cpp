@@ -11,6 +11,7 @@
 #include "codegen/base/invalid.h"
 #include "codegen/choice.h"
 #include "ops/attention/params.h"
+#include "ops/attention/warpgroup_backward_kernels.h"
 #include "ops/attention/warpgroup_kernels.h"
 
 namespace lathe {
@@ -198,10 +199,17 @@ class AttentionExecutor final : public PlannedExecutor<AttentionExecutor, Attent
       const KernelSlot& main = launch.apart ? kernels_.backward.apart : kernels_.backward.together;
       const KernelSlot& list = kernels_.backward.mask_queries;
       if (list) LATHE_TRY(list.launch(plan.backward_lists.blocks, &p, call.stream));
-      LATHE_TRY(main.launch(launch.main_blocks, &p, call.stream));
+      LATHE_TRY(is_attention_backward_warpgroups(*main)
+                    ? launch_attention_backward_warpgroups(main, p, launch.dq_tiles,
+                                                           launch.main_blocks, call.stream)
+                    : main.launch(launch.main_blocks, &p, call.stream));
     }
     if (launch.finish_blocks() == 0) return {};
     const AttentionBackwardFinishParams p = attention_finish_params(of);
+    if (launch.in_tiles) {
+      const AttentionBackwardWarpgroupsFinishParams in_tiles = attention_finish_params_in_tiles(of);
+      return kernels_.backward.finish.launch(launch.finish_blocks(), &in_tiles, call.stream);
+    }
     return kernels_.backward.finish.launch(launch.finish_blocks(), &p, call.stream);
   }
 
@@ -263,9 +271,9 @@ Result<AttentionHeadChoice> choose_heads(const AttentionRequest& request,
   for (const int64_t extent : {shape.sequences, shape.heads, shape.kv_heads, shape.seq_k}) {
     if (extent == kUnknown) return AttentionHeadChoice{true, true};
   }
-  LATHE_ASSIGN(const AttentionBackwardTile tile,
-               attention_backward_choose(request.problem, without_choices(facts)));
-  const bool apart = attention_heads_apart(request.problem, tile.keys, facts, shape);
+  LATHE_ASSIGN(const int64_t keys,
+               attention_backward_keys(request.problem, without_choices(facts)));
+  const bool apart = attention_heads_apart(request.problem, keys, facts, shape);
   return AttentionHeadChoice{!apart, apart};
 }
 

@@ -71,20 +71,13 @@ __device__ __forceinline__ void sum_sinks(const AttentionBackwardFinishParams& p
   if (lane == 0) store_element(static_cast<float*>(p.dsinks) + head, sum);
 }
 
+// Blocks behind those of dq.
 template <class Config>
-__device__ void attention_backward_finish(const AttentionBackwardFinishParams& p) {
+__device__ __forceinline__ void finish_other(const AttentionBackwardFinishParams& p,
+                                             long long block) {
   using Element = typename Config::Element;
   const int group = p.heads / p.kv_heads;
-  long long block = blockIdx.x;
   const auto item = [&] { return block * Config::kThreads + threadIdx.x; };
-  if (block < p.dq_blocks) {
-    const RowTensor sums = {p.dq_sums_batch_stride, p.dq_sums_token_stride, p.dq_sums_head_stride,
-                            p.seq_q};
-    const RowTensor dq = {p.dq_batch_stride, p.dq_token_stride, p.dq_head_stride, p.seq_q};
-    return sum_parts<Element>(item(), p.rows, p.heads, p.head_dim, p.dq_sums, sums, 1, p.slices,
-                              p.dq_sums_slice_stride, p.dq, dq, p.softmax_scale);
-  }
-  block -= p.dq_blocks;
   if (block < p.dk_blocks) {
     const RowTensor parts = {p.dk_parts_batch_stride, p.dk_parts_token_stride,
                              p.dk_parts_head_stride, p.seq_k};
@@ -102,6 +95,18 @@ __device__ void attention_backward_finish(const AttentionBackwardFinishParams& p
   }
   block -= p.dv_blocks;
   sum_sinks(p, static_cast<int>(block * (Config::kThreads / 32) + threadIdx.x / 32));
+}
+
+template <class Config>
+__device__ void attention_backward_finish(const AttentionBackwardFinishParams& p) {
+  const long long block = blockIdx.x;
+  if (block >= p.dq_blocks) return finish_other<Config>(p, block - p.dq_blocks);
+  const RowTensor sums = {p.dq_sums_batch_stride, p.dq_sums_token_stride, p.dq_sums_head_stride,
+                          p.seq_q};
+  const RowTensor dq = {p.dq_batch_stride, p.dq_token_stride, p.dq_head_stride, p.seq_q};
+  sum_parts<typename Config::Element>(block * Config::kThreads + threadIdx.x, p.rows, p.heads,
+                                      p.head_dim, p.dq_sums, sums, 1, p.slices,
+                                      p.dq_sums_slice_stride, p.dq, dq, p.softmax_scale);
 }
 
 }  // namespace lathe

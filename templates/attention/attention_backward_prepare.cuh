@@ -6,8 +6,8 @@
 //   error[i] = sum_c dout[i, c] out[i, c] - dlse[i],      0 there
 //   dsinks   = - sum_i exp(sink - lse[i]) error[i]        a sink is a key of value 0: its dp is 0
 //
-// A block has kTileM rows of one head, 16 of them a warp. It also zeroes its rows of dq where that
-// is asked for. Sums are in a fixed order.
+// A block has kTileM rows of one head, 16 of them a warp. All blocks together also zero the sums of
+// dq where that is asked for. Sums are in a fixed order.
 #pragma once
 #include "attention/softmax.cuh"
 #include "common/varlen.cuh"
@@ -141,20 +141,12 @@ struct PrepareRows {
     return dsink;
   }
 
-  // The rows of every slice of dq, a warp a row.
+  // The block's share of the sums of dq.
   __device__ __forceinline__ void zero_dq() const {
     const Words<16> zero = {};
-    for (int slice = 0; slice < p.slices; ++slice) {
-      for (int r = threadIdx.x / 32; r < Config::kTileM; r += Config::kThreads / 32) {
-        const int row = first + r;
-        if (row >= p.rows) break;
-        const int b = Config::kPacked ? 0 : row / p.seq_q;
-        float* to = static_cast<float*>(p.dq) + slice * p.dq_slice_stride + b * p.dq_batch_stride +
-                    (row - static_cast<long long>(b) * p.seq_q) * p.dq_token_stride +
-                    head * p.dq_head_stride;
-        for (int c = threadIdx.x % 32 * 4; c < p.head_dim; c += 128) store_global(to + c, zero);
-      }
-    }
+    const long long step = static_cast<long long>(gridDim.x) * Config::kThreads;
+    long long at = static_cast<long long>(blockIdx.x) * Config::kThreads + threadIdx.x;
+    for (; at < p.dq_words; at += step) store_global(static_cast<Words<16>*>(p.dq) + at, zero);
   }
 };
 

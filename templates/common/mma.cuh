@@ -30,6 +30,13 @@ __device__ __forceinline__ void load_matrix_transposed(unsigned (&word)[4], unsi
                : "memory");
 }
 
+// Stores four matrices as load_matrix reads them (sm_90).
+__device__ __forceinline__ void store_matrix(unsigned address, const unsigned (&word)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+               "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3])
+               : "memory");
+}
+
 // c += A B, float32 sums.
 __device__ __forceinline__ void multiply_add(float (&c)[4], const unsigned (&a)[4], unsigned b0,
                                              unsigned b1, f16) {

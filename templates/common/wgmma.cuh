@@ -105,7 +105,8 @@ __device__ __forceinline__ WgmmaTile wgmma_rows(unsigned address) {
 
 // d += A B, or d = A B where `add` is 0. B is 16 rows of kColumns columns as it is multiplied; in
 // shared memory kTurned says that its rows are those of the tile (wgmma_rows), else that they are
-// its columns. A is in shared memory, by columns, or a fragment in registers.
+// its columns. A is in shared memory, by columns, or a fragment in registers; run_turned takes an A
+// whose columns are the rows of its tile (wgmma_rows).
 template <int kColumns, bool kTurned, class Element>
 struct Wgmma;
 
@@ -117,6 +118,14 @@ struct Wgmma;
       asm volatile("{\n .reg .pred add;\n setp.ne.b32 add, %" #r2                                  \
                    ", 0;\n wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type    \
                    " {" LATHE_WGMMA_N_##count "}, %" #r0 ", %" #r1 ", add, 1, 1, 0, %" #r3 ";\n}"  \
+                   : LATHE_WGMMA_D_##count(d)                                                      \
+                   : "l"(a), "l"(b), "r"(add), "n"(kTurned ? 1 : 0));                              \
+    }                                                                                              \
+    static __device__ __forceinline__ void run_turned(float (&d)[count], unsigned long long a,     \
+                                                      unsigned long long b, int add) {             \
+      asm volatile("{\n .reg .pred add;\n setp.ne.b32 add, %" #r2                                  \
+                   ", 0;\n wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type    \
+                   " {" LATHE_WGMMA_N_##count "}, %" #r0 ", %" #r1 ", add, 1, 1, 1, %" #r3 ";\n}"  \
                    : LATHE_WGMMA_D_##count(d)                                                      \
                    : "l"(a), "l"(b), "r"(add), "n"(kTurned ? 1 : 0));                              \
     }                                                                                              \

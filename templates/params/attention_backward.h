@@ -12,7 +12,7 @@ namespace lathe {
 
 // By row: lse2 = lse log2 e, and error = sum_c dout out - dlse, so that a score's gradient is
 // p (dp - error). A row without a key, or past the last offset, gets lse2 = +inf and error = 0.
-// The columns of dq that the caller wants zeroed are zeroed here.
+// The sums of dq are zeroed here.
 //
 // Config: Element, CuSeqlens, kValueWidth, kTileM (rows of a block), kPacked, kSinks, kDlse.
 // Blocks: tiles * heads.
@@ -25,18 +25,17 @@ struct AttentionBackwardPrepareParams {
   const void* sinks;         // float32 [H]; kSinks
   void* lse2;                // float32 [H, R], or in the order that the next strides give
   void* error;               // the same
-  void* dq;                  // float32 [slices, B, Sq, H, D]; not touched if slices is 0
+  void* dq;                  // float32 [dq_words, 4], in whatever order the main kernel has them
   void* dsinks_parts;        // float32 [tiles, H]; kSinks
   long long row_batch_stride, row_head_stride;  // of lse2 and error
   long long out_batch_stride, out_token_stride, out_head_stride;
   long long dout_batch_stride, dout_token_stride, dout_head_stride;
-  long long dq_slice_stride, dq_batch_stride, dq_token_stride, dq_head_stride;
+  long long dq_words;  // that are zeroed, 16 bytes each
   int sequences, heads;
-  int seq_q;                // of every sequence; packed: Tq
-  int rows;                 // R
-  int head_dim, value_dim;  // D and DV
-  int slices;               // of dq that are zeroed
-  int tiles;                // ceil(R / kTileM)
+  int seq_q;      // of every sequence; packed: Tq
+  int rows;       // R
+  int value_dim;  // DV
+  int tiles;      // ceil(R / kTileM)
 };
 
 // Config: Element, CuSeqlens, kWidth, kValueWidth, kTileM, kTileN, kStages (of q: 1 or 2),

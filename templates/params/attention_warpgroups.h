@@ -2,14 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the host hands to attention kernels with tensor maps: the portable kernel's parameters, and
 // before them the maps, of four dimensions: column, token, head, sequence. Those of packed tensors
-// are ragged: column, row, head, row again (sm90/attention_copies.cuh). Where the heads of a group
+// are ragged: column, row, head, row again (sm90/box_place.cuh). Where the heads of a group
 // are rows of a tile, q's map has five: column, head of the group, token, group, sequence.
 // params/attention.h and params/tensor_map.h come before this file.
 #pragma once
 
 namespace lathe {
-
-constexpr int kRaggedRows = 1 << 30;  // rows of a ragged map, more than any tensor has
 
 struct AttentionWarpgroupsParams {
   TensorMap q, k, v;

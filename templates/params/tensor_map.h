@@ -7,6 +7,8 @@
 
 namespace lathe {
 
+constexpr int kRaggedRows = 1 << 30;  // rows of a ragged map, more than any tensor has
+
 struct alignas(64) TensorMap {
   unsigned char bytes[128];
 };

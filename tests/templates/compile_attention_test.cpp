@@ -7,7 +7,7 @@
 // with LATHE_TEST_SHARD=3/12 it is a part of all of them.
 #include <doctest/doctest.h>
 
-#include "ops/attention/backward_kernels.h"
+#include "ops/attention/warpgroup_backward_kernels.h"
 #include "ops/attention/warpgroup_kernels.h"
 #include "tests/templates/compile_jobs.h"
 
@@ -61,6 +61,12 @@ void add_jobs(const AttentionProblem& problem, bool apart, const std::string& ar
   jobs->add(*backward->finish, arch);
 }
 
+DeviceFacts hopper() {
+  DeviceFacts facts = *facts_of_arch("sm_90a");
+  facts.sm90_kernels = true;
+  return facts;
+}
+
 }  // namespace
 
 TEST_CASE("attention compiles for every architecture, without spills up to a width of 128") {
@@ -88,12 +94,12 @@ TEST_CASE("attention compiles for every architecture, without spills up to a wid
   if (!all) CHECK(outcome.covered.size() == 4 * archs.size());
 }
 
-// What its warps keep outside registers, they would have to bring back inside the loop over keys.
+// What warps keep outside registers, they would have to bring back inside the loop over keys or
+// queries.
 TEST_CASE("the forward by warpgroups compiles without spills") {
   const auto nvrtc = compile_test::open_compiler();
   if (!nvrtc) return;
-  DeviceFacts facts = *facts_of_arch("sm_90a");
-  facts.sm90_kernels = true;
+  const DeviceFacts facts = hopper();
   compile_test::Jobs jobs;
   const auto add = [&](const Widths& widths, bool half) {
     for (const Options& options : kOptions) {
@@ -108,5 +114,25 @@ TEST_CASE("the forward by warpgroups compiles without spills") {
   };
   for (const Widths& widths : kNarrow) add(widths, false);
   for (const Widths& widths : kWide) add(widths, true);
+  compile_test::check_compiles(*nvrtc, jobs.list());
+}
+
+TEST_CASE("the backward by warpgroups compiles without spills") {
+  const auto nvrtc = compile_test::open_compiler();
+  if (!nvrtc) return;
+  const DeviceFacts facts = hopper();
+  compile_test::Jobs jobs;
+  bool half = false;
+  for (const Widths& widths : {kNarrow[0], kNarrow[1]}) {
+    for (const Options& options : kOptions) {
+      AttentionProblem problem = problem_of(widths, options, half);
+      problem.deterministic = false;
+      REQUIRE(attention_backward_warpgroups_refusal(problem, facts) == nullptr);
+      const KernelSpec spec = attention_backward_warpgroups_spec(problem, options.apart);
+      jobs.add(spec, facts.arch);
+      jobs.add(attention_backward_warpgroups_finish_spec(problem), facts.arch);
+      half = !half;
+    }
+  }
   compile_test::check_compiles(*nvrtc, jobs.list());
 }

@@ -3,6 +3,7 @@
 // The shared memory of the forward by warpgroups, and the thread that fills it: q of each tile, and
 // the ring of keys and values.
 #pragma once
+#include "attention/sm90/box_place.cuh"
 #include "attention/sm90/tile_order.cuh"
 #include "attention/visits.cuh"
 #include "common/mbarrier.cuh"
@@ -88,19 +89,6 @@ struct AttentionRing {
     }
     fence_mbarrier_init();
   }
-};
-
-// Where a box begins that starts at `row` of a sequence, which starts at row `start` of a packed
-// tensor and has `rows`. A map of a packed tensor is ragged: its rows begin kRagged rows ahead of
-// the tensor and end kRagged further on, and its last dimension moves it on by rows too. So what is
-// past the sequence is past the map: it is read as zeros, never as the rows of the next sequence.
-template <class Config>
-struct BoxPlace {
-  int row, sequence;
-
-  __device__ __forceinline__ BoxPlace(const AttentionTile& tile, int row, int start, int rows)
-      : row(Config::kPacked ? kRaggedRows - rows + row : row),
-        sequence(Config::kPacked ? start + rows : tile.sequence) {}
 };
 
 // Makes the rows of q's tile zeros that are nobody's: no copy writes them, and they are multiplied.

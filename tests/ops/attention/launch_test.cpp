@@ -65,9 +65,7 @@ TEST_CASE("attention: a training step is four launches over one workspace") {
                    {prepare.lse, attention::lse}});
   CHECK(prepare.dlse == nullptr);
   CHECK(prepare.rows == 32);
-  CHECK(prepare.slices == 1);
-  CHECK(prepare.dq_token_stride == 8 * 64);
-  CHECK(prepare.dq_batch_stride == 16 * 8 * 64);
+  CHECK(prepare.dq_words == 32 * 8 * 64 / 4);
 
   const auto main = recorder.launches[2].as<lathe::AttentionBackwardParams>();
   CHECK(recorder.launches[2].config.gridDimX == 1 * 8 * 2);  // query heads apart
@@ -78,7 +76,8 @@ TEST_CASE("attention: a training step is four launches over one workspace") {
   CHECK(main.lse2 == prepare.lse2);
   CHECK(main.error == prepare.error);
   CHECK(main.dq == prepare.dq);
-  CHECK(main.dq_slice_stride == prepare.dq_slice_stride);
+  CHECK(main.dq_token_stride == 8 * 64);
+  CHECK(main.dq_batch_stride == 16 * 8 * 64);
   CHECK(main.dk_token_stride == 8 * 64);  // of all query heads
   CHECK(main.dv_token_stride == 8 * 128);
   CHECK(main.slices == 1);
@@ -144,7 +143,7 @@ TEST_CASE("attention: deterministic, a block for each accumulator of dq; and dq 
   const auto finish = recorder.launches[2].as<lathe::AttentionBackwardFinishParams>();
   CHECK(recorder.launches[1].config.gridDimX == 7 * 8 * 2);
   CHECK(main.slices == 7);  // 108 / 16
-  CHECK(prepare.slices == 7);
+  CHECK(prepare.dq_words == 7 * 2 * 64 * 8 * 64 / 4);
   CHECK(finish.slices == 7);
   CHECK(main.dq_slice_stride == 2 * 64 * 8 * 64);
   CHECK(main.dk == nullptr);

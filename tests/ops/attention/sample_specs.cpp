@@ -6,6 +6,7 @@
 #include "ops/attention/backward_kernels.h"
 #include "ops/attention/block_kernels.h"
 #include "ops/attention/decode_kernels.h"
+#include "ops/attention/warpgroup_backward_kernels.h"
 #include "ops/attention/warpgroup_kernels.h"
 
 using namespace lathe;
@@ -40,6 +41,8 @@ std::vector<KernelSpec> attention_specs(const DeviceFacts& facts) {
           *paged.append,
           *paged.combine,
           attention_warpgroups_spec({}),
+          attention_backward_warpgroups_spec({}, false),
+          attention_backward_warpgroups_finish_spec({}),
           lse_merge_spec({}),
           mod_probe_spec(*forward.forward, whole.mods.front())};
 }

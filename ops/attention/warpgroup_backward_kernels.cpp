@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/attention/warpgroup_backward_kernels.h"
+
+#include "codegen/base/integers.h"
+
+namespace lathe {
+namespace {
+
+constexpr int kPanel = 64, kPlaceBytes = 128, kFinishThreads = 256;
+
+// By padded widths of keys and of values. A thread that multiplies has 240 registers. dk and dv
+// take half of each width of them; the scores and their gradients half of the rows each, until p is
+// a quarter; then ds is a quarter, and a part of dq 32. Of dq each of the two warpgroups has a part
+// of 64 rows and 64 columns, which decides the rows of a step. A block has 227 KiB of shared
+// memory: keys, values, the stages of q and dout, and two of ds.
+struct Tile {
+  int width, value_width;
+  int rows, keys, stages;
+};
+constexpr Tile kTiles[] = {
+    {64, 64, 128, 128, 2},   // 224 registers, 162 KiB
+    {128, 128, 64, 128, 2},  // 208 registers, 161 KiB
+};
+constexpr int kThreads = 384;
+
+// Null if the kernel has no tile for these widths.
+const Tile* tile_of(const AttentionProblem& problem) {
+  const int width = attention_padded_width(problem.head_dim);
+  const int value_width = attention_padded_width(problem.value_dim);
+  for (const Tile& own : kTiles) {
+    if (own.width == width && own.value_width == value_width) return &own;
+  }
+  return nullptr;
+}
+
+int smem_bytes(const Tile& tile) {
+  const int widths = tile.width + tile.value_width;
+  const int elements = (tile.keys + tile.stages * tile.rows) * widths + 2 * tile.rows * tile.keys;
+  return 2 * elements + tile.stages * (2 * 4 * tile.rows + 8 * 4) + kPlaceBytes;
+}
+
+}  // namespace
+
+const char* attention_backward_warpgroups_refusal(const AttentionProblem& problem,
+                                                  const DeviceFacts& facts) {
+  if (!facts.sm90_kernels) return "LATHE_FAMILY is not sm90";
+  if (facts.arch != "sm_90a") return "the architecture is not sm_90a";
+  if (!problem.backward) return "there is no backward";
+  if (problem.element == Dtype::f32) return "the elements are float32";
+  if (tile_of(problem) == nullptr) return "there is no tile for the head widths";
+  if (problem.deterministic) return "blocks add to dq in no order";
+  if (!problem.mods.empty()) return "there are mods";
+  return nullptr;
+}
+
+KernelSpec attention_backward_warpgroups_spec(const AttentionProblem& problem, bool apart) {
+  const Tile& tile = *tile_of(problem);
+  KernelSpec spec = shared_spec(LATHE_TEMPLATE("attention/sm90", "attention_backward_warpgroups",
+                                               AttentionBackwardWarpgroupsParams, dq_tiles),
+                                "AttentionBackwardWarpgroupsSmem", smem_bytes(tile), kThreads);
+  // The constants are those of the portable kernel, whose geometry serves both.
+  spec.constants =
+      attention_backward_spec(problem, {tile.rows, tile.keys, tile.stages, kThreads / 32, 1}, apart)
+          .constants;
+  const auto map = [&](const char* field, int rows) {
+    spec.tensor_maps.push_back({field, problem.element, {kPanel, rows, 1, 1}, 128});
+  };
+  map("q", tile.rows);
+  map("k", tile.keys);
+  map("v", tile.keys);
+  map("dout", tile.rows);
+  return spec;
+}
+
+KernelSpec attention_backward_warpgroups_finish_spec(const AttentionProblem& problem) {
+  const KernelSpec main = attention_backward_warpgroups_spec(problem, false);
+  KernelSpec spec =
+      KernelSpec::of(LATHE_TEMPLATE("attention/sm90", "attention_backward_warpgroups_finish",
+                                    AttentionBackwardWarpgroupsFinishParams, dq_tiles),
+                     kFinishThreads);
+  for (const Constant& constant : main.constants) {
+    for (const char* name : {"element", "cu", "width", "m", "packed"}) {
+      if (constant.name == name) spec.constants.push_back(constant);
+    }
+  }
+  return spec;
+}
+
+bool is_attention_backward_warpgroups(const KernelSpec& spec) { return !spec.tensor_maps.empty(); }
+
+int64_t attention_dq_tiles(const KernelSpec& main, bool packed, const AttentionShape& shape) {
+  const int64_t rows = main.constant("m");
+  if (shape.seq_q == 0) return 0;
+  return packed ? shape.seq_q / rows + shape.sequences : ceil_div(shape.seq_q, rows);
+}
+
+}  // namespace lathe

@@ -1,0 +1,329 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// attention_backward_warpgroups: attention_backward.cuh's results, by warpgroups with roles
+// (sm_90a).
+//
+//   s^T = k q^T,  dp^T = v dout^T                    64 keys of a warpgroup by kTileM queries
+//   p = exp(x - lse),  ds = p (dp - error)           in registers, as the portable kernel has them
+//   dv += p^T dout,  dk += ds^T q                    A: the registers of p and ds as they stand
+//   dq  = ds k                                       A: ds of all keys, through shared memory
+//
+// A block has 128 keys and two warpgroups that own 64 of them each, with dk and dv in registers. It
+// walks the blocks of queries that see its keys. A third warpgroup copies: one thread q and dout by
+// tensor maps into a ring of kStages, one warp lse2 and error. Of dq's 64 x 128 or 128 x 64 sums a
+// warpgroup has a part of 64 x 64, which it adds to a tile in memory (dq_tiles.cuh).
+//
+// Products run beside the warps that ask for them. A warpgroup asks for the scores of the next
+// block before it waits for the last products of this one: while it adds to dq and computes p and
+// ds, the tensor cores have work.
+#pragma once
+#include "attention/backward/gradient_sums.cuh"
+#include "attention/backward/score_gradients.cuh"
+#include "attention/sm90/dq_tiles.cuh"
+#include "attention/sm90/gradient_ring.cuh"
+#include "common/wgmma.cuh"
+
+namespace lathe {
+
+// A warpgroup that multiplies.
+template <class Config>
+struct GradientMultiplier {
+  using Element = typename Config::Element;
+  using Ring = GradientRing<Config>;
+  using Dq = DqTile<Config>;
+  static constexpr int kM = Config::kTileM, kN = Config::kTileN;
+  static constexpr int kWidth = Config::kWidth, kValueWidth = Config::kValueWidth;
+  static constexpr int kThreads = kMultiplyThreads<Config>;
+  static constexpr int kHalves = kM / 64;  // scores are those of 64 queries
+  static_assert(kN == kThreads / 2, "64 keys a warpgroup");
+  static_assert(Config::kStages == 2, "ds has as many");
+  static_assert(Dq::kParts == kThreads / 128, "a part of dq a warpgroup");
+
+  // A thread has 240 registers: dk and dv take half of the widths, s, dp and p 80.
+  static constexpr bool kTight = Config::kSoftcap && kWidth + kValueWidth > 128;
+
+  using Scores = float[1][8][4];
+  using Operands = Accumulated<Element, 8>[1];
+  using Place = RingPlace<Config::kStages>;
+
+  const AttentionBackwardWarpgroupsParams& p;
+  const Ring ring;
+  volatile KeyTile* const tile;
+  const QueryVisits<Config> visits;
+  const GradientUnits<Config> units;
+  // Computed ahead, because there is no time where they are used, unless registers are tight.
+  const int kept_thread, kept_group;
+  float* const kept_dq_sums;
+  float dk[1][kWidth / 8][4] = {}, dv[1][kValueWidth / 8][4] = {};
+
+  __device__ __forceinline__ GradientMultiplier(const AttentionBackwardWarpgroupsParams& params,
+                                                const Ring& own_ring, volatile KeyTile* own_tile)
+      : p(params),
+        ring(own_ring),
+        tile(own_tile),
+        visits{params.backward, own_tile},
+        units(params.backward),
+        kept_thread(threadIdx.x),
+        kept_group(in_place(threadIdx.x / 128)),
+        kept_dq_sums(own_dq_sums()) {}
+
+  __device__ __forceinline__ int thread() const { return kTight ? thread_index() : kept_thread; }
+  // Of the warpgroup: which keys, which part of dq.
+  __device__ __forceinline__ int group() const {
+    return kTight ? in_place(threadIdx.x / 128) : kept_group;
+  }
+  // The lane's first column of scores.
+  __device__ __forceinline__ int lane_query() const { return thread() % 4 * 2; }
+
+  static __device__ __forceinline__ void arrive(unsigned barrier) {
+    if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
+  }
+
+  // sums = own 64 rows of `keys` times the rows of `queries`: s^T or dp^T.
+  template <int kColumns>
+  __device__ __forceinline__ void start_scores(unsigned keys, unsigned queries, unsigned full,
+                                               unsigned parity, Scores& sums) const {
+    const WgmmaTile a = wgmma_columns(keys + group() * 64 * 128), b = wgmma_columns(queries);
+    mbarrier_wait(full, parity);
+    wgmma_begin();
+#pragma unroll
+    for (int step = 0; step < kColumns / 16; ++step) {
+      const unsigned panel = step / 4, inside = step % 4 * 32;
+      Wgmma<64, false, Element>::run(reinterpret_cast<float(&)[32]>(sums),
+                                     a.at(panel * kN * 128 + inside),
+                                     b.at(panel * kM * 128 + inside), step > 0);
+    }
+    wgmma_commit();
+  }
+  __device__ __forceinline__ void start_s(const Place& place, int half, Scores& s) const {
+    start_scores<kWidth>(ring.k(), ring.q(place.stage) + half * 64 * 128, ring.q_full(place.stage),
+                         place.parity, s);
+  }
+  __device__ __forceinline__ void start_dp(const Place& place, int half, Scores& dp) const {
+    start_scores<kValueWidth>(ring.v(), ring.dout(place.stage) + half * 64 * 128,
+                              ring.dout_full(place.stage), place.parity, dp);
+  }
+  // sums += words times the rows of `queries`: dv += p^T dout or dk += ds^T q.
+  template <int kColumns>
+  __device__ __forceinline__ void start_sums(const Operands& words, unsigned queries,
+                                             float (&sums)[1][kColumns / 8][4]) const {
+    const WgmmaTile b = wgmma_rows<kM * 128>(queries);
+    wgmma_begin();
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+      Wgmma<kColumns, true, Element>::run(reinterpret_cast<float(&)[kColumns / 2]>(sums),
+                                          words[0].word[step], b.at(step * 16 * 128), 1);
+    }
+    wgmma_commit();
+  }
+  // dq = ds k of the warpgroup's part, over all keys.
+  __device__ __forceinline__ void start_dq(unsigned ds, float (&dq)[32]) const {
+    const int part = group();
+    const WgmmaTile a = wgmma_rows<kN * 128>(ds + Dq::row(part) / 64 * kN * 128);
+    const WgmmaTile b = wgmma_rows<kN * 128>(ring.k() + Dq::column(part) / 64 * kN * 128);
+    wgmma_begin();
+#pragma unroll
+    for (int step = 0; step < kN / 16; ++step) {
+      Wgmma<64, true, Element>::run_turned(dq, a.at(step * 16 * 128), b.at(step * 16 * 128),
+                                           step > 0);
+    }
+    wgmma_commit();
+  }
+
+  // Scores that are under way become weights, while the product of dp runs. A block that masks cut
+  // in part is told apart from one that is full.
+  __device__ __forceinline__ void weigh(const QueryPlace& at, bool full, const Place& place,
+                                        int half, Scores& s, Scores& dp, Operands& weights) const {
+    ScorePlace scores;
+    scores.key = tile->first + thread() / 32 * 16 + thread() % 32 / 4;
+    scores.lane_query = lane_query();
+    scores.query = at.cursor * kM + half * 64;
+    if constexpr (Config::kAlibi) {
+      const AttentionBackwardParams& b = p.backward;
+      scores.offset = tile->keys - tile->rows;
+      scores.slope = load_element(static_cast<const float*>(b.alibi_slopes) +
+                                  tile->sequence * b.alibi_batch_stride + at.head);
+    }
+    const unsigned rows = ring.rows(place.stage) + 256 * half + 4 * lane_query();
+    start_dp(place, half, dp);
+    wgmma_wait<1>();
+    in_registers(reinterpret_cast<float(&)[32]>(s));
+    if (kTight ? uniform(visits.full(at)) : full) {
+      score_weights<Config, false>(s, weights, units, scores, KeyWindow{}, 0, rows);
+    } else {
+      score_weights<Config, true>(s, weights, units, scores, tile->window(), tile->rows, rows);
+    }
+    wgmma_wait<0>();
+    in_registers(reinterpret_cast<float(&)[32]>(dp));
+  }
+
+  // ds, of which other warpgroups get a copy [keys][queries], and the products that sum up: dv and
+  // dk of the own keys and, when ds of the whole block is there, the own part of dq.
+  template <int kHalf>
+  __device__ __forceinline__ void start_all_sums(bool full, const Place& place, const Scores& s,
+                                                 const Scores& dp, const Operands& weights,
+                                                 float (&dq)[32]) {
+    Operands ds;
+    const unsigned rows = ring.rows(place.stage) + 4 * kM + 256 * kHalf + 4 * lane_query();
+    if (full) {
+      score_gradients<Config, false>(s, dp, ds, rows);
+    } else {
+      score_gradients<Config, true>(s, dp, ds, rows);
+    }
+    // The other stage may still be read by the other warpgroup. This one is free: both have waited
+    // for the dq of two blocks ago before they came to the last barrier.
+    const unsigned to = ring.ds(place.stage) + kHalf * kN * 128 +
+                        panel_offset(thread() / 32 * 16 + thread() % 16, thread() % 32 / 16);
+#pragma unroll
+    for (int step = 0; step < 4; ++step) store_matrix(to ^ (step * 32), ds[0].word[step]);
+    fence_shared_writes();  // ahead of the barrier behind which wgmma reads ds
+    start_sums<kValueWidth>(weights, ring.dout(place.stage) + kHalf * 64 * 128, dv);
+    if constexpr (kHalf == kHalves - 1) {
+      named_barrier_wait<1, kThreads>();  // ds of all keys is there
+      start_dq(ring.ds(place.stage), dq);
+    }
+    start_sums<kWidth>(ds, ring.q(place.stage) + kHalf * 64 * 128, dk);
+  }
+  // What comes before dk's product is there; that may still run.
+  __device__ __forceinline__ void finish_dv() {
+    wgmma_wait<1>();
+    in_registers(reinterpret_cast<float(&)[kValueWidth / 2]>(dv));
+  }
+  __device__ __forceinline__ void finish_dq(const QueryPlace& at, const Place& place,
+                                            float (&dq)[32]) {
+    float* const sums = kTight ? own_dq_sums() : kept_dq_sums;
+    float* const to =
+        sums + (static_cast<long long>(at.head) * p.dq_tiles + at.cursor) * Dq::kFloats;
+    finish_dv();
+    in_registers(dq);
+    arrive(ring.dout_empty(place.stage));
+    if (p.backward.dq != nullptr) {
+#pragma unroll
+      for (int n = 0; n < 8; ++n) add_four(to + n * Dq::kGroupFloats, dq + 4 * n);
+    }
+  }
+  template <int kPending>
+  __device__ __forceinline__ void finish_dk() {
+    wgmma_wait<kPending>();
+    in_registers(reinterpret_cast<float(&)[kWidth / 2]>(dk));
+  }
+
+  // All but the last 64 queries of a block: their sums, and the scores of the next 64. While dk's
+  // product runs, those of the next scores are asked for.
+  template <int kHalf = 0>
+  __device__ __forceinline__ void first_halves(const QueryPlace& at, bool full, const Place& place,
+                                               Scores& s, Scores& dp, Operands& weights,
+                                               float (&dq)[32]) {
+    if constexpr (kHalf < kHalves - 1) {
+      start_all_sums<kHalf>(full, place, s, dp, weights, dq);
+      finish_dv();
+      start_s(place, kHalf + 1, s);
+      finish_dk<1>();
+      weigh(at, full, place, kHalf + 1, s, dp, weights);
+      first_halves<kHalf + 1>(at, full, place, s, dp, weights, dq);
+    }
+  }
+  // All blocks of queries. Where the loop begins and ends no product is under way: the compiler
+  // follows none around it or out of it. Outside of it masks are applied to full blocks too, which
+  // saves code.
+  __device__ __forceinline__ void walk(QueryPlace at) {
+    constexpr int kLast = kHalves - 1;
+    Place place;
+    Scores s, dp;
+    Operands weights;
+    float dq[32];
+    bool full = uniform(visits.full(at));
+    bool more = uniform(visits.there(visits.next(at)));
+    start_s(place, 0, s);
+    weigh(at, false, place, 0, s, dp, weights);
+#pragma unroll 1
+    while (more) {
+      first_halves(at, full, place, s, dp, weights, dq);
+      start_all_sums<kLast>(full, place, s, dp, weights, dq);
+      const QueryPlace next = visits.next(at);
+      full = uniform(visits.full(next)), more = uniform(visits.there(visits.next(next)));
+      Place ahead = place;
+      ahead.next();
+      finish_dq(at, place, dq);
+      start_s(ahead, 0, s);
+      finish_dk<1>();
+      arrive(ring.q_empty(place.stage));
+      weigh(next, full, ahead, 0, s, dp, weights);
+      at = next, place = ahead;
+    }
+    first_halves(at, false, place, s, dp, weights, dq);
+    start_all_sums<kLast>(false, place, s, dp, weights, dq);
+    finish_dq(at, place, dq);
+    finish_dk<0>();
+  }
+
+  // The lane's place in the tiles of the sequence, of head 0.
+  __device__ __forceinline__ float* own_dq_sums() const {
+    const AttentionBackwardParams& b = p.backward;
+    const long long first = Config::kPacked
+                                ? tile->start_q / kM + tile->sequence
+                                : static_cast<long long>(tile->sequence) * b.heads * p.dq_tiles;
+    return static_cast<float*>(b.dq) + first * Dq::kFloats + threadIdx.x / 128 * Dq::kPartFloats +
+           threadIdx.x % 128 * 4;
+  }
+
+  __device__ __forceinline__ void store() const {
+    const AttentionBackwardParams& b = p.backward;
+    using Stored = typename Choose<Config::kHeadsApart, float, Element>::Type;
+    const int keys = tile->keys, written = tile->written;
+    const int head = Config::kHeadsApart ? tile->first_head : tile->kv_head;
+    const int row = tile->first + thread_index() / 32 * 16;
+    const auto start = [&](long long batch_stride, long long token_stride) {
+      return Config::kPacked ? tile->start_k * token_stride : tile->sequence * batch_stride;
+    };
+    if (b.dk) {
+      Stored* to = static_cast<Stored*>(b.dk) + start(b.dk_batch_stride, b.dk_token_stride) +
+                   head * b.dk_head_stride;
+      store_rows<ColumnShare<kWidth, 1>>(dk[0], 0, b.softmax_scale, to, b.dk_token_stride, row,
+                                         keys, written, b.head_dim);
+    }
+    if (b.dv) {
+      Stored* to = static_cast<Stored*>(b.dv) + start(b.dv_batch_stride, b.dv_token_stride) +
+                   head * b.dv_head_stride;
+      store_rows<ColumnShare<kValueWidth, 1>>(dv[0], 0, 1.0f, to, b.dv_token_stride, row, keys,
+                                              written, b.value_dim);
+    }
+  }
+
+  __device__ __forceinline__ void run() {
+    const QueryPlace first = visits.begin();
+    if (uniform(visits.there(first))) walk(first);
+    store();
+  }
+};
+
+template <class Config>
+__device__ void attention_backward_warpgroups(const AttentionBackwardWarpgroupsParams& p) {
+  extern __shared__ __align__(1024) char shared[];
+  const GradientRing<Config> ring = {shared_address(shared)};
+  volatile KeyTile* const tile = reinterpret_cast<volatile KeyTile*>(
+      shared + AttentionBackwardWarpgroupsSmem<Config>::kTileAt);
+  constexpr unsigned kMultiply = kMultiplyThreads<Config>;
+  if (threadIdx.x == kMultiply) {
+    const int slice = static_cast<int>(blockIdx.x % p.backward.slices);
+    key_tile_begin<Config>(p.backward, blockIdx.x / p.backward.slices, slice, tile);
+    key_tile_at<Config>(slice * Config::kTileN, tile);
+    ring.init();
+  }
+  __syncthreads();  // the tile and the barriers are there for all
+  const bool work = tile->first < tile->written;
+  if (threadIdx.x >= kMultiply) {
+    give_registers<24>();
+    if (work && threadIdx.x == kMultiply) copy_tiles<Config>(p, ring, tile);
+    if (work && threadIdx.x / 32 == kMultiply / 32 + 1) {
+      copy_row_values<Config>(p.backward, ring, tile);
+    }
+  } else {
+    take_registers<240>();
+    if (work) {
+      GradientMultiplier<Config>(p, ring, tile).run();
+    }
+  }
+}
+
+}  // namespace lathe

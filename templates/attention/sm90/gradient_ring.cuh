@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The shared memory of the backward by warpgroups, and the warps that fill it.
+#pragma once
+#include "attention/query_visits.cuh"
+#include "attention/sm90/box_place.cuh"
+#include "common/mbarrier.cuh"
+#include "common/shared_memory.cuh"
+#include "common/tma.cuh"
+#include "common/types.cuh"
+// It uses what the first two include.
+#include "params/attention_backward_warpgroups.h"
+
+namespace lathe {
+
+// [K][V][kStages tiles of Q][kStages tiles of dout][two of ds transposed]
+// [kStages of lse2 and error][barriers][key tile]
+//
+// A tile is whole panels of 64 columns; columns behind the last one arrive as zeros.
+template <class Config>
+struct AttentionBackwardWarpgroupsSmem {
+  static constexpr int kK = Config::kTileN * Config::kWidth * 2;
+  static constexpr int kV = Config::kTileN * Config::kValueWidth * 2;
+  static constexpr int kQ = Config::kTileM * Config::kWidth * 2;
+  static constexpr int kDout = Config::kTileM * Config::kValueWidth * 2;
+  static constexpr int kDs = Config::kTileM * Config::kTileN * 2;
+  static constexpr int kRows = 2 * 4 * Config::kTileM;
+  static constexpr int kVAt = kK, kQAt = kVAt + kV;
+  static constexpr int kDoutAt = kQAt + Config::kStages * kQ;
+  static constexpr int kDsAt = kDoutAt + Config::kStages * kDout;
+  static constexpr int kRowsAt = kDsAt + 2 * kDs;
+  static constexpr int kBarriers = kRowsAt + Config::kStages * kRows;
+  static constexpr int kTileAt = kBarriers + 8 * 4 * Config::kStages;
+  static constexpr int kBytes = kTileAt + KeyTile::kBytes;
+};
+
+// The warpgroups that multiply are the first threads of the block.
+template <class Config>
+constexpr int kMultiplyThreads = Config::kThreads - 128;
+
+// The ring as addresses. A `full` barrier tells that bytes have landed, an `empty` one that all
+// warps have read them. K comes with the first Q, V with the first dout.
+template <class Config>
+struct GradientRing {
+  using Smem = AttentionBackwardWarpgroupsSmem<Config>;
+  static constexpr int kStages = Config::kStages;
+  unsigned shared;
+
+  __device__ __forceinline__ unsigned k() const { return shared; }
+  __device__ __forceinline__ unsigned v() const { return shared + Smem::kVAt; }
+  __device__ __forceinline__ unsigned q(unsigned stage) const {
+    return shared + Smem::kQAt + stage * Smem::kQ;
+  }
+  __device__ __forceinline__ unsigned dout(unsigned stage) const {
+    return shared + Smem::kDoutAt + stage * Smem::kDout;
+  }
+  __device__ __forceinline__ unsigned ds(unsigned stage) const {
+    return shared + Smem::kDsAt + stage * Smem::kDs;
+  }
+  // lse2 of the block's queries, and error 4 * kTileM bytes further on.
+  __device__ __forceinline__ unsigned rows(unsigned stage) const {
+    return shared + Smem::kRowsAt + stage * Smem::kRows;
+  }
+  __device__ __forceinline__ unsigned barrier(unsigned index) const {
+    return shared + Smem::kBarriers + 8 * index;
+  }
+  __device__ __forceinline__ unsigned q_full(unsigned stage) const { return barrier(stage); }
+  __device__ __forceinline__ unsigned q_empty(unsigned stage) const {
+    return barrier(kStages + stage);
+  }
+  // Of dout, lse2 and error.
+  __device__ __forceinline__ unsigned dout_full(unsigned stage) const {
+    return barrier(2 * kStages + stage);
+  }
+  __device__ __forceinline__ unsigned dout_empty(unsigned stage) const {
+    return barrier(3 * kStages + stage);
+  }
+
+  // By one thread, before anybody uses the ring.
+  __device__ __forceinline__ void init() const {
+    constexpr unsigned kWarps = kMultiplyThreads<Config> / 32;
+    for (unsigned stage = 0; stage < kStages; ++stage) {
+      mbarrier_init(q_full(stage), 1);
+      mbarrier_init(q_empty(stage), kWarps);
+      mbarrier_init(dout_full(stage), 1 + 32);  // who copies dout, and the lanes of copy_row_values
+      mbarrier_init(dout_empty(stage), kWarps);
+    }
+    fence_mbarrier_init();
+  }
+};
+
+// kRows rows and kWidth columns of a tensor of queries or keys, from `row` of the tile's sequence.
+template <class Config, int kRows, int kWidth>
+__device__ __forceinline__ void copy_panels(unsigned to, const TensorMap& map, unsigned full,
+                                            const BoxPlace<Config>& at, int head) {
+#pragma unroll
+  for (int panel = 0; panel < kWidth / 64; ++panel) {
+    copy_box(to + panel * kRows * 128, map, full, panel * 64, at.row, head, at.sequence);
+  }
+}
+
+// The producer of tiles: one thread.
+template <class Config>
+__device__ __forceinline__ void copy_tiles(const AttentionBackwardWarpgroupsParams& p,
+                                           const GradientRing<Config>& ring,
+                                           volatile KeyTile* tile) {
+  using Smem = AttentionBackwardWarpgroupsSmem<Config>;
+  constexpr int kM = Config::kTileM, kN = Config::kTileN;
+  constexpr int kD = Config::kWidth, kDv = Config::kValueWidth;
+  const QueryVisits<Config> visits = {p.backward, tile};
+  RingPlace<Config::kStages> place;
+  const BoxPlace<Config> keys(*tile, tile->first, tile->start_k, tile->keys);
+  unsigned k_bytes = Smem::kK, v_bytes = Smem::kV;
+#pragma unroll 1
+  for (QueryPlace at = visits.begin(); visits.there(at); at = visits.next(at)) {
+    const BoxPlace<Config> queries(*tile, at.cursor * kM, tile->start_q, tile->rows);
+    unsigned full = ring.q_full(place.stage);
+    mbarrier_wait(ring.q_empty(place.stage), place.parity ^ 1);
+    mbarrier_arrive_expect(full, Smem::kQ + k_bytes);
+    if (k_bytes != 0) copy_panels<Config, kN, kD>(ring.k(), p.k, full, keys, tile->kv_head);
+    copy_panels<Config, kM, kD>(ring.q(place.stage), p.q, full, queries, at.head);
+    full = ring.dout_full(place.stage);
+    mbarrier_wait(ring.dout_empty(place.stage), place.parity ^ 1);
+    mbarrier_arrive_expect(full, Smem::kDout + v_bytes);
+    if (v_bytes != 0) copy_panels<Config, kN, kDv>(ring.v(), p.v, full, keys, tile->kv_head);
+    copy_panels<Config, kM, kDv>(ring.dout(place.stage), p.dout, full, queries, at.head);
+    k_bytes = v_bytes = 0;
+    place.next();
+  }
+}
+
+// The producer of lse2 and error: one warp, because rows of packed sequences begin at no multiple
+// of 16 bytes. A row behind the last one gets a weight of 0 and no error.
+template <class Config>
+__device__ __forceinline__ void copy_row_values(const AttentionBackwardParams& p,
+                                                const GradientRing<Config>& ring,
+                                                volatile KeyTile* tile) {
+  constexpr int kM = Config::kTileM, kEach = kM / 32;
+  const QueryVisits<Config> visits = {p, tile};
+  const int lane = threadIdx.x % 32;
+  RingPlace<Config::kStages> place;
+#pragma unroll 1
+  for (QueryPlace at = visits.begin(); visits.there(at); at = visits.next(at)) {
+    const int row = at.cursor * kM + lane, rows = tile->rows;
+    const long long first =
+        static_cast<long long>(at.head) * p.rows + row +
+        (Config::kPacked ? tile->start_q : static_cast<long long>(tile->sequence) * p.seq_q);
+    float lse2[kEach], error[kEach];
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const bool inside = row + 32 * i < rows;
+      lse2[i] = inside ? load_element(static_cast<const float*>(p.lse2) + first + 32 * i)
+                       : -minus_infinity();
+      error[i] = inside ? load_element(static_cast<const float*>(p.error) + first + 32 * i) : 0.0f;
+    }
+    mbarrier_wait(ring.dout_empty(place.stage), place.parity ^ 1);
+    const unsigned to = ring.rows(place.stage) + 4 * lane;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      store_shared(to + 128 * i, bit_cast<unsigned>(lse2[i]));
+      store_shared(to + 4 * kM + 128 * i, bit_cast<unsigned>(error[i]));
+    }
+    mbarrier_arrive(ring.dout_full(place.stage));
+    place.next();
+  }
+}
+
+}  // namespace lathe

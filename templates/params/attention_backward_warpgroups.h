@@ -1,0 +1,32 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// What the host hands to the backward of flash attention by warpgroups: the portable kernels'
+// parameters, and the maps of what it reads, as in params/attention_warpgroups.h.
+// params/attention_backward.h and params/tensor_map.h come before this file.
+#pragma once
+
+namespace lathe {
+
+// Each block of kTileM queries of a head has a tile of dq's sums, `dq_tiles` of them a head of a
+// sequence, or a head of all packed sequences: sm90/dq_tiles.cuh has their place and their order.
+// backward.dq is float32 [B, H, dq_tiles, kTileM, kWidth], packed [H, dq_tiles, kTileM, kWidth];
+// backward's strides of dq are not used.
+struct AttentionBackwardWarpgroupsParams {
+  TensorMap q, k, v, dout;
+  AttentionBackwardParams backward;
+  int reserved;
+  int dq_tiles;
+};
+
+// finish.dq_sums are these tiles, and finish.dq_blocks is their number; its strides of dq_sums are
+// not used.
+//
+// Config: Element, CuSeqlens, kWidth, kTileM, kPacked.
+struct AttentionBackwardWarpgroupsFinishParams {
+  AttentionBackwardFinishParams finish;
+  const void* cu_seqlens_q;  // [N + 1]; kPacked
+  int sequences;
+  int dq_tiles;
+};
+
+}  // namespace lathe
