@@ -117,17 +117,23 @@ Result<AttentionDecodeKernels> attention_decode_kernels(const AttentionProblem& 
                                                         const DeviceFacts& facts,
                                                         const AttentionDecodeRows& rows) {
   AttentionDecodeKernels kernels;
+
   for (const int each : tile_rows(rows)) {
-    const auto candidates = attention_decode_candidates(problem, facts, each);
+    const auto candidates = problem.latent ? attention_latent_candidates(problem, facts, each)
+                                           : attention_decode_candidates(problem, facts, each);
     if (candidates.empty()) {
       return unsupported(text("flash_attention_decode: a block of head widths ", problem.head_dim,
                               " and ", problem.value_dim, " needs more shared memory than the ",
                               facts.shared_bytes_per_block, " bytes of ", facts.arch));
     }
     const auto spec_of = [&](const AttentionTile& tile) {
-      return attention_decode_spec(problem, tile);
+      return problem.latent ? attention_latent_spec(problem, tile)
+                            : attention_decode_spec(problem, tile);
     };
-    kernels.decode.push_back(spec_of(pick(candidates, facts, {"n", "stages"}, spec_of)));
+    KernelSpec spec = spec_of(pick(candidates, facts, {"n", "stages"}, spec_of));
+    const bool again =
+        !kernels.decode.empty() && kernels.decode.back()->constant("m") == spec.constant("m");
+    if (!again) kernels.decode.push_back(std::move(spec));
   }
   if (problem.append) {
     kernels.append = KernelSpec::of(
@@ -181,7 +187,7 @@ int64_t attention_decode_splits(const AttentionProblem& problem, const KernelSpe
   tuning_key.tiles = tuning_key.query_blocks * shape.kv_heads * shape.batch;
   tuning_key.multiprocessors = chosen.multiprocessors();
   tuning_key.key_blocks = ceil_div(shape.most_keys(), spec.constant("n"));
-  tuning_key.kv_bytes = shape.most_keys() * (problem.head_dim + problem.value_dim) * kElementBytes;
+  tuning_key.kv_bytes = shape.most_keys() * attention_key_width(problem) * kElementBytes;
   tuning_key.masked = problem.local;
   return attention_clamp_splits(wanted > 0 ? wanted : chosen.splits(tuning_key),
                                 tuning_key.key_blocks);
@@ -230,7 +236,7 @@ AttentionCost attention_decode_cost(const AttentionProblem& problem, const Kerne
   packed.constants.push_back(Constant::flag("pack_gqa", "kPackGqa", true));
   AttentionCost cost = attention_forward_cost(problem, packed, all, sequences);
   const uint64_t added = problem.append ? 2 * shape.batch * shape.queries * shape.kv_heads *
-                                              (problem.head_dim + problem.value_dim) * kElementBytes
+                                              attention_key_width(problem) * kElementBytes
                                         : 0;
   cost.minimum_bytes += added;
   cost.bytes += added + 2 * (splits > 1 ? splits * shape.rows() * (problem.value_dim + 1) * 4 : 0);

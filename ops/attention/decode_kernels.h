@@ -15,8 +15,8 @@ struct AttentionDecodeKernels {
   KernelSlot append, combine;
 };
 // Holds what the problem declares: queries of a sequence and query heads of a key head; -1: not
-// known. If the number of queries varies from call to call there are two kernels, one for a single
-// query and one for many.
+// known. If the number of queries varies from call to call there are two kernels, one
+// for a single query and one for many.
 struct AttentionDecodeRows {
   int64_t queries = -1, ratio = -1;
 };
@@ -31,6 +31,13 @@ KernelSpec attention_decode_spec(const AttentionProblem& problem, const Attentio
 std::vector<AttentionTile> attention_decode_candidates(const AttentionProblem& problem,
                                                        const DeviceFacts& facts, int rows);
 int attention_decode_smem(const AttentionProblem& problem, const AttentionTile& tile);
+
+// The same of a problem whose values are columns of its keys. The tiles have fewer rows where the
+// device's shared memory is too small for `rows`.
+std::vector<AttentionTile> attention_latent_candidates(const AttentionProblem& problem,
+                                                       const DeviceFacts& facts, int rows);
+int attention_latent_smem(const AttentionProblem& problem, const AttentionTile& tile);
+KernelSpec attention_latent_spec(const AttentionProblem& problem, const AttentionTile& tile);
 
 struct AttentionDecodeShape {
   int64_t batch = 0, queries = 0, heads = 0, kv_heads = 0;

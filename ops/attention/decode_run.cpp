@@ -162,7 +162,7 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     p.seq_q = static_cast<int>(launch.shape.queries);
     p.kv_heads = static_cast<int>(launch.shape.kv_heads);
     p.k_words = static_cast<int>(problem().head_dim / words);
-    p.v_words = static_cast<int>(problem().value_dim / words);
+    p.v_words = problem().latent ? 0 : static_cast<int>(problem().value_dim / words);
     return p;
   }
 
@@ -173,8 +173,8 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     AttentionForwardParams& p = out.forward;
     fill_tensors<attention_decode::kTensors>(call, false, &p);
     // The caches stand for keys and values.
-    const Tensor &k = call.tensors[attention_decode::k_cache],
-                 &v = call.tensors[attention_decode::v_cache];
+    const Tensor& k = call.tensors[attention_decode::k_cache];
+    const Tensor& v = problem().latent ? k : call.tensors[attention_decode::v_cache];
     p.k = k.data, p.v = v.data;
     put_strides(attention_strides(k, false), &p.k_batch_stride, &p.k_token_stride,
                 &p.k_head_stride);
@@ -227,9 +227,41 @@ Status check_pages(int64_t page, int64_t table_width) {
                           "; allowed are M * page up to ", kMostTokens, " keys of a sequence"));
 }
 
-Status check_attention_decode(const Resolved& resolved) {
+namespace {
+
+// Without a cache of values these are columns of the keys, of the one width that latent attention
+// has.
+Status check_latent(const Resolved& resolved) {
+  using namespace attention_decode;
+  const int64_t width = resolved[Dim::D], values = resolved[Dim::DV];
+  if (width != kLatentWidth) {
+    return invalid(text("v_cache is not declared and q has D = ", width, "; allowed is D = ",
+                        kLatentWidth, ", whose values are columns of k_cache"));
+  }
+  if (values != kLatentValueWidth) {
+    return invalid(text("out has DV = ", values, "; without v_cache, allowed is ",
+                        kLatentValueWidth, ", the first columns of k_cache"));
+  }
+  if (const int64_t heads = resolved[Dim::HK]; heads != kUnknown && heads != 1) {
+    return invalid(text("k_cache has HK = ", heads, "; without v_cache, allowed is 1"));
+  }
+  return {};
+}
+
+Status check_decode_widths(const Resolved& resolved) {
+  using namespace attention_decode;
+  if (!resolved.has(v_cache)) return check_latent(resolved);
+  if (resolved.has(k_new) && !resolved.has(v_new)) {
+    return invalid("k_new is declared without v_new, which it needs");
+  }
   LATHE_TRY(check_head_width("q", "D", resolved[Dim::D]));
-  LATHE_TRY(check_head_width("v_cache", "DV", resolved[Dim::DV]));
+  return check_head_width("v_cache", "DV", resolved[Dim::DV]);
+}
+
+}  // namespace
+
+Status check_attention_decode(const Resolved& resolved) {
+  LATHE_TRY(check_decode_widths(resolved));
   LATHE_TRY(check_pages(resolved[Dim::page], resolved[Dim::M]));
   return check_heads(resolved[Dim::H], resolved[Dim::HK], "k_cache");
 }
@@ -247,6 +279,7 @@ Result<DecodeRequest> decode_request(const Resolved& resolved) {
   problem.sinks = resolved.has(sinks);
   problem.decode = true;
   problem.append = resolved.has(k_new);
+  problem.latent = !resolved.has(v_cache);
   problem.split = asked.splits != 1;
   return asked;
 }

@@ -104,6 +104,53 @@ TEST_CASE("attention decode: every width has a tile that fits on every architect
   CHECK(refused.status().text().find("16384") != std::string::npos);
 }
 
+namespace {
+
+AttentionProblem latent_problem() {
+  AttentionProblem problem = decode_of(576, 512);
+  problem.latent = true;
+  return problem;
+}
+
+}  // namespace
+
+TEST_CASE("attention decode: latent specs, and tiles that fit on every architecture") {
+  const auto plain = attention_decode_kernels(latent_problem(), facts("sm_80"), {1, 128});
+  REQUIRE(plain->decode.size() == 1);
+  CHECK(plain->decode[0]->text() ==
+        "attention_decode_latent element=bf16 width=576 value_width=512 m=64 n=32 stages=2 local=0 "
+        "softcap=0 alibi=0 sinks=0 threads=256 smem=164352");
+  // Where 64 rows do not fit, tiles have 32: one kernel serves both numbers of rows.
+  const auto small = attention_decode_kernels(latent_problem(), facts("sm_86"), {-1, 32});
+  REQUIRE(small->decode.size() == 1);
+  CHECK(small->decode[0]->constant("m") == 32);
+  for (const std::string& arch : supported_archs()) {
+    const DeviceFacts device = facts(arch.c_str());
+    for (const int rows : {16, 32, 64}) {
+      const auto all = attention_latent_candidates(latent_problem(), device, rows);
+      REQUIRE_FALSE(all.empty());
+      for (const AttentionTile& tile : all) {
+        CHECK(tile.rows <= rows);
+        CHECK(tile.rows == all.front().rows);
+        CHECK(attention_latent_smem(latent_problem(), tile) <= device.shared_bytes_per_block);
+        CHECK(std::count(all.begin(), all.end(), tile) == 1);
+      }
+    }
+  }
+}
+
+TEST_CASE("attention decode: latent keys are read once") {
+  AttentionProblem problem = latent_problem();
+  problem.append = true;
+  const KernelSpec spec = *attention_decode_kernels(problem, facts("sm_80"), {1, 16})->decode[0];
+  const AttentionDecodeShape shape{2, 1, 16, 1, 50, 16, 8};
+  const auto cost = attention_decode_cost(problem, spec, shape, {1, 128, -1, -1}, 1);
+  const uint64_t rows = 2 * 16 * ((576 + 512) * 2 + 4), keys = 2 * 128 * 576 * 2;
+  CHECK(cost.minimum_bytes == rows + keys + 2 * 2 * 576 * 2);
+  CHECK(cost.bytes == cost.minimum_bytes);
+  CHECK(cost.flops == 2ull * (576 + 512) * 2 * 16 * 128);
+}
+
 TEST_CASE("attention decode: splits follow from capacities") {
   const AttentionProblem problem = decode_of(128, 128);
   const KernelSpec spec = *attention_decode_kernels(problem, facts("sm_90a"), {1, 8})->decode[0];
