@@ -9,6 +9,7 @@
 #include "codegen/base/integers.h"
 #include "codegen/base/invalid.h"
 #include "codegen/choice.h"
+#include "ops/attention/decode_warpgroups.h"
 #include "ops/workspace.h"
 #include "templates/params/attention.h"
 
@@ -117,7 +118,9 @@ Result<AttentionDecodeKernels> attention_decode_kernels(const AttentionProblem& 
                                                         const DeviceFacts& facts,
                                                         const AttentionDecodeRows& rows) {
   AttentionDecodeKernels kernels;
-
+  if (attention_decode_warpgroups_refusal(problem, facts, rows) == nullptr) {
+    kernels.warpgroups = attention_decode_warpgroups_spec(problem);
+  }
   for (const int each : tile_rows(rows)) {
     const auto candidates = problem.latent ? attention_latent_candidates(problem, facts, each)
                                            : attention_decode_candidates(problem, facts, each);
@@ -144,14 +147,18 @@ Result<AttentionDecodeKernels> attention_decode_kernels(const AttentionProblem& 
   return kernels;
 }
 
-size_t attention_decode_pick(const AttentionDecodeKernels& kernels,
-                             const AttentionDecodeShape& shape) {
+const KernelSlot& attention_decode_pick(const AttentionDecodeKernels& kernels,
+                                        const AttentionDecodeShape& shape) {
+  const bool can = kernels.warpgroups.has_value();
+  if (kernels.decode.empty() || (can && attention_decode_takes_warpgroups(shape))) {
+    return kernels.warpgroups;
+  }
   size_t pick = 0;
   while (pick + 1 < kernels.decode.size() &&
          kernels.decode[pick]->constant("m") < shape.queries * shape.ratio()) {
     ++pick;
   }
-  return pick;
+  return kernels.decode[pick];
 }
 
 int64_t attention_decode_tiles(const KernelSpec& spec, const AttentionDecodeShape& shape) {

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "codegen/base/invalid.h"
+#include "ops/attention/decode_warpgroups.h"
 #include "ops/attention/params.h"
 #include "ops/attention/run.h"
 
@@ -19,7 +20,7 @@ constexpr int64_t kWordBytes = 16;  // of an append's copy
 // Holds what follows from the shapes of a call.
 struct DecodePlan {
   AttentionDecodeShape shape;
-  size_t kernel = 0;  // of kernels_.decode
+  const KernelSlot* kernel = nullptr;
   int64_t splits = 1;
   int64_t partial_lse = 0, workspace = 0;  // bytes
 
@@ -46,7 +47,7 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
       : request_(request), kernels_(kernels), splits_(split_table(facts.multiprocessors)) {
     list({&kernels_.append});
     for (KernelSlot& kernel : kernels_.decode) list({&kernel});
-    list({&kernels_.combine});
+    list({&kernels_.warpgroups, &kernels_.combine});
   }
 
   Result<DecodePlan> plan(const Call& call) const {
@@ -67,9 +68,8 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     LATHE_ASSIGN(const int64_t rows,
                  checked_product("q", {shape.batch, shape.heads, shape.queries}));
     if (out.empty()) return out;
-    out.kernel = attention_decode_pick(kernels_, shape);
-    out.splits = attention_decode_splits(problem(), *kernels_.decode[out.kernel], shape, *splits_,
-                                         request_.splits);
+    out.kernel = &attention_decode_pick(kernels_, shape);
+    out.splits = attention_decode_splits(problem(), **out.kernel, shape, *splits_, request_.splits);
     LATHE_TRY(check_blocks(out));
     if (out.splits == 1) return out;
     LATHE_TRY(checked_product("the workspace", {out.splits, rows, problem().value_dim + 1, 4}));
@@ -88,9 +88,11 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     }
     if (launch.empty()) return {};
     const AttentionDecodeParams p = decode_params(call, launch);
-    const KernelSlot& kernel = kernels_.decode[launch.kernel];
-    LATHE_TRY(
-        kernel.launch(attention_decode_blocks(*kernel, shape, launch.splits), &p, call.stream));
+    const KernelSlot& kernel = *launch.kernel;
+    const int64_t blocks = attention_decode_blocks(*kernel, shape, launch.splits);
+    LATHE_TRY(&kernel == &kernels_.warpgroups
+                  ? launch_attention_decode_warpgroups(kernel, p, blocks, call.stream)
+                  : kernel.launch(blocks, &p, call.stream));
     if (launch.splits == 1) return {};
     const AttentionCombineParams combine = combine_params(call, launch);
     return kernels_.combine.launch(attention_combine_blocks(*kernels_.combine, shape), &combine,
@@ -103,8 +105,8 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     if (launch.empty()) return out;
     const AttentionMask mask = {launch.shape.queries, launch.shape.most_keys(),
                                 request_.attention.window_left, request_.attention.window_right};
-    const AttentionCost cost = attention_decode_cost(problem(), *kernels_.decode[launch.kernel],
-                                                     launch.shape, mask, launch.splits);
+    const AttentionCost cost =
+        attention_decode_cost(problem(), **launch.kernel, launch.shape, mask, launch.splits);
     out.launches = 1 + (problem().append ? 1 : 0) + (launch.splits > 1 ? 1 : 0);
     out.cost = {cost.minimum_bytes, cost.bytes, cost.flops, cost.tile_flops};
     return out;
@@ -116,7 +118,7 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     const AttentionDecodeShape& shape = launch.shape;
     AttentionDecodeShape one = shape;  // a single sequence, so that nothing overflows
     one.batch = 1;
-    const KernelSpec& spec = *kernels_.decode[launch.kernel];
+    const KernelSpec& spec = **launch.kernel;
     const int64_t most = kMaxExtent / shape.batch;
     if (one.kv_heads <= kMaxExtent / attention_decode_tiles(spec, one) &&
         attention_decode_blocks(spec, one, launch.splits) <= most && one.rows() / 4 < most) {
@@ -183,7 +185,7 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     fill_scores(request, {shape.batch, shape.heads, shape.kv_heads, shape.queries, 0}, call, {},
                 &p);
     fill_windows(request, shape.most_keys(), shape.queries, &p);
-    p.tiles = static_cast<int>(attention_decode_tiles(*kernels_.decode[launch.kernel], shape));
+    p.tiles = static_cast<int>(attention_decode_tiles(**launch.kernel, shape));
     out.pages = pages(call, shape);
     out.partial_out = call.workspace;
     out.partial_lse = call.workspace ? call.workspace + launch.partial_lse : nullptr;
@@ -214,9 +216,10 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
 
 MadeExecutor make_attention_decode(const Resolved& resolved, const DeviceFacts& facts) {
   LATHE_ASSIGN(const DecodeRequest request, decode_request(resolved));
-  LATHE_ASSIGN(const AttentionDecodeKernels kernels,
-               attention_decode_kernels(request.attention.problem, facts,
-                                        {request.queries, request.attention.ratio}));
+  LATHE_ASSIGN(
+      const AttentionDecodeKernels kernels,
+      attention_decode_kernels(request.attention.problem, facts,
+                               {request.queries, request.attention.ratio, resolved[Dim::page]}));
   return executor_of<DecodeExecutor>(request, kernels, facts);
 }
 

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "ops/attention/backward_kernels.h"
+#include "ops/attention/decode_warpgroups.h"
 #include "ops/attention/warpgroup_kernels.h"
 #include "tests/templates/compile_jobs.h"
 
@@ -106,5 +107,26 @@ TEST_CASE("the forward by warpgroups compiles without spills") {
   };
   for (const Widths& widths : kNarrow) add(widths, false);
   for (const Widths& widths : kWide) add(widths, true);
+  compile_test::check_compiles(*nvrtc, jobs.list());
+}
+
+TEST_CASE("latent decoding compiles without spills, on every architecture and by warpgroups") {
+  const auto nvrtc = compile_test::open_compiler();
+  if (!nvrtc) return;
+  compile_test::Jobs jobs;
+  bool half = false;
+  for (const Options& options : kOptions) {
+    AttentionProblem problem = problem_of({576, 512}, options, half = !half);
+    problem.decode = problem.latent = true;
+    for (const std::string& arch : supported_archs()) {
+      const DeviceFacts facts = *facts_of_arch(arch);
+      const auto kernels = attention_decode_kernels(problem, facts, {});
+      REQUIRE_MESSAGE(kernels.ok(), kernels.status().text());
+      // All options at once on every architecture, the others on one.
+      if (!options.alibi && arch != "sm_80") continue;
+      for (const KernelSlot& kernel : kernels->decode) jobs.add(*kernel, arch);
+    }
+    jobs.add(attention_decode_warpgroups_spec(problem), "sm_90a");
+  }
   compile_test::check_compiles(*nvrtc, jobs.list());
 }

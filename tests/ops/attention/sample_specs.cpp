@@ -6,6 +6,7 @@
 #include "ops/attention/backward_kernels.h"
 #include "ops/attention/block_kernels.h"
 #include "ops/attention/decode_kernels.h"
+#include "ops/attention/decode_warpgroups.h"
 #include "ops/attention/warpgroup_kernels.h"
 
 using namespace lathe;
@@ -27,15 +28,25 @@ std::vector<KernelSpec> attention_specs(const DeviceFacts& facts) {
   const auto paged = *attention_decode_kernels(pages, facts, {});
   pages.latent = true, pages.head_dim = 576, pages.value_dim = 512;
   const auto latent = *attention_decode_kernels(pages, facts, {});
-  return {*forward.forward,   *forward.mask_blocks,
-          *backward.together, *backward.mask_queries,
-          *backward.prepare,  *backward.finish,
-          *block.forward,     *block.positions,
-          *block.prepare,     *block.backward,
-          *block.finish,      *paged.decode[0],
-          *paged.append,      *paged.combine,
-          *latent.decode[0],  attention_warpgroups_spec({}),
-          lse_merge_spec({}), mod_probe_spec(*forward.forward, whole.mods.front())};
+  return {*forward.forward,
+          *forward.mask_blocks,
+          *backward.together,
+          *backward.mask_queries,
+          *backward.prepare,
+          *backward.finish,
+          *block.forward,
+          *block.positions,
+          *block.prepare,
+          *block.backward,
+          *block.finish,
+          *paged.decode[0],
+          *paged.append,
+          *paged.combine,
+          *latent.decode[0],
+          attention_warpgroups_spec({}),
+          attention_decode_warpgroups_spec(pages),
+          lse_merge_spec({}),
+          mod_probe_spec(*forward.forward, whole.mods.front())};
 }
 
 const templates_test::AddSampleSpecs kSamples("attention", attention_specs);
