@@ -41,8 +41,8 @@ struct ConvProblem {
 struct AttentionProblem {
   Dtype element = Dtype::bf16;    // q, k, v and out
   Dtype cu_seqlens = Dtype::i32;  // meaningful if packed
-  int head_dim = 128;             // of q and k: a multiple of 8 up to 256
-  int value_dim = 128;            // of v and out: the same
+  int head_dim = 128;             // of q and k: a multiple of 8 up to 256; 576 if latent
+  int value_dim = 128;            // of v and out: the same; 512 if latent
   bool packed = false;
   bool local = false;  // causal or a window; which one varies from call to call
   bool softcap = false;
@@ -60,6 +60,7 @@ struct AttentionProblem {
   bool decode = false;  // flash_attention_decode: out and lse over keys and values in pages
   bool append = false;  // new keys and values are stored there first
   bool split = true;    // the keys of a row may be cut into parts
+  bool latent = false;  // of decoding: values are the first columns of the keys, 512 of 576
 
   // A block step has one of these: rows and keys are parts of sequences, and attention ranges or
   // positions say which rows see which keys. At most one is set.

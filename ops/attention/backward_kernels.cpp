@@ -9,6 +9,7 @@
 #include <span>
 
 #include "codegen/base/invalid.h"
+#include "codegen/base/text.h"
 #include "codegen/choice.h"
 #include "ops/attention/warpgroup_backward_kernels.h"
 #include "ops/implementation.h"
@@ -221,7 +222,8 @@ Result<AttentionBackwardKernels> attention_backward_kernels(const AttentionProbl
   kernels.prepare = prepare_spec(problem);
   kernels.finish = finish_spec(problem);
   if (!problem.backward) return kernels;
-  if (attention_backward_warpgroups_refusal(problem, facts) == nullptr) {
+  const char* const refusal = attention_backward_warpgroups_refusal(problem, facts);
+  if (refusal == nullptr) {
     kernels.finish = attention_backward_warpgroups_finish_spec(problem);
     if (heads.together) kernels.together = attention_backward_warpgroups_spec(problem, false);
     if (heads.apart) kernels.apart = attention_backward_warpgroups_spec(problem, true);
@@ -229,8 +231,13 @@ Result<AttentionBackwardKernels> attention_backward_kernels(const AttentionProbl
   }
   LATHE_ASSIGN(const AttentionBackwardTile tile,
                attention_backward_choose(problem, facts, heads.apart && !heads.together));
-  if (heads.together) kernels.together = attention_backward_spec(problem, tile, false);
-  if (heads.apart) kernels.apart = attention_backward_spec(problem, tile, true);
+  const auto spec_of = [&](bool apart) {
+    KernelSpec spec = attention_backward_spec(problem, tile, apart);
+    spec.family_reason = text("not sm90: ", refusal);
+    return spec;
+  };
+  if (heads.together) kernels.together = spec_of(false);
+  if (heads.apart) kernels.apart = spec_of(true);
   if (problem.mod("mask_mod") != nullptr) {
     kernels.mask_queries = attention_mask_queries_spec(problem, kernels.main());
   }

@@ -8,7 +8,9 @@
 
 #include "codegen/base/integers.h"
 #include "codegen/base/invalid.h"
+#include "codegen/base/text.h"
 #include "codegen/choice.h"
+#include "ops/attention/decode_warpgroups.h"
 #include "ops/workspace.h"
 #include "templates/params/attention.h"
 
@@ -117,17 +119,27 @@ Result<AttentionDecodeKernels> attention_decode_kernels(const AttentionProblem& 
                                                         const DeviceFacts& facts,
                                                         const AttentionDecodeRows& rows) {
   AttentionDecodeKernels kernels;
+  const char* const refusal = attention_decode_warpgroups_refusal(problem, facts, rows);
+  if (refusal == nullptr) {
+    kernels.warpgroups = attention_decode_warpgroups_spec(problem);
+  }
   for (const int each : tile_rows(rows)) {
-    const auto candidates = attention_decode_candidates(problem, facts, each);
+    const auto candidates = problem.latent ? attention_latent_candidates(problem, facts, each)
+                                           : attention_decode_candidates(problem, facts, each);
     if (candidates.empty()) {
       return unsupported(text("flash_attention_decode: a block of head widths ", problem.head_dim,
                               " and ", problem.value_dim, " needs more shared memory than the ",
                               facts.shared_bytes_per_block, " bytes of ", facts.arch));
     }
     const auto spec_of = [&](const AttentionTile& tile) {
-      return attention_decode_spec(problem, tile);
+      return problem.latent ? attention_latent_spec(problem, tile)
+                            : attention_decode_spec(problem, tile);
     };
-    kernels.decode.push_back(spec_of(pick(candidates, facts, {"n", "stages"}, spec_of)));
+    KernelSpec spec = spec_of(pick(candidates, facts, {"n", "stages"}, spec_of));
+    if (refusal != nullptr) spec.family_reason = text("not sm90: ", refusal);
+    const bool again =
+        !kernels.decode.empty() && kernels.decode.back()->constant("m") == spec.constant("m");
+    if (!again) kernels.decode.push_back(std::move(spec));
   }
   if (problem.append) {
     kernels.append = KernelSpec::of(
@@ -138,14 +150,18 @@ Result<AttentionDecodeKernels> attention_decode_kernels(const AttentionProblem& 
   return kernels;
 }
 
-size_t attention_decode_pick(const AttentionDecodeKernels& kernels,
-                             const AttentionDecodeShape& shape) {
+const KernelSlot& attention_decode_pick(const AttentionDecodeKernels& kernels,
+                                        const AttentionDecodeShape& shape) {
+  const bool can = kernels.warpgroups.has_value();
+  if (kernels.decode.empty() || (can && attention_decode_takes_warpgroups(shape))) {
+    return kernels.warpgroups;
+  }
   size_t pick = 0;
   while (pick + 1 < kernels.decode.size() &&
          kernels.decode[pick]->constant("m") < shape.queries * shape.ratio()) {
     ++pick;
   }
-  return pick;
+  return kernels.decode[pick];
 }
 
 int64_t attention_decode_tiles(const KernelSpec& spec, const AttentionDecodeShape& shape) {
@@ -181,7 +197,7 @@ int64_t attention_decode_splits(const AttentionProblem& problem, const KernelSpe
   tuning_key.tiles = tuning_key.query_blocks * shape.kv_heads * shape.batch;
   tuning_key.multiprocessors = chosen.multiprocessors();
   tuning_key.key_blocks = ceil_div(shape.most_keys(), spec.constant("n"));
-  tuning_key.kv_bytes = shape.most_keys() * (problem.head_dim + problem.value_dim) * kElementBytes;
+  tuning_key.kv_bytes = shape.most_keys() * attention_key_width(problem) * kElementBytes;
   tuning_key.masked = problem.local;
   return attention_clamp_splits(wanted > 0 ? wanted : chosen.splits(tuning_key),
                                 tuning_key.key_blocks);
@@ -230,7 +246,7 @@ AttentionCost attention_decode_cost(const AttentionProblem& problem, const Kerne
   packed.constants.push_back(Constant::flag("pack_gqa", "kPackGqa", true));
   AttentionCost cost = attention_forward_cost(problem, packed, all, sequences);
   const uint64_t added = problem.append ? 2 * shape.batch * shape.queries * shape.kv_heads *
-                                              (problem.head_dim + problem.value_dim) * kElementBytes
+                                              attention_key_width(problem) * kElementBytes
                                         : 0;
   cost.minimum_bytes += added;
   cost.bytes += added + 2 * (splits > 1 ? splits * shape.rows() * (problem.value_dim + 1) * 4 : 0);

@@ -11,14 +11,16 @@ namespace lathe {
 
 // A call launches the kernel with the fewest rows that hold all queries of a key head.
 struct AttentionDecodeKernels {
-  std::vector<KernelSlot> decode;  // by rows of a tile, ascending; not empty
+  // By rows of a tile, ascending. Empty if every call takes the kernel by warpgroups.
+  std::vector<KernelSlot> decode;
+  KernelSlot warpgroups;  // decode_warpgroups.h
   KernelSlot append, combine;
 };
-// Holds what the problem declares: queries of a sequence and query heads of a key head; -1: not
-// known. If the number of queries varies from call to call there are two kernels, one for a single
-// query and one for many.
+// Holds what the problem declares: queries of a sequence, query heads of a key head, keys of a
+// page; -1: not known. If the number of queries varies from call to call there are two kernels, one
+// for a single query and one for many.
 struct AttentionDecodeRows {
-  int64_t queries = -1, ratio = -1;
+  int64_t queries = -1, ratio = -1, page = -1;
 };
 Result<AttentionDecodeKernels> attention_decode_kernels(const AttentionProblem& problem,
                                                         const DeviceFacts& facts,
@@ -32,6 +34,13 @@ std::vector<AttentionTile> attention_decode_candidates(const AttentionProblem& p
                                                        const DeviceFacts& facts, int rows);
 int attention_decode_smem(const AttentionProblem& problem, const AttentionTile& tile);
 
+// The same of a problem whose values are columns of its keys. The tiles have fewer rows where the
+// device's shared memory is too small for `rows`.
+std::vector<AttentionTile> attention_latent_candidates(const AttentionProblem& problem,
+                                                       const DeviceFacts& facts, int rows);
+int attention_latent_smem(const AttentionProblem& problem, const AttentionTile& tile);
+KernelSpec attention_latent_spec(const AttentionProblem& problem, const AttentionTile& tile);
+
 struct AttentionDecodeShape {
   int64_t batch = 0, queries = 0, heads = 0, kv_heads = 0;
   int64_t pages = 0, page = 0, table_width = 0;  // P, page and M
@@ -41,9 +50,9 @@ struct AttentionDecodeShape {
   int64_t most_keys() const { return page * table_width; }  // of a sequence
 };
 
-// Returns an index into `decode`.
-size_t attention_decode_pick(const AttentionDecodeKernels& kernels,
-                             const AttentionDecodeShape& shape);
+// Returns the kernel for a call.
+const KernelSlot& attention_decode_pick(const AttentionDecodeKernels& kernels,
+                                        const AttentionDecodeShape& shape);
 // Holds the number of splits for every launch, because attention_num_splits is a search that takes
 // too long for a launch.
 class AttentionSplitTable {

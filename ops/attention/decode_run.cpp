@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "codegen/base/invalid.h"
+#include "ops/attention/decode_warpgroups.h"
 #include "ops/attention/params.h"
 #include "ops/attention/run.h"
 
@@ -19,7 +20,7 @@ constexpr int64_t kWordBytes = 16;  // of an append's copy
 // Holds what follows from the shapes of a call.
 struct DecodePlan {
   AttentionDecodeShape shape;
-  size_t kernel = 0;  // of kernels_.decode
+  const KernelSlot* kernel = nullptr;
   int64_t splits = 1;
   int64_t partial_lse = 0, workspace = 0;  // bytes
 
@@ -46,7 +47,7 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
       : request_(request), kernels_(kernels), splits_(split_table(facts.multiprocessors)) {
     list({&kernels_.append});
     for (KernelSlot& kernel : kernels_.decode) list({&kernel});
-    list({&kernels_.combine});
+    list({&kernels_.warpgroups, &kernels_.combine});
   }
 
   Result<DecodePlan> plan(const Call& call) const {
@@ -67,9 +68,8 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     LATHE_ASSIGN(const int64_t rows,
                  checked_product("q", {shape.batch, shape.heads, shape.queries}));
     if (out.empty()) return out;
-    out.kernel = attention_decode_pick(kernels_, shape);
-    out.splits = attention_decode_splits(problem(), *kernels_.decode[out.kernel], shape, *splits_,
-                                         request_.splits);
+    out.kernel = &attention_decode_pick(kernels_, shape);
+    out.splits = attention_decode_splits(problem(), **out.kernel, shape, *splits_, request_.splits);
     LATHE_TRY(check_blocks(out));
     if (out.splits == 1) return out;
     LATHE_TRY(checked_product("the workspace", {out.splits, rows, problem().value_dim + 1, 4}));
@@ -88,9 +88,11 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     }
     if (launch.empty()) return {};
     const AttentionDecodeParams p = decode_params(call, launch);
-    const KernelSlot& kernel = kernels_.decode[launch.kernel];
-    LATHE_TRY(
-        kernel.launch(attention_decode_blocks(*kernel, shape, launch.splits), &p, call.stream));
+    const KernelSlot& kernel = *launch.kernel;
+    const int64_t blocks = attention_decode_blocks(*kernel, shape, launch.splits);
+    LATHE_TRY(&kernel == &kernels_.warpgroups
+                  ? launch_attention_decode_warpgroups(kernel, p, blocks, call.stream)
+                  : kernel.launch(blocks, &p, call.stream));
     if (launch.splits == 1) return {};
     const AttentionCombineParams combine = combine_params(call, launch);
     return kernels_.combine.launch(attention_combine_blocks(*kernels_.combine, shape), &combine,
@@ -103,8 +105,8 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     if (launch.empty()) return out;
     const AttentionMask mask = {launch.shape.queries, launch.shape.most_keys(),
                                 request_.attention.window_left, request_.attention.window_right};
-    const AttentionCost cost = attention_decode_cost(problem(), *kernels_.decode[launch.kernel],
-                                                     launch.shape, mask, launch.splits);
+    const AttentionCost cost =
+        attention_decode_cost(problem(), **launch.kernel, launch.shape, mask, launch.splits);
     out.launches = 1 + (problem().append ? 1 : 0) + (launch.splits > 1 ? 1 : 0);
     out.cost = {cost.minimum_bytes, cost.bytes, cost.flops, cost.tile_flops};
     return out;
@@ -116,7 +118,7 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     const AttentionDecodeShape& shape = launch.shape;
     AttentionDecodeShape one = shape;  // a single sequence, so that nothing overflows
     one.batch = 1;
-    const KernelSpec& spec = *kernels_.decode[launch.kernel];
+    const KernelSpec& spec = **launch.kernel;
     const int64_t most = kMaxExtent / shape.batch;
     if (one.kv_heads <= kMaxExtent / attention_decode_tiles(spec, one) &&
         attention_decode_blocks(spec, one, launch.splits) <= most && one.rows() / 4 < most) {
@@ -162,7 +164,7 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     p.seq_q = static_cast<int>(launch.shape.queries);
     p.kv_heads = static_cast<int>(launch.shape.kv_heads);
     p.k_words = static_cast<int>(problem().head_dim / words);
-    p.v_words = static_cast<int>(problem().value_dim / words);
+    p.v_words = problem().latent ? 0 : static_cast<int>(problem().value_dim / words);
     return p;
   }
 
@@ -173,8 +175,8 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     AttentionForwardParams& p = out.forward;
     fill_tensors<attention_decode::kTensors>(call, false, &p);
     // The caches stand for keys and values.
-    const Tensor &k = call.tensors[attention_decode::k_cache],
-                 &v = call.tensors[attention_decode::v_cache];
+    const Tensor& k = call.tensors[attention_decode::k_cache];
+    const Tensor& v = problem().latent ? k : call.tensors[attention_decode::v_cache];
     p.k = k.data, p.v = v.data;
     put_strides(attention_strides(k, false), &p.k_batch_stride, &p.k_token_stride,
                 &p.k_head_stride);
@@ -183,7 +185,7 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     fill_scores(request, {shape.batch, shape.heads, shape.kv_heads, shape.queries, 0}, call, {},
                 &p);
     fill_windows(request, shape.most_keys(), shape.queries, &p);
-    p.tiles = static_cast<int>(attention_decode_tiles(*kernels_.decode[launch.kernel], shape));
+    p.tiles = static_cast<int>(attention_decode_tiles(**launch.kernel, shape));
     out.pages = pages(call, shape);
     out.partial_out = call.workspace;
     out.partial_lse = call.workspace ? call.workspace + launch.partial_lse : nullptr;
@@ -214,9 +216,10 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
 
 MadeExecutor make_attention_decode(const Resolved& resolved, const DeviceFacts& facts) {
   LATHE_ASSIGN(const DecodeRequest request, decode_request(resolved));
-  LATHE_ASSIGN(const AttentionDecodeKernels kernels,
-               attention_decode_kernels(request.attention.problem, facts,
-                                        {request.queries, request.attention.ratio}));
+  LATHE_ASSIGN(
+      const AttentionDecodeKernels kernels,
+      attention_decode_kernels(request.attention.problem, facts,
+                               {request.queries, request.attention.ratio, resolved[Dim::page]}));
   return executor_of<DecodeExecutor>(request, kernels, facts);
 }
 
@@ -227,9 +230,41 @@ Status check_pages(int64_t page, int64_t table_width) {
                           "; allowed are M * page up to ", kMostTokens, " keys of a sequence"));
 }
 
-Status check_attention_decode(const Resolved& resolved) {
+namespace {
+
+// Without a cache of values these are columns of the keys, of the one width that latent attention
+// has.
+Status check_latent(const Resolved& resolved) {
+  using namespace attention_decode;
+  const int64_t width = resolved[Dim::D], values = resolved[Dim::DV];
+  if (width != kLatentWidth) {
+    return invalid(text("v_cache is not declared and q has D = ", width, "; allowed is D = ",
+                        kLatentWidth, ", whose values are columns of k_cache"));
+  }
+  if (values != kLatentValueWidth) {
+    return invalid(text("out has DV = ", values, "; without v_cache, allowed is ",
+                        kLatentValueWidth, ", the first columns of k_cache"));
+  }
+  if (const int64_t heads = resolved[Dim::HK]; heads != kUnknown && heads != 1) {
+    return invalid(text("k_cache has HK = ", heads, "; without v_cache, allowed is 1"));
+  }
+  return {};
+}
+
+Status check_decode_widths(const Resolved& resolved) {
+  using namespace attention_decode;
+  if (!resolved.has(v_cache)) return check_latent(resolved);
+  if (resolved.has(k_new) && !resolved.has(v_new)) {
+    return invalid("k_new is declared without v_new, which it needs");
+  }
   LATHE_TRY(check_head_width("q", "D", resolved[Dim::D]));
-  LATHE_TRY(check_head_width("v_cache", "DV", resolved[Dim::DV]));
+  return check_head_width("v_cache", "DV", resolved[Dim::DV]);
+}
+
+}  // namespace
+
+Status check_attention_decode(const Resolved& resolved) {
+  LATHE_TRY(check_decode_widths(resolved));
   LATHE_TRY(check_pages(resolved[Dim::page], resolved[Dim::M]));
   return check_heads(resolved[Dim::H], resolved[Dim::HK], "k_cache");
 }
@@ -247,6 +282,7 @@ Result<DecodeRequest> decode_request(const Resolved& resolved) {
   problem.sinks = resolved.has(sinks);
   problem.decode = true;
   problem.append = resolved.has(k_new);
+  problem.latent = !resolved.has(v_cache);
   problem.split = asked.splits != 1;
   return asked;
 }

@@ -112,10 +112,15 @@ int64_t attention_forward_blocks(const KernelSpec& spec, const AttentionShape& s
   return attention_tiles(spec, shape) * grid_heads(spec, shape) * shape.sequences;
 }
 
+int attention_key_width(const AttentionProblem& problem) {
+  return problem.head_dim + (problem.latent ? 0 : problem.value_dim);
+}
+
 AttentionCost attention_forward_cost(const AttentionProblem& problem, const KernelSpec& spec,
                                      const AttentionShape& shape,
                                      const std::vector<AttentionSequences>& sequences) {
   const uint64_t widths = problem.head_dim + problem.value_dim, element = bytes_of(problem.element);
+  const uint64_t key_width = attention_key_width(problem);
   const uint64_t padded = spec.constant("width") + spec.constant("value_width");
   const int64_t ratio = packed_ratio(spec, shape);
   const uint64_t columns = grid_heads(spec, shape),
@@ -127,8 +132,8 @@ AttentionCost attention_forward_cost(const AttentionProblem& problem, const Kern
     const Wide own = rows * (widths * element + 4);  // q, out and lse
     const Wide keys = static_cast<Wide>(shape.kv_heads) * static_cast<uint64_t>(mask.keys);
     const Visits visited = visits(spec, mask, ratio);
-    minimum += count * (own + keys * widths * element);
-    bytes += count * (own + columns * visited.keys * widths * element);
+    minimum += count * (own + keys * key_width * element);
+    bytes += count * (own + columns * visited.keys * key_width * element);
     flops += count * 2 * widths * static_cast<uint64_t>(shape.heads) * attention_kept_pairs(mask);
     tile_flops += count * 2 * padded * columns * visited.blocks * tile_pairs;
   }

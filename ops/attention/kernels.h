@@ -35,6 +35,8 @@ struct AttentionTile {
 // Returns the width that a kernel is made for: 64, 96, 128, 192 or 256. Columns above `width` are
 // zero.
 int attention_padded_width(int width);
+// Returns the elements of a key and its value, which may be columns of the key.
+int attention_key_width(const AttentionProblem& problem);
 // Returns the bytes of a block step's queue of visits, which lies behind the tiles in forward and
 // backward.
 int attention_queue_bytes(const AttentionProblem& problem);

@@ -66,6 +66,9 @@ Status check_block_values(const Values& values);
 
 // The rest of this header is about flash_attention_decode.
 
+// The widths of latent attention: without a cache of values, these are columns of the keys.
+inline constexpr int64_t kLatentWidth = 576, kLatentValueWidth = 512;
+
 struct DecodeRequest {
   AttentionRequest attention;
   int64_t splits = 0;          // 0: chosen

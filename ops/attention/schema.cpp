@@ -75,6 +75,12 @@ MadeExecutor make_flash_attention(const Resolved& resolved, const DeviceFacts& f
   }
 }
 
+// Sets the width of values that are columns of the keys.
+void derive_decode(const lathe_problem& problem, Extents* extents) {
+  const bool latent = !problem.has(attention_decode::v_cache) && (*extents)[Dim::D] == kLatentWidth;
+  if (latent && (*extents)[Dim::DV] == kUnknown) (*extents)[Dim::DV] = kLatentValueWidth;
+}
+
 constexpr Operator kOperators[] = {
     {.name = "flash_attention",
      .sentence = "Softmax attention over whole or packed sequences.",
@@ -96,6 +102,7 @@ constexpr Operator kOperators[] = {
      .new_options = new_options<DecodeOptions>,
      .check = check_attention_decode,
      .make = make_attention_decode,
+     .derive = derive_decode,
      .check_values = check_decode_values},
 };
 

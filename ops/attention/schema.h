@@ -82,16 +82,20 @@ inline constexpr auto kTensors = joined(
         inout("k_cache", "P,page,HK,D", "=q", "Keys in pages; HK divides H.")
             .changed("k_new")
             .strided(),
-        inout("v_cache", "P,page,HK,DV", "=q", "Values, of a width of their own.")
+        inout("v_cache", "P,page,HK,DV", "=q",
+              "Values, of a width of their own; without them, the first 512 of 576 columns of "
+              "k_cache.")
             .changed("v_new")
+            .optional()
             .strided(),
         input("block_table", "B,M", "i32", "The pages of each sequence, in order."),
         input("cache_seqlens", "B", "i32", "Keys of each sequence before new ones are appended."),
         input("k_new", "B,Sq,HK,D", "=q", "Keys of the queries' tokens, appended to the cache.")
-            .needs("v_new")
+            .optional()
             .strided(),
-        input("v_new", "B,Sq,HK,DV", "=q", "Values of the queries' tokens, appended to the cache.")
-            .needs("k_new")
+        input("v_new", "B,Sq,HK,DV", "=q",
+              "Values of the queries' tokens, appended to the cache; with v_cache.")
+            .needs("k_new,v_cache")
             .strided(),
         kSlopes,
         kSinks,

@@ -44,7 +44,7 @@ int smem_bytes(const Tile& tile) {
 
 const char* attention_backward_warpgroups_refusal(const AttentionProblem& problem,
                                                   const DeviceFacts& facts) {
-  if (!facts.sm90_kernels) return "LATHE_FAMILY is not sm90";
+  if (!facts.sm90_kernels) return "LATHE_FAMILY is portable";
   if (facts.arch != "sm_90a") return "the architecture is not sm_90a";
   if (!problem.backward) return "there is no backward";
   if (problem.element == Dtype::f32) return "the elements are float32";

@@ -5,7 +5,8 @@
 //   out[b, i, h] = sum_s (w_s / W) o[s, b, h, i],  lse[b, h, i] = mu + ln W,  the sink one part
 //   more
 //
-// A warp owns a row of a head: its lanes hold the lse of all splits, then 4 columns each. The sum
+// A warp owns a row of a head: its lanes hold the lse of all splits, then 4 columns each, twice; a
+// row of more than 256 columns takes more passes. The sum
 // runs over the splits in their order, so the result does not depend on when they finished; o of a
 // split without weight is not read, for nobody may have written it.
 #pragma once
@@ -22,9 +23,61 @@ __device__ __forceinline__ float warp_max(float value) {
   return value;
 }
 
+constexpr int kCombineParts = 8;  // of a lane: 256 splits
+constexpr int kCombineColumns = 4, kCombinePass = 2 * 32 * kCombineColumns;
+
+// The sums of a lane's columns, and of the weights.
+struct CombinedColumns {
+  float o[2][kCombineColumns], sum;
+};
+
+// Columns start + 4 lane and 128 further on, of the row whose first split begins at `from`.
+__device__ __forceinline__ CombinedColumns combine_columns(const AttentionCombineParams& p,
+                                                           const float* from, int start,
+                                                           const float (&part)[kCombineParts]) {
+  constexpr int kAtOnce = 4;
+  const int first_column = start + kCombineColumns * static_cast<int>(threadIdx.x % 32);
+  CombinedColumns out = {};
+#pragma unroll
+  for (int i = 0; i < kCombineParts; ++i) {
+    const int count = minimum(p.splits - 32 * i, 32);
+#pragma unroll 1
+    for (int first = 0; first < count; first += kAtOnce) {
+      float weight[kAtOnce];
+      Words<16> raw[kAtOnce][2];
+#pragma unroll
+      for (int s = 0; s < kAtOnce; ++s) {  // all loads of a batch are under way together
+        weight[s] = __shfl_sync(0xffffffffu, part[i], first + s);
+        const float* split = from + (32 * i + first + s) * (p.rows * p.value_dim);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int column = first_column + 128 * half;
+          raw[s][half] = {};
+          if (weight[s] != 0.0f && column < p.value_dim) {
+            load_global(split + column, raw[s][half]);
+          }
+        }
+      }
+#pragma unroll
+      for (int s = 0; s < kAtOnce; ++s) {
+        out.sum += weight[s];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+#pragma unroll
+          for (int c = 0; c < kCombineColumns; ++c) {
+            const float value = bit_cast<float>(raw[s][half].word[c]);
+            out.o[half][c] = __fmaf_rn(weight[s], value, out.o[half][c]);
+          }
+        }
+      }
+    }
+  }
+  return out;
+}
+
 template <class Config>
 __device__ void attention_combine(const AttentionCombineParams& p) {
-  constexpr int kMostSplits = 256, kParts = kMostSplits / 32, kColumns = 4, kAtOnce = 4;
+  constexpr int kParts = kCombineParts, kColumns = kCombineColumns;
   const int lane = threadIdx.x % 32;
   const long long row = static_cast<long long>(blockIdx.x) * (Config::kThreads / 32) +
                         static_cast<int>(threadIdx.x / 32);
@@ -51,56 +104,26 @@ __device__ void attention_combine(const AttentionCombineParams& p) {
 #pragma unroll
   for (int i = 0; i < kParts; ++i) part[i] = merge_weight(part[i], base);
 
-  float sum = 0.0f, o[2][kColumns] = {};  // columns 4 lane + 128 i
-  const float* from = static_cast<const float*>(p.partial_out) + row * p.value_dim;
-#pragma unroll
-  for (int i = 0; i < kParts; ++i) {
-    const int count = minimum(p.splits - 32 * i, 32);
-#pragma unroll 1
-    for (int first = 0; first < count; first += kAtOnce) {
-      float weight[kAtOnce];
-      Words<16> raw[kAtOnce][2];
-#pragma unroll
-      for (int s = 0; s < kAtOnce; ++s) {  // all loads of a batch are under way together
-        weight[s] = __shfl_sync(0xffffffffu, part[i], first + s);
-        const float* split = from + (32 * i + first + s) * (p.rows * p.value_dim);
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int column = kColumns * lane + 128 * half;
-          raw[s][half] = {};
-          if (weight[s] != 0.0f && column < p.value_dim) {
-            load_global(split + column, raw[s][half]);
-          }
-        }
-      }
-#pragma unroll
-      for (int s = 0; s < kAtOnce; ++s) {
-        sum += weight[s];
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-#pragma unroll
-          for (int c = 0; c < kColumns; ++c) {
-            const float value = bit_cast<float>(raw[s][half].word[c]);
-            o[half][c] = __fmaf_rn(weight[s], value, o[half][c]);
-          }
-        }
-      }
-    }
-  }
-  if constexpr (Config::kSinks) sum += merge_weight(sink, base);
-
-  if (lane == 0) store_element(static_cast<float*>(p.lse) + row, merge_lse(base, sum));
-  const float scale = merge_scale(sum);
   using Element = typename Config::Element;
+  const float* from = static_cast<const float*>(p.partial_out) + row * p.value_dim;
   Element* out = static_cast<Element*>(p.out) + other / p.heads * p.out_batch_stride +
                  query * p.out_token_stride + head * p.out_head_stride;
+#pragma unroll 1
+  for (int start = 0; start < p.value_dim; start += kCombinePass) {
+    CombinedColumns all = combine_columns(p, from, start, part);
+    if constexpr (Config::kSinks) all.sum += merge_weight(sink, base);
+    if (lane == 0 && start == 0) {
+      store_element(static_cast<float*>(p.lse) + row, merge_lse(base, all.sum));
+    }
+    const float scale = merge_scale(all.sum);
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int column = kColumns * lane + 128 * half;
-    if (column >= p.value_dim) continue;
+    for (int half = 0; half < 2; ++half) {
+      const int column = start + kColumns * lane + 128 * half;
+      if (column >= p.value_dim) continue;
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c) o[half][c] *= scale;
-    store_global(out + column, pack<Element, kColumns * sizeof(Element)>(o[half]));
+      for (int c = 0; c < kColumns; ++c) all.o[half][c] *= scale;
+      store_global(out + column, pack<Element, kColumns * sizeof(Element)>(all.o[half]));
+    }
   }
 }
 

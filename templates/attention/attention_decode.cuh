@@ -5,24 +5,16 @@
 //   the equations of attention_forward.cuh, with the keys of sequence b in pages (pages.cuh)
 //
 // The memory's bandwidth bounds it, so what counts is that k and v are read once, 16 bytes at a
-// time, with copies always in flight. The query heads of a key head are rows of one tile of kTileM:
-// tile row r is query r / G of head r % G. Few rows leave warps without rows of their own: a warp
-// owns 16 rows and 1 / kKeyWarps of each block of kTileN keys, and what the warps of the same rows
-// have summed is merged in shared memory at the end. The block also owns only one of `splits` parts
-// of the tile's key blocks (Flash-Decoding, Dao et al. 2023): with more than one, it stores a
-// float32 partial result without the sink, for attention_combine.
+// time, with copies always in flight. Rows of a tile and parts of the keys are those of
+// decode_rows.cuh. Few rows leave warps without rows of their own: a warp owns 16 rows and 1 /
+// kKeyWarps of each block of kTileN keys, and what the warps of the same rows have summed is merged
+// in shared memory at the end.
 #pragma once
-#include "attention/pages.cuh"
+#include "attention/decode_rows.cuh"
 #include "attention/results.cuh"
 #include "attention/scores.cuh"
 
 namespace lathe {
-
-// The kernel's constants as the pieces that it shares with attention_forward want them.
-template <class Config>
-struct DecodeConfig : Config {
-  static constexpr bool kPacked = false, kPackGqa = true, kListed = false;
-};
 
 template <class Config>
 struct AttentionDecodeShape {
@@ -55,28 +47,6 @@ struct AttentionDecodeSmem {
   static constexpr int kSums = 4 * Shape::kKeyWarps * Config::kTileM * Shape::kPitch;
   static constexpr int kMerge = kSums + 8 * Shape::kKeyWarps * Config::kTileM;
   static constexpr int kBytes = kCopies > kMerge ? kCopies : kMerge;
-};
-
-// The 16 rows of a warp, as WarpRows has them: lane i knows query and head of row i % 16.
-template <class Config>
-struct DecodeRows {
-  int own_query, own_head;
-
-  __device__ __forceinline__ DecodeRows(const AttentionTile& tile, int row_warp) {
-    const unsigned group = tile.group;
-    const unsigned row = tile.first + row_warp * 16 + thread_index() % 16;
-    own_query = row / group;
-    own_head = tile.head * group + row % group;
-  }
-  static __device__ __forceinline__ int place(int, int half, int thread) {
-    return 8 * half + thread % 32 / 4;
-  }
-  __device__ __forceinline__ int query(const AttentionTile&, int place, int) const {
-    return __shfl_sync(0xffffffffu, own_query, place);
-  }
-  __device__ __forceinline__ int head(const AttentionTile&, int place) const {
-    return __shfl_sync(0xffffffffu, own_head, place);
-  }
 };
 
 template <class Config>
@@ -190,13 +160,6 @@ struct AttentionDecode {
                                         const Sums& o) const;
   __device__ __forceinline__ void store_row(int row, int column, const float (&o)[4],
                                             const RowEnd& end) const;
-  __device__ __forceinline__ void store_empty_split() const;
-  __device__ __forceinline__ long long lse_place(int query, int head) const {
-    return (static_cast<long long>(tile.sequence) * p.heads + head) * p.seq_q + query;
-  }
-  __device__ __forceinline__ long long partial_rows() const {
-    return static_cast<long long>(p.sequences) * p.heads * p.seq_q;
-  }
   __device__ __forceinline__ void run() const;
 };
 
@@ -268,9 +231,9 @@ __device__ __forceinline__ void AttentionDecode<Config>::store_row(int row, int 
   float scaled[4];
 #pragma unroll
   for (int c = 0; c < 4; ++c) scaled[c] = o[c] * end.scale;
-  const long long place = lse_place(query, head);
+  const long long place = decode_place(p, tile, query, head);
   if (decode.splits > 1) {
-    const long long partial = split * partial_rows() + place;
+    const long long partial = decode_partial(p, split) + place;
     store_global(static_cast<float*>(decode.partial_out) + partial * p.value_dim + column,
                  pack<float, 16>(scaled));
     if (column == 0) store_element(static_cast<float*>(decode.partial_lse) + partial, end.lse);
@@ -336,42 +299,29 @@ __device__ __forceinline__ void AttentionDecode<Config>::store(float t,
   }
 }
 
-// Of a split without blocks only lse is read.
-template <class Config>
-__device__ __forceinline__ void AttentionDecode<Config>::store_empty_split() const {
-  const unsigned group = tile.group, at = tile.first + threadIdx.x;
-  const int query = at / group, head = tile.head * group + at % group;
-  if (threadIdx.x >= kTileM || query >= tile.rows) return;
-  float* lse = static_cast<float*>(decode.partial_lse) + split * partial_rows();
-  store_element(lse + lse_place(query, head), minus_infinity());
-}
-
 template <class Config>
 __device__ __forceinline__ void AttentionDecode<Config>::run() const {
   const Visits<Pieces> visits(p, tile);
-  const int part = ceil_div(visits.end - visits.begin, decode.splits);
-  const int first = minimum(visits.begin + split * part, visits.end);
-  const int last = minimum(first + part, visits.end);
-  if (first >= last && decode.splits > 1) return store_empty_split();
+  const DecodePart part(visits, decode.splits, split);
+  if (part.first >= part.last && decode.splits > 1) {
+    return store_empty_split<kTileM>(decode, tile, split);
+  }
 
   const DecodeRows<Config> rows(tile, static_cast<int>(threadIdx.x / 32) % Shape::kRowWarps);
   const ScoreUnits<Pieces> units(p, tile, rows);
   RunningSoftmax<1> softmax;
   start_empty(softmax);
   Sums o = {};
-  if (first < last) visit(visits, first, last, units, rows, softmax, o);
+  if (part.first < part.last) visit(visits, part.first, part.last, units, rows, softmax, o);
   store(units.t, softmax, o);
 }
 
-// Splits are the slowest in the grid: those of one sequence that are read at the same time lie
-// apart, and a short sequence leaves its last splits, which are empty, to the end.
 template <class Config>
 __device__ void attention_decode(const AttentionDecodeParams& decode) {
   extern __shared__ __align__(1024) float4 shared[];
   const AttentionForwardParams& p = decode.forward;
-  AttentionTile tile = attention_tile<DecodeConfig<Config>>(p);
-  const int split = tile.sequence / p.sequences;
-  tile.sequence %= p.sequences;
+  int split;
+  AttentionTile tile = decode_tile<Config>(p, split);
   const PageTable table(decode.pages, tile.sequence);
   tile.keys = table.keys(decode.appended);
   AttentionDecode<Config>{decode, p, tile, table, reinterpret_cast<char*>(shared), split}.run();

@@ -13,6 +13,7 @@
 // same tiles. (Portable form of the sparse prefill of DeepSeek-AI, FlashMLA, 2025.)
 #pragma once
 #include "attention/operand.cuh"
+#include "attention/score_sums.cuh"
 #include "attention/softmax.cuh"
 #include "sparse/copies.cuh"
 
@@ -72,7 +73,6 @@ struct SparseForward {
   }
   __device__ __forceinline__ void copy_keys(int tile, int count) const;
   __device__ __forceinline__ void multiply_keys(int tile, float (&s)[1][kKeyTiles][4]) const;
-  __device__ __forceinline__ void share_scores(float (&s)[kKeyTiles][4]) const;
   template <class Weights>
   __device__ __forceinline__ void multiply_values(int tile, const Weights& weights,
                                                   float (&o)[1][kOutTiles][4]) const;
@@ -108,38 +108,6 @@ __device__ __forceinline__ void SparseForward<Config>::multiply_keys(
       Fragment<Element> keys;
       load_fragment(keys, k_reader, n / 2, d * kGroups);
       multiply_add_pair(s[0][n], s[0][n + 1], q, keys);
-    }
-  }
-}
-
-// Scores over all columns, the same bits for each of the warps that share heads.
-template <class Config>
-__device__ __forceinline__ void SparseForward<Config>::share_scores(
-    float (&s)[kKeyTiles][4]) const {
-  if constexpr (kGroups > 1) {
-    const unsigned first =
-        shared + Smem::kScoresAt + (warp - group) * (16 * kTileN * 4) + lane * 16;
-#pragma unroll
-    for (int n = 0; n < kKeyTiles; ++n) {
-      const unsigned to = first + group * (16 * kTileN * 4) + n * 512;
-      asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(s[n][0]), "f"(s[n][1]),
-                   "f"(s[n][2]), "f"(s[n][3])
-                   : "memory");
-    }
-    // The others' sums are there: of the warps with the same heads alone.
-    asm volatile("bar.sync %0, %1;" ::"r"(1 + warp / kGroups), "n"(32 * kGroups) : "memory");
-#pragma unroll
-    for (int n = 0; n < kKeyTiles; ++n) {
-#pragma unroll
-      for (int other = 0; other < kGroups; ++other) {
-        float part[4];
-        asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                     : "=f"(part[0]), "=f"(part[1]), "=f"(part[2]), "=f"(part[3])
-                     : "r"(first + other * (16 * kTileN * 4) + n * 512)
-                     : "memory");
-#pragma unroll
-        for (int i = 0; i < 4; ++i) s[n][i] = other == 0 ? part[i] : __fadd_rn(s[n][i], part[i]);
-      }
     }
   }
 }
@@ -262,7 +230,8 @@ __device__ __forceinline__ void SparseForward<Config>::run() const {
 
     float s[1][kKeyTiles][4] = {};
     multiply_keys(tile, s);
-    share_scores(s[0]);
+    share_scores<kGroups, kTileN>(shared + Smem::kScoresAt + (warp - group) * (16 * kTileN * 4),
+                                  group, 1 + warp / kGroups, s[0]);
     if (count < kTileN) {
 #pragma unroll
       for (int n = 0; n < kKeyTiles; ++n) {

@@ -7,6 +7,8 @@
 // with LATHE_TEST_SHARD=3/12 it is a part of all of them.
 #include <doctest/doctest.h>
 
+#include "ops/attention/backward_kernels.h"
+#include "ops/attention/decode_warpgroups.h"
 #include "ops/attention/warpgroup_backward_kernels.h"
 #include "ops/attention/warpgroup_kernels.h"
 #include "tests/templates/compile_jobs.h"
@@ -133,6 +135,27 @@ TEST_CASE("the backward by warpgroups compiles without spills") {
       jobs.add(attention_backward_warpgroups_finish_spec(problem), facts.arch);
       half = !half;
     }
+  }
+  compile_test::check_compiles(*nvrtc, jobs.list());
+}
+
+TEST_CASE("latent decoding compiles without spills, on every architecture and by warpgroups") {
+  const auto nvrtc = compile_test::open_compiler();
+  if (!nvrtc) return;
+  compile_test::Jobs jobs;
+  bool half = false;
+  for (const Options& options : kOptions) {
+    AttentionProblem problem = problem_of({576, 512}, options, half = !half);
+    problem.decode = problem.latent = true;
+    for (const std::string& arch : supported_archs()) {
+      const DeviceFacts facts = *facts_of_arch(arch);
+      const auto kernels = attention_decode_kernels(problem, facts, {});
+      REQUIRE_MESSAGE(kernels.ok(), kernels.status().text());
+      // All options at once on every architecture, the others on one.
+      if (!options.alibi && arch != "sm_80") continue;
+      for (const KernelSlot& kernel : kernels->decode) jobs.add(*kernel, arch);
+    }
+    jobs.add(attention_decode_warpgroups_spec(problem), "sm_90a");
   }
   compile_test::check_compiles(*nvrtc, jobs.list());
 }

@@ -143,8 +143,8 @@ def run(op: Literal["flash_attention"], *, q: Array, k: Array, v: Array,
         flags: Sequence[str] = ()) -> FlashAttentionResults: ...
 
 @overload
-def run(op: Literal["flash_attention_decode"], *, q: Array, k_cache: Array, v_cache: Array,
-        block_table: Array, cache_seqlens: Array, k_new: Array | None = None,
+def run(op: Literal["flash_attention_decode"], *, q: Array, k_cache: Array, block_table: Array,
+        cache_seqlens: Array, v_cache: Array | None = None, k_new: Array | None = None,
         v_new: Array | None = None, alibi_slopes: Array | None = None, sinks: Array | None = None,
         capture_0: Array | None = None, capture_1: Array | None = None,
         capture_2: Array | None = None, capture_3: Array | None = None, out: Array | None = None,

@@ -33,7 +33,14 @@ ref::Attention make_whole(const DecodeCase& c, std::mt19937& random) {
   };
   a.q = fill(a.begin_q.back(), a.heads * a.head_dim);
   a.k = fill(a.begin_k.back(), a.kv_heads * a.head_dim);
-  a.v = fill(a.begin_k.back(), a.kv_heads * a.value_dim);
+  if (c.latent) {
+    for (size_t from = 0; from < a.k.size(); from += static_cast<size_t>(c.head_dim)) {
+      const auto key = a.k.begin() + static_cast<int64_t>(from);
+      a.v.insert(a.v.end(), key, key + c.value_dim);
+    }
+  } else {
+    a.v = fill(a.begin_k.back(), a.kv_heads * a.value_dim);
+  }
   const int64_t slopes = c.slopes == DecodeCase::none       ? 0
                          : c.slopes == DecodeCase::per_head ? a.heads
                                                             : a.heads * c.batch();
@@ -70,7 +77,8 @@ std::string DecodeCase::text() const {
       << queries << " HK" << kv_heads << " G" << ratio << " page " << page << " table "
       << table_width << " cached";
   for (const int64_t each : cached) out << ' ' << each;
-  out << (append ? " append" : "") << (causal ? " causal" : "") << (sinks ? " sinks" : "");
+  out << (latent ? " latent" : "") << (append ? " append" : "") << (causal ? " causal" : "")
+      << (sinks ? " sinks" : "");
   if (window_left >= 0 || window_right >= 0)
     out << " window " << window_left << ',' << window_right;
   if (softcap > 0) out << " softcap " << softcap;
@@ -124,12 +132,14 @@ Call decode_call(const DecodeCase& c, const DecodeInputs& in) {
   const int64_t b = c.batch(), s = c.queries, h = c.heads(), k = c.kv_heads;
   call.put("q", c.dtype, {b, s, h, c.head_dim}, in.whole.q);
   call.put("k_cache", c.dtype, {in.pages, c.page, k, c.head_dim}, in.k_cache);
-  call.put("v_cache", c.dtype, {in.pages, c.page, k, c.value_dim}, in.v_cache);
-  for (const char* name : {"k_cache", "v_cache"}) call.tensors.at(name).changed = true;
+  if (!c.latent) call.put("v_cache", c.dtype, {in.pages, c.page, k, c.value_dim}, in.v_cache);
+  for (const char* name : {"k_cache", "v_cache"}) {
+    if (call.tensors.contains(name)) call.tensors.at(name).changed = true;
+  }
   call.put("block_table", LATHE_I32, {b, c.table_width}, in.table);
   call.put("cache_seqlens", LATHE_I32, {b}, {c.cached.begin(), c.cached.end()});
   if (c.append) call.put("k_new", c.dtype, {b, s, k, c.head_dim}, in.k_new);
-  if (c.append) call.put("v_new", c.dtype, {b, s, k, c.value_dim}, in.v_new);
+  if (c.append && !c.latent) call.put("v_new", c.dtype, {b, s, k, c.value_dim}, in.v_new);
   if (c.slopes == DecodeCase::per_head) {
     call.put("alibi_slopes", LATHE_F32, {h}, in.whole.alibi_slopes);
   } else if (c.slopes == DecodeCase::per_sequence) {
@@ -143,7 +153,9 @@ Call decode_call(const DecodeCase& c, const DecodeInputs& in) {
   call.set("window_left", c.window_left), call.set("window_right", c.window_right);
   call.set("softcap", c.softcap);
   call.place(c.gaps);
-  if (!c.tile.empty()) call.tiles["attention_decode"] = c.tile;
+  if (!c.tile.empty()) {
+    call.tiles[c.latent ? "attention_decode_latent" : "attention_decode"] = c.tile;
+  }
   return call;
 }
 
@@ -169,6 +181,7 @@ void check_decode(const DecodeCase& c, const DecodeInputs& in, const Answer& ans
   check_decode_results(c, in, answer);
   if (!answer.error.empty()) return;
   check_cache(in, in.whole.k, in.k_cache, answer.at("k_cache"), c.kv_heads * c.head_dim);
+  if (c.latent) return;
   check_cache(in, in.whole.v, in.v_cache, answer.at("v_cache"), c.kv_heads * c.value_dim);
 }
 

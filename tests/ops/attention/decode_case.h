@@ -16,6 +16,7 @@ struct DecodeCase {
   int64_t page = 16, table_width = 12;
   std::vector<int64_t> cached = {100, 37};  // keys of each sequence before the append
   bool append = false;
+  bool latent = false;  // values are the first columns of the keys, and have no cache
   bool causal = false, sinks = false;
   int64_t window_left = -1, window_right = -1;
   double softcap = 0;

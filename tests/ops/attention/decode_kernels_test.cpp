@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <random>
 
+#include "ops/attention/decode_warpgroups.h"
+
 using namespace lathe;
 
 namespace {
@@ -68,7 +70,7 @@ TEST_CASE("attention decode: rows of a tile by queries and heads of a group") {
   AttentionDecodeShape shape{2, 1, 16, 2, 10, 16, 4};
   for (const auto& [queries, pick] : {std::pair(0, 0), {1, 0}, {2, 0}, {3, 1}, {100, 1}}) {
     shape.queries = queries;
-    CHECK(attention_decode_pick(*kernels, shape) == static_cast<size_t>(pick));
+    CHECK(&attention_decode_pick(*kernels, shape) == &kernels->decode[static_cast<size_t>(pick)]);
   }
 }
 
@@ -102,6 +104,93 @@ TEST_CASE("attention decode: every width has a tile that fits on every architect
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.status().code() == Code::unsupported);
   CHECK(refused.status().text().find("16384") != std::string::npos);
+}
+
+namespace {
+
+AttentionProblem latent_problem() {
+  AttentionProblem problem = decode_of(576, 512);
+  problem.latent = true;
+  return problem;
+}
+
+}  // namespace
+
+TEST_CASE("attention decode: latent specs, and tiles that fit on every architecture") {
+  const auto plain = attention_decode_kernels(latent_problem(), facts("sm_80"), {1, 128});
+  REQUIRE(plain->decode.size() == 1);
+  CHECK(plain->decode[0]->text() ==
+        "attention_decode_latent element=bf16 width=576 value_width=512 m=64 n=32 stages=2 local=0 "
+        "softcap=0 alibi=0 sinks=0 threads=256 smem=164352");
+  // Where 64 rows do not fit, tiles have 32: one kernel serves both numbers of rows.
+  const auto small = attention_decode_kernels(latent_problem(), facts("sm_86"), {-1, 32});
+  REQUIRE(small->decode.size() == 1);
+  CHECK(small->decode[0]->constant("m") == 32);
+  for (const std::string& arch : supported_archs()) {
+    const DeviceFacts device = facts(arch.c_str());
+    for (const int rows : {16, 32, 64}) {
+      const auto all = attention_latent_candidates(latent_problem(), device, rows);
+      REQUIRE_FALSE(all.empty());
+      for (const AttentionTile& tile : all) {
+        CHECK(tile.rows <= rows);
+        CHECK(tile.rows == all.front().rows);
+        CHECK(attention_latent_smem(latent_problem(), tile) <= device.shared_bytes_per_block);
+        CHECK(std::count(all.begin(), all.end(), tile) == 1);
+      }
+    }
+  }
+}
+
+TEST_CASE("attention decode: warpgroups take latent calls with many rows and pages of whole runs") {
+  DeviceFacts hopper = facts("sm_90a");
+  hopper.sm90_kernels = true;
+  const auto refusal = [&](const AttentionProblem& problem, const AttentionDecodeRows& rows) {
+    const char* text = attention_decode_warpgroups_refusal(problem, hopper, rows);
+    return std::string(text ? text : "");
+  };
+  AttentionProblem problem = latent_problem();
+  CHECK(refusal(problem, {}).empty());
+  CHECK(refusal(problem, {1, 128, 64}).empty());
+  CHECK(refusal(problem, {2, 16, 48}).empty());
+  CHECK(refusal(problem, {1, 16, 64}) == "there are few rows");
+  CHECK(refusal(problem, {1, 128, 40}) == "a page is no multiple of 16 keys");
+  CHECK(refusal(decode_of(128, 128), {}) == "values have a cache of their own");
+  problem.mods = {{"score_mod", "", ""}};
+  CHECK(refusal(problem, {}) == "there are mods");
+  hopper.arch = "sm_100";
+  CHECK(refusal(latent_problem(), {}) == "the architecture is not sm_90a");
+  hopper.arch = "sm_90a", hopper.sm90_kernels = false;
+  CHECK(refusal(latent_problem(), {}) == "LATHE_FAMILY is not sm90");
+
+  hopper.sm90_kernels = true;
+  const auto kernels = attention_decode_kernels(latent_problem(), hopper, {-1, 16});
+  REQUIRE(kernels->warpgroups);
+  CHECK(kernels->warpgroups->text() ==
+        "attention_decode_warpgroups element=bf16 width=576 value_width=512 m=64 n=64 stages=2 "
+        "local=0 softcap=0 alibi=0 sinks=0 map_k=bf16x64x64x1x1/128 map_k=bf16x64x16x1x1/128 "
+        "threads=384 smem=230576");
+  AttentionDecodeShape shape{2, 4, 16, 1, 10, 64, 4};
+  CHECK(&attention_decode_pick(*kernels, shape) == &kernels->warpgroups);
+  shape.page = 24;
+  CHECK(&attention_decode_pick(*kernels, shape) == &kernels->decode[1]);
+  shape.page = 16, shape.queries = 1;
+  CHECK(&attention_decode_pick(*kernels, shape) == &kernels->decode[0]);
+  shape.queries = 2;
+  CHECK(&attention_decode_pick(*kernels, shape) == &kernels->warpgroups);
+  shape.pages = 0;  // there is nothing to map
+  CHECK(&attention_decode_pick(*kernels, shape) == &kernels->decode[1]);
+}
+
+TEST_CASE("attention decode: latent keys are read once") {
+  AttentionProblem problem = latent_problem();
+  problem.append = true;
+  const KernelSpec spec = *attention_decode_kernels(problem, facts("sm_80"), {1, 16})->decode[0];
+  const AttentionDecodeShape shape{2, 1, 16, 1, 50, 16, 8};
+  const auto cost = attention_decode_cost(problem, spec, shape, {1, 128, -1, -1}, 1);
+  const uint64_t rows = 2 * 16 * ((576 + 512) * 2 + 4), keys = 2 * 128 * 576 * 2;
+  CHECK(cost.minimum_bytes == rows + keys + 2 * 2 * 576 * 2);
+  CHECK(cost.bytes == cost.minimum_bytes);
+  CHECK(cost.flops == 2ull * (576 + 512) * 2 * 16 * 128);
 }
 
 TEST_CASE("attention decode: splits follow from capacities") {

@@ -69,6 +69,32 @@ TEST_CASE("decode: what is legal but not covered is refused by name") {
   request.check_refused({kDecode, {{"num_splits", "-1"}}, {"num_splits", "-1", "0|>=0"}});
 }
 
+// Values that are columns of the keys.
+const Tensors kLatent = {
+    {"q", LATHE_BF16, {-1, -1, 128, 576}},   {"k_cache", LATHE_BF16, {-1, -1, 1, 576}},
+    {"block_table", LATHE_I32, {-1, -1}},    {"cache_seqlens", LATHE_I32, {-1}},
+    {"out", LATHE_BF16, {-1, -1, 128, 512}}, {"lse", LATHE_F32, {-1, 128, -1}}};
+
+TEST_CASE("decode: without a cache of values, the widths are those of latent attention") {
+  const auto plain = request.accepted(kLatent);
+  CHECK((plain.attention.problem.latent && !plain.attention.problem.append));
+  CHECK(plain.attention.problem.head_dim == 576);
+  CHECK(plain.attention.problem.value_dim == 512);
+  CHECK(plain.attention.softmax_scale == doctest::Approx(1.0 / 24));
+  const Tensors fresh = with(kLatent, {{"k_new", LATHE_BF16, {-1, -1, 1, 576}}});
+  CHECK(request.accepted(fresh).attention.problem.append);
+  CHECK_FALSE(request.accepted(kDecode).attention.problem.latent);
+  request.check_refused({
+      {without(kDecode, "v_cache"), {}, {"v_cache is not declared", "D = 64", "D = 576"}},
+      {with(kLatent, {{"out", LATHE_BF16, {-1, -1, 128, 256}}}), {}, {"DV = 256", "512"}},
+      {with(kLatent, {{"k_cache", LATHE_BF16, {-1, -1, 2, 576}}}), {}, {"HK = 2", "allowed is 1"}},
+      {with(kLatent, {{"v_cache", LATHE_BF16, {-1, -1, 1, 512}}}),
+       {},
+       {"D = 576", "multiples of 8 up to 256"}},
+      {with(fresh, {{"v_new", LATHE_BF16, {-1, -1, 1, 512}}}), {}, {"v_new", "without v_cache"}},
+  });
+}
+
 TEST_CASE("decode: what a problem becomes") {
   const auto plain = request.accepted(kDecode);
   check_flags(true, {plain.attention.problem.decode, plain.attention.problem.split});

@@ -86,6 +86,34 @@ TEST_CASE("decode: append, attention in parts and combine, and nothing is alloca
   CHECK(static_cast<const char*>(c.partial_lse) + 3 * c.rows * 4 <= kWorkspace + bytes);
 }
 
+TEST_CASE("decode: latent keys are their values, and keys alone are appended") {
+  Builder builder("flash_attention_decode");
+  builder.tensors({{"q", LATHE_F16, {-1, -1, 16, 576}},
+                   {"k_cache", LATHE_F16, {-1, -1, 1, 576}},
+                   {"block_table", LATHE_I32, {-1, -1}},
+                   {"cache_seqlens", LATHE_I32, {-1}},
+                   {"k_new", LATHE_F16, {-1, -1, 1, 576}},
+                   {"out", LATHE_F16, {-1, -1, 16, 512}},
+                   {"lse", LATHE_F32, {-1, 16, -1}}});
+  World world;
+  world.make(builder.set("num_splits", "2"));
+  world.fill("B Sq H HK D DV P page M", {3, 2, 16, 1, 576, 512, 77, 48, 20});
+  size_t bytes = 0;
+  REQUIRE_MESSAGE(world.run(&bytes) == LATHE_OK, error());
+  REQUIRE(recorder.count == 3);
+  const auto a = world.launches_of("attention_append").at(0).as<lathe::AttentionAppendParams>();
+  check_addresses({{a.k_new, decode::k_new}, {a.k_cache, decode::k_cache}});
+  CHECK(a.k_words == 72);
+  CHECK(a.v_words == 0);
+  const auto p = recorder.launches[1].as<lathe::AttentionDecodeParams>();
+  check_addresses({{p.forward.k, decode::k_cache}, {p.forward.v, decode::k_cache}});
+  CHECK(p.forward.k_token_stride == 576);
+  CHECK(p.forward.head_dim == 576);
+  CHECK(p.forward.value_dim == 512);
+  CHECK(p.appended == 2);
+  CHECK(bytes >= 2 * 3 * 16 * 2 * 513 * 4);
+}
+
 TEST_CASE("decode: the kernel follows the number of queries; without append or parts it is alone") {
   World world;
   world.make(decoder(false, "1"));

@@ -6,6 +6,7 @@
 #include "ops/attention/backward_kernels.h"
 #include "ops/attention/block_kernels.h"
 #include "ops/attention/decode_kernels.h"
+#include "ops/attention/decode_warpgroups.h"
 #include "ops/attention/warpgroup_backward_kernels.h"
 #include "ops/attention/warpgroup_kernels.h"
 
@@ -26,6 +27,8 @@ std::vector<KernelSpec> attention_specs(const DeviceFacts& facts) {
   AttentionProblem pages;
   pages.decode = pages.append = true;
   const auto paged = *attention_decode_kernels(pages, facts, {});
+  pages.latent = true, pages.head_dim = 576, pages.value_dim = 512;
+  const auto latent = *attention_decode_kernels(pages, facts, {});
   return {*forward.forward,
           *forward.mask_blocks,
           *backward.together,
@@ -40,9 +43,11 @@ std::vector<KernelSpec> attention_specs(const DeviceFacts& facts) {
           *paged.decode[0],
           *paged.append,
           *paged.combine,
+          *latent.decode[0],
           attention_warpgroups_spec({}),
           attention_backward_warpgroups_spec({}, false),
           attention_backward_warpgroups_finish_spec({}),
+          attention_decode_warpgroups_spec(pages),
           lse_merge_spec({}),
           mod_probe_spec(*forward.forward, whole.mods.front())};
 }

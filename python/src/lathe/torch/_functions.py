@@ -217,12 +217,15 @@ def flash_attention(q: Tensor, k: Tensor, v: Tensor, *, alibi_slopes: Tensor | N
     return cast(_Two, computed(_attention, _FlashAttention, options, tensors, over))
 
 
-def flash_attention_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor, block_table: Tensor,
+def flash_attention_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor | None, block_table: Tensor,
                            cache_seqlens: Tensor, *, k_new: Tensor | None = None,
                            v_new: Tensor | None = None, alibi_slopes: Tensor | None = None,
                            sinks: Tensor | None = None, captures: tuple[Tensor, ...] = (),
                            **options: Any) -> tuple[Tensor, Tensor]:
-    """Returns (out, lse) over a cache in pages, to which k_new and v_new are appended in place."""
+    """Returns (out, lse) over a cache in pages, to which k_new and v_new are appended in place.
+
+    Without v_cache, values are the first 512 of the 576 columns of k_cache.
+    """
     padded = (*captures, *(None,) * (len(_CAPTURES) - len(captures)))
     tensors = laid(_decode, (q, k_cache, v_cache, block_table, cache_seqlens, k_new, v_new,
                              alibi_slopes, sinks, *padded))

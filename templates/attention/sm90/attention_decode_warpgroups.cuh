@@ -1,0 +1,415 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// attention_decode_warpgroups: attention_decode_latent.cuh's results, by warpgroups with roles
+// (sm_90a).
+//
+// A block has 64 rows and two blocks of 64 keys, "even" and "odd", in shared memory. The sums of a
+// row, 512 columns, take two warpgroups' registers: the left one has columns 0 to 255, the right
+// one the others. The left one computes the scores of even blocks, the right one of odd blocks, and
+// each hands its weights to the other through shared memory, so that both multiply all of them with
+// their own columns. While one computes a softmax the other's products run (the "seesaw" of
+// DeepSeek-AI, FlashMLA, 2025). The maximum of a row goes from even to odd block and on to the next
+// pair. Two warps of a third warpgroup copy keys by tensor maps, a panel of 64 columns at a time:
+// a product begins with the first one that has landed.
+#pragma once
+#include "attention/decode_results.cuh"
+#include "attention/operand.cuh"
+#include "attention/results.cuh"
+#include "attention/scores.cuh"
+#include "attention/sm90/decode_buffers.cuh"
+#include "common/shared_memory.cuh"
+#include "common/wgmma.cuh"
+
+namespace lathe {
+
+// A larger maximum is not taken before weights would exceed 2^kLatest, which leaves float32 sums
+// and 16-bit weights as exact as they were: after the first blocks hardly any row is scaled.
+constexpr float kLatest = 8.0f;
+__device__ __forceinline__ float late_maximum(float before, float found, float t) {
+  const float most = fmaxf(before, found);
+  return __fmul_rn(__fsub_rn(most, before), t) <= kLatest ? before : most;
+}
+// A row may have met no key yet, and -inf - -inf must not arise.
+__device__ __forceinline__ float guarded(float most) {
+  return most == minus_infinity() ? 0.0f : most;
+}
+
+// A warpgroup that multiplies: the left one with kOdd 0, the right one with kOdd 1.
+template <class Config, int kOdd>
+struct DecodeMultiplier {
+  using Element = typename Config::Element;
+  using Smem = AttentionDecodeWarpgroupsSmem<Config>;
+  using Pieces = DecodeConfig<Config>;
+  using Scores = float[1][8][4];
+  using Sums = float[1][32][4];
+  using Weights = Accumulated<Element, 8>;
+  static constexpr int kHalf = Smem::kHalf, kPanels = Smem::kPanels, kPanel = Smem::kPanel;
+  enum What { kEvenMaxima, kOddMaxima, kEvenSums, kOddSums };
+  // Named barriers of both warpgroups: one arrives, the other waits.
+  enum Barrier { kEvenMaximaThere = 1, kOddWeightsThere, kEvenWeightsThere, kBoth };
+
+  const AttentionDecodeParams& decode;
+  const AttentionTile& tile;
+  const DecodeBuffers<Config> buffers;
+  const int split, warp;  // warp: of the warpgroup
+
+  static __device__ __forceinline__ void arrive(unsigned barrier) {
+    if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
+  }
+  __device__ __forceinline__ unsigned own_row(int half) const {
+    return warp * 16 + 8 * half + threadIdx.x % 32 / 4;
+  }
+  __device__ __forceinline__ void put_row(What what, int half, float value) const {
+    if (threadIdx.x % 4 == 0) {
+      store_shared(buffers.of_row(what, own_row(half)), bit_cast<unsigned>(value));
+    }
+  }
+  __device__ __forceinline__ float get_row(What what, int half) const {
+    return bit_cast<float>(load_shared_word(buffers.of_row(what, own_row(half))));
+  }
+  static __device__ __forceinline__ WgmmaTile the_same(WgmmaTile tile) {
+    return {static_cast<unsigned>(in_place(static_cast<int>(tile.low)))};
+  }
+
+  // ---- products
+
+  // s += q k^T over some panels of the keys.
+  template <int kBegin, int kEnd>
+  __device__ __forceinline__ void start_scores(unsigned parity, bool add, Scores& s) const {
+    const WgmmaTile q = the_same(wgmma_columns(buffers.q()));
+    const WgmmaTile k = the_same(wgmma_columns(buffers.keys(kOdd)));
+    auto& d = reinterpret_cast<float(&)[32]>(s);
+#pragma unroll
+    for (int panel = kBegin; panel < kEnd; ++panel) {
+      mbarrier_wait(buffers.full(kOdd, panel), parity);
+      wgmma_begin();
+#pragma unroll
+      for (int step = 0; step < 4; ++step) {
+        const unsigned at = panel * kPanel + step * 32;
+        Wgmma<64, false, Element>::run(d, q.at(at), k.at(at), add || panel > kBegin || step > 0);
+      }
+    }
+    wgmma_commit();
+  }
+  // The warpgroup's columns of the even or odd block as values.
+  __device__ __forceinline__ WgmmaTile values(unsigned odd) const {
+    return the_same(wgmma_rows<kPanel>(buffers.keys(odd) + kOdd * kHalf * kPanel));
+  }
+  // o += weights v, with the warpgroup's own weights, or those of the other one.
+  __device__ __forceinline__ void start_own(const Weights& weights, Sums& o) const {
+    const WgmmaTile v = values(kOdd);
+    wgmma_begin();
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+      Wgmma<256, true, Element>::run(reinterpret_cast<float(&)[128]>(o), weights.word[step],
+                                     v.at(step * 16 * 128), 1);
+    }
+    wgmma_commit();
+  }
+  __device__ __forceinline__ void start_others(Sums& o) const {
+    const WgmmaTile w = the_same(wgmma_columns(buffers.weights(1 - kOdd))), v = values(1 - kOdd);
+    wgmma_begin();
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+      Wgmma<256, true, Element>::run(reinterpret_cast<float(&)[128]>(o), w.at(step * 32),
+                                     v.at(step * 16 * 128), 1);
+    }
+    wgmma_commit();
+  }
+  static __device__ __forceinline__ void keep(Scores& s) {
+    in_registers(reinterpret_cast<float(&)[32]>(s));
+  }
+  static __device__ __forceinline__ void keep(Sums& o) {
+    in_registers(reinterpret_cast<float(&)[128]>(o));
+  }
+
+  // ---- softmax
+
+  __device__ __forceinline__ void modify(Scores& s, const ScoreUnits<Pieces>& units,
+                                         const DecodeRows<Config>& rows,
+                                         const Visits<Pieces>& visits, int block) const {
+    const int key = block * 64;
+    if (uniform(block >= visits.right || block < visits.left)) {
+      modify_scores<Pieces, AttentionMask::both>(s, units, rows, tile, visits.window, key);
+    } else {
+      modify_scores<Pieces, AttentionMask::none>(s, units, rows, tile, visits.window, key);
+    }
+  }
+  static __device__ __forceinline__ float row_maximum(const Scores& s, int half) {
+    float most = minus_infinity();
+#pragma unroll
+    for (int n = 0; n < 8; ++n) {
+      most = fmaxf(most, fmaxf(s[0][n][2 * half], s[0][n][2 * half + 1]));
+    }
+    return quad_max(most);
+  }
+  // Scores of a row become weights, whose sum is returned.
+  static __device__ __forceinline__ float soften(Scores& s, int half, float base, float t) {
+    const float shift = __fmul_rn(base, t);
+    float sum = 0.0f;
+#pragma unroll
+    for (int n = 0; n < 8; ++n) {
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        float& y = s[0][n][2 * half + c];
+        y = weight<Element>(y, base, t, shift);
+        sum += y;
+      }
+    }
+    return sum;
+  }
+  static __device__ __forceinline__ void pack(const Scores& s, Weights& weights) {
+#pragma unroll
+    for (int n = 0; n < 8; ++n) {
+      weights.put(n, 0, s[0][n][0], s[0][n][1]);
+      weights.put(n, 1, s[0][n][2], s[0][n][3]);
+    }
+  }
+  // The weights, a row's times scale[half], where the other warpgroup multiplies them.
+  __device__ __forceinline__ void hand_over(const Scores& s, const float (&scale)[2]) const {
+    const int lane = threadIdx.x % 32, row = warp * 16 + (lane & 15);
+    const unsigned to = buffers.weights(kOdd);
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+      unsigned word[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float(&four)[4] = s[0][2 * step + i / 2];
+        const int half = i % 2;
+        word[i] =
+            pack_pair(four[2 * half] * scale[half], four[2 * half + 1] * scale[half], Element{});
+      }
+      asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                       to + panel_offset(row, 2 * step + (lane >> 4))),
+                   "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3])
+                   : "memory");
+    }
+    fence_shared_writes();
+  }
+  static __device__ __forceinline__ void rescale(Sums& o, const float (&scale)[2]) {
+    if (!uniform(scale[0] != 1.0f || scale[1] != 1.0f)) return;
+#pragma unroll
+    for (int n = 0; n < 32; ++n) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) o[0][n][c] *= scale[c / 2];
+    }
+  }
+
+  // ---- a pair of blocks, of which the odd one may be missing: its number is then below `first`
+
+  // `s`: the scores of the even block, and at the end those of the next one. No product is under
+  // way at either end, which is what the compiler can follow around a loop.
+  __device__ __forceinline__ void left_pair(int block, int first, unsigned parity,
+                                            const ScoreUnits<Pieces>& units,
+                                            const DecodeRows<Config>& rows,
+                                            const Visits<Pieces>& visits,
+                                            RunningSoftmax<1>& softmax, Scores& s, Sums& o) const {
+    Weights weights;
+    modify(s, units, rows, visits, block);
+    float scale[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float before = softmax.most[0][half];
+      const float most = late_maximum(before, row_maximum(s, half), units.t);
+      put_row(kEvenMaxima, half, most);
+      softmax.most[0][half] = most;
+      scale[half] = ex2_flushed(__fmul_rn(__fsub_rn(before, guarded(most)), units.t));
+    }
+    named_barrier_arrive<kEvenMaximaThere, 256>();
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float sum = soften(s, half, guarded(softmax.most[0][half]), units.t);
+      softmax.sum[0][half] = __fmaf_rn(softmax.sum[0][half], scale[half], sum);
+    }
+    pack(s, weights);
+    rescale(o, scale);
+    start_own(weights, o);
+    named_barrier_wait<kOddWeightsThere, 256>();
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float most = get_row(kOddMaxima, half), before = softmax.most[0][half];
+      scale[half] = ex2_flushed(__fmul_rn(__fsub_rn(before, guarded(most)), units.t));
+      softmax.most[0][half] = most;
+      softmax.sum[0][half] *= scale[half];
+    }
+    hand_over(s, scale);
+    named_barrier_arrive<kEvenWeightsThere, 256>();
+    wgmma_wait<0>();
+    keep(o);
+    arrive(buffers.free_left(0));
+    rescale(o, scale);
+    if (uniform(block > first + 1)) {
+      start_others(o);
+      start_scores<0, kHalf>(parity ^ 1, false, s);
+      wgmma_wait<1>();
+      keep(o);
+      arrive(buffers.free_left(1));
+      start_scores<kHalf, kPanels>(parity ^ 1, true, s);
+      wgmma_wait<0>();
+      keep(s);
+    } else if (uniform(block > first)) {
+      start_others(o);
+      wgmma_wait<0>();
+      keep(o);
+    }
+  }
+
+  __device__ __forceinline__ void right_pair(int block, int first, unsigned parity,
+                                             const ScoreUnits<Pieces>& units,
+                                             const DecodeRows<Config>& rows,
+                                             const Visits<Pieces>& visits,
+                                             RunningSoftmax<1>& softmax, Sums& o) const {
+    Scores s;
+    Weights weights;
+    const bool there = uniform(block >= first);
+    if (there) {
+      start_scores<kHalf, kPanels>(parity, false, s);
+      start_scores<0, kHalf>(parity, true, s);
+      wgmma_wait<0>();
+      keep(s);
+      modify(s, units, rows, visits, block);
+    } else {
+#pragma unroll
+      for (int n = 0; n < 8; ++n) {
+#pragma unroll
+        for (int c = 0; c < 4; ++c) s[0][n][c] = minus_infinity();
+      }
+    }
+    const float found[2] = {row_maximum(s, 0), row_maximum(s, 1)};
+    named_barrier_wait<kEvenMaximaThere, 256>();
+    float scale[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float before = softmax.most[0][half];
+      const float most = late_maximum(get_row(kEvenMaxima, half), found[half], units.t);
+      put_row(kOddMaxima, half, most);
+      softmax.most[0][half] = most;
+      scale[half] = ex2_flushed(__fmul_rn(__fsub_rn(before, guarded(most)), units.t));
+      const float sum = soften(s, half, guarded(most), units.t);
+      softmax.sum[0][half] = __fmaf_rn(softmax.sum[0][half], scale[half], sum);
+    }
+    hand_over(s, {1.0f, 1.0f});
+    named_barrier_arrive<kOddWeightsThere, 256>();
+    pack(s, weights);
+    rescale(o, scale);
+    if (there) start_own(weights, o);
+    named_barrier_wait<kEvenWeightsThere, 256>();
+    start_others(o);
+    wgmma_wait<1>();
+    if (there) arrive(buffers.free_right(1));
+    wgmma_wait<0>();
+    keep(o);
+    arrive(buffers.free_right(0));
+  }
+
+  // ---- the whole part
+
+  __device__ __forceinline__ void copy_q() const {
+    const AttentionForwardParams& p = decode.forward;
+    const Element* q = static_cast<const Element*>(p.q) + tile.sequence * p.q_batch_stride;
+    const long long rows = static_cast<long long>(tile.rows) * tile.group;
+    copy_tile<64, Config::kWidth, 256>(
+        buffers.q(), q, saturate(rows - tile.first), p.head_dim,
+        [&](int r) { return query_offset<Pieces>(tile, r, p.q_token_stride, p.q_head_stride); });
+    copy_async_commit();
+    copy_async_wait<0>();
+  }
+  // Rows of a page behind the last key hold anything, and a weight of 0 times that may be NaN.
+  __device__ __forceinline__ void clear_tail(int block) const {
+    const int keys = tile.keys - block * 64;
+    if (keys >= 64) return;
+#pragma unroll 1
+    for (int panel = 0; panel < kPanels; ++panel) mbarrier_wait(buffers.full(0, panel), 0);
+    for (int i = static_cast<int>(threadIdx.x); i < (64 - keys) * kPanels * 8; i += 256) {
+      const int row = keys + i / 8 % (64 - keys), panel = i / 8 / (64 - keys);
+      const unsigned to = buffers.keys(0) + panel * kPanel + row * 128 + i % 8 * 16;
+      asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(to), "r"(0) : "memory");
+    }
+  }
+  __device__ __forceinline__ void store(float t, const DecodeRows<Config>& rows,
+                                        const RunningSoftmax<1>& softmax, const Sums& o) const {
+    float sum[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      sum[half] = quad_sum(softmax.sum[0][half]);
+      put_row(kOdd ? kOddSums : kEvenSums, half, sum[half]);
+    }
+    named_barrier_wait<kBoth, 256>();
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float other = get_row(kOdd ? kEvenSums : kOddSums, half);
+      const int place = rows.place(0, half, threadIdx.x);
+      const int query = rows.query(tile, place, threadIdx.x), head = rows.head(tile, place);
+      const RowEnd end = decode_row_end<Config>(decode, query < tile.rows, head,
+                                                softmax.most[0][half], sum[half] + other, t);
+      store_decoded<Config, 32>(decode, tile, split, query, head, half, end, kOdd == 0, o,
+                                [](int n) { return kOdd * 256 + n * 8; });
+    }
+  }
+  __device__ __forceinline__ void run(const Visits<Pieces>& visits, const DecodePart& part) const {
+    const DecodeRows<Config> rows(tile, warp);
+    const ScoreUnits<Pieces> units(decode.forward, tile, rows);
+    RunningSoftmax<1> softmax;
+    start_empty(softmax);
+    Sums o = {};
+    if (part.first < part.last) {
+      copy_q();
+      clear_tail(part.last - 1);
+      fence_shared_writes();
+      named_barrier_wait<kBoth, 256>();
+      unsigned parity = 0;
+      Scores s;
+      if constexpr (kOdd == 0) {
+        start_scores<0, kPanels>(0, false, s);
+        wgmma_wait<0>();
+        keep(s);
+      }
+#pragma unroll 1
+      for (int block = part.last - 1; block >= part.first; block -= 2) {
+        if constexpr (kOdd == 0) {
+          left_pair(block, part.first, parity, units, rows, visits, softmax, s, o);
+        } else {
+          right_pair(block - 1, part.first, parity, units, rows, visits, softmax, o);
+        }
+        parity ^= 1;
+      }
+    }
+    store(units.t, rows, softmax, o);
+  }
+};
+
+template <class Config>
+__device__ void attention_decode_warpgroups(const AttentionDecodeWarpgroupsParams& p) {
+  extern __shared__ __align__(1024) float4 shared[];
+  using Pieces = DecodeConfig<Config>;
+  const AttentionDecodeParams& decode = p.decode;
+  const DecodeBuffers<Config> buffers = {shared_address(shared)};
+  int split;
+  AttentionTile tile = decode_tile<Config>(decode.forward, split);
+  const PageTable table(decode.pages, tile.sequence);
+  tile.keys = table.keys(decode.appended);
+  const Visits<Pieces> visits(decode.forward, tile);
+  const DecodePart part(visits, decode.splits, split);
+  if (part.first >= part.last && decode.splits > 1) {
+    return store_empty_split<64>(decode, tile, split);
+  }
+  if (threadIdx.x == 256) {
+    prefetch_tensor_map(p.k);
+    buffers.init();
+  }
+  __syncthreads();  // the barriers are there for all
+  const int warp = static_cast<int>(threadIdx.x / 32);
+  if (warp >= 8) {
+    give_registers<24>();
+    if (warp < 10) copy_keys<Config>(p, buffers, tile, table, part, warp - 8);
+  } else {
+    take_registers<240>();
+    if (warp < 4) {
+      DecodeMultiplier<Config, 0>{decode, tile, buffers, split, warp}.run(visits, part);
+    } else {
+      DecodeMultiplier<Config, 1>{decode, tile, buffers, split, warp - 4}.run(visits, part);
+    }
+  }
+}
+
+}  // namespace lathe
