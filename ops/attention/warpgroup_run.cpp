@@ -52,10 +52,10 @@ Status launch_attention_warpgroups(const KernelSlot& kernel, const AttentionForw
   };
   const AttentionStrides q_strides = {f.q_batch_stride, f.q_token_stride, f.q_head_stride};
   const MappedTensor q =
-      groups ? attention_group_map(packed, f.q, {f.head_dim, f.seq_q, f.heads, f.sequences},
-                                   q_strides, f.heads / f.kv_heads,
-                                   static_cast<int>(kernel->constant("m")))
-             : map(f.q, f.head_dim, f.seq_q, f.heads, q_strides);
+      groups
+          ? attention_group_map(packed, f.q, {f.head_dim, f.seq_q, f.heads, f.sequences}, q_strides,
+                                f.heads / f.kv_heads, static_cast<int>(kernel->constant("m")))
+          : map(f.q, f.head_dim, f.seq_q, f.heads, q_strides);
   LATHE_TRY(kernel.encode(0, q, &p.q));
   if (f.seq_k > 0) {
     LATHE_TRY(kernel.encode(1,
