@@ -232,8 +232,7 @@ TEST_CASE("ring: merge, and what its backward begins with") {
   CHECK(run(&other) == Names{"attention_backward_prepare", "attention_backward_finish"});
   const auto rows = recorder.launches[0].as<lathe::AttentionBackwardPrepareParams>();
   CHECK(rows.error == World::address(lathe::attention_delta::delta));
-  CHECK(rows.dq_head_stride == 0);
-  CHECK(rows.slices == 0);
+  CHECK(rows.dq_words == 0);
   fill(&other, 0, 0, 0);  // the sum over no row is 0
   CHECK(run(&other) == Names{"attention_backward_finish"});
 }
