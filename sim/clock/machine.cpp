@@ -26,6 +26,7 @@
 //   [huerta] Huerta et al., Analyzing modern NVIDIA GPU cores (arXiv 2503.20481): issue, control
 //            bits, the order in which warps are chosen.
 //   [mla]    FlashMLA's notes: wgmma holds 865 of 989 TFLOP/s on an H800 for power.
+//   [units]  bench/results/units-h200-2026-11-26.csv, by bench/calibrate/units.cu on an H200.
 //   [fit]    fitted on the first half of the table in README.md.
 #include "sim/clock/machine.h"
 
@@ -41,15 +42,15 @@ namespace {
 //                       control fma heavy alu half fp64 math convert uniform tensor wgmma
 constexpr Machine kA100 = {
     "a100", 108, 1.41e9, 1.24e9, {1, 2, 2, 2, 1, 4, 8, 8, 2, 0, 0},   // [guide]; loaded: [fit]
-    18, 14, 23, 23, 25,        // [abdel]: math, convert, shared, shuffle, constant
+    18, 14, 23, 23, 25, 4, false,  // [abdel]: math, convert, shared, shuffle, constant, half
     1, 24.6, 1.0, 0,           // [luo]
     20, 25, 0,                 // [rt]: bar.sync, taken from Hopper; [fit]: mbarrier
     36, 211, 570,              // [benches]: L1, L2, DRAM
     0, 128, 128, 64, 3830, 1.75e12, 1,  // [benches]: L2; DRAM: what copies reach of 2.039e12
     300, 2.0e-6, 196608};
 constexpr Machine kH100 = {
-    "h100", 132, 1.83e9, 1.60e9, {1, 1, 2, 2, 1, 2, 8, 2, 2, 0, 0},   // [guide], [mla]
-    18, 14, 29, 23, 25,        // [luo]
+    "h100", 132, 1.83e9, 1.60e9, {1, 1, 2, 2, 1, 2, 8, 8, 2, 0, 0},   // [guide], [units], [mla]
+    18, 17, 29, 23, 25, 8, true,   // [luo]; convert, half: [units]
     2, 24.1, 1.61, 44,         // [luo]: 62 % of wgmma; [rt]: drain
     20, 76, 180,               // [rt]; blocks of a cluster: [luo]
     34, 264, 650,              // [benches], [hpmll]: L1, L2, DRAM

@@ -19,6 +19,8 @@ struct Machine {
   double cycles[kOwnUnits];  // that a unit of a part is busy with one instruction of a warp
   // Times until a result can be used.
   double math_latency, convert_latency, shared_latency, shuffle_latency, constant_latency;
+  double half_latency;     // where PTX is replayed: machine code has its own
+  bool alu_converts;       // integers to float32 are the ALU's, not those of the unit that converts
   double tensor_rate;      // multiply-adds of 16-bit floats a cycle and part, over 256
   double mma_latency;      // of mma.sync m16n8k16, from issue to its dependent mma
   double mma_slowdown;     // mma.sync against the tensor cores' full rate

@@ -11,11 +11,13 @@ namespace {
 constexpr int kBoards = 6;
 constexpr size_t kWindow = 96;  // instructions among which ptxas finds one that is ready
 
-double fixed_latency(const Op& op) {
+double fixed_latency(const Op& op, const Machine& machine) {
   switch (op.unit) {
     case Unit::alu:
     case Unit::heavy:
       return 5;
+    case Unit::half:
+      return machine.half_latency;
     case Unit::fp64:
       return 8;
     default:
@@ -70,7 +72,7 @@ void Scheduler::emit(Draft& draft, std::vector<Op>* ops) {
     ops->back().stall = static_cast<uint8_t>(std::min(255.0, ops->back().stall + begin - now_));
   }
   now_ = begin + 1;
-  Value value = {begin + fixed_latency(draft.op), -1};
+  Value value = {begin + fixed_latency(draft.op, machine_), -1};
   const bool late = draft.op.act == Act::load || draft.op.act == Act::atomic;
   if (late && !draft.writes.empty()) {
     value.board = next_board_;

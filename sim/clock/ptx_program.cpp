@@ -219,6 +219,11 @@ Program ptx_program(const Function& f, const std::string& text, const Machine& m
     draft.op.text = info.text;
     draft.op.guarded = in.guard != kPredTrue;
     classify_ptx(in, info, &draft.op);
+    const bool to_float = info.form.type() == Type::f32 && is_integer(info.form.last_type());
+    if (draft.op.unit == Unit::convert && machine.alu_converts && to_float) {
+      draft.op.unit = Unit::alu;
+      draft.op.act = Act::none;
+    }
     draft.stays = draft.op.unit >= Unit::wgmma || draft.op.act != Act::none;
     if (draft.op.unit == Unit::math || draft.op.unit == Unit::convert ||
         draft.op.unit == Unit::shuffle) {

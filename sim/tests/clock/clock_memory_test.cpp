@@ -179,6 +179,15 @@ TEST_CASE("the latency of a load from L2 and DRAM: A100") {
   }
 }
 
+TEST_CASE("latencies of loads, beside an H200") {
+  for (const bool ptx_only : ways()) {
+    CAPTURE(ptx_only);
+    beside("L1", chase(kH200, 16, 100, ptx_only), 32.07 + 249 / 100.0, 1.06);
+    beside("L2", chase(kH200, 4096, 4, ptx_only), (3 * 280.8 + 658) / 4, 0.95, 0.06);
+    beside("DRAM", chase(kH200, 64, 1, ptx_only), 658, 0.98, 0.06);
+  }
+}
+
 TEST_CASE("L2 gives each of all multiprocessors a bit more than half a port") {
   within("A100", of_l2(kA100), 35.5, 0.12);  // [benches]
   within("H200", of_l2(kH200), 38, 0.12);
@@ -191,7 +200,9 @@ TEST_CASE("what one block reads from DRAM") {
   for (const bool ptx_only : ways()) {
     CAPTURE(ptx_only);
     within("A100", one_block(kA100, ptx_only), 16 / 1.41, 0.23);  // [prasenjit]
-    within("H200", one_block(kH200, ptx_only), 21 / 1.98, 0.16);
+    const double h200 = one_block(kH200, ptx_only);
+    within("H200", h200, 21 / 1.98, 0.16);
+    beside("H200", h200, 10.88, 1.11, 0.06);
   }
 }
 
@@ -204,4 +215,5 @@ TEST_CASE("a copy of the whole device runs at the bandwidth of its memory") {
   within("A100", copied(kA100), 1732, 0.10);
   // Copies reach 81 % of the sheet [benches] on H100 PCIe, reads 96 % ([hpmll], tma_bw).
   within("H100", copied(kH100), 0.88 * 3350, 0.10);
+  beside("H200", copied(kH200), 4030.8, 1, 0.06);
 }
