@@ -79,12 +79,14 @@ struct GradientMultiplier {
     if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
   }
 
-  // sums = own 64 rows of `keys` times the rows of `queries`: s^T or dp^T.
+  // sums = own 64 rows of `keys` times 64 rows of a stage, those of a half: s^T or dp^T. Who has
+  // the first half has all of them.
   template <int kColumns>
-  __device__ __forceinline__ void start_scores(unsigned keys, unsigned queries, unsigned full,
-                                               unsigned parity, Scores& sums) const {
-    const WgmmaTile a = wgmma_columns(keys + group() * 64 * 128), b = wgmma_columns(queries);
-    mbarrier_wait(full, parity);
+  __device__ __forceinline__ void start_scores(unsigned keys, unsigned queries, int half,
+                                               unsigned full, unsigned parity, Scores& sums) const {
+    const WgmmaTile a = wgmma_columns(keys + group() * 64 * 128);
+    const WgmmaTile b = wgmma_columns(queries + half * 64 * 128);
+    if (half == 0) mbarrier_wait(full, parity);
     wgmma_begin();
 #pragma unroll
     for (int step = 0; step < kColumns / 16; ++step) {
@@ -96,12 +98,12 @@ struct GradientMultiplier {
     wgmma_commit();
   }
   __device__ __forceinline__ void start_s(const Place& place, int half, Scores& s) const {
-    start_scores<kWidth>(ring.k(), ring.q(place.stage) + half * 64 * 128, ring.q_full(place.stage),
+    start_scores<kWidth>(ring.k(), ring.q(place.stage), half, ring.q_full(place.stage),
                          place.parity, s);
   }
   __device__ __forceinline__ void start_dp(const Place& place, int half, Scores& dp) const {
-    start_scores<kValueWidth>(ring.v(), ring.dout(place.stage) + half * 64 * 128,
-                              ring.dout_full(place.stage), place.parity, dp);
+    start_scores<kValueWidth>(ring.v(), ring.dout(place.stage), half, ring.dout_full(place.stage),
+                              place.parity, dp);
   }
   // sums += words times the rows of `queries`: dv += p^T dout or dk += ds^T q.
   template <int kColumns>
@@ -176,7 +178,8 @@ struct GradientMultiplier {
                         panel_offset(thread() / 32 * 16 + thread() % 16, thread() % 32 / 16);
 #pragma unroll
     for (int step = 0; step < 4; ++step) store_matrix(to ^ (step * 32), ds[0].word[step]);
-    fence_shared_writes();  // ahead of the barrier behind which wgmma reads ds
+    // Ahead of the barrier behind which wgmma reads ds.
+    if constexpr (kHalf == kHalves - 1) fence_shared_writes();
     start_sums<kValueWidth>(weights, ring.dout(place.stage) + kHalf * 64 * 128, dv);
     if constexpr (kHalf == kHalves - 1) {
       named_barrier_wait<1, kThreads>();  // ds of all keys is there
