@@ -63,7 +63,7 @@ class ExplainCases(Case):
         self.explain("flash_attention", ATTENTION, "--gpu", "h100", "--clock", "--picture", name)
         root = ElementTree.parse(name + "h100-0.svg").getroot()
         rows = {text.text for text in root.iter("{http://www.w3.org/2000/svg}text")}
-        self.assertTrue({"all, warp 0", "all, warp 3", "tensor"} <= rows, rows)
+        self.assertTrue({"consumer 0, warp 0", "consumer 1, warp 7", "wgmma"} <= rows, rows)
         with open(name + "h100-0.json", encoding="utf-8") as file:
             events = json.load(file)["traceEvents"]
         spans = [event for event in events if event["ph"] == "X"]

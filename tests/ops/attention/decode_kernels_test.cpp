@@ -160,7 +160,7 @@ TEST_CASE("attention decode: warpgroups take latent calls with many rows and pag
   hopper.arch = "sm_100";
   CHECK(refusal(latent_problem(), {}) == "the architecture is not sm_90a");
   hopper.arch = "sm_90a", hopper.sm90_kernels = false;
-  CHECK(refusal(latent_problem(), {}) == "LATHE_FAMILY is not sm90");
+  CHECK(refusal(latent_problem(), {}) == "LATHE_FAMILY is portable");
 
   hopper.sm90_kernels = true;
   const auto kernels = attention_decode_kernels(latent_problem(), hopper, {-1, 16});
