@@ -197,8 +197,8 @@ class ToolCases(Case):
         self.assertEqual(status, 0, err)
         report = json.loads(out)
         names = [kernel["name"] for kernel in report["kernels"]]
-        self.assertEqual(sorted(set(names)), ["attention_backward", "attention_backward_finish", "attention_backward_prepare",
-                                              "attention_forward"])
+        self.assertEqual(sorted(set(names)), ["attention_backward_prepare", "attention_backward_warpgroups",
+                                              "attention_backward_warpgroups_finish", "attention_forward_warpgroups"])
         self.assertEqual(report["estimate"]["launches"], 4)
         # Two products forward, and backward three of width 64 and two of width 32.
         self.assertEqual(report["estimate"]["flops"], 3 * 4 * 100 * 200 * 2 * (4 * 64 + 3 * 32))
