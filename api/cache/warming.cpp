@@ -58,7 +58,7 @@ Result<std::vector<KernelSpec>> kernels_to_warm(const lathe_context& context,
       if (!there) specs.push_back(spec);
     }
   };
-  // What a plan takes instead of a kernel that turns out slow with the problem's mods.
+  // A plan takes these instead of a kernel that turns out slow with the problem's mods.
   DeviceFacts without = facts;
   for (const KernelSpec& spec : specs) {
     if (spec.may_be_rejected()) without.rejected.push_back({spec.kernel, ""});

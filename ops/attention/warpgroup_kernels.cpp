@@ -57,6 +57,9 @@ const Tile* tile_of(const AttentionProblem& problem) {
 
 int keys_of(const AttentionProblem& problem, const Tile& tile) {
   if (!problem.mods.empty()) return tile.mod_keys;
+  // Beside the sums of (64, 256), masks of rows of several heads do not fit in registers.
+  const bool wide_sums = tile.value_width > 2 * tile.width;
+  if (wide_sums && problem.pack_gqa && problem.local) return tile.mod_keys;
   return problem.local ? tile.local_keys : tile.keys;
 }
 

@@ -126,7 +126,7 @@ struct AttentionDecodeLatent {
       }
     }
   }
-  // Of tile n of the warp's sums.
+  // Returns it for tile n of the warp's sums.
   __device__ __forceinline__ int column(int n) const {
     return (n / 2 * kGroups + group) * 16 + n % 2 * 8;
   }

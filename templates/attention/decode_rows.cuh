@@ -72,7 +72,7 @@ __device__ __forceinline__ long long decode_partial(const AttentionForwardParams
   return split * (static_cast<long long>(p.sequences) * p.heads * p.seq_q);
 }
 
-// Of a split without blocks only lse is read.
+// A split without blocks has only its lse read.
 template <int kTileM>
 __device__ __forceinline__ void store_empty_split(const AttentionDecodeParams& decode,
                                                   const AttentionTile& tile, int split) {

@@ -68,7 +68,7 @@ struct GradientMultiplier {
         kept_dq_sums(own_dq_sums()) {}
 
   __device__ __forceinline__ int thread() const { return kTight ? thread_index() : kept_thread; }
-  // Of the warpgroup: which keys, which part of dq.
+  // The warpgroup's number says which keys and which part of dq it has.
   __device__ __forceinline__ int group() const {
     return kTight ? in_place(threadIdx.x / 128) : kept_group;
   }
@@ -187,7 +187,7 @@ struct GradientMultiplier {
     }
     start_sums<kWidth>(ds, ring.q(place.stage) + kHalf * 64 * 128, dk);
   }
-  // What comes before dk's product is there; that may still run.
+  // All that comes before dk's product is there; that one may still run.
   __device__ __forceinline__ void finish_dv() {
     wgmma_wait<1>();
     in_registers(reinterpret_cast<float(&)[kValueWidth / 2]>(dv));

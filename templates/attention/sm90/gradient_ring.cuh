@@ -68,7 +68,7 @@ struct GradientRing {
   __device__ __forceinline__ unsigned q_empty(unsigned stage) const {
     return barrier(kStages + stage);
   }
-  // Of dout, lse2 and error.
+  // This barrier is that of dout, lse2 and error.
   __device__ __forceinline__ unsigned dout_full(unsigned stage) const {
     return barrier(2 * kStages + stage);
   }

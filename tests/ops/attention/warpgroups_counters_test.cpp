@@ -45,7 +45,7 @@ AttentionCase drawn(size_t number) {
   return c;
 }
 
-// What the problem takes at least, by the tiles of the kernel that ran.
+// Holds what the problem takes at least, by the tiles of the kernel that ran.
 struct Least {
   int64_t m = 0, n = 0, width = 0, value_width = 0;
   double visits = 0;    // tiles that hold a pair which counts

