@@ -113,15 +113,23 @@ uint64_t LaunchCase::launches() const {
   return estimate.launches;
 }
 
-std::vector<NamedCase> launch_cases(lathe_context* context) {
+std::vector<NamedCase> attention_cases(lathe_context* context) {
+  const std::vector<LaunchCase::Option> causal = {{"causal", "1"}};
   std::vector<NamedCase> out;
+  for (const bool backward : {false, true}) {
+    out.push_back(
+        {backward ? "flash_attention forward and backward" : "flash_attention forward",
+         std::make_unique<LaunchCase>(context, "flash_attention", attention(backward), causal)});
+  }
+  return out;
+}
+
+std::vector<NamedCase> launch_cases(lathe_context* context) {
+  std::vector<NamedCase> out = attention_cases(context);
   const auto add = [&](const char* name, const char* op, Tensors tensors,
                        const std::vector<LaunchCase::Option>& options) {
     out.push_back({name, std::make_unique<LaunchCase>(context, op, std::move(tensors), options)});
   };
-  add("flash_attention forward", "flash_attention", attention(false), {{"causal", "1"}});
-  add("flash_attention forward and backward", "flash_attention", attention(true),
-      {{"causal", "1"}});
   add("flash_attention_decode", "flash_attention_decode", decode(), {});
   add("sparse_flash_attention forward", "sparse_flash_attention", sparse(),
       {{"scale", "0.125"}, {"num_splits", "1"}});

@@ -40,6 +40,8 @@ struct NamedCase {
   std::string name;
   std::unique_ptr<LaunchCase> call;
 };
+// Those of flash_attention, which has kernels of two families.
+std::vector<NamedCase> attention_cases(lathe_context* context);
 std::vector<NamedCase> launch_cases(lathe_context* context);
 
 }  // namespace bench

@@ -23,7 +23,8 @@ struct MappedTensor {
 };
 
 // Fills `out`. Reading outside the tensor gives zeros. Fast enough for a launch: it allocates
-// nothing and takes no lock. All extents are positive.
+// nothing and takes no lock. All extents are positive. The driver is not asked again for a map that
+// the thread made lately.
 Status encode_tensor_map(const Driver& driver, const TensorMapRecipe& recipe,
                          const MappedTensor& tensor, TensorMap* out);
 

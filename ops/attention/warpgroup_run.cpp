@@ -13,19 +13,30 @@ namespace {
 // Keys and values of a section of heads fit in L2 beside other data.
 constexpr int64_t kSectionBytes = int64_t{32} << 20;
 
+// What a launch has to know of a kernel. A constant of a spec is found by its name, so each once.
+struct Form {
+  bool packed, groups, local;
+  int64_t rows;  // of a tile
+};
+Form form_of(const KernelSpec& spec) {
+  return {spec.constant("packed") != 0, spec.constant("pack_gqa") != 0, spec.constant("local") != 0,
+          spec.constant("m")};
+}
+
 // Deals tiles out: sm90/tile_order.cuh.
-void set_order(const KernelSpec& spec, int64_t blocks, int64_t multiprocessors,
+void set_order(const Form& form, int64_t blocks, int64_t multiprocessors,
                AttentionWarpgroupsParams* p) {
   const AttentionForwardParams& f = p->forward;
-  const int64_t columns = spec.constant("pack_gqa") != 0 ? f.kv_heads : f.heads;
-  const bool packed = spec.constant("packed") != 0;
-  const bool grouped = spec.constant("pack_gqa") != 0;
-  const int64_t tokens = spec.constant("m") / (grouped ? f.heads / f.kv_heads : 1);  // of a tile
-  p->blocks = packed ? columns * (f.seq_q / tokens + std::max(f.sequences, 1)) : blocks;
+  const int64_t columns = form.groups ? f.kv_heads : f.heads;
+  p->blocks = blocks;
+  if (form.packed) {
+    const int64_t tokens = form.rows / (form.groups ? f.heads / f.kv_heads : 1);  // of a tile
+    p->blocks = columns * (f.seq_q / tokens + std::max(f.sequences, 1));
+  }
   const int64_t grid = std::min<int64_t>(p->blocks, multiprocessors);
   p->section = 1, p->section_turns = 1;
   p->turns = static_cast<unsigned>(ceil_div(p->blocks, grid));
-  if (packed || spec.constant("local") == 0) return;
+  if (form.packed || !form.local) return;
   const int64_t key_bytes = int64_t{2} * f.seq_k * (f.head_dim + f.value_dim);
   const int64_t heads = columns * f.sequences, sharing = columns / f.kv_heads;
   const int64_t section =
@@ -41,20 +52,19 @@ void set_order(const KernelSpec& spec, int64_t blocks, int64_t multiprocessors,
 
 Status launch_attention_warpgroups(const KernelSlot& kernel, const AttentionForwardParams& forward,
                                    int64_t blocks, int64_t multiprocessors, CUstream_st* stream) {
-  AttentionWarpgroupsParams p = {};
-  p.forward = forward;
+  AttentionWarpgroupsParams p;  // a kilobyte, of which every word is written once
+  p.forward = forward, p.reserved = 0;
   const AttentionForwardParams& f = p.forward;
-  const bool packed = kernel->constant("packed") != 0;
-  const bool groups = kernel->constant("pack_gqa") != 0;
+  const Form form = form_of(*kernel);
   const auto map = [&](const void* data, int64_t columns, int64_t tokens, int64_t heads,
                        const AttentionStrides& strides) {
-    return attention_map(packed, data, {columns, tokens, heads, f.sequences}, strides);
+    return attention_map(form.packed, data, {columns, tokens, heads, f.sequences}, strides);
   };
   const AttentionStrides q_strides = {f.q_batch_stride, f.q_token_stride, f.q_head_stride};
   const MappedTensor q =
-      groups
-          ? attention_group_map(packed, f.q, {f.head_dim, f.seq_q, f.heads, f.sequences}, q_strides,
-                                f.heads / f.kv_heads, static_cast<int>(kernel->constant("m")))
+      form.groups
+          ? attention_group_map(form.packed, f.q, {f.head_dim, f.seq_q, f.heads, f.sequences},
+                                q_strides, f.heads / f.kv_heads, static_cast<int>(form.rows))
           : map(f.q, f.head_dim, f.seq_q, f.heads, q_strides);
   LATHE_TRY(kernel.encode(0, q, &p.q));
   if (f.seq_k > 0) {
@@ -66,8 +76,10 @@ Status launch_attention_warpgroups(const KernelSlot& kernel, const AttentionForw
                             map(f.v, f.value_dim, f.seq_k, f.kv_heads,
                                 {f.v_batch_stride, f.v_token_stride, f.v_head_stride}),
                             &p.v));
+  } else {
+    p.k = p.v = p.q;  // nobody reads these
   }
-  set_order(*kernel, blocks, multiprocessors, &p);
+  set_order(form, blocks, multiprocessors, &p);
   return kernel.launch(std::min<int64_t>(p.blocks, multiprocessors), &p, stream);
 }
 
