@@ -16,6 +16,7 @@ std::string class_of(KernelSpec spec, const std::vector<const char*>& tile) {
   std::erase_if(spec.constants, [&](const Constant& constant) {
     return std::ranges::count(tile, constant.name) > 0;
   });
+  spec.tensor_maps.clear();  // their boxes follow from the tile
   const std::string all = spec.text();
   const size_t end = all.rfind(" threads=");
   const size_t begin = std::min(spec.kernel.size() + 1, end);

@@ -217,6 +217,7 @@ class Results(Folder):
         (self.folder / "peers_attn.csv").write_text(
             "op,shape,dtype,impl,us,us_p10,us_p90\nforward,B1,bf16,torch_flash,15,14,16\nforward,B9,bf16,torch_flash,1,1,1\n")
         (self.folder / "tuned_attn.csv").write_text(head + "forward,B1,bf16,8,8,8\n")
+        (self.folder / "portable_attn.csv").write_text(head + "forward,B1,bf16,20,19,21\n")
         summary.write(visit, "")
         text = (self.folder / "summary.md").read_text()
         lines = text.splitlines()
@@ -224,6 +225,7 @@ class Results(Folder):
         self.assertEqual(lines[2], "## Wrong, or not known to be right")
         self.assertIn("golden_kda", lines[4])
         self.assertIn("| attn forward | B1 bf16 | 10.0 (9.0 to 12.0) | torch_flash | 15.0 (14.0 to 16.0) | 1.50 |", lines)
+        self.assertIn("| attn forward | B1 bf16 | 10.0 (9.0 to 12.0) | portable kernels | 20.0 (19.0 to 21.0) | 2.00 |", lines)
         self.assertIn("| attn forward | B1 bf16 | 10.0 (9.0 to 12.0) | 8.0 (8.0 to 8.0) | 1.25 |", lines)
         self.assertIn("first line", text)
         self.assertLess(text.count("more"), 20)
@@ -233,12 +235,14 @@ class Results(Folder):
         (self.folder / "attn.csv").write_text(head + "forward,B1,bf16,10,9,12,100,2,NVIDIA H200\n"
                                               "forward,B2,bf16,20,19,22,100,4,NVIDIA H200\n")
         (self.folder / "peers_attn.csv").write_text("op,shape,dtype,impl,us\nforward,B1,bf16,torch_flash,15\n")
+        (self.folder / "portable_attn.csv").write_text(head + "forward,B1,bf16,20,19,21,50,2,NVIDIA H200\n")
         (self.folder / "attn-predicted.csv").write_text(
             "op,shape,dtype,predicted_us,predicted_TFLOP_per_s,minimum_MB,predicted_gpu\n"
             "forward,B2,bf16,18,111,4,h100\nforward,B2,bf16,16,125,4,h200\nforward,B9,bf16,1,1,1,h200\n")
         found = [point for path in sorted(self.folder.glob("*.csv")) for point in points.points_of(path)]
         (case, who), = points.beside_peers(found)["attn"]
         self.assertEqual((case[2], who["lathe"].microseconds, who["torch_flash"].microseconds), ("B1", 10, 15))
+        self.assertEqual(who["lathe portable"].microseconds, 20)
         self.assertEqual([(point.flops, point.bytes) for point in points.roofline(found)], [(1e9, 2e6), (2e9, 4e6)])
         (told, measured), = points.predicted(found)
         self.assertEqual((told.microseconds, told.gpu, measured.microseconds), (16, "h200", 20))
@@ -250,9 +254,12 @@ class Results(Folder):
         (self.folder / "tuned.txt").write_text("")
         (self.folder / "tests").mkdir()
         (self.folder / "tests/conv_run_test").write_text("")
-        chosen = {stage: {step.env.get("LATHE_TUNED") for step in stages.steps_of(visit, stage)} for stage in stages.STAGES}
+        chosen = {stage: {step.env.get("LATHE_TUNED") for step in stages.steps_of(visit, stage) if step.name != "portable_attn"}
+                  for stage in stages.STAGES}
         self.assertEqual(chosen, {"check": {"off"}, "times": {"off"}, "tune": {None}, "suite": {"off"},
                                   "retime": {str(self.folder / "tuned.txt")}})
+        portable, = [step for step in stages.steps_of(visit, "retime") if step.name == "portable_attn"]
+        self.assertEqual((portable.env["LATHE_TUNED"], portable.env["LATHE_FAMILY"]), ("off", "portable"))
 
     def test_every_stage_fits_its_time(self):
         visit = self.visit()

@@ -106,9 +106,9 @@ def pack(rows: list[Row], options: argparse.Namespace) -> None:
 
 
 def measure_all(rows: list[Row], options: argparse.Namespace) -> dict[str, dict]:
-    results = {}
+    results = json.loads(options.results.read_text()) if options.keep and options.results.exists() else {}
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        waiting = {pool.submit(measure, row, options): row for row in rows}
+        waiting = {pool.submit(measure, row, options): row for row in rows if row.key not in results}
         for done in concurrent.futures.as_completed(waiting):
             row, result = waiting[done], done.result()
             results[row.key] = result
@@ -128,6 +128,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--python", default=str(ROOT / "build/peers/venv/bin/python"),
                         help="a Python that has torch, for Triton (default: that of scripts/test --peers)")
     parser.add_argument("--results", type=pathlib.Path, help="also writes what was predicted, as JSON")
+    parser.add_argument("--keep", action="store_true", help="rows that the file of --results has are not run again")
     parser.add_argument("--from-results", type=pathlib.Path, help="makes the table of a file of --results")
     parser.add_argument("--write", type=pathlib.Path, help="puts the table into this Markdown file")
     parser.add_argument("--pack", type=pathlib.Path,
@@ -137,7 +138,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--sim", type=pathlib.Path, default=ROOT / "build/sim")
     parser.add_argument("--lathe", type=pathlib.Path, default=ROOT / "build/bin/lathe")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build/calibrate")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.keep and not options.results:
+        parser.error("--keep goes with --results")
+    return options
 
 
 def main() -> None:

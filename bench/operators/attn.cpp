@@ -140,16 +140,18 @@ std::string op_of(const AttentionSize& size) {
 Cells cells(const AttentionSize& size) { return {op_of(size), size.text(), word(size.dtype)}; }
 
 Table on_gpu(lathe_context* context, const Settings& settings) {
-  const Measured<AttentionSize> of = {{"op", "shape", "dtype"},
-                                      {"TFLOP_per_s", "GB_per_s", "minimum_MB", "estimate_us"},
-                                      cells,
-                                      settings.tiny ? tiny_sizes() : gpu_sizes()};
+  const Measured<AttentionSize> of = {
+      {"op", "shape", "dtype"},
+      {"TFLOP_per_s", "GB_per_s", "minimum_MB", "estimate_us", "family"},
+      cells,
+      settings.tiny ? tiny_sizes() : gpu_sizes()};
   return time_calls<LargeAttention, AttentionSize>(
       context, settings, of, 8,
       [](const AttentionSize& size, const LargeAttention& call, double median) -> Cells {
         return {number(size.flops() / median / 1e6, 1),
                 number(size.minimum_bytes() / median / 1e3, 0),
-                number(size.minimum_bytes() / 1e6, 2), number(call.estimate().microseconds, 2)};
+                number(size.minimum_bytes() / 1e6, 2), number(call.estimate().microseconds, 2),
+                family_of(call.plan())};
       });
 }
 

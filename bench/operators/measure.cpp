@@ -25,6 +25,18 @@ std::optional<Tile> first_tile(const lathe_plan* plan) {
   return {};
 }
 
+std::string family_of(const lathe_plan* plan) {
+  // The kernel that does most is the last with a tile: a forward comes before its backward.
+  std::string family;
+  for (size_t i = 0; i < lathe_plan_kernel_count(plan); ++i) {
+    lathe_kernel_info kernel{};
+    kernel.size = sizeof kernel;
+    API(lathe_plan_kernel(plan, i, &kernel));
+    if (spec_constant(kernel.spec, "m") && spec_constant(kernel.spec, "n")) family = kernel.family;
+  }
+  return family;
+}
+
 Table measure(const Settings& settings, OnDevice on_simulator, OnDevice on_gpu) {
   // Enough to count distinct sectors; races and the like are for the tests to find.
   setenv("LATHE_SIM_CHECK", "memcheck", 0);

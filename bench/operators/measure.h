@@ -47,6 +47,9 @@ struct Tile {
 // The first kernel of the plan that has one.
 std::optional<Tile> first_tile(const lathe_plan* plan);
 
+// Returns the family of the kernel that a plan is for: "sm90" or "portable".
+std::string family_of(const lathe_plan* plan);
+
 // Returns the simulator's lines about a call that is checked, or run alone if some blocks of each
 // grid stand for all, so that nothing that they write is right.
 template <class Call>

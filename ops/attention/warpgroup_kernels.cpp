@@ -72,21 +72,7 @@ int smem_bytes(const Tile& tile, int keys, bool listed) {
          entries;
 }
 
-}  // namespace
-
-const char* attention_warpgroups_refusal(const AttentionProblem& problem,
-                                         const DeviceFacts& facts) {
-  if (!facts.sm90_kernels) return "LATHE_FAMILY is portable";
-  if (facts.arch != "sm_90a") return "the architecture is not sm_90a";
-  if (!problem.forward) return "there is no forward";
-  if (problem.element == Dtype::f32) return "the elements are float32";
-  if (tile_of(problem) == nullptr) return "there is no tile for the head widths";
-  return facts.rejection(kKernel);
-}
-
-KernelSpec attention_warpgroups_spec(const AttentionProblem& problem) {
-  const Tile& tile = *tile_of(problem);
-  const int keys = keys_of(problem, tile);
+KernelSpec spec_with(const AttentionProblem& problem, const Tile& tile, int keys) {
   const bool listed = problem.mod("mask_mod") != nullptr;
   KernelSpec spec =
       shared_spec(LATHE_TEMPLATE("attention/sm90", "attention_forward_warpgroups",
@@ -110,6 +96,33 @@ KernelSpec attention_warpgroups_spec(const AttentionProblem& problem) {
   map("k", {kPanel, keys, 1, 1});
   map("v", {kPanel, keys, 1, 1});
   return spec;
+}
+
+}  // namespace
+
+const char* attention_warpgroups_refusal(const AttentionProblem& problem,
+                                         const DeviceFacts& facts) {
+  if (!facts.sm90_kernels) return "LATHE_FAMILY is portable";
+  if (facts.arch != "sm_90a") return "the architecture is not sm_90a";
+  if (!problem.forward) return "there is no forward";
+  if (problem.element == Dtype::f32) return "the elements are float32";
+  if (tile_of(problem) == nullptr) return "there is no tile for the head widths";
+  return facts.rejection(kKernel);
+}
+
+KernelSpec attention_warpgroups_spec(const AttentionProblem& problem) {
+  const Tile& tile = *tile_of(problem);
+  return spec_with(problem, tile, keys_of(problem, tile));
+}
+
+std::vector<KernelSpec> attention_warpgroups_specs(const AttentionProblem& problem) {
+  const Tile& tile = *tile_of(problem);
+  std::vector<KernelSpec> specs = {attention_warpgroups_spec(problem)};
+  // Fewer keys leave less of a block at the edge of a mask, and more registers.
+  for (const int keys : {tile.local_keys, tile.mod_keys}) {
+    if (keys < specs.back().constant("n")) specs.push_back(spec_with(problem, tile, keys));
+  }
+  return specs;
 }
 
 bool is_attention_warpgroups(const KernelSpec& spec) { return spec.kernel == kKernel; }

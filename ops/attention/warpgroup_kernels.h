@@ -17,6 +17,8 @@ namespace lathe {
 const char* attention_warpgroups_refusal(const AttentionProblem& problem, const DeviceFacts& facts);
 
 KernelSpec attention_warpgroups_spec(const AttentionProblem& problem);
+// Returns the kernels worth trying, of which the one above is the first.
+std::vector<KernelSpec> attention_warpgroups_specs(const AttentionProblem& problem);
 // Says whether a spec is of this kernel.
 bool is_attention_warpgroups(const KernelSpec& spec);
 

@@ -8,6 +8,8 @@ from visit import rows
 # Dense 16-bit products, operations a second, and bytes a second of memory, as in the data sheets that the simulator's
 # model has (sim/model): a name is looked for in the driver's.
 ROOFS = {"h200": (989e12, 4.8e12), "h100": (989e12, 3.35e12), "a100": (312e12, 2.04e12)}
+# Whose times a file of ours has, by the beginning of its name.
+OWN = {"tuned_": "lathe tuned", "portable_": "lathe portable"}
 
 
 @dataclasses.dataclass
@@ -29,7 +31,7 @@ class Point:
 
 
 def verb_of(path, row):
-    """Whose rows a file has: attn.csv, tuned_attn.csv, peers_attn.csv and attn-sim-2026-11-21.csv are one."""
+    """Whose rows a file has: attn.csv, tuned_attn.csv, portable_attn.csv, peers_attn.csv and attn-sim-2026-11-21.csv are one."""
     for verb in ("attn", "sparse", "kda", "conv"):
         if verb in path.name:
             return verb
@@ -52,7 +54,7 @@ def points_of(path):
         measured, predicted = rows.number(row, "us"), rows.number(row, "predicted_us")
         least = rows.number(row, "minimum_MB")
         if measured:
-            who = row.get("impl") or ("lathe tuned" if path.name.startswith("tuned_") else "lathe")
+            who = row.get("impl") or next((name for begin, name in OWN.items() if path.name.startswith(begin)), "lathe")
             found.append(Point(**common, who=who, microseconds=measured, low=rows.number(row, "us_p10"),
                                high=rows.number(row, "us_p90"), flops=flops(row, "TFLOP_per_s", measured),
                                bytes=least and least * 1e6, gpu=gpu_of(row.get("gpu", ""))))

@@ -4,7 +4,7 @@
 from visit import rows, stages, state
 
 LOG_LINES = 12  # of each step that failed
-PEER_FILES = {"conv": ("conv.csv", "peers_conv.csv"), "attn": ("attn.csv", "peers_attn.csv"),
+PEER_FILES = {"conv": ("conv.csv", "peers_conv.csv"), "attn": ("attn.csv", "portable_attn.csv", "peers_attn.csv"),
               "kda": ("peers_kda.csv", "peers_kda.csv")}  # lathe takes turns with its peer in the last
 ROWS_SHOWN = 60
 
@@ -70,12 +70,12 @@ def timing(row):
 def compared(visit):
     """[(verb, op, shape, dtype, lathe's row, peer's name, peer's row)]"""
     out = []
-    for verb, (own, others) in PEER_FILES.items():
+    for verb, (own, *others) in PEER_FILES.items():
         ours = {rows.key(row): row for row in rows.read(visit.folder / own) if row.get("impl", "lathe") == "lathe"}
-        for row in rows.read(visit.folder / others):
-            mine = ours.get(rows.key(row))
-            if row.get("impl") != "lathe" and mine and timing(mine) and timing(row):
-                out.append((verb, *rows.key(row), mine, row["impl"], row))
+        for row in (row for name in others for row in rows.read(visit.folder / name)):
+            mine, who = ours.get(rows.key(row)), row.get("impl", "portable kernels")
+            if who != "lathe" and mine and timing(mine) and timing(row):
+                out.append((verb, *rows.key(row), mine, who, row))
     return out
 
 

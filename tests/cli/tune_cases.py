@@ -118,8 +118,7 @@ class TuneCases(Case):
             self.assert_refused(self.lathe("tune", *words), pattern)
 
     def test_operators_with_made_up_inputs(self):
-        # Of each family one small problem: every candidate computes what the default does. Hopper's kernels of attention have one
-        # tile each, so that there is a choice among the portable ones alone.
+        # Of each family one small problem: every candidate computes what the default does.
         attention = ["q=bf16:1,64,2,64", "k=bf16:1,64,1,64", "v=bf16:1,64,1,64"]
         rows = [("causal_conv1d_update", ["x=bf16:3,40", "weight=bf16:40,4", "state=bf16:3,40,4"], []),
                 ("flash_attention", attention, ["causal=1"]),
@@ -132,7 +131,7 @@ class TuneCases(Case):
             for each in options:
                 words += ["--set", each]
             with self.subTest(op=op):
-                report = self.tune(*words, LATHE_FAMILY="portable")
+                report = self.tune(*words)
                 self.assertGreaterEqual(report["kernels"], 1)
                 for candidate in report["candidates"]:
                     self.assertNotRegex(candidate["reason"], "differs|outside|another", candidate)

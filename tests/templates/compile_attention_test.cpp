@@ -107,7 +107,9 @@ TEST_CASE("the forward by warpgroups compiles without spills") {
     for (const Options& options : kOptions) {
       AttentionProblem problem = problem_of(widths, options, half);
       REQUIRE(attention_warpgroups_refusal(problem, facts) == nullptr);
-      jobs.add(attention_warpgroups_spec(problem), facts.arch);
+      for (const KernelSpec& spec : attention_warpgroups_specs(problem)) {
+        jobs.add(spec, facts.arch);
+      }
       half = !half;
       if (&options != kOptions) continue;
       problem.pack_gqa = false;  // with all other options
