@@ -6,6 +6,7 @@
 #include "codegen/base/integers.h"
 #include "ops/attention/warpgroup_kernels.h"
 #include "ops/attention/warpgroup_maps.h"
+#include "ops/attention/warpgroup_order.h"
 
 namespace lathe {
 namespace {
@@ -13,31 +14,31 @@ namespace {
 // Keys and values of a section of heads fit in L2 beside other data.
 constexpr int64_t kSectionBytes = int64_t{32} << 20;
 
-// Deals tiles out: sm90/tile_order.cuh.
-void set_order(const KernelSpec& spec, int64_t blocks, int64_t multiprocessors,
-               AttentionWarpgroupsParams* p) {
-  const AttentionForwardParams& f = p->forward;
+}  // namespace
+
+AttentionTileOrder attention_tile_order(const KernelSpec& spec, const AttentionForwardParams& f,
+                                        int64_t tiles, int64_t most) {
+  AttentionTileOrder out = {};
   const int64_t columns = spec.constant("pack_gqa") != 0 ? f.kv_heads : f.heads;
   const bool packed = spec.constant("packed") != 0;
   const bool grouped = spec.constant("pack_gqa") != 0;
   const int64_t tokens = spec.constant("m") / (grouped ? f.heads / f.kv_heads : 1);  // of a tile
-  p->blocks = packed ? columns * (f.seq_q / tokens + std::max(f.sequences, 1)) : blocks;
-  const int64_t grid = std::min<int64_t>(p->blocks, multiprocessors);
-  p->section = 1, p->section_turns = 1;
-  p->turns = static_cast<unsigned>(ceil_div(p->blocks, grid));
-  if (packed || spec.constant("local") == 0) return;
+  out.blocks = packed ? columns * (f.seq_q / tokens + std::max(f.sequences, 1)) : tiles;
+  const int64_t grid = std::min<int64_t>(out.blocks, most);
+  out.section = 1, out.section_turns = 1;
+  out.turns = static_cast<unsigned>(ceil_div(out.blocks, grid));
+  if (packed || spec.constant("local") == 0) return out;
   const int64_t key_bytes = int64_t{2} * f.seq_k * (f.head_dim + f.value_dim);
   const int64_t heads = columns * f.sequences, sharing = columns / f.kv_heads;
   const int64_t section =
       std::clamp<int64_t>(kSectionBytes / std::max<int64_t>(key_bytes, 1) * sharing, 1, heads);
-  p->section = static_cast<int>(section);
-  p->section_turns = static_cast<unsigned>(ceil_div(section * f.tiles, grid));
+  out.section = static_cast<int>(section);
+  out.section_turns = static_cast<unsigned>(ceil_div(section * f.tiles, grid));
   const int64_t whole = (heads - 1) / section;
-  p->turns = static_cast<unsigned>(whole * p->section_turns +
-                                   ceil_div((heads - whole * section) * f.tiles, grid));
+  out.turns = static_cast<unsigned>(whole * out.section_turns +
+                                    ceil_div((heads - whole * section) * f.tiles, grid));
+  return out;
 }
-
-}  // namespace
 
 Status launch_attention_warpgroups(const KernelSlot& kernel, const AttentionForwardParams& forward,
                                    int64_t blocks, int64_t multiprocessors, CUstream_st* stream) {
@@ -67,8 +68,8 @@ Status launch_attention_warpgroups(const KernelSlot& kernel, const AttentionForw
                                 {f.v_batch_stride, f.v_token_stride, f.v_head_stride}),
                             &p.v));
   }
-  set_order(*kernel, blocks, multiprocessors, &p);
-  return kernel.launch(std::min<int64_t>(p.blocks, multiprocessors), &p, stream);
+  p.order = attention_tile_order(*kernel, f, blocks, multiprocessors);
+  return kernel.launch(std::min<int64_t>(p.order.blocks, multiprocessors), &p, stream);
 }
 
 }  // namespace lathe
