@@ -80,6 +80,20 @@ Result<KernelSlot> forward_step(const AttentionProblem& problem, const DeviceFac
   return KernelSlot(std::move(spec));
 }
 
+Result<KernelSlot> backward_step(const AttentionProblem& problem, const DeviceFacts& facts) {
+  const char* const refusal = attention_block_backward_warpgroups_refusal(problem, facts);
+  if (refusal == nullptr) return KernelSlot(attention_block_backward_warpgroups_spec(problem));
+  const AttentionProblem own = attention_block_problem(problem);
+  LATHE_TRY(attention_backward_choose(own, without_choices(facts)));
+  const auto spec_of = [&](const AttentionBackwardTile& tile) {
+    return attention_block_backward_spec(problem, tile);
+  };
+  KernelSpec spec = spec_of(pick(attention_backward_candidates(own, facts), facts,
+                                 {"m", "n", "stages", "width_warps"}, spec_of));
+  spec.family_reason = text("not sm90: ", refusal);
+  return KernelSlot(std::move(spec));
+}
+
 }  // namespace
 
 Result<AttentionBlockKernels> attention_block_kernels(const AttentionProblem& problem,
@@ -89,16 +103,10 @@ Result<AttentionBlockKernels> attention_block_kernels(const AttentionProblem& pr
     LATHE_ASSIGN(kernels.forward, forward_step(problem, facts));
   }
   if (problem.backward) {
-    const AttentionProblem own = attention_block_problem(problem);
-    LATHE_TRY(attention_backward_choose(own, without_choices(facts)));
-    const auto spec_of = [&](const AttentionBackwardTile& tile) {
-      return attention_block_backward_spec(problem, tile);
-    };
     kernels.prepare = KernelSpec::of(LATHE_TEMPLATE("attention", "attention_block_prepare",
                                                     AttentionBlockPrepareParams, reserved),
                                      kSmallThreads);
-    kernels.backward = spec_of(pick(attention_backward_candidates(own, facts), facts,
-                                    {"m", "n", "stages", "width_warps"}, spec_of));
+    LATHE_ASSIGN(kernels.backward, backward_step(problem, facts));
     if (problem.deterministic) {
       kernels.finish = KernelSpec::of(
           LATHE_TEMPLATE("attention", "attention_block_finish", AttentionBlockFinishParams, first),

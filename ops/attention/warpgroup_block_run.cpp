@@ -37,4 +37,37 @@ Status launch_attention_block_warpgroups(const KernelSlot& kernel, const Attenti
                        stream);
 }
 
+Status launch_attention_block_backward_warpgroups(const KernelSlot& kernel,
+                                                  const AttentionBlockBackwardParams& step,
+                                                  int64_t blocks, CUstream_st* stream) {
+  AttentionBlockBackwardWarpgroupsParams p = {};
+  p.main.backward = step.backward;
+  p.ranges = step.ranges, p.range_count = step.range_count, p.first_keys = step.first_keys;
+  const AttentionBackwardParams& b = p.main.backward;
+  // Without a row nobody reads anything.
+  if (b.seq_q > 0) {
+    LATHE_TRY(
+        kernel.encode(0,
+                      attention_range_map(b.q, {b.head_dim, b.seq_q, b.heads, b.sequences},
+                                          {b.q_batch_stride, b.q_token_stride, b.q_head_stride}),
+                      &p.main.q));
+    LATHE_TRY(
+        kernel.encode(1,
+                      attention_map(false, b.k, {b.head_dim, b.seq_k, b.kv_heads, b.sequences},
+                                    {b.k_batch_stride, b.k_token_stride, b.k_head_stride}),
+                      &p.main.k));
+    LATHE_TRY(
+        kernel.encode(2,
+                      attention_map(false, b.v, {b.value_dim, b.seq_k, b.kv_heads, b.sequences},
+                                    {b.v_batch_stride, b.v_token_stride, b.v_head_stride}),
+                      &p.main.v));
+    LATHE_TRY(kernel.encode(
+        3,
+        attention_range_map(b.dout, {b.value_dim, b.seq_q, b.heads, b.sequences},
+                            {b.dout_batch_stride, b.dout_token_stride, b.dout_head_stride}),
+        &p.main.dout));
+  }
+  return kernel.launch(blocks, &p, stream);
+}
+
 }  // namespace lathe

@@ -38,8 +38,27 @@ struct VisitMessages {
     }
     __syncwarp();
   }
+  // Words of the origin's place, where nobody asks for one. By one lane, before the rest is put.
+  __device__ __forceinline__ void put_word(unsigned message, int word, int value) const {
+    store_shared_word(slots().slot(static_cast<int>(message)) + 32 + 4 * word, value);
+  }
+  __device__ __forceinline__ int word(unsigned message, int word) const {
+    return load_shared_word(slots().slot(static_cast<int>(message)) + 32 + 4 * word);
+  }
   __device__ __forceinline__ bool more(unsigned message) const {
     return uniform(load_shared_word(slots().slot(static_cast<int>(message)) + kMoreAt) != 0);
+  }
+  __device__ __forceinline__ int at(unsigned message) const {
+    return slots().at(static_cast<int>(message));
+  }
+  __device__ __forceinline__ int end(unsigned message) const {
+    return slots().end(static_cast<int>(message));
+  }
+  __device__ __forceinline__ int first(unsigned message) const {
+    return slots().first(static_cast<int>(message));
+  }
+  __device__ __forceinline__ int last(unsigned message) const {
+    return slots().last(static_cast<int>(message));
   }
   __device__ __forceinline__ Visit get(unsigned message) const {
     return slots().get(static_cast<int>(message));
