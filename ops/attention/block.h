@@ -58,6 +58,7 @@ struct AttentionBlockStep {
   static Result<AttentionBlockStep> make(AttentionBlockRequest request, const DeviceFacts& facts);
 
   const AttentionRequest& asked() const { return request.attention; }
+  int64_t free_multiprocessors() const { return facts.multiprocessors - asked().sm_margin; }
   // Returns the thread blocks of a launch that leaves multiprocessors to others.
   int64_t blocks(const KernelSlot& kernel, int64_t tiles) const {
     return attention_block_grid(*kernel, kernel.registers(), facts, asked().sm_margin, tiles);

@@ -8,6 +8,7 @@
 #include "codegen/base/integers.h"
 #include "ops/attention/block.h"
 #include "ops/attention/params.h"
+#include "ops/attention/warpgroup_block_kernels.h"
 #include "templates/params/attention_backward.h"
 
 namespace lathe {
@@ -60,8 +61,11 @@ class AttentionBlockBwdExecutor final
                                            kernels_.backward->constant("m"),
                                            call.workspace + grids.ranges));
       const AttentionBlockBackwardParams p = params(call, layout);
-      const int64_t blocks = step_.blocks(kernels_.backward, grids.main_blocks);
-      LATHE_TRY(kernels_.backward.launch(blocks, &p, call.stream));
+      LATHE_TRY(is_attention_block_backward_warpgroups(*kernels_.backward)
+                    ? launch_attention_block_backward_warpgroups(kernels_.backward, p,
+                                                                 grids.main_blocks, call.stream)
+                    : kernels_.backward.launch(step_.blocks(kernels_.backward, grids.main_blocks),
+                                               &p, call.stream));
     }
     if (!kernels_.finish || grids.finish_blocks == 0) return {};
     const AttentionBlockFinishParams last = finish_params(call, layout);

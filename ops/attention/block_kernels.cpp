@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "codegen/base/integers.h"
 #include "codegen/base/invalid.h"
+#include "codegen/base/text.h"
 #include "codegen/choice.h"
+#include "ops/attention/warpgroup_block_kernels.h"
 #include "ops/workspace.h"
 #include "templates/params/attention.h"
 #include "templates/params/attention_backward.h"
@@ -21,14 +24,6 @@ constexpr int kMergeColumns = 4;                 // of a lane at a time: 16 byte
 constexpr int64_t kRegisterStep = 8;             // of a thread, as the device gives them
 constexpr int64_t kMostRows = int64_t{1} << 50;  // of all heads; no workspace holds more
 
-// Sets the constants that both kinds of a block step fix.
-AttentionProblem block_problem(AttentionProblem problem) {
-  problem.packed = problem.sinks = problem.pack_gqa = false;
-  // Rows of other ranges are masked by the code that masks by window.
-  problem.local = problem.local || problem.ranges;
-  return problem;
-}
-
 // Returns as many lanes of lse_merge for a row as its columns keep busy, so that no warp loads less
 // than it could.
 int lanes_for(int value_dim) {
@@ -39,8 +34,15 @@ int lanes_for(int value_dim) {
 
 }  // namespace
 
+AttentionProblem attention_block_problem(AttentionProblem problem) {
+  problem.packed = problem.sinks = problem.pack_gqa = false;
+  // Rows of other ranges are masked by the code that masks by window.
+  problem.local = problem.local || problem.ranges;
+  return problem;
+}
+
 KernelSpec attention_block_spec(const AttentionProblem& problem, const AttentionTile& tile) {
-  KernelSpec spec = attention_forward_spec(block_problem(problem), tile);
+  KernelSpec spec = attention_forward_spec(attention_block_problem(problem), tile);
   spec.set(LATHE_TEMPLATE("attention", "attention_block", AttentionBlockParams, first));
   spec.smem = "AttentionBlockSmem";
   for (Constant& constant : spec.constants) {
@@ -53,7 +55,7 @@ KernelSpec attention_block_spec(const AttentionProblem& problem, const Attention
 
 KernelSpec attention_block_backward_spec(const AttentionProblem& problem,
                                          const AttentionBackwardTile& tile) {
-  KernelSpec spec = attention_backward_spec(block_problem(problem), tile, false);
+  KernelSpec spec = attention_backward_spec(attention_block_problem(problem), tile, false);
   spec.set(LATHE_TEMPLATE("attention", "attention_block_backward", AttentionBlockBackwardParams,
                           first_keys));
   spec.smem = "AttentionBlockBackwardSmem";
@@ -62,29 +64,49 @@ KernelSpec attention_block_backward_spec(const AttentionProblem& problem,
   return spec;
 }
 
+namespace {
+
+Result<KernelSlot> forward_step(const AttentionProblem& problem, const DeviceFacts& facts) {
+  const char* const refusal = attention_block_warpgroups_refusal(problem, facts);
+  if (refusal == nullptr) return KernelSlot(attention_block_warpgroups_spec(problem));
+  const AttentionProblem own = attention_block_problem(problem);
+  LATHE_TRY(attention_choose(own, without_choices(facts)));
+  const auto spec_of = [&](const AttentionTile& tile) {
+    return attention_block_spec(problem, tile);
+  };
+  KernelSpec spec =
+      spec_of(pick(attention_candidates(own, facts), facts, {"m", "n", "stages"}, spec_of));
+  spec.family_reason = text("not sm90: ", refusal);
+  return KernelSlot(std::move(spec));
+}
+
+Result<KernelSlot> backward_step(const AttentionProblem& problem, const DeviceFacts& facts) {
+  const char* const refusal = attention_block_backward_warpgroups_refusal(problem, facts);
+  if (refusal == nullptr) return KernelSlot(attention_block_backward_warpgroups_spec(problem));
+  const AttentionProblem own = attention_block_problem(problem);
+  LATHE_TRY(attention_backward_choose(own, without_choices(facts)));
+  const auto spec_of = [&](const AttentionBackwardTile& tile) {
+    return attention_block_backward_spec(problem, tile);
+  };
+  KernelSpec spec = spec_of(pick(attention_backward_candidates(own, facts), facts,
+                                 {"m", "n", "stages", "width_warps"}, spec_of));
+  spec.family_reason = text("not sm90: ", refusal);
+  return KernelSlot(std::move(spec));
+}
+
+}  // namespace
+
 Result<AttentionBlockKernels> attention_block_kernels(const AttentionProblem& problem,
                                                       const DeviceFacts& facts) {
   AttentionBlockKernels kernels;
   if (problem.forward) {
-    const AttentionProblem own = block_problem(problem);
-    LATHE_TRY(attention_choose(own, without_choices(facts)));
-    const auto spec_of = [&](const AttentionTile& tile) {
-      return attention_block_spec(problem, tile);
-    };
-    kernels.forward =
-        spec_of(pick(attention_candidates(own, facts), facts, {"m", "n", "stages"}, spec_of));
+    LATHE_ASSIGN(kernels.forward, forward_step(problem, facts));
   }
   if (problem.backward) {
-    const AttentionProblem own = block_problem(problem);
-    LATHE_TRY(attention_backward_choose(own, without_choices(facts)));
-    const auto spec_of = [&](const AttentionBackwardTile& tile) {
-      return attention_block_backward_spec(problem, tile);
-    };
     kernels.prepare = KernelSpec::of(LATHE_TEMPLATE("attention", "attention_block_prepare",
                                                     AttentionBlockPrepareParams, reserved),
                                      kSmallThreads);
-    kernels.backward = spec_of(pick(attention_backward_candidates(own, facts), facts,
-                                    {"m", "n", "stages", "width_warps"}, spec_of));
+    LATHE_ASSIGN(kernels.backward, backward_step(problem, facts));
     if (problem.deterministic) {
       kernels.finish = KernelSpec::of(
           LATHE_TEMPLATE("attention", "attention_block_finish", AttentionBlockFinishParams, first),

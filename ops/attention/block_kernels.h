@@ -23,6 +23,8 @@ struct AttentionBlockKernels {
 // Returns UNSUPPORTED where attention_kernels does.
 Result<AttentionBlockKernels> attention_block_kernels(const AttentionProblem& problem,
                                                       const DeviceFacts& facts);
+// Returns a step's problem with the constants that a step fixes.
+AttentionProblem attention_block_problem(AttentionProblem problem);
 // Return the specs with a tile that the caller picked from the candidates.
 KernelSpec attention_block_spec(const AttentionProblem& problem, const AttentionTile& tile);
 KernelSpec attention_block_backward_spec(const AttentionProblem& problem,

@@ -7,6 +7,7 @@
 #include "codegen/base/invalid.h"
 #include "ops/attention/block.h"
 #include "ops/attention/params.h"
+#include "ops/attention/warpgroup_block_kernels.h"
 #include "templates/params/attention.h"
 
 namespace lathe {
@@ -56,8 +57,12 @@ class AttentionBlockExecutor final : public PlannedExecutor<AttentionBlockExecut
     p.key_ranges = call.workspace;
     p.first = request().first ? 1 : 0;
     const KernelSlot& forward = step_.kernels.forward;
-    const int64_t blocks = step_.blocks(forward, attention_forward_blocks(spec(), shape));
-    return forward.launch(blocks, &p, call.stream);
+    const int64_t tiles = attention_forward_blocks(spec(), shape);
+    if (is_attention_block_warpgroups(spec())) {
+      return launch_attention_block_warpgroups(forward, p, tiles, step_.free_multiprocessors(),
+                                               call.stream);
+    }
+    return forward.launch(step_.blocks(forward, tiles), &p, call.stream);
   }
 
   // Which ranges are kept is on the device: the estimate takes them all.

@@ -39,8 +39,8 @@ constexpr Tile kTiles[] = {
     {64, 128, 128, 128, 2, 128, 96},   // 160 registers, 112 KiB
 };
 
-// With what takes more registers than three warpgroups have: softcap, heads of a group as rows, and
-// whatever mods do.
+// With what takes more registers than three warpgroups have: softcap, heads of a group as rows, the
+// walk of a block step, and whatever mods do.
 constexpr Tile kNarrowRoomy = {64, 64, 128, 128, 2, 128, 96};
 
 // Null if the kernel has no tile for these widths.
@@ -49,7 +49,8 @@ const Tile* tile_of(const AttentionProblem& problem) {
   const int value_width = attention_padded_width(problem.value_dim);
   for (const Tile& own : kTiles) {
     if (own.width != width || own.value_width != value_width) continue;
-    const bool roomy = problem.softcap || problem.pack_gqa || !problem.mods.empty();
+    const bool roomy =
+        problem.softcap || problem.pack_gqa || problem.ranges || !problem.mods.empty();
     return roomy && own.rows > 128 ? &kNarrowRoomy : &own;
   }
   return nullptr;
@@ -57,9 +58,10 @@ const Tile* tile_of(const AttentionProblem& problem) {
 
 int keys_of(const AttentionProblem& problem, const Tile& tile) {
   if (!problem.mods.empty()) return tile.mod_keys;
-  // Beside the sums of (64, 256), masks of rows of several heads do not fit in registers.
+  // Beside the sums of (64, 256), masks of rows of several heads do not fit in registers, nor do
+  // those of a block step, whose walk has registers of its own.
   const bool wide_sums = tile.value_width > 2 * tile.width;
-  if (wide_sums && problem.pack_gqa && problem.local) return tile.mod_keys;
+  if (wide_sums && problem.local && (problem.pack_gqa || problem.ranges)) return tile.mod_keys;
   return problem.local ? tile.local_keys : tile.keys;
 }
 
@@ -76,7 +78,7 @@ KernelSpec spec_with(const AttentionProblem& problem, const Tile& tile, int keys
   const bool listed = problem.mod("mask_mod") != nullptr;
   KernelSpec spec =
       shared_spec(LATHE_TEMPLATE("attention/sm90", "attention_forward_warpgroups",
-                                 AttentionWarpgroupsParams, section),
+                                 AttentionWarpgroupsParams, order),
                   "AttentionWarpgroupsSmem", smem_bytes(tile, keys, listed), tile.threads());
   // The constants and mods are those of the portable kernel, whose geometry serves both.
   KernelSpec portable =

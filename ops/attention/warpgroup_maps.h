@@ -45,6 +45,19 @@ inline MappedTensor attention_map(bool packed, const void* data, const MappedExt
   return map;
 }
 
+// Returns it for boxes that end where a range of tokens does, with dimensions column, row, head,
+// row again, sequence.
+inline MappedTensor attention_range_map(const void* data, const MappedExtents& extents,
+                                        const AttentionStrides& strides) {
+  MappedTensor map = {data,
+                      {extents.columns, extents.tokens, extents.heads, 1, extents.sequences},
+                      {1, strides.token, strides.head, 0, strides.batch},
+                      {}};
+  if (extents.sequences == 1) map.stride[4] = 8;  // of one element: nobody uses it
+  complete_map(true, 1, 3, &map);
+  return map;
+}
+
 // Returns it with dimensions column, head of a group, token, group, sequence, for tiles of at most
 // `rows` rows that hold whole groups of heads.
 inline MappedTensor attention_group_map(bool packed, const void* data, const MappedExtents& extents,

@@ -6,6 +6,7 @@
 #include "codegen/base/integers.h"
 #include "ops/attention/warpgroup_kernels.h"
 #include "ops/attention/warpgroup_maps.h"
+#include "ops/attention/warpgroup_order.h"
 
 namespace lathe {
 namespace {
@@ -23,37 +24,42 @@ Form form_of(const KernelSpec& spec) {
           spec.constant("m")};
 }
 
-// Deals tiles out: sm90/tile_order.cuh.
-void set_order(const Form& form, int64_t blocks, int64_t multiprocessors,
-               AttentionWarpgroupsParams* p) {
-  const AttentionForwardParams& f = p->forward;
+AttentionTileOrder order_of(const Form& form, const AttentionForwardParams& f, int64_t tiles,
+                            int64_t most) {
+  AttentionTileOrder out = {};
   const int64_t columns = form.groups ? f.kv_heads : f.heads;
-  p->blocks = blocks;
+  out.blocks = tiles;
   if (form.packed) {
     const int64_t tokens = form.rows / (form.groups ? f.heads / f.kv_heads : 1);  // of a tile
-    p->blocks = columns * (f.seq_q / tokens + std::max(f.sequences, 1));
+    out.blocks = columns * (f.seq_q / tokens + std::max(f.sequences, 1));
   }
-  const int64_t grid = std::min<int64_t>(p->blocks, multiprocessors);
-  p->section = 1, p->section_turns = 1;
-  p->turns = static_cast<unsigned>(ceil_div(p->blocks, grid));
-  if (form.packed || !form.local) return;
+  const int64_t grid = std::min<int64_t>(out.blocks, most);
+  out.section = 1, out.section_turns = 1;
+  out.turns = static_cast<unsigned>(ceil_div(out.blocks, grid));
+  if (form.packed || !form.local) return out;
   const int64_t key_bytes = int64_t{2} * f.seq_k * (f.head_dim + f.value_dim);
   const int64_t heads = columns * f.sequences, sharing = columns / f.kv_heads;
   const int64_t section =
       std::clamp<int64_t>(kSectionBytes / std::max<int64_t>(key_bytes, 1) * sharing, 1, heads);
-  p->section = static_cast<int>(section);
-  p->section_turns = static_cast<unsigned>(ceil_div(section * f.tiles, grid));
+  out.section = static_cast<int>(section);
+  out.section_turns = static_cast<unsigned>(ceil_div(section * f.tiles, grid));
   const int64_t whole = (heads - 1) / section;
-  p->turns = static_cast<unsigned>(whole * p->section_turns +
-                                   ceil_div((heads - whole * section) * f.tiles, grid));
+  out.turns = static_cast<unsigned>(whole * out.section_turns +
+                                    ceil_div((heads - whole * section) * f.tiles, grid));
+  return out;
 }
 
 }  // namespace
 
+AttentionTileOrder attention_tile_order(const KernelSpec& spec, const AttentionForwardParams& f,
+                                        int64_t tiles, int64_t most) {
+  return order_of(form_of(spec), f, tiles, most);
+}
+
 Status launch_attention_warpgroups(const KernelSlot& kernel, const AttentionForwardParams& forward,
                                    int64_t blocks, int64_t multiprocessors, CUstream_st* stream) {
   AttentionWarpgroupsParams p;  // a kilobyte, of which every word is written once
-  p.forward = forward, p.reserved = 0;
+  p.forward = forward;
   const AttentionForwardParams& f = p.forward;
   const Form form = form_of(*kernel);
   const auto map = [&](const void* data, int64_t columns, int64_t tokens, int64_t heads,
@@ -79,8 +85,8 @@ Status launch_attention_warpgroups(const KernelSlot& kernel, const AttentionForw
   } else {
     p.k = p.v = p.q;  // nobody reads these
   }
-  set_order(form, blocks, multiprocessors, &p);
-  return kernel.launch(std::min<int64_t>(p.blocks, multiprocessors), &p, stream);
+  p.order = order_of(form, f, blocks, multiprocessors);
+  return kernel.launch(std::min<int64_t>(p.order.blocks, multiprocessors), &p, stream);
 }
 
 }  // namespace lathe

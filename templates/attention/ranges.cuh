@@ -165,7 +165,7 @@ struct RangeWalk {
 
   __device__ __forceinline__ void start() const {
     // Before the first range, with no block left.
-    if (threadIdx.x == 0) {
+    if (threadIdx.x % 32 == 0) {
       keep(-1, -1, {0, 0, 0, 0}, {});
       if constexpr (Mask::kPlaces) keep_origin({});
     }
@@ -209,7 +209,7 @@ struct RangeWalk {
     return false;
   }
 
-  // By all lanes of the first warp, which the caller has brought together.
+  // By all lanes of one warp, which the caller has brought together.
   __device__ __forceinline__ void append(int visit) const {
     const int count = blocks.list.count;
     int index = kept(at_index), block = kept(at_block);
@@ -237,7 +237,7 @@ struct RangeWalk {
     }
     const bool full = all && range.left <= block && block < range.right;
     __syncwarp();  // all have read their place
-    if (threadIdx.x == 0) {
+    if (threadIdx.x % 32 == 0) {
       queue.put(visit, index < count ? blocks.visit(seen, block, full) : Visit{});
       keep(index, block - 1, range, seen);
       if constexpr (Mask::kPlaces) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // A queue of visits in shared memory, for tiles whose visits follow from data and not from a range:
-// attention ranges, or positions. The first warp appends one visit a step, two ahead of the one
+// attention ranges, or positions. One warp appends one visit a step, two ahead of the one
 // at work, so that the next one's copies can be sent for; everyone else reads what it needs when it
 // needs it, and no register holds a visit across the products.
 #pragma once

@@ -18,6 +18,17 @@ struct AttentionBackwardWarpgroupsParams {
   int dq_tiles;
 };
 
+// A block step of a ring. dq, dk and dv are the caller's float32 sums, and `main.backward` has
+// their strides; lse2 and error are [B, H, Sq]. The maps of q and dout have five dimensions: they
+// are ragged, so that a copy ends where the visited range of rows does, and the sequence comes
+// last: column, row, head, row again, sequence.
+struct AttentionBlockBackwardWarpgroupsParams {
+  AttentionBackwardWarpgroupsParams main;  // of which dq_tiles is not used
+  const void* ranges;                      // int32 [NP, 7], as in AttentionBlockParams
+  int range_count;
+  int first_keys;  // nothing to add to: dk and dv are written and not read
+};
+
 // finish.dq_sums are these tiles, and finish.dq_blocks is their number; its strides of dq_sums are
 // not used.
 //

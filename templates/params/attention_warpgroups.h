@@ -9,13 +9,27 @@
 
 namespace lathe {
 
+// How tiles are dealt out to the blocks of the grid: sm90/tile_order.cuh.
+struct AttentionTileOrder {
+  long long blocks;               // tiles of all heads and sequences, which the blocks share
+  unsigned turns, section_turns;  // turns of all tiles, and of a section's
+  int section;                    // heads whose tiles are sorted together, at least 1
+  int reserved;
+};
+
 struct AttentionWarpgroupsParams {
   TensorMap q, k, v;
   AttentionForwardParams forward;
-  long long blocks;  // tiles of all heads and sequences, which the blocks of the grid share
-  unsigned turns, section_turns;  // turns of all tiles, and of a section's: sm90/tile_order.cuh
-  int reserved;
-  int section;  // heads whose tiles are sorted together, at least 1
+  AttentionTileOrder order;
+};
+
+// A block step of a ring. The maps of k and v have five dimensions: they are ragged, so that a copy
+// ends where the visited range of keys does, and the sequence comes last: column, row, head, row
+// again, sequence.
+struct AttentionBlockWarpgroupsParams {
+  TensorMap q, k, v;
+  AttentionBlockParams block;
+  AttentionTileOrder order;
 };
 
 }  // namespace lathe

@@ -169,7 +169,7 @@ struct AttentionCopies {
   }
 
   __device__ __forceinline__ void run() {
-    const TileOrder<Config> order = {p};
+    const TileOrder<Config> order = {p.forward, p.order};
     for (unsigned turn = 0; turn < order.turns(); ++turn) {
       AttentionTile tile;
       if (!order.tile(turn, tile)) continue;

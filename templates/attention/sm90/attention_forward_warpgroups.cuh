@@ -117,8 +117,8 @@ struct KeptTile {
   }
 };
 
-// A warpgroup that multiplies.
-template <class Config>
+// A warpgroup that multiplies. Params: those of a whole forward, or of a block step.
+template <class Config, class Params = AttentionWarpgroupsParams>
 struct AttentionMultiplier {
   using Element = typename Config::Element;
   using Own = Multipliers<Config>;
@@ -126,7 +126,7 @@ struct AttentionMultiplier {
   static constexpr int kTileN = Config::kTileN, kTileM = Config::kTileM;
   static constexpr int kKeyTiles = kTileN / 8, kOutTiles = Config::kValueWidth / 8;
 
-  const AttentionWarpgroupsParams& p;
+  const Params& p;
   const AttentionRing<Config> ring;
   const Turns<Config> turns;
   RingPlace<1> of_q;
@@ -208,15 +208,19 @@ struct AttentionMultiplier {
     } else {
       modify_scores<Own, AttentionMask::none>(s, units, rows, tile, visits.window, key);
     }
+    weigh(s, units.t, softmax, scale);
+  }
+  static __device__ __forceinline__ void weigh(Scores& s, float t, RunningSoftmax<1>& softmax,
+                                               float (&scale)[2]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const RowStep step = row_step<true, Config>(s[0], half, units.t, softmax.most[0][half]);
+      const RowStep step = row_step<true, Config>(s[0], half, t, softmax.most[0][half]);
       float sum = 0.0f;
 #pragma unroll
       for (int n = 0; n < kKeyTiles; ++n) {
         float(&pair)[4] = s[0][n];
-        pair[2 * half] = weight<Element>(pair[2 * half], step.base, units.t, step.shift);
-        pair[2 * half + 1] = weight<Element>(pair[2 * half + 1], step.base, units.t, step.shift);
+        pair[2 * half] = weight<Element>(pair[2 * half], step.base, t, step.shift);
+        pair[2 * half + 1] = weight<Element>(pair[2 * half + 1], step.base, t, step.shift);
         sum += pair[2 * half] + pair[2 * half + 1];
       }
       softmax.sum[0][half] = __fmaf_rn(softmax.sum[0][half], step.scale, sum);
@@ -282,7 +286,7 @@ struct AttentionMultiplier {
 
   __device__ __forceinline__ void run() {
     turns.begin();
-    const TileOrder<Own> order = {p};
+    const TileOrder<Own> order = {p.forward, p.order};
     for (unsigned turn = 0; turn < order.turns(); ++turn) {
       AttentionTile tile;
       if (order.tile(turn, tile)) run_tile(tile);

@@ -22,12 +22,13 @@ namespace lathe {
 // and there are Tq / M + N of them, of which some are nobody's. M is how many tokens a tile has.
 template <class Config>
 struct TileOrder {
-  const AttentionWarpgroupsParams& p;
+  const AttentionForwardParams& forward;
+  const AttentionTileOrder& p;
 
   static constexpr bool kSorted = Config::kLocal && !Config::kPacked;
 
   __device__ __forceinline__ int heads() const {
-    return Config::kPackGqa ? p.forward.kv_heads : p.forward.heads;
+    return Config::kPackGqa ? forward.kv_heads : forward.heads;
   }
   __device__ __forceinline__ unsigned turns() const { return p.turns; }
 
@@ -41,20 +42,20 @@ struct TileOrder {
       const int places = static_cast<int>(p.blocks / heads());
       const int place = static_cast<int>(at % places);
       const int sequence = sequence_of(place);
-      out = attention_tile_at<Config>(p.forward, sequence, static_cast<int>(at / places),
+      out = attention_tile_at<Config>(forward, sequence, static_cast<int>(at / places),
                                       place - first_place(sequence));
     } else if constexpr (kSorted) {
-      const unsigned tiles = p.forward.tiles, section = turn / p.section_turns;
+      const unsigned tiles = forward.tiles, section = turn / p.section_turns;
       const unsigned first_head = section * p.section;
       const unsigned left = static_cast<unsigned>(p.blocks / tiles) - first_head;
       const unsigned wide = left < static_cast<unsigned>(p.section) ? left : p.section;
       const unsigned at = turn % p.section_turns * gridDim.x + dealt;
       if (at >= wide * tiles) return false;
-      out = attention_tile<Config>(p.forward, (first_head + at % wide) * tiles + at / wide);
+      out = attention_tile<Config>(forward, (first_head + at % wide) * tiles + at / wide);
     } else {
       const long long at = static_cast<long long>(turn) * gridDim.x + dealt;
       if (at >= p.blocks) return false;
-      out = attention_tile<Config>(p.forward, static_cast<unsigned>(at));
+      out = attention_tile<Config>(forward, static_cast<unsigned>(at));
     }
     return out.first / (Config::kPackGqa ? out.group : 1) < out.written;
   }
@@ -63,15 +64,15 @@ struct TileOrder {
   // Of a sequence's tiles among the places of a head.
   __device__ __forceinline__ int first_place(int sequence) const {
     using Offset = typename Config::CuSeqlens;
-    if (p.forward.sequences == 0) return 0;
-    const int group = Config::kPackGqa ? p.forward.heads / p.forward.kv_heads : 1;
-    return offset_at<Offset>(p.forward.cu_seqlens_q, sequence, p.forward.seq_q) /
+    if (forward.sequences == 0) return 0;
+    const int group = Config::kPackGqa ? forward.heads / forward.kv_heads : 1;
+    return offset_at<Offset>(forward.cu_seqlens_q, sequence, forward.seq_q) /
                (Config::kTileM / group) +
            sequence;
   }
   // The last sequence whose places begin at `place` or before it.
   __device__ __forceinline__ int sequence_of(int place) const {
-    int low = 0, high = p.forward.sequences;
+    int low = 0, high = forward.sequences;
     while (high - low > 1) {
       const int middle = (low + high) / 2;
       if (first_place(middle) <= place) {

@@ -1,0 +1,287 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// attention_block_warpgroups: attention_block.cuh's results by ranges, by warpgroups with roles
+// (sm_90a).
+//
+// The roles, the ring and the products are those of attention_forward_warpgroups.cuh. Which keys a
+// tile visits follows from ranges in memory: the warp that copies walks them and sends each visit
+// along with its keys. A message tells too whether the tile goes on after its visit; a tile that
+// sees no key gets one without keys. Keys are copied by maps that end where a visit's range does:
+// what lies behind it is of other ranges, or of none, and must not even be multiplied by 0.
+#pragma once
+#include "attention/partials.cuh"
+#include "attention/ranges.cuh"
+#include "attention/sm90/attention_forward_warpgroups.cuh"
+#include "attention/sm90/visit_messages.cuh"
+
+namespace lathe {
+
+// [the forward's tiles and barriers][messages][the walk's queue]
+template <class Config>
+struct AttentionBlockWarpgroupsSmem {
+  static constexpr int kMessages = AttentionWarpgroupsSmem<Config>::kBytes;
+  static constexpr int kQueue = kMessages + VisitMessages<Config::kStages>::kBytes;
+  static constexpr int kBytes = kQueue + VisitQueue::kBytes;
+};
+
+// The warp that walks and copies.
+template <class Config>
+struct AttentionBlockCopies {
+  using Smem = AttentionWarpgroupsSmem<Config>;
+  using Walk = RangeWalk<KeysOfRows<Config::kTileN>, VisitMask<Config>>;
+  static constexpr int kTileM = Config::kTileM, kTileN = Config::kTileN;
+
+  const AttentionBlockWarpgroupsParams& p;
+  const AttentionRing<Config>& ring;
+  const VisitMessages<Config::kStages> messages;
+  const VisitQueue queue;
+  const bool lead;  // the lane that copies
+  RingPlace<1> of_q;
+  RingPlace<Config::kStages> of_k, of_v;
+
+  __device__ __forceinline__ Walk walk(const AttentionTile& tile) const {
+    const AttentionForwardParams& f = p.block.forward;
+    const int last = minimum(tile.first + kTileM, tile.rows) - 1;
+    return {queue,
+            {{static_cast<const int*>(p.block.ranges), p.block.range_count, tile.rows, tile.keys,
+              f.window_left, f.window_right},
+             tile.first,
+             last},
+            {captures_of(f), tile.sequence, tile.head, tile.head + 1},
+            static_cast<const int*>(p.block.range_batches)};
+  }
+
+  __device__ __forceinline__ void copy_q(const AttentionTile& tile) {
+    mbarrier_wait(ring.q_empty(), of_q.parity ^ 1);
+    if (lead) {
+      mbarrier_arrive_expect(ring.q_full(), Smem::kQ);
+#pragma unroll
+      for (int panel = 0; panel < Smem::kPanels; ++panel) {
+        copy_box(ring.q() + panel * kTileM * 128, p.q, ring.q_full(), panel * 64, tile.first,
+                 tile.head, tile.sequence);
+      }
+    }
+    of_q.next();
+  }
+  // Sends the message of a visit, and its keys.
+  __device__ __forceinline__ void copy_k(const AttentionTile& tile, int visit, bool more) {
+    const unsigned full = ring.k_full(of_k.stage);
+    messages.template put<kHasMods<Config>>(messages.of(of_k), queue, visit, more);
+    if (lead) {
+      const int at = queue.at(visit), end = queue.end(visit);
+      mbarrier_arrive_expect(full, Smem::kK);
+#pragma unroll
+      for (int panel = 0; panel < Smem::kPanels; ++panel) {
+        copy_box(ring.k(of_k.stage) + panel * kTileN * 128, p.k, full, panel * 64,
+                 kRaggedRows - end + at, tile.kv_head, end, tile.sequence);
+      }
+    }
+    of_k.next();
+  }
+  __device__ __forceinline__ void copy_v(const AttentionTile& tile, int visit) {
+    mbarrier_wait(ring.v_empty(of_v.stage), of_v.parity ^ 1);
+    if (lead) {
+      const unsigned full = ring.v_full(of_v.stage);
+      const int at = queue.at(visit), end = queue.end(visit);
+      mbarrier_arrive_expect(full, Smem::kV);
+#pragma unroll
+      for (int panel = 0; panel < Smem::kValuePanels; ++panel) {
+        copy_box(ring.v(of_v.stage) + panel * kTileN * 128, p.v, full, panel * 64,
+                 kRaggedRows - end + at, tile.kv_head, end, tile.sequence);
+      }
+    }
+    of_v.next();
+  }
+
+  __device__ __forceinline__ void run_tile(const AttentionTile& tile) {
+    const Walk visits = walk(tile);
+    visits.start();
+    visits.append(0);
+    bool more = !queue.is(0, VisitKind::end);
+    if (!more) {
+      mbarrier_wait(ring.k_empty(of_k.stage), of_k.parity ^ 1);
+      messages.template put<false>(messages.of(of_k), queue, 0, false);
+      if (lead) mbarrier_arrive(ring.k_full(of_k.stage));
+      of_k.next();
+      return;
+    }
+    int visit = 0;
+#pragma unroll 1
+    for (; more; ++visit) {
+      visits.append(visit + 1);
+      more = !queue.is(visit + 1, VisitKind::end);
+      mbarrier_wait(ring.k_empty(of_k.stage), of_k.parity ^ 1);
+      copy_k(tile, visit, more);
+      if (visit == 0) {
+        copy_q(tile);
+      } else {
+        copy_v(tile, visit - 1);
+      }
+      __syncwarp();  // the lane that copies has read the visit before
+    }
+    copy_v(tile, visit - 1);
+    __syncwarp();  // and the last one
+  }
+
+  __device__ __forceinline__ void run() {
+    const TileOrder<Config> order = {p.block.forward, p.order};
+    for (unsigned turn = 0; turn < order.turns(); ++turn) {
+      AttentionTile tile;
+      if (order.tile(turn, tile)) run_tile(tile);
+    }
+  }
+};
+
+// A warpgroup that multiplies.
+template <class Config>
+struct AttentionBlockMultiplier : AttentionMultiplier<Config, AttentionBlockWarpgroupsParams> {
+  using Base = AttentionMultiplier<Config, AttentionBlockWarpgroupsParams>;
+  using Base::of_k;
+  using Base::of_q;
+  using Base::p;
+  using Base::ring;
+  using Base::turns;
+  using typename Base::Own;
+  using typename Base::Scores;
+  using typename Base::Sums;
+  using typename Base::Weights;
+  using Messages = VisitMessages<Config::kStages>;
+
+  const Messages messages;
+
+  __device__ __forceinline__ AttentionBlockMultiplier(const AttentionBlockWarpgroupsParams& params,
+                                                      const AttentionRing<Config>& own_ring,
+                                                      const Messages& own_messages)
+      : Base{params, own_ring, {threadIdx.x / 128}}, messages(own_messages) {}
+
+  // What becomes of the scores of the visit that `message` tells of.
+  template <bool kMasked>
+  __device__ __forceinline__ void modify(Scores& s, const ScoreUnits<Own>& units,
+                                         const AttentionTile& tile, unsigned message) const {
+    constexpr bool kMods = kHasMods<Config>;
+    // Otherwise nothing is read of the visit.
+    constexpr bool kNear = kMasked || Config::kAlibi || kMods;
+    const Visit v = kNear ? messages.get(message) : Visit{};
+    const VisitWindow window = {{v.end, v.low, v.high}, v.first, v.last};
+    VisitPlaces places = {v.first, v.last, v.at, v.end, {}};
+    AttentionTile place = tile;  // of which the distance of positions is read
+    place.keys = v.delta, place.rows = 0;
+    if constexpr (kMods) {
+      places.from = messages.origin(message);
+      place.sequence = places.from.batch;
+    }
+    modify_scores<Own, kMasked ? AttentionMask::both : AttentionMask::none>(
+        s, units, WarpRows<Own>(tile), place, window, v.at, places);
+  }
+  __device__ __forceinline__ void soften(Scores& s, const ScoreUnits<Own>& units,
+                                         const AttentionTile& tile, unsigned message,
+                                         RunningSoftmax<1>& softmax, float (&scale)[2]) const {
+    if (messages.is(message, VisitKind::masked)) {
+      modify<true>(s, units, tile, message);
+    } else {
+      modify<false>(s, units, tile, message);
+    }
+    Base::weigh(s, units.t, softmax, scale);
+  }
+
+  // All visits of a tile that has one.
+  __device__ __forceinline__ void walk(const AttentionTile& tile, const ScoreUnits<Own>& units,
+                                       RunningSoftmax<1>& softmax, Sums& o) {
+    Scores s;
+    Weights weights;
+    float scale[2];
+    unsigned message = messages.of(of_k);
+    bool more = messages.more(message);
+    mbarrier_wait(ring.q_full(), of_q.parity);
+    of_q.next();
+    const WgmmaTile q = this->the_same(wgmma_columns(ring.q() + threadIdx.x / 128 * 64 * 128));
+    this->start_scores(q, s);
+    turns.give();
+    this->template finish_scores<0>(s);
+    soften(s, units, tile, message, softmax, scale);
+    this->pack(s, weights);
+    if (!p.block.first) this->rescale(o, scale);
+      // One more visit, while the values of the one before are multiplied.
+#pragma unroll 1
+    while (more) {
+      message = messages.of(of_k);
+      const WgmmaTile v = this->values();
+      this->start_scores(q, s);
+      this->start_sums(v, weights, o);
+      turns.give();
+      more = messages.more(message);
+      this->template finish_scores<1>(s);
+      soften(s, units, tile, message, softmax, scale);
+      this->finish_sums(o);
+      this->pack(s, weights);
+      if (kLate<Config> == 0 || uniform(scale[0] != 1.0f || scale[1] != 1.0f)) {
+        this->rescale(o, scale);
+      }
+    }
+    this->arrive(ring.q_empty());  // the last scores are there
+    this->start_sums(this->values(), weights, o);
+    this->finish_sums(o);
+  }
+
+  __device__ __forceinline__ void run_tile(const AttentionTile& tile) {
+    mbarrier_wait(ring.k_full(of_k.stage), of_k.parity);  // the first message is there
+    const bool any = !messages.is(messages.of(of_k), VisitKind::end);
+    if (!any) {
+      this->arrive(ring.k_empty(of_k.stage));
+      of_k.next();
+      if (!p.block.first) return;
+    }
+    const KeptTile<kTight<Config>> kept = {tile, ring.kept(threadIdx.x / 32)};
+    kept.put();
+    const ScoreUnits<Own> units(p.block.forward, tile, WarpRows<Own>(tile));
+    Sums o;
+    RunningSoftmax<1> softmax;
+    start_partial<Own>(p.block, tile, units.t, softmax, o);
+    if (any) walk(tile, units, softmax, o);
+    store_partial<Own>(p.block, kept.get(), units.t, softmax, o);
+  }
+
+  __device__ __forceinline__ void run() {
+    turns.begin();
+    const TileOrder<Own> order = {p.block.forward, p.order};
+    for (unsigned turn = 0; turn < order.turns(); ++turn) {
+      AttentionTile tile;
+      if (order.tile(turn, tile)) run_tile(tile);
+    }
+  }
+};
+
+template <class Config>
+__device__ void attention_block_warpgroups(const AttentionBlockWarpgroupsParams& p) {
+  static_assert(Config::kRanges && !Config::kPacked && !Config::kPackGqa && !Config::kSinks,
+                "not of a block step");
+  static_assert(!Config::kListed, "the walk makes its visits as it goes");
+  extern __shared__ __align__(1024) float4 shared[];
+  const unsigned memory = shared_address(shared);
+  const AttentionRing<Config> ring = {memory};
+  const VisitMessages<Config::kStages> messages = {memory +
+                                                   AttentionBlockWarpgroupsSmem<Config>::kMessages};
+  constexpr unsigned kMultiply = Multipliers<Config>::kThreads;
+  static_assert(kMultiply == 256, "two warpgroups multiply");
+  if (threadIdx.x == kMultiply) {
+    prefetch_tensor_map(p.q);
+    if (p.block.forward.seq_k > 0) {  // without keys there are no maps of them
+      prefetch_tensor_map(p.k);
+      prefetch_tensor_map(p.v);
+    }
+    ring.init();
+  }
+  __syncthreads();  // the barriers are there for all
+  if (threadIdx.x >= kMultiply) {
+    give_registers<56>();
+    if (threadIdx.x / 32 == kMultiply / 32) {
+      const VisitQueue queue = {memory + AttentionBlockWarpgroupsSmem<Config>::kQueue};
+      AttentionBlockCopies<Config>{p, ring, messages, queue, threadIdx.x % 32 == 0}.run();
+    }
+  } else {
+    take_registers<224>();
+    AttentionBlockMultiplier<Config>(p, ring, messages).run();
+  }
+}
+
+}  // namespace lathe
