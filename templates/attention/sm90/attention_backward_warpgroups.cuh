@@ -202,7 +202,9 @@ struct GradientMultiplier {
     arrive(ring.dout_empty(place.stage));
     if (p.backward.dq != nullptr) {
 #pragma unroll
-      for (int n = 0; n < 8; ++n) add_four(to + n * Dq::kGroupFloats, dq + 4 * n);
+      for (int n = 0; n < 8; ++n) {
+        if (Dq::has_group(group(), n)) add_four(to + n * Dq::kGroupFloats, dq + 4 * n);
+      }
     }
   }
   template <int kPending>
