@@ -22,6 +22,7 @@ constexpr Tile kTiles[] = {
     {64, 64, 128, 128, 2},   // 224 registers, 162 KiB
     {96, 96, 64, 128, 2},    // 176 registers, 161 KiB: a tile is whole panels of 64 columns
     {128, 128, 64, 128, 2},  // 208 registers, 161 KiB
+    {192, 128, 64, 128, 2},  // 208 registers, 193 KiB
 };
 constexpr int kThreads = 384;
 

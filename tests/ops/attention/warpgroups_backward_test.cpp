@@ -19,7 +19,7 @@ struct Width {
   int64_t head_dim, value_dim;
   int64_t rows;  // of a step
 };
-constexpr Width kWidths[] = {{64, 64, 128}, {96, 96, 64}, {128, 128, 64}};
+constexpr Width kWidths[] = {{64, 64, 128}, {96, 96, 64}, {128, 128, 64}, {192, 128, 64}};
 
 AttentionCase case_of(const Width& width) {
   AttentionCase c;
