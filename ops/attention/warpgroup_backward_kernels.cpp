@@ -20,7 +20,9 @@ struct Tile {
 };
 constexpr Tile kTiles[] = {
     {64, 64, 128, 128, 2},   // 224 registers, 162 KiB
+    {96, 96, 64, 128, 2},    // 176 registers, 161 KiB: a tile is whole panels of 64 columns
     {128, 128, 64, 128, 2},  // 208 registers, 161 KiB
+    {192, 128, 64, 128, 2},  // 208 registers, 193 KiB
 };
 constexpr int kThreads = 384;
 
@@ -35,7 +37,7 @@ const Tile* tile_of(const AttentionProblem& problem) {
 }
 
 int smem_bytes(const Tile& tile) {
-  const int widths = tile.width + tile.value_width;
+  const int widths = round_up(tile.width, kPanel) + round_up(tile.value_width, kPanel);
   const int elements = (tile.keys + tile.stages * tile.rows) * widths + 2 * tile.rows * tile.keys;
   return 2 * elements + tile.stages * (2 * 4 * tile.rows + 8 * 4) + kPlaceBytes;
 }

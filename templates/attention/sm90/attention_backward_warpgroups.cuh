@@ -11,7 +11,8 @@
 // A block has 128 keys and two warpgroups that own 64 of them each, with dk and dv in registers. It
 // walks the blocks of queries that see its keys. A third warpgroup copies: one thread q and dout by
 // tensor maps into a ring of kStages, one warp lse2 and error. Of dq's 64 x 128 or 128 x 64 sums a
-// warpgroup has a part of 64 x 64, which it adds to a tile in memory (dq_tiles.cuh).
+// warpgroup has a part of 64 x 64, which it adds to a tile in memory (dq_tiles.cuh); of 64 x 192
+// each has 32 columns of the third part too.
 //
 // Products run beside the warps that ask for them. A warpgroup asks for the scores of the next
 // block before it waits for the last products of this one: while it adds to dq and computes p and
@@ -34,16 +35,21 @@ struct GradientMultiplier {
   static constexpr int kM = Config::kTileM, kN = Config::kTileN;
   static constexpr int kWidth = Config::kWidth, kValueWidth = Config::kValueWidth;
   static constexpr int kThreads = kMultiplyThreads<Config>;
-  static constexpr int kHalves = kM / 64;  // scores are those of 64 queries
+  // Scores are those of 64 queries at a time, or of 32 where dk and dv leave no more registers.
+  static constexpr int kQueries = kWidth + kValueWidth > 256 ? 32 : 64;
+  static constexpr int kHalves = kM / kQueries;
+  // Of dq a warpgroup has a part, and half of the part that is nobody's.
+  static constexpr bool kShared = Dq::kParts % 2 == 1;
   static_assert(kN == kThreads / 2, "64 keys a warpgroup");
   static_assert(Config::kStages == 2, "ds has as many");
-  static_assert(Dq::kParts == kThreads / 128, "a part of dq a warpgroup");
+  static_assert(Dq::kParts / 2 == kThreads / 256, "a part of dq a warpgroup");
 
-  // A thread has 240 registers: dk and dv take half of the widths, s, dp and p 80.
-  static constexpr bool kTight = Config::kSoftcap && kWidth + kValueWidth > 128;
+  // A thread has 240 registers: dk and dv take half of the widths, s, dp and p 80 or 40.
+  static constexpr bool kTight =
+      (Config::kSoftcap && kWidth + kValueWidth > 128) || kWidth + kValueWidth > 256;
 
-  using Scores = float[1][8][4];
-  using Operands = Accumulated<Element, 8>[1];
+  using Scores = float[1][kQueries / 8][4];
+  using Operands = Accumulated<Element, kQueries / 8>[1];
   using Place = RingPlace<Config::kStages>;
 
   const AttentionBackwardWarpgroupsParams& p;
@@ -79,21 +85,21 @@ struct GradientMultiplier {
     if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
   }
 
-  // sums = own 64 rows of `keys` times 64 rows of a stage, those of a half: s^T or dp^T. Who has
-  // the first half has all of them.
+  // sums = own 64 rows of `keys` times kQueries rows of a stage, those of a half: s^T or dp^T. Who
+  // has the first half has all of them.
   template <int kColumns>
   __device__ __forceinline__ void start_scores(unsigned keys, unsigned queries, int half,
                                                unsigned full, unsigned parity, Scores& sums) const {
     const WgmmaTile a = wgmma_columns(keys + group() * 64 * 128);
-    const WgmmaTile b = wgmma_columns(queries + half * 64 * 128);
+    const WgmmaTile b = wgmma_columns(queries + half * kQueries * 128);
     if (half == 0) mbarrier_wait(full, parity);
     wgmma_begin();
 #pragma unroll
     for (int step = 0; step < kColumns / 16; ++step) {
       const unsigned panel = step / 4, inside = step % 4 * 32;
-      Wgmma<64, false, Element>::run(reinterpret_cast<float(&)[32]>(sums),
-                                     a.at(panel * kN * 128 + inside),
-                                     b.at(panel * kM * 128 + inside), step > 0);
+      Wgmma<kQueries, false, Element>::run(reinterpret_cast<float(&)[kQueries / 2]>(sums),
+                                           a.at(panel * kN * 128 + inside),
+                                           b.at(panel * kM * 128 + inside), step > 0);
     }
     wgmma_commit();
   }
@@ -112,7 +118,7 @@ struct GradientMultiplier {
     const WgmmaTile b = wgmma_rows<kM * 128>(queries);
     wgmma_begin();
 #pragma unroll
-    for (int step = 0; step < 4; ++step) {
+    for (int step = 0; step < kQueries / 16; ++step) {
       Wgmma<kColumns, true, Element>::run(reinterpret_cast<float(&)[kColumns / 2]>(sums),
                                           words[0].word[step], b.at(step * 16 * 128), 1);
     }
@@ -139,24 +145,24 @@ struct GradientMultiplier {
     ScorePlace scores;
     scores.key = tile->first + thread() / 32 * 16 + thread() % 32 / 4;
     scores.lane_query = lane_query();
-    scores.query = at.cursor * kM + half * 64;
+    scores.query = at.cursor * kM + half * kQueries;
     if constexpr (Config::kAlibi) {
       const AttentionBackwardParams& b = p.backward;
       scores.offset = tile->keys - tile->rows;
       scores.slope = load_element(static_cast<const float*>(b.alibi_slopes) +
                                   tile->sequence * b.alibi_batch_stride + at.head);
     }
-    const unsigned rows = ring.rows(place.stage) + 256 * half + 4 * lane_query();
+    const unsigned rows = ring.rows(place.stage) + 4 * kQueries * half + 4 * lane_query();
     start_dp(place, half, dp);
     wgmma_wait<1>();
-    in_registers(reinterpret_cast<float(&)[32]>(s));
+    in_registers(reinterpret_cast<float(&)[kQueries / 2]>(s));
     if (kTight ? uniform(visits.full(at)) : full) {
       score_weights<Config, false>(s, weights, units, scores, KeyWindow{}, 0, rows);
     } else {
       score_weights<Config, true>(s, weights, units, scores, tile->window(), tile->rows, rows);
     }
     wgmma_wait<0>();
-    in_registers(reinterpret_cast<float(&)[32]>(dp));
+    in_registers(reinterpret_cast<float(&)[kQueries / 2]>(dp));
   }
 
   // ds, of which other warpgroups get a copy [keys][queries], and the products that sum up: dv and
@@ -166,7 +172,7 @@ struct GradientMultiplier {
                                                  const Scores& dp, const Operands& weights,
                                                  float (&dq)[32]) {
     Operands ds;
-    const unsigned rows = ring.rows(place.stage) + 4 * kM + 256 * kHalf + 4 * lane_query();
+    const unsigned rows = ring.rows(place.stage) + 4 * (kM + kQueries * kHalf) + 4 * lane_query();
     if (full) {
       score_gradients<Config, false>(s, dp, ds, rows);
     } else {
@@ -174,35 +180,43 @@ struct GradientMultiplier {
     }
     // The other stage may still be read by the other warpgroup. This one is free: both have waited
     // for the dq of two blocks ago before they came to the last barrier.
-    const unsigned to = ring.ds(place.stage) + kHalf * kN * 128 +
+    constexpr int kFirst = kHalf * kQueries / 16, kSteps = kQueries / 16;
+    const unsigned to = ring.ds(place.stage) + kFirst / 4 * kN * 128 +
                         panel_offset(thread() / 32 * 16 + thread() % 16, thread() % 32 / 16);
 #pragma unroll
-    for (int step = 0; step < 4; ++step) store_matrix(to ^ (step * 32), ds[0].word[step]);
+    for (int step = 0; step < kSteps; ++step) {
+      store_matrix(to ^ ((kFirst % 4 + step) * 32), ds[0].word[step]);
+    }
     // Ahead of the barrier behind which wgmma reads ds.
     if constexpr (kHalf == kHalves - 1) fence_shared_writes();
-    start_sums<kValueWidth>(weights, ring.dout(place.stage) + kHalf * 64 * 128, dv);
+    start_sums<kValueWidth>(weights, ring.dout(place.stage) + kHalf * kQueries * 128, dv);
     if constexpr (kHalf == kHalves - 1) {
       named_barrier_wait<1, kThreads>();  // ds of all keys is there
       start_dq(ring.ds(place.stage), dq);
     }
-    start_sums<kWidth>(ds, ring.q(place.stage) + kHalf * 64 * 128, dk);
+    start_sums<kWidth>(ds, ring.q(place.stage) + kHalf * kQueries * 128, dk);
   }
   // All that comes before dk's product is there; that one may still run.
   __device__ __forceinline__ void finish_dv() {
     wgmma_wait<1>();
     in_registers(reinterpret_cast<float(&)[kValueWidth / 2]>(dv));
   }
+  // The lane's place in the tile of dq.
+  __device__ __forceinline__ float* dq_tile(const QueryPlace& at) const {
+    float* const sums = kTight ? own_dq_sums() : kept_dq_sums;
+    return sums + (static_cast<long long>(at.head) * p.dq_tiles + at.cursor) * Dq::kFloats;
+  }
   __device__ __forceinline__ void finish_dq(const QueryPlace& at, const Place& place,
                                             float (&dq)[32]) {
-    float* const sums = kTight ? own_dq_sums() : kept_dq_sums;
-    float* const to =
-        sums + (static_cast<long long>(at.head) * p.dq_tiles + at.cursor) * Dq::kFloats;
+    float* const to = dq_tile(at);
     finish_dv();
     in_registers(dq);
     arrive(ring.dout_empty(place.stage));
     if (p.backward.dq != nullptr) {
 #pragma unroll
-      for (int n = 0; n < 8; ++n) add_four(to + n * Dq::kGroupFloats, dq + 4 * n);
+      for (int n = 0; n < 8; ++n) {
+        if (Dq::has_group(group(), n)) add_four(to + n * Dq::kGroupFloats, dq + 4 * n);
+      }
     }
   }
   template <int kPending>
@@ -211,8 +225,44 @@ struct GradientMultiplier {
     in_registers(reinterpret_cast<float(&)[kWidth / 2]>(dk));
   }
 
-  // All but the last 64 queries of a block: their sums, and the scores of the next 64. While dk's
-  // product runs, those of the next scores are asked for.
+  // Of the part of dq that both warpgroups share, each has 32 columns. dk's product is waited for
+  // too.
+  __device__ __forceinline__ void add_shared_dq(const QueryPlace& at, const Place& place) {
+    float dq[16];
+    const WgmmaTile a = wgmma_rows<kN * 128>(ring.ds(place.stage));
+    const WgmmaTile b = wgmma_rows<kN * 128>(ring.k() + (Dq::kParts - 1) * kN * 128 + group() * 64);
+    wgmma_begin();
+#pragma unroll
+    for (int step = 0; step < kN / 16; ++step) {
+      Wgmma<32, true, Element>::run_turned(dq, a.at(step * 16 * 128), b.at(step * 16 * 128),
+                                           step > 0);
+    }
+    wgmma_commit();
+    finish_dk<0>();
+    in_registers(dq);
+    if (p.backward.dq == nullptr) return;
+    // dq_tile() is in the warpgroup's own part.
+    constexpr int kPart = Dq::kPartFloats, kHalfPart = kPart / 2;
+    float* const to = dq_tile(at) + (Dq::kParts - 1) * kPart - group() * (kPart - kHalfPart);
+#pragma unroll
+    for (int n = 0; n < 4; ++n) add_four(to + n * Dq::kGroupFloats, dq + 4 * n);
+  }
+  // The next scores run beside the last products of a block, unless a shared part of dq has their
+  // registers.
+  __device__ __forceinline__ void start_next(const QueryPlace& at, const Place& place,
+                                             const Place& ahead, Scores& s) {
+    if constexpr (kShared) {
+      add_shared_dq(at, place);
+      start_s(ahead, 0, s);
+    } else {
+      start_s(ahead, 0, s);
+      finish_dk<1>();
+    }
+    arrive(ring.q_empty(place.stage));
+  }
+
+  // All but the last kQueries queries of a block: their sums, and the scores of the next ones.
+  // While dk's product runs, the next scores are asked for.
   template <int kHalf = 0>
   __device__ __forceinline__ void first_halves(const QueryPlace& at, bool full, const Place& place,
                                                Scores& s, Scores& dp, Operands& weights,
@@ -233,8 +283,8 @@ struct GradientMultiplier {
     constexpr int kLast = kHalves - 1;
     Place place;
     Scores s, dp;
-    Operands weights;
     float dq[32];
+    Operands weights;
     bool full = uniform(visits.full(at));
     bool more = uniform(visits.there(visits.next(at)));
     start_s(place, 0, s);
@@ -248,16 +298,18 @@ struct GradientMultiplier {
       Place ahead = place;
       ahead.next();
       finish_dq(at, place, dq);
-      start_s(ahead, 0, s);
-      finish_dk<1>();
-      arrive(ring.q_empty(place.stage));
+      start_next(at, place, ahead, s);
       weigh(next, full, ahead, 0, s, dp, weights);
       at = next, place = ahead;
     }
     first_halves(at, false, place, s, dp, weights, dq);
     start_all_sums<kLast>(false, place, s, dp, weights, dq);
     finish_dq(at, place, dq);
-    finish_dk<0>();
+    if constexpr (kShared) {
+      add_shared_dq(at, place);
+    } else {
+      finish_dk<0>();
+    }
   }
 
   // The lane's place in the tiles of the sequence, of head 0.

@@ -41,9 +41,10 @@ __device__ __forceinline__ void finish_dq_tile(const AttentionBackwardWarpgroups
   const int sequence = Config::kPacked ? 0 : head_of_all / f.heads;
 #pragma unroll 1
   for (int part = threadIdx.x / 128; part < Tile::kParts; part += Config::kThreads / 128) {
-    float sums[8][4];
+    float sums[8][4] = {};
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
+      if (!Tile::has_group(part, n)) continue;
       Words<16> four;
       load_global(from + part * Tile::kPartFloats + n * Tile::kGroupFloats, four);
 #pragma unroll

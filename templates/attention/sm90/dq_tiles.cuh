@@ -5,7 +5,8 @@
 // the same tiles at once, and what a warp adds by one instruction is 512 neighbouring bytes.
 //
 // A tile is parts of 64 queries by 64 columns, one of each warpgroup that multiplies; a part has
-// eight groups of 8 columns, each of which has four neighbouring floats of every thread.
+// eight groups of 8 columns, each of which has four neighbouring floats of every thread. Of a width
+// of 96 the last part has 32 columns, and no group of others.
 #pragma once
 #include "common/math.cuh"
 #include "common/varlen.cuh"
@@ -14,14 +15,18 @@ namespace lathe {
 
 template <class Config>
 struct DqTile {
-  static constexpr int kParts = Config::kTileM / 64 * (Config::kWidth / 64);
-  static constexpr int kPartFloats = 64 * 64, kFloats = kParts * kPartFloats;
+  static constexpr int kPanels = (Config::kWidth + 63) / 64;
+  static constexpr int kParts = Config::kTileM / 64 * kPanels;
+  static constexpr int kPartFloats = 64 * 64, kFloats = Config::kTileM * Config::kWidth;
   static constexpr int kGroupFloats = 128 * 4;
+  static_assert(Config::kTileM == 64 || Config::kWidth % 64 == 0, "the last part alone is narrow");
 
   // Rows and columns of a part in its tile.
-  static __device__ __forceinline__ int row(int part) { return part / (Config::kWidth / 64) * 64; }
-  static __device__ __forceinline__ int column(int part) {
-    return part % (Config::kWidth / 64) * 64;
+  static __device__ __forceinline__ int row(int part) { return part / kPanels * 64; }
+  static __device__ __forceinline__ int column(int part) { return part % kPanels * 64; }
+  // Whether a part has group n.
+  static __device__ __forceinline__ bool has_group(int part, int n) {
+    return Config::kWidth % 64 == 0 || 8 * n < Config::kWidth % 64 || part < kParts - 1;
   }
 };
 

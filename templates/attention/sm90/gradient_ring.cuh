@@ -19,10 +19,12 @@ namespace lathe {
 // A tile is whole panels of 64 columns; columns behind the last one arrive as zeros.
 template <class Config>
 struct AttentionBackwardWarpgroupsSmem {
-  static constexpr int kK = Config::kTileN * Config::kWidth * 2;
-  static constexpr int kV = Config::kTileN * Config::kValueWidth * 2;
-  static constexpr int kQ = Config::kTileM * Config::kWidth * 2;
-  static constexpr int kDout = Config::kTileM * Config::kValueWidth * 2;
+  static constexpr int kPanels = (Config::kWidth + 63) / 64;
+  static constexpr int kValuePanels = (Config::kValueWidth + 63) / 64;
+  static constexpr int kK = kPanels * Config::kTileN * 128;
+  static constexpr int kV = kValuePanels * Config::kTileN * 128;
+  static constexpr int kQ = kPanels * Config::kTileM * 128;
+  static constexpr int kDout = kValuePanels * Config::kTileM * 128;
   static constexpr int kDs = Config::kTileM * Config::kTileN * 2;
   static constexpr int kRows = 2 * 4 * Config::kTileM;
   static constexpr int kVAt = kK, kQAt = kVAt + kV;
@@ -94,7 +96,7 @@ template <class Config, int kRows, int kWidth>
 __device__ __forceinline__ void copy_panels(unsigned to, const TensorMap& map, unsigned full,
                                             const BoxPlace<Config>& at, int head) {
 #pragma unroll
-  for (int panel = 0; panel < kWidth / 64; ++panel) {
+  for (int panel = 0; panel < (kWidth + 63) / 64; ++panel) {
     copy_box(to + panel * kRows * 128, map, full, panel * 64, at.row, head, at.sequence);
   }
 }
