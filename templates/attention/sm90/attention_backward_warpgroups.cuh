@@ -11,7 +11,8 @@
 // A block has 128 keys and two warpgroups that own 64 of them each, with dk and dv in registers. It
 // walks the blocks of queries that see its keys. A third warpgroup copies: one thread q and dout by
 // tensor maps into a ring of kStages, one warp lse2 and error. Of dq's 64 x 128 or 128 x 64 sums a
-// warpgroup has a part of 64 x 64, which it adds to a tile in memory (dq_tiles.cuh).
+// warpgroup has a part of 64 x 64, which it adds to a tile in memory (dq_tiles.cuh), in no order or,
+// with kDeterministic, in that of the keys (dq_order.cuh), which two more warps keep.
 //
 // Products run beside the warps that ask for them. A warpgroup asks for the scores of the next
 // block before it waits for the last products of this one: while it adds to dq and computes p and
@@ -20,6 +21,7 @@
 #include "attention/backward/gradient_sums.cuh"
 #include "attention/backward/score_gradients.cuh"
 #include "attention/sm90/dq_tiles.cuh"
+#include "attention/sm90/dq_turns.cuh"
 #include "attention/sm90/gradient_ring.cuh"
 #include "common/wgmma.cuh"
 
@@ -49,7 +51,7 @@ struct GradientMultiplier {
   const AttentionBackwardWarpgroupsParams& p;
   const Ring ring;
   volatile KeyTile* const tile;
-  const QueryVisits<Config> visits;
+  const GradientVisits<Config> visits;
   const GradientUnits<Config> units;
   // Computed ahead, because there is no time where they are used, unless registers are tight.
   const int kept_thread, kept_group;
@@ -201,8 +203,13 @@ struct GradientMultiplier {
     in_registers(dq);
     arrive(ring.dout_empty(place.stage));
     if (p.backward.dq != nullptr) {
+      if constexpr (Config::kDeterministic) mbarrier_wait(ring.dq_turn(place.stage), place.parity);
 #pragma unroll
       for (int n = 0; n < 8; ++n) add_four(to + n * Dq::kGroupFloats, dq + 4 * n);
+      if constexpr (Config::kDeterministic) {
+        __syncwarp();  // all lanes have added
+        arrive(ring.dq_added(place.stage));
+      }
     }
   }
   template <int kPending>
@@ -262,12 +269,9 @@ struct GradientMultiplier {
 
   // The lane's place in the tiles of the sequence, of head 0.
   __device__ __forceinline__ float* own_dq_sums() const {
-    const AttentionBackwardParams& b = p.backward;
-    const long long first = Config::kPacked
-                                ? tile->start_q / kM + tile->sequence
-                                : static_cast<long long>(tile->sequence) * b.heads * p.dq_tiles;
-    return static_cast<float*>(b.dq) + first * Dq::kFloats + threadIdx.x / 128 * Dq::kPartFloats +
-           threadIdx.x % 128 * 4;
+    return static_cast<float*>(p.backward.dq) +
+           first_dq_tile_of_head<Config>(p, tile) * Dq::kFloats +
+           threadIdx.x / 128 * Dq::kPartFloats + threadIdx.x % 128 * 4;
   }
 
   __device__ __forceinline__ void store() const {
@@ -308,9 +312,9 @@ __device__ void attention_backward_warpgroups(const AttentionBackwardWarpgroupsP
       shared + AttentionBackwardWarpgroupsSmem<Config>::kTileAt);
   constexpr unsigned kMultiply = kMultiplyThreads<Config>;
   if (threadIdx.x == kMultiply) {
-    const int slice = static_cast<int>(blockIdx.x % p.backward.slices);
-    key_tile_begin<Config>(p.backward, blockIdx.x / p.backward.slices, slice, tile);
-    key_tile_at<Config>(slice * Config::kTileN, tile);
+    const TicketPlace own = ticket_place<Config>(p);
+    key_tile_begin<Config>(p.backward, own.place, own.slice, tile);
+    key_tile_at<Config>(own.slice * Config::kTileN, tile);
     ring.init();
   }
   __syncthreads();  // the tile and the barriers are there for all
@@ -320,6 +324,11 @@ __device__ void attention_backward_warpgroups(const AttentionBackwardWarpgroupsP
     if (work && threadIdx.x == kMultiply) copy_tiles<Config>(p, ring, tile);
     if (work && threadIdx.x / 32 == kMultiply / 32 + 1) {
       copy_row_values<Config>(p.backward, ring, tile);
+    }
+    if (Config::kDeterministic && work && p.backward.dq != nullptr) {
+      const DqTurns<Config> turns = {p, ring, tile};
+      if (threadIdx.x == kMultiply + 64) turns.take();
+      if (threadIdx.x == kMultiply + 96) turns.pass();
     }
   } else {
     take_registers<240>();
