@@ -17,8 +17,7 @@ constexpr int64_t kOrderedMultiprocessors = 132;
 
 // Says whether blocks add to one dq in a fixed order, and not to accumulators of their own.
 bool is_ordered(const AttentionProblem& problem, const DeviceFacts& facts) {
-  return problem.deterministic &&
-         attention_backward_warpgroups_refusal(problem, facts) == nullptr;
+  return problem.deterministic && attention_backward_warpgroups_refusal(problem, facts) == nullptr;
 }
 
 // Returns the blocks of one head of a sequence: one for each tile of keys or, if each has its own
@@ -45,8 +44,7 @@ bool attention_heads_apart(const AttentionProblem& problem, int64_t tile_keys,
   if (shape.heads <= shape.kv_heads) return false;
   // Packed, the capacity is that of all sequences: most blocks of a grid by sequences are empty.
   const bool ordered = is_ordered(problem, facts);
-  const int64_t parts =
-      problem.packed && (ordered || !problem.deterministic) ? 1 : shape.sequences;
+  const int64_t parts = problem.packed && (ordered || !problem.deterministic) ? 1 : shape.sequences;
   const int64_t blocks =
       bounded_product({parts, shape.kv_heads, slices_of(problem, tile_keys, facts, shape)});
   return blocks * 10 < (ordered ? kOrderedMultiprocessors : facts.multiprocessors) * 8;

@@ -58,9 +58,10 @@ const char* attention_backward_warpgroups_refusal(const AttentionProblem& proble
 
 KernelSpec attention_backward_warpgroups_spec(const AttentionProblem& problem, bool apart) {
   const Tile& tile = *tile_of(problem);
-  KernelSpec spec = shared_spec(LATHE_TEMPLATE("attention/sm90", "attention_backward_warpgroups",
-                                               AttentionBackwardWarpgroupsParams, dq_tiles),
-                                "AttentionBackwardWarpgroupsSmem", smem_bytes(problem, tile), kThreads);
+  KernelSpec spec =
+      shared_spec(LATHE_TEMPLATE("attention/sm90", "attention_backward_warpgroups",
+                                 AttentionBackwardWarpgroupsParams, dq_tiles),
+                  "AttentionBackwardWarpgroupsSmem", smem_bytes(problem, tile), kThreads);
   // The constants are those of the portable kernel, whose geometry serves both.
   spec.constants =
       attention_backward_spec(problem, {tile.rows, tile.keys, tile.stages, kThreads / 32, 1}, apart)
@@ -95,7 +96,8 @@ int64_t attention_dq_section(const KernelSpec& main, const DeviceFacts& facts,
                            ? ceil_div(shape.seq_k, std::max<int64_t>(shape.sequences, 1))
                            : shape.seq_k;
   const int64_t tiles = std::max<int64_t>(ceil_div(keys, main.constant("n")), 1);
-  return std::max<int64_t>(facts.multiprocessors / tiles, 1);
+  // Twice the heads that are at work: a block finds the one in front of it further ahead.
+  return std::max<int64_t>(2 * facts.multiprocessors / tiles, 1);
 }
 
 bool is_attention_backward_warpgroups(const KernelSpec& spec) { return !spec.tensor_maps.empty(); }

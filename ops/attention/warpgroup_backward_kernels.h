@@ -27,7 +27,8 @@ bool is_attention_backward_warpgroups(const KernelSpec& spec);
 int64_t attention_dq_tiles(const KernelSpec& main, bool packed, const AttentionShape& shape);
 
 // Returns how many heads of a deterministic backward the device works on at a time. It changes how
-// long blocks wait for each other, and no result.
+// Returns how many heads take tickets in turns in a deterministic backward. It changes how long
+// blocks wait for each other, and no result.
 int64_t attention_dq_section(const KernelSpec& main, const DeviceFacts& facts,
                              const AttentionShape& shape);
 

@@ -11,8 +11,8 @@
 // A block has 128 keys and two warpgroups that own 64 of them each, with dk and dv in registers. It
 // walks the blocks of queries that see its keys. A third warpgroup copies: one thread q and dout by
 // tensor maps into a ring of kStages, one warp lse2 and error. Of dq's 64 x 128 or 128 x 64 sums a
-// warpgroup has a part of 64 x 64, which it adds to a tile in memory (dq_tiles.cuh), in no order or,
-// with kDeterministic, in that of the keys (dq_order.cuh), which two more warps keep.
+// warpgroup has a part of 64 x 64, which it adds to a tile in memory (dq_tiles.cuh), in no order
+// or, with kDeterministic, in that of the keys (dq_order.cuh), which two more warps keep.
 //
 // Products run beside the warps that ask for them. A warpgroup asks for the scores of the next
 // block before it waits for the last products of this one: while it adds to dq and computes p and

@@ -9,9 +9,10 @@
 // beside this.
 //
 // Blocks of neighbouring tiles of keys are one step apart, because all of them walk their queries
-// from the last one back: under a causal mask, tiles of a head then have the same queries first, and
-// the longest ones begin. Tickets of a section of heads alternate between these. The blocks of a
-// section finish as much apart as those of the next one begin, so that only the first section waits.
+// from the last one back: under a causal mask, tiles of a head then have the same queries first,
+// and the longest ones begin. Tickets of a section of heads alternate between these. The blocks of
+// a section finish as much apart as those of the next one begin, so that only the first section
+// waits.
 #pragma once
 #include "attention/query_visits.cuh"
 #include "params/tensor_map.h"
@@ -37,17 +38,15 @@ struct DescendingVisits {
   __device__ __forceinline__ bool there(const QueryPlace& at) const {
     return at.head < tile->end_head;
   }
-  __device__ __forceinline__ bool full(const QueryPlace& at) const {
-    return tile->full(at.cursor);
-  }
+  __device__ __forceinline__ bool full(const QueryPlace& at) const { return tile->full(at.cursor); }
 };
 
 template <class Config>
 using GradientVisits =
     typename Choose<Config::kDeterministic, DescendingVisits<Config>, QueryVisits<Config>>::Type;
 
-// The number of the first tile of dq of the sequence that the keys are of, of head 0. Those of other
-// heads follow, p.dq_tiles apart.
+// The number of the first tile of dq of the sequence that the keys are of, of head 0. Those of
+// other heads follow, p.dq_tiles apart.
 template <class Config>
 __device__ __forceinline__ long long first_dq_tile_of_head(
     const AttentionBackwardWarpgroupsParams& p, const volatile KeyTile* tile) {
@@ -63,7 +62,10 @@ struct TicketPlace {
 
 __device__ __forceinline__ unsigned take_ticket(int* counter) {
   unsigned ticket;
-  asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], 1;" : "=r"(ticket) : "l"(counter) : "memory");
+  asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], 1;"
+               : "=r"(ticket)
+               : "l"(counter)
+               : "memory");
   return ticket;
 }
 // Without an order the block's number does: nobody waits.

@@ -26,8 +26,8 @@ struct DqTurns {
   }
   __device__ __forceinline__ int number() const { return tile->first / Config::kTileN; }
 
-  // By one thread. Whoever is the first to see a block of queries waits for nobody: the tile of keys
-  // in front does not see it, and then no other one before it does.
+  // By one thread. Whoever is the first to see a block of queries waits for nobody: the tile of
+  // keys in front does not see it, and then no other one before it does.
   __device__ __forceinline__ void take() const {
     const GradientVisits<Config> visits = {p.backward, tile};
     const int own = number();
