@@ -12,6 +12,13 @@ namespace lathe {
 namespace {
 
 constexpr int64_t kColumnsOfThread = 8;  // in finish
+// With an order of dq no bit depends on the device, so what decides about sums is that of an H100.
+constexpr int64_t kOrderedMultiprocessors = 132;
+
+// Says whether blocks add to one dq in a fixed order, and not to accumulators of their own.
+bool is_ordered(const AttentionProblem& problem, const DeviceFacts& facts) {
+  return problem.deterministic && attention_backward_warpgroups_refusal(problem, facts) == nullptr;
+}
 
 // Returns the blocks of one head of a sequence: one for each tile of keys or, if each has its own
 // accumulator of dq, as many as fill the device.
@@ -19,8 +26,15 @@ int64_t slices_of(const AttentionProblem& problem, int64_t keys, const DeviceFac
                   const AttentionShape& shape) {
   const int64_t tiles = ceil_div(shape.seq_k, keys);
   const int64_t columns = bounded_product({shape.sequences, shape.heads});
-  if (!problem.deterministic || columns == 0 || tiles == 0) return tiles;
+  const bool sliced = problem.deterministic && !is_ordered(problem, facts);
+  if (!sliced || columns == 0 || tiles == 0) return tiles;
   return std::clamp<int64_t>(ceil_div(facts.multiprocessors, columns), 1, tiles);
+}
+
+// Returns the words of an order of dq: of each tile, and a ticket, in chunks of 16 bytes.
+int64_t turns_of(const AttentionBackwardLaunch& launch, int64_t columns) {
+  const int64_t tiles = bounded_product({columns, launch.dq_tiles});
+  return tiles == 0 ? 0 : (tiles / 4 + 1) * 4;
 }
 
 }  // namespace
@@ -29,10 +43,11 @@ bool attention_heads_apart(const AttentionProblem& problem, int64_t tile_keys,
                            const DeviceFacts& facts, const AttentionShape& shape) {
   if (shape.heads <= shape.kv_heads) return false;
   // Packed, the capacity is that of all sequences: most blocks of a grid by sequences are empty.
-  const int64_t parts = problem.packed && !problem.deterministic ? 1 : shape.sequences;
+  const bool ordered = is_ordered(problem, facts);
+  const int64_t parts = problem.packed && (ordered || !problem.deterministic) ? 1 : shape.sequences;
   const int64_t blocks =
       bounded_product({parts, shape.kv_heads, slices_of(problem, tile_keys, facts, shape)});
-  return blocks * 10 < facts.multiprocessors * 8;
+  return blocks * 10 < (ordered ? kOrderedMultiprocessors : facts.multiprocessors) * 8;
 }
 
 AttentionBackwardLaunch attention_backward_launch(const AttentionProblem& problem,
@@ -52,15 +67,19 @@ AttentionBackwardLaunch attention_backward_launch(const AttentionProblem& proble
     out.slices = slices_of(problem, keys, facts, shape);
     out.main_blocks =
         bounded_product({out.slices, out.apart ? shape.heads : shape.kv_heads, shape.sequences});
-    out.accumulators = !wanted.dq              ? 0
-                       : problem.deterministic ? std::max<int64_t>(out.slices, 1)
-                                               : 1;
-    out.dq_rows = out.rows, out.dq_width = problem.head_dim;
     out.in_tiles = is_attention_backward_warpgroups(kernels.main());
+    out.accumulators = !wanted.dq                               ? 0
+                       : problem.deterministic && !out.in_tiles ? std::max<int64_t>(out.slices, 1)
+                                                                : 1;
+    out.dq_rows = out.rows, out.dq_width = problem.head_dim;
     if (out.in_tiles) {
       out.dq_tiles = attention_dq_tiles(kernels.main(), problem.packed, shape);
       out.dq_rows = bounded_product({parts, out.dq_tiles, kernels.main().constant("m")});
       out.dq_width = kernels.main().constant("width");
+      if (problem.deterministic && wanted.dq) {
+        out.dq_turns = turns_of(out, bounded_product({parts, shape.heads}));
+      }
+      out.dq_section = attention_dq_section(kernels.main(), facts, shape);
     }
   }
   const int threads = kernels.finish->threads;
@@ -87,6 +106,7 @@ Result<AttentionBackwardWorkspace> attention_backward_workspace(
   out.lse2 = layout.add({4, heads, rows});
   out.error = layout.add({4, heads, rows});
   out.dq_sums = layout.add({4, launch.accumulators, launch.dq_rows, heads, launch.dq_width});
+  out.dq_order = layout.add({4, launch.dq_turns});
   out.dk_parts = layout.add({4, dk ? launch.keys : 0, heads, problem.head_dim});
   out.dv_parts = layout.add({4, dv ? launch.keys : 0, heads, problem.value_dim});
   out.dsinks_parts = layout.add({4, problem.dsinks ? launch.prepare_tiles : 0, heads});

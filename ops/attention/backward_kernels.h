@@ -80,6 +80,8 @@ struct AttentionBackwardLaunch {
   int64_t dq_rows = 0, dq_width = 0;  // of an accumulator: rows of each head, and their columns
   bool in_tiles = false;              // where it lies in tiles:
   int64_t dq_tiles = 0;               // those of a head
+  int64_t dq_turns = 0;               // with an order: of the tiles of all heads, and a ticket
+  int64_t dq_section = 0;             // heads whose blocks run at a time
   int64_t prepare_blocks = 0, main_blocks = 0;
   int64_t dq_blocks = 0, dk_blocks = 0, dv_blocks = 0, dsinks_blocks = 0;  // of finish
 
@@ -106,6 +108,7 @@ struct AttentionBackwardWorkspace {
   int64_t lse2 = 0;          // float32 [H, rows]
   int64_t error = 0;         // float32 [H, rows]
   int64_t dq_sums = 0;       // float32 [accumulators, dq_rows, H, dq_width], or in tiles
+  int64_t dq_order = 0;      // int32 [dq_turns], zeroed with the sums
   int64_t dk_parts = 0;      // float32 [keys, H, D]
   int64_t dv_parts = 0;      // float32 [keys, H, DV]
   int64_t dsinks_parts = 0;  // float32 [prepare_tiles, H]

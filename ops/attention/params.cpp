@@ -47,6 +47,10 @@ AttentionBackwardPrepareParams attention_prepare_params(const AttentionBackwardC
   p.row_head_stride = of.launch.rows;
   p.dq = of.call.workspace + of.workspace.dq_sums;
   p.dq_words = of.launch.accumulators * of.launch.dq_rows * of.shape.heads * of.launch.dq_width / 4;
+  // The words of an order lie behind the sums, with whole chunks of 256 bytes before them.
+  if (of.launch.dq_turns > 0) {
+    p.dq_words = (of.workspace.dq_order - of.workspace.dq_sums) / 16 + of.launch.dq_turns / 4;
+  }
   p.tiles = static_cast<int>(of.launch.prepare_tiles);
   return p;
 }

@@ -199,9 +199,9 @@ class AttentionExecutor final : public PlannedExecutor<AttentionExecutor, Attent
       const KernelSlot& main = launch.apart ? kernels_.backward.apart : kernels_.backward.together;
       const KernelSlot& list = kernels_.backward.mask_queries;
       if (list) LATHE_TRY(list.launch(plan.backward_lists.blocks, &p, call.stream));
+      void* const order = launch.dq_turns > 0 ? call.workspace + plan.workspace.dq_order : nullptr;
       LATHE_TRY(is_attention_backward_warpgroups(*main)
-                    ? launch_attention_backward_warpgroups(main, p, launch.dq_tiles,
-                                                           launch.main_blocks, call.stream)
+                    ? launch_attention_backward_warpgroups(main, p, launch, order, call.stream)
                     : main.launch(launch.main_blocks, &p, call.stream));
     }
     if (launch.finish_blocks() == 0) return {};

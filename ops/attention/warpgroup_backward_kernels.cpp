@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/attention/warpgroup_backward_kernels.h"
 
+#include <algorithm>
+
 #include "codegen/base/integers.h"
 
 namespace lathe {
@@ -36,10 +38,11 @@ const Tile* tile_of(const AttentionProblem& problem) {
   return nullptr;
 }
 
-int smem_bytes(const Tile& tile) {
+int smem_bytes(const AttentionProblem& problem, const Tile& tile) {
   const int widths = round_up(tile.width, kPanel) + round_up(tile.value_width, kPanel);
   const int elements = (tile.keys + tile.stages * tile.rows) * widths + 2 * tile.rows * tile.keys;
-  return 2 * elements + tile.stages * (2 * 4 * tile.rows + 8 * 4) + kPlaceBytes;
+  const int barriers = problem.deterministic ? 6 : 4;
+  return 2 * elements + tile.stages * (2 * 4 * tile.rows + 8 * barriers) + kPlaceBytes;
 }
 
 }  // namespace
@@ -51,16 +54,16 @@ const char* attention_backward_warpgroups_refusal(const AttentionProblem& proble
   if (!problem.backward) return "there is no backward";
   if (problem.element == Dtype::f32) return "the elements are float32";
   if (tile_of(problem) == nullptr) return "there is no tile for the head widths";
-  if (problem.deterministic) return "blocks add to dq in no order";
   if (!problem.mods.empty()) return "there are mods";
   return nullptr;
 }
 
 KernelSpec attention_backward_warpgroups_spec(const AttentionProblem& problem, bool apart) {
   const Tile& tile = *tile_of(problem);
-  KernelSpec spec = shared_spec(LATHE_TEMPLATE("attention/sm90", "attention_backward_warpgroups",
-                                               AttentionBackwardWarpgroupsParams, dq_tiles),
-                                "AttentionBackwardWarpgroupsSmem", smem_bytes(tile), kThreads);
+  KernelSpec spec =
+      shared_spec(LATHE_TEMPLATE("attention/sm90", "attention_backward_warpgroups",
+                                 AttentionBackwardWarpgroupsParams, dq_tiles),
+                  "AttentionBackwardWarpgroupsSmem", smem_bytes(problem, tile), kThreads);
   // The constants are those of the portable kernel, whose geometry serves both.
   spec.constants =
       attention_backward_spec(problem, {tile.rows, tile.keys, tile.stages, kThreads / 32, 1}, apart)
@@ -87,6 +90,16 @@ KernelSpec attention_backward_warpgroups_finish_spec(const AttentionProblem& pro
     }
   }
   return spec;
+}
+
+int64_t attention_dq_section(const KernelSpec& main, const DeviceFacts& facts,
+                             const AttentionShape& shape) {
+  const int64_t keys = main.constant("packed") != 0
+                           ? ceil_div(shape.seq_k, std::max<int64_t>(shape.sequences, 1))
+                           : shape.seq_k;
+  const int64_t tiles = std::max<int64_t>(ceil_div(keys, main.constant("n")), 1);
+  // Twice the heads that are at work: a block finds the one in front of it further ahead.
+  return std::max<int64_t>(2 * facts.multiprocessors / tiles, 1);
 }
 
 bool is_attention_backward_warpgroups(const KernelSpec& spec) { return !spec.tensor_maps.empty(); }

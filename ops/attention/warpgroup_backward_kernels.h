@@ -26,9 +26,16 @@ bool is_attention_backward_warpgroups(const KernelSpec& spec);
 // Returns the tiles of dq of one head of a sequence, or of all packed sequences.
 int64_t attention_dq_tiles(const KernelSpec& main, bool packed, const AttentionShape& shape);
 
-// Encodes the maps of q, k, v and dout and launches.
+// Returns how many heads of a deterministic backward the device works on at a time. It changes how
+// Returns how many heads take tickets in turns in a deterministic backward. It changes how long
+// blocks wait for each other, and no result.
+int64_t attention_dq_section(const KernelSpec& main, const DeviceFacts& facts,
+                             const AttentionShape& shape);
+
+// Encodes the maps of q, k, v and dout and launches. `dq_order`: words of the workspace, or null.
 Status launch_attention_backward_warpgroups(const KernelSlot& kernel,
                                             const AttentionBackwardParams& backward,
-                                            int64_t dq_tiles, int64_t blocks, CUstream_st* stream);
+                                            const AttentionBackwardLaunch& launch, void* dq_order,
+                                            CUstream_st* stream);
 
 }  // namespace lathe

@@ -8,10 +8,13 @@ namespace lathe {
 
 Status launch_attention_backward_warpgroups(const KernelSlot& kernel,
                                             const AttentionBackwardParams& backward,
-                                            int64_t dq_tiles, int64_t blocks, CUstream_st* stream) {
+                                            const AttentionBackwardLaunch& launch, void* dq_order,
+                                            CUstream_st* stream) {
   AttentionBackwardWarpgroupsParams p = {};
   p.backward = backward;
-  p.dq_tiles = static_cast<int>(dq_tiles);
+  p.dq_order = dq_order;
+  p.section = static_cast<int>(launch.dq_section);
+  p.dq_tiles = static_cast<int>(launch.dq_tiles);
   const AttentionBackwardParams& b = p.backward;
   const bool packed = kernel->constant("packed") != 0;
   const auto encode = [&](size_t index, const void* data, const MappedExtents& extents,
@@ -29,7 +32,7 @@ Status launch_attention_backward_warpgroups(const KernelSlot& kernel,
     LATHE_TRY(encode(3, b.dout, {b.value_dim, b.seq_q, b.heads, b.sequences},
                      {b.dout_batch_stride, b.dout_token_stride, b.dout_head_stride}, &p.dout));
   }
-  return kernel.launch(blocks, &p, stream);
+  return kernel.launch(launch.main_blocks, &p, stream);
 }
 
 }  // namespace lathe

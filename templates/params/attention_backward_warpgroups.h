@@ -11,10 +11,15 @@ namespace lathe {
 // sequence, or a head of all packed sequences: sm90/dq_tiles.cuh has their place and their order.
 // backward.dq is float32 [B, H, dq_tiles, kTileM, kWidth], packed [H, dq_tiles, kTileM, kWidth];
 // backward's strides of dq are not used.
+//
+// With kDeterministic dq_order is int32 [1 + tiles of dq], zeroed: a counter of tickets, and of
+// each tile the tiles of keys that are past it (sm90/dq_order.cuh). Null: there is no dq, or no
+// query.
 struct AttentionBackwardWarpgroupsParams {
   TensorMap q, k, v, dout;
   AttentionBackwardParams backward;
-  int reserved;
+  void* dq_order;
+  int section;  // heads whose tiles of keys take tickets in turns
   int dq_tiles;
 };
 

@@ -11,8 +11,9 @@
 // A block has 128 keys and two warpgroups that own 64 of them each, with dk and dv in registers. It
 // walks the blocks of queries that see its keys. A third warpgroup copies: one thread q and dout by
 // tensor maps into a ring of kStages, one warp lse2 and error. Of dq's 64 x 128 or 128 x 64 sums a
-// warpgroup has a part of 64 x 64, which it adds to a tile in memory (dq_tiles.cuh); of 64 x 192
-// each has 32 columns of the third part too.
+// warpgroup has a part of 64 x 64, which it adds to a tile in memory (dq_tiles.cuh), in no order
+// or, with kDeterministic, in that of the keys (dq_order.cuh), which two more warps keep; of
+// 64 x 192 each has 32 columns of the third part too.
 //
 // Products run beside the warps that ask for them. A warpgroup asks for the scores of the next
 // block before it waits for the last products of this one: while it adds to dq and computes p and
@@ -21,6 +22,7 @@
 #include "attention/backward/gradient_sums.cuh"
 #include "attention/backward/score_gradients.cuh"
 #include "attention/sm90/dq_tiles.cuh"
+#include "attention/sm90/dq_turns.cuh"
 #include "attention/sm90/gradient_ring.cuh"
 #include "common/wgmma.cuh"
 
@@ -55,7 +57,7 @@ struct GradientMultiplier {
   const AttentionBackwardWarpgroupsParams& p;
   const Ring ring;
   volatile KeyTile* const tile;
-  const QueryVisits<Config> visits;
+  const GradientVisits<Config> visits;
   const GradientUnits<Config> units;
   // Computed ahead, because there is no time where they are used, unless registers are tight.
   const int kept_thread, kept_group;
@@ -213,10 +215,19 @@ struct GradientMultiplier {
     in_registers(dq);
     arrive(ring.dout_empty(place.stage));
     if (p.backward.dq != nullptr) {
+      if constexpr (Config::kDeterministic) mbarrier_wait(ring.dq_turn(place.stage), place.parity);
 #pragma unroll
       for (int n = 0; n < 8; ++n) {
         if (Dq::has_group(group(), n)) add_four(to + n * Dq::kGroupFloats, dq + 4 * n);
       }
+      if constexpr (!kShared) tell_dq_added(place);
+    }
+  }
+  // The warp has added all that it has of the block's dq.
+  __device__ __forceinline__ void tell_dq_added(const Place& place) {
+    if constexpr (Config::kDeterministic) {
+      __syncwarp();
+      arrive(ring.dq_added(place.stage));
     }
   }
   template <int kPending>
@@ -246,6 +257,7 @@ struct GradientMultiplier {
     float* const to = dq_tile(at) + (Dq::kParts - 1) * kPart - group() * (kPart - kHalfPart);
 #pragma unroll
     for (int n = 0; n < 4; ++n) add_four(to + n * Dq::kGroupFloats, dq + 4 * n);
+    tell_dq_added(place);
   }
   // The next scores run beside the last products of a block, unless a shared part of dq has their
   // registers.
@@ -314,12 +326,9 @@ struct GradientMultiplier {
 
   // The lane's place in the tiles of the sequence, of head 0.
   __device__ __forceinline__ float* own_dq_sums() const {
-    const AttentionBackwardParams& b = p.backward;
-    const long long first = Config::kPacked
-                                ? tile->start_q / kM + tile->sequence
-                                : static_cast<long long>(tile->sequence) * b.heads * p.dq_tiles;
-    return static_cast<float*>(b.dq) + first * Dq::kFloats + threadIdx.x / 128 * Dq::kPartFloats +
-           threadIdx.x % 128 * 4;
+    return static_cast<float*>(p.backward.dq) +
+           first_dq_tile_of_head<Config>(p, tile) * Dq::kFloats +
+           threadIdx.x / 128 * Dq::kPartFloats + threadIdx.x % 128 * 4;
   }
 
   __device__ __forceinline__ void store() const {
@@ -360,9 +369,9 @@ __device__ void attention_backward_warpgroups(const AttentionBackwardWarpgroupsP
       shared + AttentionBackwardWarpgroupsSmem<Config>::kTileAt);
   constexpr unsigned kMultiply = kMultiplyThreads<Config>;
   if (threadIdx.x == kMultiply) {
-    const int slice = static_cast<int>(blockIdx.x % p.backward.slices);
-    key_tile_begin<Config>(p.backward, blockIdx.x / p.backward.slices, slice, tile);
-    key_tile_at<Config>(slice * Config::kTileN, tile);
+    const TicketPlace own = ticket_place<Config>(p);
+    key_tile_begin<Config>(p.backward, own.place, own.slice, tile);
+    key_tile_at<Config>(own.slice * Config::kTileN, tile);
     ring.init();
   }
   __syncthreads();  // the tile and the barriers are there for all
@@ -372,6 +381,11 @@ __device__ void attention_backward_warpgroups(const AttentionBackwardWarpgroupsP
     if (work && threadIdx.x == kMultiply) copy_tiles<Config>(p, ring, tile);
     if (work && threadIdx.x / 32 == kMultiply / 32 + 1) {
       copy_row_values<Config>(p.backward, ring, tile);
+    }
+    if (Config::kDeterministic && work && p.backward.dq != nullptr) {
+      const DqTurns<Config> turns = {p, ring, tile};
+      if (threadIdx.x == kMultiply + 64) turns.take();
+      if (threadIdx.x == kMultiply + 96) turns.pass();
     }
   } else {
     take_registers<240>();

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The shared memory of the backward by warpgroups, and the warps that fill it.
 #pragma once
-#include "attention/query_visits.cuh"
 #include "attention/sm90/box_place.cuh"
+#include "attention/sm90/dq_order.cuh"
 #include "common/mbarrier.cuh"
 #include "common/shared_memory.cuh"
 #include "common/tma.cuh"
@@ -32,7 +32,8 @@ struct AttentionBackwardWarpgroupsSmem {
   static constexpr int kDsAt = kDoutAt + Config::kStages * kDout;
   static constexpr int kRowsAt = kDsAt + 2 * kDs;
   static constexpr int kBarriers = kRowsAt + Config::kStages * kRows;
-  static constexpr int kTileAt = kBarriers + 8 * 4 * Config::kStages;
+  static constexpr int kStageBarriers = Config::kDeterministic ? 6 : 4;
+  static constexpr int kTileAt = kBarriers + 8 * kStageBarriers * Config::kStages;
   static constexpr int kBytes = kTileAt + KeyTile::kBytes;
 };
 
@@ -77,6 +78,13 @@ struct GradientRing {
   __device__ __forceinline__ unsigned dout_empty(unsigned stage) const {
     return barrier(3 * kStages + stage);
   }
+  // With an order of dq: the block may add to its tile, and has done so.
+  __device__ __forceinline__ unsigned dq_turn(unsigned stage) const {
+    return barrier(4 * kStages + stage);
+  }
+  __device__ __forceinline__ unsigned dq_added(unsigned stage) const {
+    return barrier(5 * kStages + stage);
+  }
 
   // By one thread, before anybody uses the ring.
   __device__ __forceinline__ void init() const {
@@ -86,6 +94,10 @@ struct GradientRing {
       mbarrier_init(q_empty(stage), kWarps);
       mbarrier_init(dout_full(stage), 1 + 32);  // who copies dout, and the lanes of copy_row_values
       mbarrier_init(dout_empty(stage), kWarps);
+      if constexpr (Config::kDeterministic) {
+        mbarrier_init(dq_turn(stage), 1);
+        mbarrier_init(dq_added(stage), kWarps);
+      }
     }
     fence_mbarrier_init();
   }
@@ -109,7 +121,7 @@ __device__ __forceinline__ void copy_tiles(const AttentionBackwardWarpgroupsPara
   using Smem = AttentionBackwardWarpgroupsSmem<Config>;
   constexpr int kM = Config::kTileM, kN = Config::kTileN;
   constexpr int kD = Config::kWidth, kDv = Config::kValueWidth;
-  const QueryVisits<Config> visits = {p.backward, tile};
+  const GradientVisits<Config> visits = {p.backward, tile};
   RingPlace<Config::kStages> place;
   const BoxPlace<Config> keys(*tile, tile->first, tile->start_k, tile->keys);
   unsigned k_bytes = Smem::kK, v_bytes = Smem::kV;
@@ -138,7 +150,7 @@ __device__ __forceinline__ void copy_row_values(const AttentionBackwardParams& p
                                                 const GradientRing<Config>& ring,
                                                 volatile KeyTile* tile) {
   constexpr int kM = Config::kTileM, kEach = kM / 32;
-  const QueryVisits<Config> visits = {p, tile};
+  const GradientVisits<Config> visits = {p, tile};
   const int lane = threadIdx.x % 32;
   RingPlace<Config::kStages> place;
 #pragma unroll 1

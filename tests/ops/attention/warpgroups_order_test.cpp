@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// These tests cover the deterministic backward by warpgroups, whose blocks take turns at the sums
+// of dq: every gradient has the same bits whatever the order of warps and of asynchronous
+// operations, and whatever the number of multiprocessors, by which more or fewer blocks run beside
+// each other.
+#include <cstdlib>
+
+#include "tests/harness/check.h"
+#include "tests/harness/repeat.h"
+#include "tests/ops/attention/case.h"
+
+using namespace apitest;
+
+namespace {
+
+const bool kFamily = setenv("LATHE_FAMILY", "sm90", 1) == 0;
+
+Answer run_once(const AttentionCase& c, const ref::Attention& inputs, uint64_t number) {
+  constexpr const char* kMultiprocessors[] = {"132", "1", "2", "3"};
+  constexpr const char* kPolicies[] = {"lazy", "eager", "random"};
+  Schedule schedule = schedule_number(number);
+  schedule.async = kPolicies[number % 3];
+  const auto answers = in_child(schedule, [&](const Give& give) {
+    setenv("LATHE_SIM_MULTIPROCESSORS", kMultiprocessors[number % 4], 1);
+    give([&] { return run_attention(make_context().get(), c, inputs); });
+  });
+  return answers.empty() ? Answer() : answers.front();
+}
+
+void check_bits(AttentionCase c) {
+  c.backward = c.deterministic = true;
+  CAPTURE(c.text());
+  const ref::Attention inputs = make_inputs(c);
+  Answer first;
+  for (uint64_t number = 0; number < 12; ++number) {
+    CAPTURE(number);
+    const Answer answer = run_once(c, inputs, number);
+    check_clean(answer);
+    if (number == 0) {
+      first = answer;
+      REQUIRE(!first.outputs.empty());
+      check_attention(c, inputs, first);
+    }
+    for (const auto& [name, values] : first.outputs) {
+      CAPTURE(name);
+      CHECK(same_bits(values, answer.at(name)));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("backward in order: packed sequences with sinks, groups of heads") {
+  REQUIRE(kFamily);
+  AttentionCase c{.kv_heads = 1, .group = 2};
+  c.queries = {400, 0, 130, 3}, c.keys = {300, 5, 390, 129};
+  c.padding_q = 5, c.padding_k = 3;
+  c.packed = c.sinks = c.dlse = true;
+  check_bits(c);
+}
+
+TEST_CASE("backward in order: causal, wider heads, a block for each head of a group") {
+  AttentionCase c{.head_dim = 128, .value_dim = 128, .group = 2};
+  c.queries = {300, 300}, c.keys = {400, 400};
+  c.causal = c.fixed_lengths = true;
+  check_bits(c);
+}
+
+TEST_CASE("backward in order: windows, in which tiles of keys have other queries in common") {
+  AttentionCase c{.dtype = LATHE_F16, .kv_heads = 2};
+  c.queries = {700}, c.keys = {600};
+  c.left = 150, c.right = 70, c.slopes = Slopes::per_head;
+  check_bits(c);
+  c.left = 40, c.right = -1, c.head_dim = c.value_dim = 120, c.softcap = 5;
+  check_bits(c);
+}
