@@ -72,13 +72,13 @@ set(LATHE_MEMOIZED "^(${LATHE_FAMILY_TESTS}|api_|bench_|ranks_|shard_|templates_
 set(LATHE_TEST_SECONDS
   kda_options_test 83 kda_chunks_test 60 golden_kda 76 templates_test 66 kda_relations_test 61 conv_numerics_test 56 kda_ranks_test 54
   kda_adversarial_test 46 templates_attention_compile_test 45 golden_causal_conv1d 39 attention_options_test 38
-  attention_dispatch_test 37 golden_flash_attention_ranks 36 attention_ranks_test 35 kda_counters_test 33
+  attention_dispatch_test 37 golden_flash_attention_ranks 36 golden_flash_attention_ranks_sm90 36 attention_ranks_test 35 kda_counters_test 33
   kda_numerics_test 40 golden_flash_attention 32 templates_kda_compile_test 32 kda_isolation_test 45
   attention_block_test 27 kda_recurrent_run_test 27 sparse_ranks_test 27 kda_repeat_test 25 attention_mods_test 24
   golden_sparse_flash_attention 24 attention_counters_test 21 golden_kda_ranks 21 sparse_options_test 21
   attention_backward_test 18 kda_offsets_test 25 attention_repeat_test 16
   templates_sparse_compile_test 15 attention_heads_test 14 conv_ranks_test 14 attention_decode_test 20
-  attention_latent_test 40 attention_latent_warpgroups_test 40
+  attention_latent_test 40 attention_latent_warpgroups_test 40 attention_block_warpgroups_test 60
   attention_f32_test 12 attention_ranks_counters_test 10 conv_update_test 10 kda_layer_ranks_test 10
   golden_kda_recurrent 7 kda_recurrent_numerics_test 12 kda_chains_test 10 sparse_repeat_test 7 nccl_errors_test 6 attention_ring_test 20 sparse_run_test 6
   attention_tiles_test 60 attention_block_tiles_test 60 sparse_tiles_test 25 attention_warpgroups_test 65
@@ -105,12 +105,12 @@ endfunction()
 set(LATHE_THOROUGH
   attention_block_test attention_counters_test attention_dispatch_test attention_heads_test attention_options_test
   attention_options_sm90_test attention_ranks_test attention_repeat_test attention_repeat_sm90_test attention_mods_test conv_numerics_test conv_ranks_test
-  golden_.*_sm80 golden_causal_conv1d_ranks golden_flash_attention_ranks golden_kda_ranks
+  golden_.*_sm80 golden_causal_conv1d_ranks golden_flash_attention_ranks golden_flash_attention_ranks_sm90 golden_kda_ranks
   python_golden_test kda_adversarial_test kda_chains_test kda_chunks_test kda_counters_test kda_isolation_test
   kda_options_test kda_ranks_test kda_recurrent_run_test kda_relations_test kda_repeat_test sparse_options_test
   sparse_ranks_test templates_attention_compile_test templates_kda_compile_test
   templates_sparse_compile_test templates_test
-  attention_block_tiles_test)
+  attention_block_tiles_test attention_block_sm90_test attention_block_warpgroups_test)
 list(JOIN LATHE_THOROUGH "$|^" LATHE_THOROUGH_PATTERN)
 set(LATHE_THOROUGH_PATTERN "^${LATHE_THOROUGH_PATTERN}$")
 file(WRITE ${CMAKE_BINARY_DIR}/thorough.txt "${LATHE_THOROUGH_PATTERN}\n")
