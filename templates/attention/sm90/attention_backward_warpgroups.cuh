@@ -202,14 +202,22 @@ struct GradientMultiplier {
     finish_dv();
     in_registers(dq);
     arrive(ring.dout_empty(place.stage));
-    if (p.backward.dq != nullptr) {
-      if constexpr (Config::kDeterministic) mbarrier_wait(ring.dq_turn(place.stage), place.parity);
+    if (p.backward.dq == nullptr) return;
+    bool first = false;
+    if constexpr (Config::kDeterministic) {
+      mbarrier_wait(ring.dq_turn(place.stage), place.parity);
+      first = uniform(load_shared_word(ring.dq_first(place.stage)) != 0);
+    }
+    if (first) {
+#pragma unroll
+      for (int n = 0; n < 8; ++n) put_four(to + n * Dq::kGroupFloats, dq + 4 * n);
+    } else {
 #pragma unroll
       for (int n = 0; n < 8; ++n) add_four(to + n * Dq::kGroupFloats, dq + 4 * n);
-      if constexpr (Config::kDeterministic) {
-        __syncwarp();  // all lanes have added
-        arrive(ring.dq_added(place.stage));
-      }
+    }
+    if constexpr (Config::kDeterministic) {
+      __syncwarp();  // all lanes have added
+      arrive(ring.dq_added(place.stage));
     }
   }
   template <int kPending>
