@@ -34,7 +34,7 @@ int64_t slices_of(const AttentionProblem& problem, int64_t keys, const DeviceFac
 // Returns the words of an order of dq: of each tile, and a ticket, in chunks of 16 bytes.
 int64_t turns_of(const AttentionBackwardLaunch& launch, int64_t columns) {
   const int64_t tiles = bounded_product({columns, launch.dq_tiles});
-  return tiles == 0 ? 0 : (tiles / 4 + 1) * 4;
+  return tiles == 0 ? 0 : (tiles / 2 + 1) * 2;
 }
 
 }  // namespace
@@ -106,7 +106,7 @@ Result<AttentionBackwardWorkspace> attention_backward_workspace(
   out.lse2 = layout.add({4, heads, rows});
   out.error = layout.add({4, heads, rows});
   out.dq_sums = layout.add({4, launch.accumulators, launch.dq_rows, heads, launch.dq_width});
-  out.dq_order = layout.add({4, launch.dq_turns});
+  out.dq_order = layout.add({8, launch.dq_turns});
   out.dk_parts = layout.add({4, dk ? launch.keys : 0, heads, problem.head_dim});
   out.dv_parts = layout.add({4, dv ? launch.keys : 0, heads, problem.value_dim});
   out.dsinks_parts = layout.add({4, problem.dsinks ? launch.prepare_tiles : 0, heads});

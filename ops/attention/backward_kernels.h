@@ -5,9 +5,10 @@
 //
 // A block of the main kernel owns keys and walks over the queries that see them, so dk and dv have
 // one writer and are the same bit for bit in every run. Many blocks add to dq, in no fixed order.
-// In a deterministic backward each block of a head adds to its own accumulator in a fixed order.
-// The number of accumulators follows from the number of multiprocessors, so bits may differ between
-// GPUs.
+// In a deterministic backward of the portable kernels each block of a head adds to its own
+// accumulator in a fixed order. The number of accumulators follows from the number of
+// multiprocessors, so bits may differ between GPUs. By warpgroups there is one, and blocks take
+// turns at it.
 #pragma once
 
 #include "ops/attention/kernels.h"
@@ -108,7 +109,7 @@ struct AttentionBackwardWorkspace {
   int64_t lse2 = 0;          // float32 [H, rows]
   int64_t error = 0;         // float32 [H, rows]
   int64_t dq_sums = 0;       // float32 [accumulators, dq_rows, H, dq_width], or in tiles
-  int64_t dq_order = 0;      // int32 [dq_turns], zeroed with the sums
+  int64_t dq_order = 0;      // int64 [dq_turns], zeroed in the place of the sums
   int64_t dk_parts = 0;      // float32 [keys, H, D]
   int64_t dv_parts = 0;      // float32 [keys, H, DV]
   int64_t dsinks_parts = 0;  // float32 [prepare_tiles, H]

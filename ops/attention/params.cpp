@@ -47,9 +47,10 @@ AttentionBackwardPrepareParams attention_prepare_params(const AttentionBackwardC
   p.row_head_stride = of.launch.rows;
   p.dq = of.call.workspace + of.workspace.dq_sums;
   p.dq_words = of.launch.accumulators * of.launch.dq_rows * of.shape.heads * of.launch.dq_width / 4;
-  // The words of an order lie behind the sums, with whole chunks of 256 bytes before them.
+  // With an order of dq its words are zeroed, and the sums are stored before they are added to.
   if (of.launch.dq_turns > 0) {
-    p.dq_words = (of.workspace.dq_order - of.workspace.dq_sums) / 16 + of.launch.dq_turns / 4;
+    p.dq = of.call.workspace + of.workspace.dq_order;
+    p.dq_words = of.launch.dq_turns / 2;
   }
   p.tiles = static_cast<int>(of.launch.prepare_tiles);
   return p;
@@ -105,6 +106,7 @@ AttentionBackwardWarpgroupsFinishParams attention_finish_params_in_tiles(
   fill_tensors<attention::kTensors>(of.call, of.request.problem.packed, &p);
   p.sequences = static_cast<int>(of.shape.sequences);
   p.dq_tiles = static_cast<int>(of.launch.dq_tiles);
+  if (of.launch.dq_turns > 0) p.dq_order = of.call.workspace + of.workspace.dq_order;
   return p;
 }
 

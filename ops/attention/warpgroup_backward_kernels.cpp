@@ -41,7 +41,7 @@ const Tile* tile_of(const AttentionProblem& problem) {
 int smem_bytes(const AttentionProblem& problem, const Tile& tile) {
   const int widths = round_up(tile.width, kPanel) + round_up(tile.value_width, kPanel);
   const int elements = (tile.keys + tile.stages * tile.rows) * widths + 2 * tile.rows * tile.keys;
-  const int barriers = problem.deterministic ? 6 : 4;
+  const int barriers = problem.deterministic ? 8 : 4;
   return 2 * elements + tile.stages * (2 * 4 * tile.rows + 8 * barriers) + kPlaceBytes;
 }
 

@@ -12,7 +12,7 @@ namespace lathe {
 
 // By row: lse2 = lse log2 e, and error = sum_c dout out - dlse, so that a score's gradient is
 // p (dp - error). A row without a key, or past the last offset, gets lse2 = +inf and error = 0.
-// The sums of dq are zeroed here.
+// The sums of dq are zeroed here, or the words that say who has added to them.
 //
 // Config: Element, CuSeqlens, kValueWidth, kTileM (rows of a block), kPacked, kSinks, kDlse.
 // Blocks: tiles * heads.
@@ -25,7 +25,7 @@ struct AttentionBackwardPrepareParams {
   const void* sinks;         // float32 [H]; kSinks
   void* lse2;                // float32 [H, R], or in the order that the next strides give
   void* error;               // the same
-  void* dq;                  // float32 [dq_words, 4], in whatever order the main kernel has them
+  void* dq;                  // float32 [dq_words, 4]: the sums, or what orders them
   void* dsinks_parts;        // float32 [tiles, H]; kSinks
   long long row_batch_stride, row_head_stride;  // of lse2 and error
   long long out_batch_stride, out_token_stride, out_head_stride;

@@ -12,7 +12,7 @@ namespace lathe {
 // backward.dq is float32 [B, H, dq_tiles, kTileM, kWidth], packed [H, dq_tiles, kTileM, kWidth];
 // backward's strides of dq are not used.
 //
-// With kDeterministic dq_order is int32 [1 + tiles of dq], zeroed: a counter of tickets, and of
+// With kDeterministic dq_order is int64 [1 + tiles of dq], zeroed: a counter of tickets, and of
 // each tile the tiles of keys that are past it (sm90/dq_order.cuh). Null: there is no dq, or no
 // query.
 struct AttentionBackwardWarpgroupsParams {
@@ -34,6 +34,7 @@ struct AttentionBlockBackwardWarpgroupsParams {
   int first_keys;  // nothing to add to: dk and dv are written and not read
 };
 
+// With dq_order, as above or null, a tile that no keys have passed holds nothing: its sums are 0.
 // finish.dq_sums are these tiles, and finish.dq_blocks is their number; its strides of dq_sums are
 // not used.
 //
@@ -41,6 +42,7 @@ struct AttentionBlockBackwardWarpgroupsParams {
 struct AttentionBackwardWarpgroupsFinishParams {
   AttentionBackwardFinishParams finish;
   const void* cu_seqlens_q;  // [N + 1]; kPacked
+  const void* dq_order;
   int sequences;
   int dq_tiles;
 };

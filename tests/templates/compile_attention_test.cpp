@@ -130,10 +130,12 @@ TEST_CASE("the backward by warpgroups compiles without spills") {
   for (const Widths& widths : {kNarrow[0], kNarrow[1], kNarrow[2], kWide[0]}) {
     for (const Options& options : kOptions) {
       AttentionProblem problem = problem_of(widths, options, half);
-      problem.deterministic = false;
-      REQUIRE(attention_backward_warpgroups_refusal(problem, facts) == nullptr);
-      const KernelSpec spec = attention_backward_warpgroups_spec(problem, options.apart);
-      jobs.add(spec, facts.arch);
+      for (const bool deterministic : {false, true}) {
+        problem.deterministic = deterministic;
+        REQUIRE(attention_backward_warpgroups_refusal(problem, facts) == nullptr);
+        const KernelSpec spec = attention_backward_warpgroups_spec(problem, options.apart);
+        jobs.add(spec, facts.arch);
+      }
       jobs.add(attention_backward_warpgroups_finish_spec(problem), facts.arch);
       half = !half;
     }

@@ -214,13 +214,28 @@ struct GradientMultiplier {
     finish_dv();
     in_registers(dq);
     arrive(ring.dout_empty(place.stage));
-    if (p.backward.dq != nullptr) {
-      if constexpr (Config::kDeterministic) mbarrier_wait(ring.dq_turn(place.stage), place.parity);
+    if (p.backward.dq == nullptr) return;
+    if constexpr (Config::kDeterministic) mbarrier_wait(ring.dq_turn(place.stage), place.parity);
+    if (is_first_of_dq(place)) {
+#pragma unroll
+      for (int n = 0; n < 8; ++n) {
+        if (Dq::has_group(group(), n)) put_four(to + n * Dq::kGroupFloats, dq + 4 * n);
+      }
+    } else {
 #pragma unroll
       for (int n = 0; n < 8; ++n) {
         if (Dq::has_group(group(), n)) add_four(to + n * Dq::kGroupFloats, dq + 4 * n);
       }
-      if constexpr (!kShared) tell_dq_added(place);
+    }
+    if constexpr (!kShared) tell_dq_added(place);
+  }
+  // True if nobody has added before: the first block of keys stores, so that the sums are not
+  // zeroed. The warp's turn has come.
+  __device__ __forceinline__ bool is_first_of_dq(const Place& place) const {
+    if constexpr (Config::kDeterministic) {
+      return uniform(load_shared_word(ring.dq_first(place.stage)) != 0);
+    } else {
+      return false;
     }
   }
   // The warp has added all that it has of the block's dq.
@@ -255,8 +270,15 @@ struct GradientMultiplier {
     // dq_tile() is in the warpgroup's own part.
     constexpr int kPart = Dq::kPartFloats, kHalfPart = kPart / 2;
     float* const to = dq_tile(at) + (Dq::kParts - 1) * kPart - group() * (kPart - kHalfPart);
+    const bool first = is_first_of_dq(place);
 #pragma unroll
-    for (int n = 0; n < 4; ++n) add_four(to + n * Dq::kGroupFloats, dq + 4 * n);
+    for (int n = 0; n < 4; ++n) {
+      if (first) {
+        put_four(to + n * Dq::kGroupFloats, dq + 4 * n);
+      } else {
+        add_four(to + n * Dq::kGroupFloats, dq + 4 * n);
+      }
+    }
     tell_dq_added(place);
   }
   // The next scores run beside the last products of a block, unless a shared part of dq has their

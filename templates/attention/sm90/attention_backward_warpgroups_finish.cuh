@@ -22,6 +22,9 @@ __device__ __forceinline__ void finish_dq_tile(const AttentionBackwardWarpgroups
   const int head_of_all = tile / p.dq_tiles;
   const float* from = static_cast<const float*>(f.dq_sums) +
                       static_cast<long long>(tile) * Tile::kFloats + threadIdx.x % 128 * 4;
+  // With an order of dq nothing has been stored in a tile that no keys see.
+  const bool any = p.dq_order == nullptr ||
+                   load_element(static_cast<const long long*>(p.dq_order) + 1 + tile) != 0;
   tile -= head_of_all * p.dq_tiles;
   int head = head_of_all % f.heads, rows = f.seq_q;
   long long start = 0;
@@ -44,9 +47,9 @@ __device__ __forceinline__ void finish_dq_tile(const AttentionBackwardWarpgroups
     float sums[8][4] = {};
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
+      Words<16> four = {};
       if (!Tile::has_group(part, n)) continue;
-      Words<16> four;
-      load_global(from + part * Tile::kPartFloats + n * Tile::kGroupFloats, four);
+      if (any) load_global(from + part * Tile::kPartFloats + n * Tile::kGroupFloats, four);
 #pragma unroll
       for (int c = 0; c < 4; ++c) sums[n][c] = element_of<float>(four, c);
     }

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order in which a deterministic backward by warpgroups adds to dq: to each tile of dq, tile of
 // keys after tile of keys, as they lie in their sequence. A word of memory for each tile of dq says
-// how many tiles of keys are past it; a block waits until it is one more than those before it.
+// how many tiles of keys are past it; a block waits until the one in front of its own is. The first
+// one that sees a tile of dq stores there, so that nobody zeroes it.
 //
 // Blocks take their tiles of keys by tickets, and wait for lower tickets alone. Whoever holds one
 // has begun, so nobody waits for a block that has no multiprocessor yet, whatever the device runs
@@ -60,7 +61,7 @@ struct TicketPlace {
   int slice;
 };
 
-__device__ __forceinline__ unsigned take_ticket(int* counter) {
+__device__ __forceinline__ unsigned take_ticket(unsigned* counter) {
   unsigned ticket;
   asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], 1;"
                : "=r"(ticket)
@@ -76,24 +77,25 @@ __device__ __forceinline__ TicketPlace ticket_place(const AttentionBackwardWarpg
     return {blockIdx.x / slices, static_cast<int>(blockIdx.x % slices)};
   }
   const unsigned section = p.section, all = section * slices;
-  const unsigned ticket = take_ticket(static_cast<int*>(p.dq_order));
+  const unsigned ticket = take_ticket(static_cast<unsigned*>(p.dq_order));
   const unsigned first = ticket / all * section, left = gridDim.x / slices - first;
   const unsigned heads = left < section ? left : section, at = ticket % all;
   return {first + at % heads, static_cast<int>(at / heads)};
 }
 
 // Waits until a word that others raise is `least`, and knows then what they did before.
-__device__ __forceinline__ void wait_for_turn(const int* turn, int least) {
+__device__ __forceinline__ void wait_for_turn(const long long* turn, int least) {
   asm volatile(
-      "{\n .reg .pred over;\n .reg .s32 turn;\nAGAIN:\n"
-      " ld.acquire.gpu.global.s32 turn, [%0];\n"
-      " setp.ge.s32 over, turn, %1;\n"
+      "{\n .reg .pred over;\n .reg .s64 turn;\nAGAIN:\n"
+      " ld.acquire.gpu.global.s64 turn, [%0];\n"
+      " setp.ge.s64 over, turn, %1;\n"
       " @!over bra AGAIN;\n}" ::"l"(turn),
-      "r"(least)
+      "l"(static_cast<long long>(least))
       : "memory");
 }
-__device__ __forceinline__ void pass_turn(int* turn, int value) {
-  asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(turn), "r"(value) : "memory");
+__device__ __forceinline__ void pass_turn(long long* turn, int value) {
+  asm volatile("st.release.gpu.global.s64 [%0], %1;" ::"l"(turn), "l"(static_cast<long long>(value))
+               : "memory");
 }
 
 }  // namespace lathe

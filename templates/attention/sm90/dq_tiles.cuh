@@ -56,6 +56,11 @@ __device__ __forceinline__ int sequence_of_dq_tile(const void* cu_seqlens_q, int
   return low;
 }
 
+__device__ __forceinline__ void put_four(float* to, const float* from) {
+  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(from[0]), "f"(from[1]),
+               "f"(from[2]), "f"(from[3])
+               : "memory");
+}
 // Four floats are added at once, in no order with those of other blocks.
 __device__ __forceinline__ void add_four(float* to, const float* from) {
   asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(from[0]),

@@ -18,10 +18,10 @@ struct DqTurns {
   volatile KeyTile* const tile;
 
   // The words of the tiles of dq of the sequence, of head 0; the ticket is the first one of all.
-  __device__ __forceinline__ int* turns() const {
-    return static_cast<int*>(p.dq_order) + 1 + first_dq_tile_of_head<Config>(p, tile);
+  __device__ __forceinline__ long long* turns() const {
+    return static_cast<long long*>(p.dq_order) + 1 + first_dq_tile_of_head<Config>(p, tile);
   }
-  __device__ __forceinline__ int* turn(int* turns, const QueryPlace& at) const {
+  __device__ __forceinline__ long long* turn(long long* turns, const QueryPlace& at) const {
     return turns + static_cast<long long>(at.head) * p.dq_tiles + at.cursor;
   }
   __device__ __forceinline__ int number() const { return tile->first / Config::kTileN; }
@@ -37,12 +37,14 @@ struct DqTurns {
           tile->window(), tile->rows, tile->first - Config::kTileN);
       front_begin = front.begin, front_end = front.end;
     }
-    int* const first = turns();
+    long long* const first = turns();
     RingPlace<Config::kStages> place;
 #pragma unroll 1
     for (QueryPlace at = visits.begin(); visits.there(at); at = visits.next(at)) {
-      mbarrier_wait(ring.dq_added(place.stage), place.parity ^ 1);
-      if (at.cursor >= front_begin && at.cursor < front_end) wait_for_turn(turn(first, at), own);
+      mbarrier_wait(ring.dq_seen(place.stage), place.parity ^ 1);
+      const bool behind = at.cursor >= front_begin && at.cursor < front_end;
+      if (behind) wait_for_turn(turn(first, at), own);
+      store_shared_word(ring.dq_first(place.stage), behind ? 0 : 1);
       mbarrier_arrive(ring.dq_turn(place.stage));
       place.next();
     }
@@ -51,11 +53,12 @@ struct DqTurns {
   __device__ __forceinline__ void pass() const {
     const GradientVisits<Config> visits = {p.backward, tile};
     const int next = number() + 1;
-    int* const first = turns();
+    long long* const first = turns();
     RingPlace<Config::kStages> place;
 #pragma unroll 1
     for (QueryPlace at = visits.begin(); visits.there(at); at = visits.next(at)) {
       mbarrier_wait(ring.dq_added(place.stage), place.parity);
+      mbarrier_arrive(ring.dq_seen(place.stage));
       pass_turn(turn(first, at), next);
       place.next();
     }

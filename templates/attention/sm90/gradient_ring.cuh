@@ -32,7 +32,7 @@ struct AttentionBackwardWarpgroupsSmem {
   static constexpr int kDsAt = kDoutAt + Config::kStages * kDout;
   static constexpr int kRowsAt = kDsAt + 2 * kDs;
   static constexpr int kBarriers = kRowsAt + Config::kStages * kRows;
-  static constexpr int kStageBarriers = Config::kDeterministic ? 6 : 4;
+  static constexpr int kStageBarriers = Config::kDeterministic ? 8 : 4;
   static constexpr int kTileAt = kBarriers + 8 * kStageBarriers * Config::kStages;
   static constexpr int kBytes = kTileAt + KeyTile::kBytes;
 };
@@ -85,6 +85,14 @@ struct GradientRing {
   __device__ __forceinline__ unsigned dq_added(unsigned stage) const {
     return barrier(5 * kStages + stage);
   }
+  // Who passes the turn on has seen that, so that nobody gets a phase ahead of it.
+  __device__ __forceinline__ unsigned dq_seen(unsigned stage) const {
+    return barrier(6 * kStages + stage);
+  }
+  // A word: whether the block is the first one there, so that nothing is in the tile yet.
+  __device__ __forceinline__ unsigned dq_first(unsigned stage) const {
+    return barrier(7 * kStages + stage);
+  }
 
   // By one thread, before anybody uses the ring.
   __device__ __forceinline__ void init() const {
@@ -97,6 +105,7 @@ struct GradientRing {
       if constexpr (Config::kDeterministic) {
         mbarrier_init(dq_turn(stage), 1);
         mbarrier_init(dq_added(stage), kWarps);
+        mbarrier_init(dq_seen(stage), 1);
       }
     }
     fence_mbarrier_init();

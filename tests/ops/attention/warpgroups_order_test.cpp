@@ -67,6 +67,13 @@ TEST_CASE("backward in order: causal, wider heads, a block for each head of a gr
   check_bits(c);
 }
 
+TEST_CASE("backward in order: a part of dq that two warpgroups share") {
+  AttentionCase c{.head_dim = 192, .value_dim = 128};
+  c.queries = {150}, c.keys = {400};
+  c.causal = true;
+  check_bits(c);
+}
+
 TEST_CASE("backward in order: windows, in which tiles of keys have other queries in common") {
   AttentionCase c{.dtype = LATHE_F16, .kv_heads = 2};
   c.queries = {700}, c.keys = {600};
