@@ -19,7 +19,8 @@ struct Width {
   int64_t head_dim, value_dim;
   int64_t rows;  // of a step
 };
-constexpr Width kWidths[] = {{64, 64, 128}, {96, 96, 64}, {128, 128, 64}, {192, 128, 64}};
+constexpr Width kWidths[] = {{64, 64, 128},  {96, 96, 64},   {128, 128, 64},
+                             {192, 128, 64}, {192, 192, 64}, {256, 256, 64}};
 
 AttentionCase case_of(const Width& width) {
   AttentionCase c;
@@ -59,6 +60,8 @@ TEST_CASE("backward by warpgroups: packed sequences of 0 to 5 query blocks besid
 TEST_CASE("backward by warpgroups: lengths beside the borders of tiles") {
   for (const Width& width : kWidths) {
     for (const int64_t queries : {1, 63, 64, 65, 127, 128, 129}) {
+      // Where heads are wide the simulator takes long, and tiles are those of (128, 128) or less.
+      if (width.head_dim > 128 && queries % 64 != 1) continue;
       AttentionCase c = case_of(width);
       c.queries = {queries}, c.keys = {queries == 64 ? 257 : 192 - queries};
       check_backward(c, width);
