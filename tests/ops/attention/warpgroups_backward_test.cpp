@@ -36,6 +36,10 @@ void check_backward(const AttentionCase& c, const Width& width) {
   if (answer.kernels.at(0).spec.find("arch=sm_90a") == std::string::npos) return;
   const std::string spec = answer.spec("attention_backward_warpgroups");
   CHECK_MESSAGE(spec.find(" m=" + std::to_string(width.rows) + " ") != spec.npos, spec);
+  for (const char* kind : {"shared_load_conflicts", "shared_store_conflicts", "local_load_requests",
+                           "local_store_requests"}) {
+    CHECK_MESSAGE(answer.total(kind) == 0, kind);
+  }
 }
 
 }  // namespace
