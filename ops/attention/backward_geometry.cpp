@@ -136,7 +136,10 @@ AttentionCost attention_backward_cost(const AttentionProblem& problem,
   const KernelSpec& main = kernels.main();
   const int64_t block = main.constant("m"), tile = main.constant("n");
   const uint64_t columns = launch.apart ? shape.heads : shape.kv_heads;
-  const uint64_t padded = 3 * main.constant("width") + 2 * main.constant("value_width");
+  // By warpgroups dq has whole panels of 64 columns.
+  const int width = static_cast<int>(main.constant("width"));
+  const int dq_width = launch.in_tiles ? round_up(width, 64) : width;
+  const uint64_t padded = 2 * width + dq_width + 2 * main.constant("value_width");
   if (launch.apart) {  // parts of dk and dv written and read; k and v read for each query head
     cost.bytes += launch.keys * shape.heads * (head + value) * 2 * 4 +
                   launch.keys * (columns - shape.kv_heads) * (head + value) * element;

@@ -14,8 +14,10 @@ constexpr int kPanel = 64, kPlaceBytes = 128, kFinishThreads = 256;
 // By padded widths of keys and of values. A thread that multiplies has 240 registers. dk and dv
 // take half of each width of them; the scores and their gradients half of the rows each, until p is
 // a quarter; then ds is a quarter, and a part of dq 32. Of dq each of the two warpgroups has a part
-// of 64 rows and 64 columns, which decides the rows of a step. A block has 227 KiB of shared
-// memory: keys, values, the stages of q and dout, and two of ds.
+// of 64 rows and 64 columns, which decides the rows of a step; of the third panel of 192 columns it
+// has half. A block has 227 KiB of shared memory: keys, values, the stages of q and dout, and two
+// of ds. With 64 keys the warpgroups share out columns (gradients_by_columns.cuh): dk, dv and dq
+// take a quarter of the width each, and shared memory has two stages of p.
 struct Tile {
   int width, value_width;
   int rows, keys, stages;
@@ -25,6 +27,8 @@ constexpr Tile kTiles[] = {
     {96, 96, 64, 128, 2},    // 176 registers, 161 KiB: a tile is whole panels of 64 columns
     {128, 128, 64, 128, 2},  // 208 registers, 161 KiB
     {192, 128, 64, 128, 2},  // 208 registers, 193 KiB
+    {192, 192, 64, 64, 3},   // 176 registers, 226 KiB
+    {256, 256, 64, 64, 2},   // 192 registers, 225 KiB
 };
 constexpr int kThreads = 384;
 
@@ -40,7 +44,8 @@ const Tile* tile_of(const AttentionProblem& problem) {
 
 int smem_bytes(const AttentionProblem& problem, const Tile& tile) {
   const int widths = round_up(tile.width, kPanel) + round_up(tile.value_width, kPanel);
-  const int elements = (tile.keys + tile.stages * tile.rows) * widths + 2 * tile.rows * tile.keys;
+  const int scores = (tile.keys == kPanel ? 4 : 2) * tile.rows * tile.keys;
+  const int elements = (tile.keys + tile.stages * tile.rows) * widths + scores;
   const int barriers = problem.deterministic ? 8 : 4;
   return 2 * elements + tile.stages * (2 * 4 * tile.rows + 8 * barriers) + kPlaceBytes;
 }
@@ -54,6 +59,9 @@ const char* attention_backward_warpgroups_refusal(const AttentionProblem& proble
   if (!problem.backward) return "there is no backward";
   if (problem.element == Dtype::f32) return "the elements are float32";
   if (tile_of(problem) == nullptr) return "there is no tile for the head widths";
+  if (problem.deterministic && tile_of(problem)->keys == kPanel) {
+    return "at these head widths blocks add to dq in no order";
+  }
   if (!problem.mods.empty()) return "there are mods";
   return nullptr;
 }

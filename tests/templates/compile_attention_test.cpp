@@ -127,7 +127,7 @@ TEST_CASE("the backward by warpgroups compiles without spills") {
   const DeviceFacts facts = hopper();
   compile_test::Jobs jobs;
   bool half = false;
-  for (const Widths& widths : {kNarrow[0], kNarrow[1], kNarrow[2], kWide[0]}) {
+  for (const Widths& widths : {kNarrow[0], kNarrow[1], kNarrow[2], kWide[0], kWide[1], kWide[2]}) {
     for (const Options& options : kOptions) {
       AttentionProblem problem = problem_of(widths, options, half);
       for (const bool deterministic : {false, true}) {

@@ -24,6 +24,7 @@
 #include "attention/sm90/dq_tiles.cuh"
 #include "attention/sm90/dq_turns.cuh"
 #include "attention/sm90/gradient_ring.cuh"
+#include "attention/sm90/gradients_by_columns.cuh"
 #include "common/wgmma.cuh"
 
 namespace lathe {
@@ -412,7 +413,11 @@ __device__ void attention_backward_warpgroups(const AttentionBackwardWarpgroupsP
   } else {
     take_registers<240>();
     if (work) {
-      GradientMultiplier<Config>(p, ring, tile).run();
+      if constexpr (kByColumns<Config>) {
+        ColumnMultiplier<Config>(p, ring, tile).run();
+      } else {
+        GradientMultiplier<Config>(p, ring, tile).run();
+      }
     }
   }
 }

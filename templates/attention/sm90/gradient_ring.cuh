@@ -13,8 +13,12 @@
 
 namespace lathe {
 
+// Whether the warpgroups that multiply share out columns (gradients_by_columns.cuh), else keys.
+template <class Config>
+constexpr bool kByColumns = Config::kTileN == 64;
+
 // [K][V][kStages tiles of Q][kStages tiles of dout][two of ds transposed]
-// [kStages of lse2 and error][barriers][key tile]
+// [two of p transposed, with kByColumns][kStages of lse2 and error][barriers][key tile]
 //
 // A tile is whole panels of 64 columns; columns behind the last one arrive as zeros.
 template <class Config>
@@ -26,11 +30,13 @@ struct AttentionBackwardWarpgroupsSmem {
   static constexpr int kQ = kPanels * Config::kTileM * 128;
   static constexpr int kDout = kValuePanels * Config::kTileM * 128;
   static constexpr int kDs = Config::kTileM * Config::kTileN * 2;
+  static constexpr int kP = kByColumns<Config> ? kDs : 0;
   static constexpr int kRows = 2 * 4 * Config::kTileM;
   static constexpr int kVAt = kK, kQAt = kVAt + kV;
   static constexpr int kDoutAt = kQAt + Config::kStages * kQ;
   static constexpr int kDsAt = kDoutAt + Config::kStages * kDout;
-  static constexpr int kRowsAt = kDsAt + 2 * kDs;
+  static constexpr int kPAt = kDsAt + 2 * kDs;
+  static constexpr int kRowsAt = kPAt + 2 * kP;
   static constexpr int kBarriers = kRowsAt + Config::kStages * kRows;
   static constexpr int kStageBarriers = Config::kDeterministic ? 8 : 4;
   static constexpr int kTileAt = kBarriers + 8 * kStageBarriers * Config::kStages;
@@ -59,6 +65,9 @@ struct GradientRing {
   }
   __device__ __forceinline__ unsigned ds(unsigned stage) const {
     return shared + Smem::kDsAt + stage * Smem::kDs;
+  }
+  __device__ __forceinline__ unsigned p(unsigned stage) const {
+    return shared + Smem::kPAt + stage * Smem::kP;
   }
   // lse2 of the block's queries, and error 4 * kTileM bytes further on.
   __device__ __forceinline__ unsigned rows(unsigned stage) const {

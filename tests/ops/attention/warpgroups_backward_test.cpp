@@ -19,7 +19,8 @@ struct Width {
   int64_t head_dim, value_dim;
   int64_t rows;  // of a step
 };
-constexpr Width kWidths[] = {{64, 64, 128}, {96, 96, 64}, {128, 128, 64}, {192, 128, 64}};
+constexpr Width kWidths[] = {{64, 64, 128},  {96, 96, 64},   {128, 128, 64},
+                             {192, 128, 64}, {192, 192, 64}, {256, 256, 64}};
 
 AttentionCase case_of(const Width& width) {
   AttentionCase c;
@@ -28,10 +29,11 @@ AttentionCase case_of(const Width& width) {
   return c;
 }
 
-// In no order of dq, and in a fixed one. Other architectures have the portable kernel, which gets
-// the same cases.
+// In no order of dq and, where blocks have 128 keys, in a fixed one. Other architectures have the
+// portable kernel, which gets the same cases.
 void check_backward(AttentionCase c, const Width& width) {
   for (const bool deterministic : {false, true}) {
+    if (deterministic && width.head_dim + width.value_dim > 320) return;
     c.deterministic = deterministic;
     CAPTURE(c.text());
     const Answer answer = checked(c);
@@ -39,6 +41,10 @@ void check_backward(AttentionCase c, const Width& width) {
     const std::string spec = answer.spec("attention_backward_warpgroups");
     CHECK_MESSAGE(spec.find(" m=" + std::to_string(width.rows) + " ") != spec.npos, spec);
     CHECK(spec.find(" deterministic=" + std::to_string(deterministic) + " ") != spec.npos);
+    for (const char* kind : {"shared_load_conflicts", "shared_store_conflicts",
+                             "local_load_requests", "local_store_requests"}) {
+      CHECK_MESSAGE(answer.total(kind) == 0, kind);
+    }
   }
 }
 
@@ -64,6 +70,8 @@ TEST_CASE("backward by warpgroups: packed sequences of 0 to 5 query blocks besid
 TEST_CASE("backward by warpgroups: lengths beside the borders of tiles") {
   for (const Width& width : kWidths) {
     for (const int64_t queries : {1, 63, 64, 65, 127, 128, 129}) {
+      // Where heads are wide the simulator takes long, and tiles are those of (128, 128) or less.
+      if (width.head_dim > 128 && queries % 64 != 1) continue;
       AttentionCase c = case_of(width);
       c.queries = {queries}, c.keys = {queries == 64 ? 257 : 192 - queries};
       check_backward(c, width);

@@ -1,0 +1,305 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The products of attention_backward_warpgroups.cuh where heads are so wide that dk and dv of 64
+// keys fill a warpgroup's registers: a block has 64 keys, and its two warpgroups share out
+//
+//   s^T = k q^T,  dp^T = v dout^T                    by queries, 32 each
+//   dv += p^T dout,  dk += ds^T q,  dq = ds k        by columns, half of them each
+//
+// p and ds pass through shared memory, where each warpgroup reads both halves. A step ends with a
+// barrier: behind it p and ds of its queries are there, and what they replace was read. Behind dk
+// and dv of a block the scores of the next one are asked for, so that q and dout of this one are
+// free early, and other products run while the next weights are computed.
+#pragma once
+#include "attention/backward/gradient_sums.cuh"
+#include "attention/backward/score_gradients.cuh"
+#include "attention/sm90/dq_tiles.cuh"
+#include "attention/sm90/gradient_ring.cuh"
+#include "common/wgmma.cuh"
+
+namespace lathe {
+
+// Sums of a warpgroup's columns: half of those of 256 in one piece, of those of 192 a panel of 64
+// and half of the last panel. An operand that begins in the middle of a panel has to end in it.
+template <int kWidth>
+struct ColumnHalf {
+  static_assert(kWidth == 192 || kWidth == 256, "of other widths no half is made of such pieces");
+  static constexpr int kFirst = kWidth == 256 ? 128 : 64, kSecond = kWidth / 2 - kFirst;
+  float first[kFirst / 8][4], second[kSecond == 0 ? 1 : kSecond / 8][4];
+
+  static __device__ __forceinline__ int first_column(int group) { return group * kFirst; }
+  static __device__ __forceinline__ int second_column(int group) {
+    return 2 * kFirst + group * kSecond;
+  }
+  // A group of products, sums = A B or sums += A B. A is kSteps steps of kStepA bytes, and B the
+  // rows of a tile whose panels have kPanelBytes.
+  template <class Element, int kSteps, int kStepA, int kPanelBytes, bool kTurnedA>
+  __device__ __forceinline__ void start(const WgmmaTile& a, unsigned rows, int group, bool add) {
+    const WgmmaTile one = wgmma_rows<kPanelBytes>(rows + group * (kFirst / 64) * kPanelBytes);
+    const WgmmaTile two = wgmma_rows<kPanelBytes>(rows + 2 * kPanelBytes + group * 64);
+    wgmma_begin();
+    start_piece<Element, kFirst, kSteps, kStepA, kTurnedA>(a, one, first, add);
+    if constexpr (kSecond > 0) {
+      start_piece<Element, kSecond, kSteps, kStepA, kTurnedA>(a, two, second, add);
+    }
+    wgmma_commit();
+  }
+  __device__ __forceinline__ void in_place() {
+    in_registers(reinterpret_cast<float(&)[kFirst / 2]>(first));
+    if constexpr (kSecond > 0) in_registers(reinterpret_cast<float(&)[kSecond / 2]>(second));
+  }
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int i = 0; i < kFirst / 2; ++i) first[i / 4][i % 4] = 0.0f;
+#pragma unroll
+    for (int i = 0; i < kSecond / 2; ++i) second[i / 4][i % 4] = 0.0f;
+  }
+
+ private:
+  template <class Element, int kColumns, int kSteps, int kStepA, bool kTurnedA>
+  static __device__ __forceinline__ void start_piece(const WgmmaTile& a, const WgmmaTile& b,
+                                                     float (&sums)[kColumns / 8][4], bool add) {
+    float(&d)[kColumns / 2] = reinterpret_cast<float(&)[kColumns / 2]>(sums);
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      const unsigned long long own = a.at(step * kStepA), other = b.at(step * 16 * 128);
+      if constexpr (kTurnedA) {
+        Wgmma<kColumns, true, Element>::run_turned(d, own, other, add || step > 0);
+      } else {
+        Wgmma<kColumns, true, Element>::run(d, own, other, add || step > 0);
+      }
+    }
+  }
+};
+
+// A warpgroup that multiplies. Stages of p and ds alternate from block to block.
+template <class Config>
+struct ColumnMultiplier {
+  using Element = typename Config::Element;
+  using Ring = GradientRing<Config>;
+  using Dq = DqTile<Config>;
+  static constexpr int kM = Config::kTileM, kN = Config::kTileN;
+  static constexpr int kWidth = Config::kWidth, kValueWidth = Config::kValueWidth;
+  static constexpr int kThreads = kMultiplyThreads<Config>;
+  static constexpr int kQueries = kM / 2;
+  static_assert(kM == 64 && kN == 64 && kThreads == 256, "p and ds are one panel of shared memory");
+  static_assert(kWidth == kValueWidth, "dk and dv are shared out alike");
+
+  // Whether registers suffice for a product of dq beside scores.
+  static constexpr bool kDqBeside = kWidth <= 192;
+  static constexpr bool kTight = !kDqBeside || Config::kSoftcap || Config::kAlibi;
+
+  using Scores = float[1][kQueries / 8][4];
+  using Operands = Accumulated<Element, kQueries / 8>[1];
+  using Place = RingPlace<Config::kStages>;
+  using Half = ColumnHalf<kWidth>;
+
+  const AttentionBackwardWarpgroupsParams& p;
+  const Ring ring;
+  volatile KeyTile* const tile;
+  const QueryVisits<Config> visits;
+  const GradientUnits<Config> units;
+  Half dk, dv;
+
+  __device__ __forceinline__ ColumnMultiplier(const AttentionBackwardWarpgroupsParams& params,
+                                              const Ring& own_ring, volatile KeyTile* own_tile)
+      : p(params),
+        ring(own_ring),
+        tile(own_tile),
+        visits{params.backward, own_tile},
+        units(params.backward) {}
+
+  // A thread's place in its warpgroup, and the number of that.
+  static __device__ __forceinline__ int thread() { return thread_index() % 128; }
+  static __device__ __forceinline__ int group() { return in_place(threadIdx.x / 128); }
+  static __device__ __forceinline__ int lane_query() { return thread_index() % 4 * 2; }
+  static __device__ __forceinline__ void arrive(unsigned barrier) {
+    if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
+  }
+
+  // sums = the keys times the own queries of a stage: s^T or dp^T.
+  __device__ __forceinline__ void start_scores(unsigned keys, unsigned queries, unsigned full,
+                                               unsigned parity, Scores& sums) const {
+    // Else the compiler keeps an address for each step, and has no registers for them.
+    const WgmmaTile a = wgmma_columns(kTight ? in_place(keys) : keys);
+    const WgmmaTile b = wgmma_columns(queries + group() * kQueries * 128);
+    mbarrier_wait(full, parity);
+    wgmma_begin();
+#pragma unroll
+    for (int step = 0; step < kWidth / 16; ++step) {
+      const unsigned panel = step / 4, inside = step % 4 * 32;
+      Wgmma<kQueries, false, Element>::run(reinterpret_cast<float(&)[kQueries / 2]>(sums),
+                                           a.at(panel * kN * 128 + inside),
+                                           b.at(panel * kM * 128 + inside), step > 0);
+    }
+    wgmma_commit();
+  }
+  __device__ __forceinline__ void start_s(const Place& place, Scores& s) const {
+    start_scores(ring.k(), ring.q(place.stage), ring.q_full(place.stage), place.parity, s);
+  }
+  __device__ __forceinline__ void start_dp(const Place& place, Scores& dp) const {
+    start_scores(ring.v(), ring.dout(place.stage), ring.dout_full(place.stage), place.parity, dp);
+  }
+  // dv += p^T dout, dk += ds^T q, dq = ds k: the own columns.
+  __device__ __forceinline__ void start_sums(unsigned weights, unsigned queries, Half& sums) const {
+    sums.template start<Element, kM / 16, 32, kM * 128, false>(wgmma_columns(weights), queries,
+                                                               group(), true);
+  }
+  __device__ __forceinline__ void start_dq(unsigned ds, Half& dq) const {
+    dq.template start<Element, kN / 16, 16 * 128, kN * 128, true>(wgmma_rows<kN * 128>(ds),
+                                                                  ring.k(), group(), false);
+  }
+  // Nothing is under way behind it.
+  __device__ __forceinline__ void finish_dq(const QueryPlace& at, Half& dq) const {
+    wgmma_wait<0>();
+    dq.in_place();
+    const AttentionBackwardParams& b = p.backward;
+    if (b.dq == nullptr) return;
+    const long long first = Config::kPacked
+                                ? tile->start_q / kM + tile->sequence
+                                : static_cast<long long>(tile->sequence) * b.heads * p.dq_tiles;
+    float* const to =
+        static_cast<float*>(b.dq) +
+        (first + static_cast<long long>(at.head) * p.dq_tiles + at.cursor) * Dq::kFloats +
+        thread() * 4;
+    add_piece(to + Half::first_column(group()) * kM, dq.first);
+    if constexpr (Half::kSecond > 0) add_piece(to + Half::second_column(group()) * kM, dq.second);
+  }
+  // Columns of dq lie one group of eight behind another, those of the next part too.
+  template <int kTiles>
+  static __device__ __forceinline__ void add_piece(float* to, const float (&sums)[kTiles][4]) {
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) add_four(to + n * Dq::kGroupFloats, sums[n]);
+  }
+
+  // The own half of p or ds, transposed, into shared memory.
+  __device__ __forceinline__ void put(unsigned to, const Operands& words) const {
+    const unsigned at = to + panel_offset(thread() / 32 * 16 + thread() % 16, thread() % 32 / 16);
+#pragma unroll
+    for (int step = 0; step < kQueries / 16; ++step) {
+      store_matrix(at ^ (group() * 64 + step * 32), words[0].word[step]);
+    }
+  }
+
+  // Scores that are under way become p and ds in shared memory. kBehind products were asked for
+  // after those of dp.
+  template <int kBehind>
+  __device__ __forceinline__ void weigh(const QueryPlace& at, const Place& place, int stage,
+                                        Scores& s, Scores& dp) const {
+    ScorePlace scores;
+    scores.key = tile->first + thread() / 32 * 16 + thread() % 32 / 4;
+    scores.lane_query = lane_query();
+    scores.query = at.cursor * kM + group() * kQueries;
+    if constexpr (Config::kAlibi) {
+      const AttentionBackwardParams& b = p.backward;
+      scores.offset = tile->keys - tile->rows;
+      scores.slope = load_element(static_cast<const float*>(b.alibi_slopes) +
+                                  tile->sequence * b.alibi_batch_stride + at.head);
+    }
+    const unsigned rows = ring.rows(place.stage) + 4 * (group() * kQueries + lane_query());
+    const bool full = uniform(visits.full(at));
+    Operands words;
+    wgmma_wait<kBehind + 1>();
+    in_registers(reinterpret_cast<float(&)[kQueries / 2]>(s));
+    if (full) {
+      score_weights<Config, false>(s, words, units, scores, KeyWindow{}, 0, rows);
+    } else {
+      score_weights<Config, true>(s, words, units, scores, tile->window(), tile->rows, rows);
+    }
+    put(ring.p(stage), words);
+    wgmma_wait<kBehind>();
+    in_registers(reinterpret_cast<float(&)[kQueries / 2]>(dp));
+    if (full) {
+      score_gradients<Config, false>(s, dp, words, rows + 4 * kM);
+    } else {
+      score_gradients<Config, true>(s, dp, words, rows + 4 * kM);
+    }
+    put(ring.ds(stage), words);
+    fence_shared_writes();
+  }
+
+  __device__ __forceinline__ void start_sums(const Place& place, int stage) {
+    start_sums(ring.ds(stage), ring.q(place.stage), dk);
+    start_sums(ring.p(stage), ring.dout(place.stage), dv);
+  }
+  // kBehind products were asked for after those of dk and dv.
+  template <int kBehind>
+  __device__ __forceinline__ void finish_sums(const Place& place) {
+    wgmma_wait<kBehind>();
+    dk.in_place();
+    dv.in_place();
+    arrive(ring.q_empty(place.stage));
+    arrive(ring.dout_empty(place.stage));
+  }
+  // All blocks of queries. Where the loop begins and ends no product is under way.
+  __device__ __forceinline__ void walk(QueryPlace at) {
+    Place place;
+    Scores s, dp;
+    Half dq;
+    int stage = 0;
+    start_s(place, s);
+    start_dp(place, dp);
+    weigh<0>(at, place, stage, s, dp);
+    named_barrier_wait<1, kThreads>();
+    QueryPlace next = visits.next(at);
+#pragma unroll 1
+    while (uniform(visits.there(next))) {
+      Place ahead = place;
+      ahead.next();
+      start_sums(place, stage);
+      start_s(ahead, s);
+      start_dp(ahead, dp);
+      if constexpr (kDqBeside) start_dq(ring.ds(stage), dq);
+      finish_sums<kDqBeside ? 3 : 2>(place);
+      weigh<kDqBeside ? 1 : 0>(next, ahead, stage ^ 1, s, dp);
+      if constexpr (!kDqBeside) start_dq(ring.ds(stage), dq);
+      finish_dq(at, dq);
+      named_barrier_wait<1, kThreads>();
+      at = next, place = ahead, next = visits.next(next), stage ^= 1;
+    }
+    start_sums(place, stage);
+    start_dq(ring.ds(stage), dq);
+    finish_sums<1>(place);
+    finish_dq(at, dq);
+  }
+
+  template <class Stored, int kTiles>
+  __device__ __forceinline__ void store_piece(const float (&sums)[kTiles][4], float scale,
+                                              Stored* to, long long stride, int column,
+                                              int columns) const {
+    const int row = tile->first + thread() / 32 * 16;
+    store_rows<ColumnShare<8 * kTiles, 1>>(sums, 0, scale, to + column, stride, row, tile->keys,
+                                           tile->written, columns - column);
+  }
+  template <class Stored>
+  __device__ __forceinline__ void store_half(const Half& sums, float scale, Stored* to,
+                                             long long batch_stride, long long stride,
+                                             long long head_stride, int columns) const {
+    const int head = Config::kHeadsApart ? tile->first_head : tile->kv_head;
+    to += (Config::kPacked ? tile->start_k * stride : tile->sequence * batch_stride) +
+          head * head_stride;
+    store_piece(sums.first, scale, to, stride, Half::first_column(group()), columns);
+    if constexpr (Half::kSecond > 0) {
+      store_piece(sums.second, scale, to, stride, Half::second_column(group()), columns);
+    }
+  }
+
+  __device__ __forceinline__ void run() {
+    dk.clear();
+    dv.clear();
+    const QueryPlace first = visits.begin();
+    if (uniform(visits.there(first))) walk(first);
+    const AttentionBackwardParams& b = p.backward;
+    using Stored = typename Choose<Config::kHeadsApart, float, Element>::Type;
+    if (b.dk) {
+      store_half(dk, b.softmax_scale, static_cast<Stored*>(b.dk), b.dk_batch_stride,
+                 b.dk_token_stride, b.dk_head_stride, b.head_dim);
+    }
+    if (b.dv) {
+      store_half(dv, 1.0f, static_cast<Stored*>(b.dv), b.dv_batch_stride, b.dv_token_stride,
+                 b.dv_head_stride, b.value_dim);
+    }
+  }
+};
+
+}  // namespace lathe
