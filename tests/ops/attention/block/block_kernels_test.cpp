@@ -5,6 +5,10 @@
 
 #include <doctest/doctest.h>
 
+#include <string>
+#include <string_view>
+#include <utility>
+
 using namespace lathe;
 
 TEST_CASE("specs of the block step") {
@@ -27,6 +31,47 @@ TEST_CASE("specs of the block step") {
   CHECK(attention_positions_blocks(*positions.positions, 0, 64) == 0);
   CHECK(attention_block_workspace_bytes(*positions.forward, 8192) == 512);
   CHECK(attention_block_workspace_bytes(*positions.forward, 8193) == 768);
+}
+
+TEST_CASE("sm_90a: which block steps run by warpgroups, and why others do not") {
+  DeviceFacts facts = *facts_of_arch("sm_90a");
+  facts.sm90_kernels = true;
+  AttentionProblem usual;
+  usual.forward = usual.backward = usual.ranges = true;
+  const AttentionBlockKernels taken = *attention_block_kernels(usual, facts);
+  CHECK(taken.forward->kernel == "attention_block_warpgroups");
+  CHECK(taken.backward->kernel == "attention_block_backward_warpgroups");
+  CHECK(taken.forward->family() == std::string_view("sm90"));
+  CHECK(taken.forward->family_reason.empty());
+  // Three warpgroups would have no registers for the walk.
+  usual.head_dim = usual.value_dim = 64;
+  CHECK(attention_block_kernels(usual, facts)->forward->constant("m") == 128);
+
+  // Returns why the forward's step and the backward's are portable; empty: they are not.
+  using Reasons = std::pair<std::string, std::string>;
+  const auto reasons = [&](auto change) {
+    AttentionProblem problem = usual;
+    change(problem);
+    const AttentionBlockKernels kernels = *attention_block_kernels(problem, facts);
+    for (const KernelSlot* kernel : {&kernels.forward, &kernels.backward}) {
+      CHECK((*kernel)->family_reason.empty() == ((*kernel)->family() == std::string_view("sm90")));
+    }
+    return Reasons(kernels.forward->family_reason, kernels.backward->family_reason);
+  };
+  const std::string positions = "not sm90: rows and keys have positions of their own";
+  CHECK(reasons([](auto& p) { p.ranges = false, p.positions = true; }) ==
+        Reasons(positions, positions));
+  const std::string floats = "not sm90: the elements are float32";
+  CHECK(reasons([](auto& p) { p.element = Dtype::f32; }) == Reasons(floats, floats));
+  CHECK(reasons([](auto& p) { p.persistent = true; }) ==
+        Reasons("", "not sm90: a block has one tile of keys, and sm_margin wants turns"));
+  CHECK(reasons([](auto& p) { p.deterministic = true; }) ==
+        Reasons("", "not sm90: blocks add to dq in no order"));
+  CHECK(reasons([](auto& p) { p.head_dim = p.value_dim = 256; }) ==
+        Reasons("", "not sm90: there is no tile for the head widths"));
+  facts.sm90_kernels = false;
+  CHECK(reasons([](auto&) {}) ==
+        Reasons("not sm90: LATHE_FAMILY is portable", "not sm90: LATHE_FAMILY is portable"));
 }
 
 TEST_CASE("persistent blocks are those that the device holds, less a margin") {
