@@ -132,7 +132,10 @@ TEST_CASE("the backward by warpgroups compiles without spills") {
       AttentionProblem problem = problem_of(widths, options, half);
       for (const bool deterministic : {false, true}) {
         problem.deterministic = deterministic;
-        REQUIRE(attention_backward_warpgroups_refusal(problem, facts) == nullptr);
+        const bool wide = widths.head_dim + widths.value_dim > 320;  // no order of dq there
+        const char* const refusal = attention_backward_warpgroups_refusal(problem, facts);
+        REQUIRE((refusal == nullptr) == !(deterministic && wide));
+        if (refusal != nullptr) continue;
         const KernelSpec spec = attention_backward_warpgroups_spec(problem, options.apart);
         jobs.add(spec, facts.arch);
       }
