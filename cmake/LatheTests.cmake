@@ -87,7 +87,7 @@ set(LATHE_TEST_SECONDS
   attention_launch_test 20
   python_golden_test 60 python_core_test 20
   collective_test 22 package_test 12 api_launch_test 10 processes_test 9
-  cli_input_test 7 cli_cache_test 7 sim_program_algorithms 15
+  cli_input_test 7 cli_cache_test 7 cli_ship_test 30 cli_lengths_test 20 cli_tools_test 20 sim_program_algorithms 15
   sim_clock_units_test 74 sim_clock_tensor_test 32 sim_clock_barriers_test 8 cli_clock_test 15)
 function(lathe_limit name)
   list(FIND LATHE_TEST_SECONDS ${name} at)
