@@ -31,7 +31,7 @@ CUtensorMapSwizzle swizzle_of(int bytes) {
   }
 }
 
-// What the driver is asked for, as plain words: a map follows from these alone.
+// Holds all that the driver is asked for, as plain words: a map follows from these alone.
 struct Asked {
   decltype(Driver::cuTensorMapEncodeTiled) encode;
   const void* data;

@@ -71,7 +71,7 @@ set(LATHE_MEMOIZED "^(${LATHE_FAMILY_TESTS}|api_|bench_|ranks_|shard_|templates_
 # busy machine is no failure. All others have a minute (scripts/test).
 set(LATHE_TEST_SECONDS
   kda_options_test 83 kda_chunks_test 60 golden_kda 76 templates_test 66 kda_relations_test 61 conv_numerics_test 56 kda_ranks_test 54
-  kda_adversarial_test 46 templates_attention_compile_test 45 golden_causal_conv1d 39 attention_options_test 38
+  kda_adversarial_test 46 templates_attention_compile_test 120 golden_causal_conv1d 39 attention_options_test 38
   attention_dispatch_test 37 golden_flash_attention_ranks 36 golden_flash_attention_ranks_sm90 36 attention_ranks_test 35 kda_counters_test 33
   kda_numerics_test 40 golden_flash_attention 32 templates_kda_compile_test 32 kda_isolation_test 45
   attention_block_test 27 kda_recurrent_run_test 27 sparse_ranks_test 27 kda_repeat_test 25 attention_mods_test 24

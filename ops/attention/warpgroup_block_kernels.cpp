@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kKernel = "attention_block_warpgroups";
 constexpr const char* kBackward = "attention_block_backward_warpgroups";
-// Of messages, and of the queue of the warp that walks: sm90/attention_block_warpgroups.cuh.
+// Bytes that messages and the queue of the walking warp take: sm90/attention_block_warpgroups.cuh.
 constexpr int kMessageBytes = 192, kWalkBytes = 256;
 constexpr int kTileBytes = 1024;  // where tiles may begin
 

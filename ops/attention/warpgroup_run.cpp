@@ -14,7 +14,7 @@ namespace {
 // Keys and values of a section of heads fit in L2 beside other data.
 constexpr int64_t kSectionBytes = int64_t{32} << 20;
 
-// What a launch has to know of a kernel. A constant of a spec is found by its name, so each once.
+// A launch has to know this of a kernel. Constants are found by name, so each is asked for once.
 struct Form {
   bool packed, groups, local;
   int64_t rows;  // of a tile

@@ -41,7 +41,7 @@ struct GradientMultiplier {
   // Scores are those of 64 queries at a time, or of 32 where dk and dv leave no more registers.
   static constexpr int kQueries = kWidth + kValueWidth > 256 ? 32 : 64;
   static constexpr int kHalves = kM / kQueries;
-  // Of dq a warpgroup has a part, and half of the part that is nobody's.
+  // Each warpgroup has a part of dq; if one is left over, the two share it.
   static constexpr bool kShared = Dq::kParts % 2 == 1;
   static_assert(kN == kThreads / 2, "64 keys a warpgroup");
   static_assert(Config::kStages == 2, "ds has as many");
@@ -252,7 +252,7 @@ struct GradientMultiplier {
     in_registers(reinterpret_cast<float(&)[kWidth / 2]>(dk));
   }
 
-  // Of the part of dq that both warpgroups share, each has 32 columns. dk's product is waited for
+  // Each warpgroup has 32 columns of the part of dq that both share. dk's product is waited for
   // too.
   __device__ __forceinline__ void add_shared_dq(const QueryPlace& at, const Place& place) {
     float dq[16];

@@ -154,7 +154,7 @@ struct AttentionBlockMultiplier : AttentionMultiplier<Config, AttentionBlockWarp
                                                       const Messages& own_messages)
       : Base{params, own_ring, {threadIdx.x / 128}}, messages(own_messages) {}
 
-  // What becomes of the scores of the visit that `message` tells of.
+  // Applies mods and masks to the scores of the visit that `message` tells of.
   template <bool kMasked>
   __device__ __forceinline__ void modify(Scores& s, const ScoreUnits<Own>& units,
                                          const AttentionTile& tile, unsigned message) const {

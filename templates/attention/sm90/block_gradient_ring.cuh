@@ -19,7 +19,7 @@ struct AttentionBlockBackwardWarpgroupsSmem {
   static constexpr int kBytes = kQueue + VisitQueue::kBytes;
 };
 
-// What a message tells beside its visit: the query head, and which keys dq is made of. Those of
+// A message also tells, beside its visit, the query head and which keys make dq. Those of
 // other ranges, or of none, may hold anything: where the tile has such keys dq is made of a copy
 // without them, which a visit of other keys than the last such visit wants anew.
 enum MessageWord { kHeadWord, kKeysWord };

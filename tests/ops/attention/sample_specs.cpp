@@ -8,6 +8,7 @@
 #include "ops/attention/decode_kernels.h"
 #include "ops/attention/decode_warpgroups.h"
 #include "ops/attention/warpgroup_backward_kernels.h"
+#include "ops/attention/warpgroup_block_kernels.h"
 #include "ops/attention/warpgroup_kernels.h"
 
 using namespace lathe;
@@ -24,6 +25,8 @@ std::vector<KernelSpec> attention_specs(const DeviceFacts& facts) {
   AttentionProblem ring;
   ring.positions = ring.forward = ring.backward = ring.deterministic = true;
   const AttentionBlockKernels block = *attention_block_kernels(ring, facts);
+  AttentionProblem ranges;
+  ranges.ranges = true;
   AttentionProblem pages;
   pages.decode = pages.append = true;
   const auto paged = *attention_decode_kernels(pages, facts, {});
@@ -47,6 +50,8 @@ std::vector<KernelSpec> attention_specs(const DeviceFacts& facts) {
           attention_warpgroups_spec({}),
           attention_backward_warpgroups_spec({}, false),
           attention_backward_warpgroups_finish_spec({}),
+          attention_block_warpgroups_spec(ranges),
+          attention_block_backward_warpgroups_spec(ranges),
           attention_decode_warpgroups_spec(pages),
           lse_merge_spec({}),
           mod_probe_spec(*forward.forward, whole.mods.front())};
