@@ -145,6 +145,7 @@ add_library(lathe_sim_core STATIC
   ptx/parser_body.cpp
   ptx/parser_variable.cpp
   ptx/slots.cpp
+  ptx/wait_loops.cpp
   ${LATHE_SIM_ISA_OBJECTS})
 target_link_libraries(lathe_sim_core PUBLIC lathe_options)
 if(LATHE_SANITIZE)  # with headers of its own, as it alone is optimised
@@ -154,7 +155,7 @@ else()
 endif()
 lathe_unity(lathe_sim_core
   decode "^ptx/decode(_[a-su-z][a-z]*)?[.]cpp$"
-  ptx "^ptx/(call_text|flow|inline|lexer|module|op_table|opcodes|parser[a-z_]*|slots)[.]cpp$"
+  ptx "^ptx/(call_text|flow|inline|lexer|module|op_table|opcodes|parser[a-z_]*|slots|wait_loops)[.]cpp$"
   check "^check/(clocks|race)"
   async "^exec/async/"
   exec "^exec/(barrier|block|cluster|counters|findings|heap|host_threads|image|launch|line_counters|print|profile|report|sample|tensor_map|trace|wgmma|windows)[.]cpp$")
@@ -169,7 +170,7 @@ if(LATHE_TESTS)
           clock/clock_memory clock/clock_registers clock/clock_schedules clock/clock_twins
           clock/clock_search clock/clock_stuck clock/clock_tensor clock/clock_units clock/clock_walk clock/clock_waves cluster control
           convert float heap integer checks/litmus checks/litmus_async checks/litmus_block math matrix mma wmma model
-          sample nvrtc opcodes parser print checks/race checks/race_async checks/race_dependent checks/race_streams rare checks/short_address
+          sample nvrtc opcodes waits parser print checks/race checks/race_async checks/race_dependent checks/race_streams rare checks/short_address
           tensor_copy tensor_map checks/threads checks/memory traffic checks/void checks/none wgmma wgmma_check)
     get_filename_component(topic ${path} NAME)
     lathe_test(sim_${topic}_test SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/${path}_test.cpp

@@ -52,6 +52,7 @@ void scale_all(const Launch& launch, Counters* c) {
   const double scale = launch.scale;
   const uint32_t* size = launch.view.cluster;
   c->sampled_blocks = launch.clusters * size[0] * size[1] * size[2];
+  c->waits_left_out = launch.view.waits_left_out;
   for (uint64_t* count :
        {&c->warp_instructions, &c->thread_instructions, &c->tensor_ops, &c->barrier_waits}) {
     *count = scaled(*count, scale);

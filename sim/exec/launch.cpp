@@ -32,7 +32,9 @@ void sample(Launch* l) {
   const Grid& g = *l->grid;
   const uint64_t size = uint64_t{g.cluster[0]} * g.cluster[1] * g.cluster[2];
   const uint64_t wanted = (l->settings->sample_blocks + size - 1) / size;
-  if (wanted == 0 || wanted >= l->clusters || l->function->sees_blocks) return;
+  const Function& f = *l->function;
+  if (wanted == 0 || wanted >= l->clusters || (f.sees_blocks && !f.alone_if_sampled)) return;
+  l->view.waits_left_out = f.sees_blocks;
   l->sampled = sample_clusters(l->clusters, wanted);
   l->scale = static_cast<double>(l->clusters) / static_cast<double>(l->sampled.size());
   l->clusters = l->sampled.size();

@@ -184,6 +184,7 @@ struct Counters : AllTraffic {
   std::vector<LineCounters> lines;  // Settings::profile; by PTX line, those that ran
   double seconds = 0;               // host time of the simulation
   uint64_t sampled_blocks = 0;      // those that ran, if not all did
+  bool waits_left_out = false;      // those did not wait for the others
 
   void add(const Counters& other);
 };

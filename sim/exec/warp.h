@@ -206,6 +206,7 @@ struct LaunchView {
   const uint32_t* tid[3] = {nullptr, nullptr, nullptr};  // by linear thread number
   uint32_t grid[3] = {1, 1, 1}, block[3] = {1, 1, 1}, cluster[3] = {1, 1, 1};
   bool explicit_cluster = false;
+  bool waits_left_out = false;  // a few blocks run, of a function whose blocks wait for others
   uint32_t shared_begin = 0, shared_bytes = 0, dynamic_shared = 0;
   uint32_t multiprocessors = 1;
   uint32_t depot_bytes = 0;  // of one thread: local variables and the stack

@@ -112,7 +112,10 @@ struct Function : CodeView {
   bool uses_wgmma = false;
   bool ordered_across_blocks = false;  // which block comes first decides about results
   bool sees_blocks = false;            // blocks may wait for one another
-  bool tells_dependents = false;       // has griddepcontrol.launch_dependents
+  // They see others in wait loops, and by tickets: each of them can run without the others, with
+  // waits that are over at once and its own number for a ticket. What it computes is wrong then.
+  bool alone_if_sampled = false;
+  bool tells_dependents = false;  // has griddepcontrol.launch_dependents
   std::vector<std::string> files;
 };
 

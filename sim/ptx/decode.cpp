@@ -134,7 +134,6 @@ void Decoder::emit(Draft d, const Form& form, Class cls) {
     d.inst.guard = guard();
   }
   out_.ordered_across_blocks |= depends_on_blocks(form);
-  out_.sees_blocks |= sees_blocks(form) && form.op != Op::atom;  // Flow::finish decides of these
   out_.tells_dependents |= form.op == Op::griddepcontrol && form.has(kLaunchDependents);
   InstInfo info;
   info.cls = refine(cls, form);

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "sim/ptx/wait_loops.h"
+
 namespace sim {
 namespace {
 
@@ -227,24 +229,6 @@ void Flow::note_uses(const Draft& draft) {
   note(draft.d, Role::result, 5, true);
 }
 
-// An atomic whose result nobody reads tells its block nothing: compilers write it for a sum.
-void Flow::find_read_atomics() {
-  Function& out = d_.out_;
-  std::vector<bool> read(out.virtual_registers + out.predicates + 1);
-  for (const RegisterUse& use : out.uses) {
-    if (use.number >= read.size()) read.resize(use.number + 1);
-    if (use.kind == RegisterUse::Kind::source) read[use.number] = true;
-  }
-  for (size_t i = 0; i < out.code.size(); ++i) {
-    const Form& form = out.infos[out.code[i].info].form;
-    if (form.op != Op::atom || !sees_blocks(form)) continue;
-    for (uint32_t k = out.use_start[i]; k < out.use_start[i + 1]; ++k) {
-      const RegisterUse& use = out.uses[k];
-      out.sees_blocks |= use.kind == RegisterUse::Kind::result && read[use.number];
-    }
-  }
-}
-
 void Flow::finish() {
   Function& out = d_.out_;
   out.virtual_registers = static_cast<uint32_t>(d_.registers_.size());
@@ -297,7 +281,7 @@ void Flow::finish() {
     out.callees[k].pc = start(block_of_[callee_starts_[k]]);
   }
   out.use_start.push_back(static_cast<uint32_t>(out.uses.size()));
-  find_read_atomics();
+  find_wait_loops(&out);
   out.code_data = out.code.data();
   for (const InstInfo& info : out.infos) out.orders.push_back(order_of(info.form));
   out.list_data = out.lists.data();

@@ -38,7 +38,6 @@ class Flow {
   void visit_registers(const Draft& draft, const std::function<void(uint32_t, bool)>& f) const;
   uint16_t slot(const Ref& r) const;
   void note_uses(const Draft& draft);
-  void find_read_atomics();
 
   Decoder& d_;
   std::vector<BasicBlock> blocks_;

@@ -43,6 +43,12 @@ inline bool sees_blocks(const Form& f) {
   return global && (f.op == Op::atom || (f.op == Op::ld && order_of(f).scope != Scope::none));
 }
 
+// Takes a number from a counter, as blocks do that share out work.
+inline bool is_ticket(const Form& f) {
+  return f.op == Op::atom && f.atomic == Atomic::add && f.vector == 1 &&
+         f.space() == Space::global && is_integer(f.type());
+}
+
 // Results of such an instruction depend on which block comes first.
 inline bool depends_on_blocks(const Form& f) {
   const bool global = f.space() == Space::global || f.space() == Space::generic;

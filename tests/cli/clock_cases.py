@@ -47,3 +47,17 @@ class ClockCases(Case):
                     if clock is None:
                         self.skipTest(f"no {host[1]} here")
                     self.assertEqual(clock, first)
+
+    def test_blocks_that_wait(self):
+        """Blocks of an ordered backward wait for one another. Few of them run, without these waits, and the report says so."""
+        rows = "bf16:4,4096,16,64"
+        tensors = words({name: rows for name in ("q", "k", "v", "dout")}, ("deterministic=1",))
+        arguments = ("explain", "flash_attention", *tensors, "--gpu", "h100", "--clock", "--cache-dir", str(self.folder / "kernels"))
+        status, out, err = self.lathe(*arguments, "--json", LATHE_FAMILY="sm90")
+        self.assertEqual(status, 0, err)
+        kernels = {kernel["name"]: kernel for kernel in json.loads(out)["clock"][0]["kernels"]}
+        waiting = [name for name, kernel in kernels.items() if kernel.get("waits_left_out")]
+        self.assertEqual(waiting, ["attention_backward_warpgroups"])
+        self.assertGreater(kernels[waiting[0]]["tflop_per_s"], 100)
+        status, out, err = self.lathe(*arguments, LATHE_FAMILY="sm90")
+        self.assertEqual((status, out.count("left out ")), (0, 1), err)

@@ -126,6 +126,9 @@ void print_clock_details(const Json& kernel) {
       "with places empty\n",
       kernel.at("resident_blocks").get<int>(), number(kernel, "waves"),
       100 * number(kernel, "tail"));
+  if (kernel.value("waits_left_out", 0) != 0) {
+    std::printf("  left out        what blocks wait for one another\n");
+  }
   std::printf("  busiest         %s\n", largest(kernel.at("use"), "").c_str());
   print_roles(kernel);
   print_lines(kernel);

@@ -151,9 +151,11 @@ std::string key_of(const Grid& grid, const Counters& counters) {
   return line.text();
 }
 
-Replays::Known write_times(const Grid& grid, const clock::KernelTime& time, int multiprocessors) {
+Replays::Known write_times(const Grid& grid, const clock::KernelTime& time, int multiprocessors,
+                           bool waits_left_out) {
   JsonLine line, repeated;
   add_totals(line, grid, time);
+  if (waits_left_out) line.add("waits_left_out", 1);
   repeated = line;
   line.raw("roles", roles_json(time));
   line.raw("lines", lines_json(grid, time));
@@ -197,7 +199,9 @@ ClockTime report_clock(const Grid& grid, const Profile& profile, const Outcome& 
                          {.intervals = picture.empty() ? 0 : kMostIntervals});
   if (!picture.empty()) draw(time, picture);
   const std::lock_guard lock(all.mutex);
-  return (all.known[key] = write_times(grid, time, machine->multiprocessors)).time;
+  return (all.known[key] =
+              write_times(grid, time, machine->multiprocessors, outcome.counters.waits_left_out))
+      .time;
 }
 
 }  // namespace sim::driver

@@ -45,6 +45,7 @@ void add_prediction(JsonLine& line, const Grid& grid, const Counters& counters,
 
 void add_counts(JsonLine& line, const Counters& counters) {
   if (counters.sampled_blocks > 0) line.add("sampled_blocks", counters.sampled_blocks);
+  if (counters.waits_left_out) line.add("waits_left_out", 1);
   line.add("warp_instructions", counters.warp_instructions, "thread_instructions",
            counters.thread_instructions, "tensor_ops", counters.tensor_ops, "barrier_waits",
            counters.barrier_waits);

@@ -38,6 +38,9 @@ Step control(Warp& w, const Inst& in, uint32_t exec, uint32_t& pc) {
   w.pc = pc;
   switch (in.kind) {
     case Kind::branch:
+      if (in.imm != kNoWaitExit && view(*w.worker).waits_left_out) {
+        exec = in.imm == kLeavesByJump ? s.mask : 0;
+      }
       if (exec == 0) {
         ++pc;
       } else if (exec == s.mask) {

@@ -3,6 +3,7 @@
 // This file handles atom and red. Lanes that hit one address take turns in an order the seed picks.
 #include "sim/exec/isa/access.h"
 #include "sim/exec/isa/atomic/operations.h"
+#include "sim/ptx/order.h"
 
 namespace sim::SIM_ISA {
 namespace {
@@ -89,6 +90,18 @@ void atomic(Warp& w, const Inst& i, uint32_t exec) {
   atomic_in<T, N>(w, i, exec, S, Result, update);
 }
 
+// A block that runs without the others has its own number for a ticket, as if those before it had
+// taken theirs.
+template <class T>
+void ticket(Warp& w, const Inst& i, uint32_t exec) {
+  atomic<T, AddInt, Space::global, 1, true, false>(w, i, exec);
+  if (w.stop || !exec || !view(*w.worker).waits_left_out) return;
+  const uint16_t* list = w.code->list_data + i.aux;
+  const int l = __builtin_ctz(exec);
+  const auto each = static_cast<T>(cells<T>(w, list[1])[l]);
+  cells<T>(w, list[0])[l] = static_cast<CellOf<T>>(static_cast<T>(w.block->linear) * each);
+}
+
 template <class T, class O, int N, bool Result, bool Cas>
 Handler in_space(Space space) {
   return find_handler(space, {{Space::global, atomic<T, O, Space::global, N, Result, Cas>},
@@ -114,6 +127,7 @@ Handler add_halves(const Form& f) {
   return f.has(kNoftz) ? pick<T, Halves<add_half<H>>>(f) : nullptr;
 }
 Handler resolve_add(const Form& f) {
+  if (is_ticket(f)) return type_bytes(f.type()) == 8 ? ticket<uint64_t> : ticket<uint32_t>;
   static constexpr ResolverRow<Type> kRows[] = {
       {Type::u32, pick<uint32_t, AddInt>},      {Type::s32, pick<uint32_t, AddInt>},
       {Type::u64, pick<uint64_t, AddInt>},      {Type::s64, pick<uint64_t, AddInt>},
