@@ -36,7 +36,7 @@ def environment(row: Row, options: argparse.Namespace, work: str) -> dict[str, s
     return os.environ | {
         "LATHE_SIM_GPU": row.gpu, "LATHE_SIM_CLOCK": f"{work}/clock.jsonl", "LATHE_SIM_THREADS": "1",
         "LATHE_SIM_SAMPLE_BLOCKS": "16", "LATHE_SIM_SAMPLE_INSTRUCTIONS": "4000000", "LATHE_SIM_CHECK": "none",
-        "LATHE_SIM_QUIET": "1", "LATHE_SIM_DIR": str(options.sim), "CALIBRATE_ARCH": ARCHS[row.gpu],
+        "LATHE_SIM_QUIET": "1", "LATHE_FAMILY": "portable", "LATHE_SIM_DIR": str(options.sim), "CALIBRATE_ARCH": ARCHS[row.gpu],
         "CALIBRATE_LATHE": str(options.lathe), "CALIBRATE_CACHE": str(options.work / "cache"),
         "CALIBRATE_PROGRAMS": str(options.work / "programs"),
         "TRITON_CACHE_DIR": str(options.work / "triton")} | {

