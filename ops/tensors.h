@@ -25,6 +25,7 @@ struct Slot {
   Shape shape;
   bool strided = false;
   bool written = false;
+  bool repeats = false;  // only read, by kernels that take a stride of 0
   int alignment = 1;  // of the address; of strides as well if strided
 };
 
