@@ -50,8 +50,8 @@ Status take_kernels(lathe_plan* plan, const Resolved& resolved, DeviceFacts fact
 // Lets inputs repeat along a dimension, unless tensor maps, whose strides are never 0, are in use.
 void allow_repeats(lathe_plan* plan) {
   const std::vector<KernelSpec> specs = plan->executor->specs();
-  const bool mapped = std::ranges::any_of(
-      specs, [](const KernelSpec& spec) { return !spec.tensor_maps.empty(); });
+  const bool mapped =
+      std::ranges::any_of(specs, [](const KernelSpec& spec) { return !spec.tensor_maps.empty(); });
   for (Slot& slot : plan->slots) slot.repeats = !slot.written && !mapped;
 }
 

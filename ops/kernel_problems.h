@@ -43,7 +43,7 @@ struct AttentionProblem {
   Dtype cu_seqlens = Dtype::i32;  // meaningful if packed
   int head_dim = 128;             // of q and k: a multiple of 8 up to 256; 576 if latent
   int value_dim = 128;            // of v and out: the same; 512 if latent
-  int alignment = 16;             // of the caller's rows: pointers and strides are multiples, in bytes
+  int alignment = 16;  // of the caller's rows: pointers and strides are multiples, in bytes
   bool packed = false;
   bool local = false;  // causal or a window; which one varies from call to call
   bool softcap = false;

@@ -99,8 +99,8 @@ Status check_overlap(const Slot& slot, const DLTensor& from, const Tensor& tenso
     if (stride == 0 && !slot.written) {
       return stride_error(slot, from,
                           text("elements overlap: the stride at ", order[i],
-                               " is 0, and the plan has kernels that copy by tensor maps; those of "
-                               "a smaller lathe_problem_alignment do not"));
+                               " is 0, which an input may have where no kernel copies by tensor "
+                               "maps (with a smaller lathe_problem_alignment)"));
     }
     if (stride < reach) {
       return stride_error(

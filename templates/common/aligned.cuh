@@ -96,15 +96,18 @@ __device__ __forceinline__ void store_written_pair(float* to, float2 pair) {
   }
 }
 
-// copy_async of memory aligned to kAlignment. Two bytes are too few for an asynchronous copy: the
-// thread waits for its loads and stores what they give, where and when the copy would.
+// copy_async of memory aligned to kAlignment, where eight lanes fill all banks: groups of eight
+// begin with different pieces, so that the pieces of a warp lie in different banks. Two bytes are
+// too few for an asynchronous copy: the thread waits for its loads and stores what they give, where
+// and when the copy would.
 template <int kAlignment>
 __device__ __forceinline__ void copy_aligned(unsigned to, const void* from, bool wanted) {
   if constexpr (kAlignment >= 16) {
     copy_async(to, from, wanted);
   } else if constexpr (kAlignment >= 4) {
 #pragma unroll
-    for (int at = 0; at < 16; at += kAlignment) {
+    for (unsigned i = 0; i < 16 / kAlignment; ++i) {
+      const unsigned at = (i + threadIdx.x / 8) * kAlignment % 16;
       const char* piece = static_cast<const char*>(from) + at;
       if constexpr (kAlignment == 8) {
         copy_async_pair(to + at, piece, wanted);
