@@ -3,58 +3,13 @@
 // These tests cover attention where tensors begin and rows lie at multiples of 2, 4 or 8 bytes
 // only: every operator against its reference or against itself with rows aligned to 16 bytes, whose
 // bits it has, since only the accesses differ. What lies between the rows is poison.
-#include <algorithm>
-#include <random>
+#include "tests/ops/attention/alignment.h"
 
-#include "tests/harness/check.h"
-#include "tests/numbers.h"
-#include "tests/ops/attention/block/block_case.h"
-#include "tests/ops/attention/case.h"
 #include "tests/ops/attention/decode_case.h"
 
 using namespace apitest;
 
 namespace {
-
-// Moves every tensor with strides to where its address and strides are odd multiples of the
-// alignment, or of an element, and promises that.
-Call misplaced(Call call, int alignment) {
-  call.alignment = alignment;
-  for (auto& [name, tensor] : call.tensors) {
-    const std::string last = dims_of(call.op, name, tensor.shape.size()).back();
-    if (last != "D" && last != "DV") continue;
-    const auto bytes = static_cast<int64_t>(numbers::bytes_of(tensor.dtype));
-    const int64_t odd = std::max<int64_t>(alignment / bytes, 1);
-    tensor.placement = {.token_gap = odd, .batch_gap = 2 * odd, .offset = odd, .guard = 32 * odd};
-  }
-  return call;
-}
-
-// Runs it and checks that no kernel expects more than was promised, or keeps anything in memory.
-Answer run_misplaced(const Call& call, int alignment) {
-  const Answer answer = execute(shared_context(), misplaced(call, alignment));
-  check_findings(answer);
-  check_no_spills(answer);
-  const std::string promise = " alignment=" + std::to_string(alignment) + " ";
-  for (const Kernel& kernel : answer.kernels) {
-    CAPTURE(kernel.spec);
-    CHECK(kernel.spec.find("warpgroups") == std::string::npos);
-    if (!kernel.spec.starts_with("attention_positions")) {
-      CHECK(kernel.spec.find(promise) != std::string::npos);
-    }
-  }
-  return answer;
-}
-
-Answer check_case(const AttentionCase& c, int alignment) {
-  INFO(c.text());
-  CAPTURE(alignment);
-  const ref::Attention in = make_inputs(c);
-  const AttentionPart part = c.backward ? AttentionPart::both : AttentionPart::forward;
-  Answer answer = run_misplaced(attention_call(c, in, part), alignment);
-  check_attention(c, in, answer.outputs);
-  return answer;
-}
 
 // The same call with aligned rows, by the portable kernels, has the same bits.
 void check_same_bits(const Call& call, int alignment) {
@@ -83,14 +38,6 @@ TEST_CASE("four bytes: packed sequences, in order") {
 TEST_CASE("eight bytes: keys and values of different widths") {
   AttentionCase c{.head_dim = 96, .value_dim = 64, .kv_heads = 2, .queries = {66}, .keys = {50}};
   c.left = 20, c.backward = true;
-  check_case(c, 8);
-}
-
-TEST_CASE("float32 rows, aligned to an element and to two") {
-  AttentionCase c{.dtype = LATHE_F32, .head_dim = 80, .value_dim = 80, .group = 2};
-  c.queries = {35}, c.keys = {35}, c.backward = true;
-  check_case(c, 4);
-  c.head_dim = c.value_dim = 64, c.packed = true, c.backward = false;
   check_case(c, 8);
 }
 
@@ -147,28 +94,6 @@ TEST_CASE("pages: latent keys in rows of four bytes") {
   c.latent = c.append = c.fixed = true, c.cached = {40, 21};
   const DecodeInputs in = make_decode(c);
   check_decode(c, in, run_misplaced(decode_call(c, in), 4));
-}
-
-TEST_CASE("a step of a ring and its gradients") {
-  struct Step {
-    TileRow row;
-    int alignment;
-    const char* first;
-  };
-  ref::AttentionBlock shape;
-  shape.rows = 70, shape.keys = 90, shape.heads = 4, shape.kv_heads = 2;
-  shape.head_dim = shape.value_dim = 80;
-  const Step steps[] = {{{LATHE_BF16, 96, 96, "", "ranges"}, 2, ""},
-                        {{LATHE_F16, 96, 96, "", "positions ordered local"}, 4, "first_keys"},
-                        {{LATHE_F16, 96, 96, "", "ranges"}, 8, "first"}};
-  for (const auto& [row, alignment, first] : steps) {
-    CAPTURE(alignment);
-    const BlockInputs in = make_block(row, 3, shape, nullptr, 2);
-    const bool begins = std::string_view(first) == "first";
-    check_block(row, in, begins, run_misplaced(block_call(row, in, begins, 0), alignment));
-    check_block_gradients(row, in, first,
-                          run_misplaced(block_gradients_call(row, in, first, 0), alignment));
-  }
 }
 
 TEST_CASE("delta, and two partial results that become one") {
