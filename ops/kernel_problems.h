@@ -43,7 +43,6 @@ struct AttentionProblem {
   Dtype cu_seqlens = Dtype::i32;  // meaningful if packed
   int head_dim = 128;             // of q and k: a multiple of 8 up to 256; 576 if latent
   int value_dim = 128;            // of v and out: the same; 512 if latent
-  int alignment = 16;  // of the caller's rows: pointers and strides are multiples, in bytes
   bool packed = false;
   bool local = false;  // causal or a window; which one varies from call to call
   bool softcap = false;
@@ -69,6 +68,8 @@ struct AttentionProblem {
   bool positions = false;
   bool persistent = false;  // fewer blocks of threads than tiles, which take turns
 
+  int alignment = 16;  // of the caller's rows: pointers and strides are multiples, in bytes
+
   std::vector<Mod> mods;                           // score_mod, mask_mod
   std::array<std::optional<Dtype>, 4> captures{};  // types of the arrays that mods read
 
@@ -83,11 +84,11 @@ struct AttentionProblem {
 struct LseMergeProblem {
   Dtype block_out = Dtype::f32;  // meaningful if `block`
   int value_dim = 128;           // a multiple of 8
-  int alignment = 16;            // of rows: pointers and strides are multiples, in bytes
   bool block = false;            // another partial; without it a sink alone is folded in
   bool sinks = false;
   bool rounded = false;              // the result in 16 bits as well
   Dtype rounded_type = Dtype::bf16;  // meaningful if `rounded`
+  int alignment = 16;                // of the caller's rows, as above
 };
 
 struct SparseProblem {
