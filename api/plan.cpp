@@ -47,6 +47,14 @@ Status take_kernels(lathe_plan* plan, const Resolved& resolved, DeviceFacts fact
   return {};
 }
 
+// Lets inputs repeat along a dimension, unless tensor maps, whose strides are never 0, are in use.
+void allow_repeats(lathe_plan* plan) {
+  const std::vector<KernelSpec> specs = plan->executor->specs();
+  const bool mapped =
+      std::ranges::any_of(specs, [](const KernelSpec& spec) { return !spec.tensor_maps.empty(); });
+  for (Slot& slot : plan->slots) slot.repeats = !slot.written && !mapped;
+}
+
 Status check_shard(const lathe_plan& plan, const lathe_shard* shard, Call* call) {
   const int world = plan.group ? plan.group->world() : 1;
   if (!shard) {
@@ -157,6 +165,7 @@ lathe_status lathe_plan_create(lathe_plan** out, lathe_context* context,
     const bool known = loaded.ok() || loaded.code() == Code::not_cached;
     if (known && context->recorder) context->recorder->note(*problem);
     LATHE_TRY(with_problem(loaded, *problem));
+    allow_repeats(plan.get());
     *out = plan.release();
     return {};
   });

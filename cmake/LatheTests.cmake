@@ -84,7 +84,7 @@ set(LATHE_TEST_SECONDS
   attention_tiles_test 60 attention_block_tiles_test 60 sparse_tiles_test 25 attention_warpgroups_test 65
   attention_warpgroups_mutation_test 40 attention_warpgroups_counters_test 60 attention_warpgroups_backward_test 150
   attention_warpgroups_groups_test 30 attention_warpgroups_mods_test 80 attention_warpgroups_order_test 60
-  attention_launch_test 20
+  attention_launch_test 20 attention_alignment_test 12 attention_alignment_steps_test 20
   python_golden_test 60 python_core_test 20
   collective_test 22 package_test 12 api_launch_test 10 processes_test 9
   cli_input_test 7 cli_cache_test 7 cli_ship_test 30 cli_lengths_test 20 cli_tools_test 20 sim_program_algorithms 15
@@ -103,6 +103,7 @@ endfunction()
 # and what it looks at is also seen by shorter ones. Regular expressions for ctest. Their programs are
 # built by the target thorough_tests.
 set(LATHE_THOROUGH
+  attention_alignment_sm80_test attention_alignment_steps_test attention_alignment_steps_sm80_test
   attention_block_test attention_counters_test attention_dispatch_test attention_heads_test attention_options_test
   attention_options_sm90_test attention_ranks_test attention_repeat_test attention_repeat_sm90_test attention_mods_test conv_numerics_test conv_ranks_test
   golden_.*_sm80 golden_causal_conv1d_ranks golden_flash_attention_ranks golden_flash_attention_ranks_sm90 golden_kda_ranks

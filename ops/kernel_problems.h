@@ -68,6 +68,8 @@ struct AttentionProblem {
   bool positions = false;
   bool persistent = false;  // fewer blocks of threads than tiles, which take turns
 
+  int alignment = 16;  // of the caller's rows: pointers and strides are multiples, in bytes
+
   std::vector<Mod> mods;                           // score_mod, mask_mod
   std::array<std::optional<Dtype>, 4> captures{};  // types of the arrays that mods read
 
@@ -86,6 +88,7 @@ struct LseMergeProblem {
   bool sinks = false;
   bool rounded = false;              // the result in 16 bits as well
   Dtype rounded_type = Dtype::bf16;  // meaningful if `rounded`
+  int alignment = 16;                // of the caller's rows, as above
 };
 
 struct SparseProblem {

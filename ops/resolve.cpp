@@ -3,6 +3,8 @@
 // Checks a whole problem, dim by dim, and parses its options.
 #include "ops/resolve.h"
 
+#include <algorithm>
+
 #include "codegen/base/invalid.h"
 
 namespace lathe {
@@ -169,6 +171,18 @@ int vector_bytes(Dtype dtype, int alignment, int64_t channels) {
   int bytes = 16;
   while (bytes > element && (alignment % bytes != 0 || channels * element % bytes != 0)) bytes /= 2;
   return bytes;
+}
+
+int row_alignment(const Resolved& resolved) {
+  const lathe_problem& problem = resolved.problem;
+  int least = 16;
+  for (size_t i = 0; i < problem.op->tensors.size(); ++i) {
+    const Declared& declared = problem.tensors[i];
+    if (!declared.given || !problem.op->tensors[i].is_strided) continue;
+    const Dim last = declared.shape.dims[declared.shape.rank - 1].dim;
+    least = std::min(least, vector_bytes(declared.dtype, problem.alignment, resolved[last]));
+  }
+  return least;
 }
 
 Status check_row_alignment(const lathe_problem& problem, int bytes) {

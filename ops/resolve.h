@@ -45,6 +45,10 @@ Status check_dtypes(const lathe_problem& problem);
 // `channels` elements allow.
 int vector_bytes(Dtype dtype, int alignment, int64_t channels);
 
+// Returns the bytes, at most 16, that the pointers and strides of all strided tensors are multiples
+// of.
+int row_alignment(const Resolved& resolved);
+
 // Kernels copy rows in pieces of so many bytes.
 inline constexpr int kRowAlignment = 16;
 // Returns UNSUPPORTED if the problem declares less.

@@ -82,6 +82,7 @@ Status stride_error(const Slot& slot, const DLTensor& from, const std::string& w
 }
 
 // Checks that elements do not overlap: every stride must step over all that the smaller ones reach.
+// Only what repeats along a whole dimension may, where it is read by kernels that allow it.
 Status check_overlap(const Slot& slot, const DLTensor& from, const Tensor& tensor) {
   const int rank = slot.shape.rank;
   std::array<int, kMaxRank> order{};
@@ -94,7 +95,13 @@ Status check_overlap(const Slot& slot, const DLTensor& from, const Tensor& tenso
   int64_t reach = 1;  // elements from the first to one past the last
   for (int i = 0; i < rank; ++i) {
     const int64_t extent = tensor.extent[order[i]], stride = tensor.stride[order[i]];
-    if (extent <= 1) continue;
+    if (extent <= 1 || (stride == 0 && slot.repeats)) continue;
+    if (stride == 0 && !slot.written) {
+      return stride_error(slot, from,
+                          text("elements overlap: the stride at ", order[i],
+                               " is 0, which an input may have where no kernel copies by tensor "
+                               "maps (with a smaller lathe_problem_alignment)"));
+    }
     if (stride < reach) {
       return stride_error(
           slot, from,

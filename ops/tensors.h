@@ -25,7 +25,8 @@ struct Slot {
   Shape shape;
   bool strided = false;
   bool written = false;
-  int alignment = 1;  // of the address; of strides as well if strided
+  bool repeats = false;  // only read, by kernels that take a stride of 0
+  int alignment = 1;     // of the address; of strides as well if strided
 };
 
 // Holds one tensor of a call. Strides are in elements; those of extents 0 and 1 are made

@@ -98,7 +98,7 @@ void PartRun::upload(const TensorMap& inputs) {
     for (auto [name, spec] : *specs) {
       const auto [dimension, tokens] = cut_of(name);
       if (dimension >= 0) spec.shape[dimension] = tokens_in(*tokens);
-      tensors_.try_emplace(name, context_, spec);
+      tensors_.try_emplace(name, context_, spec, problem_.alignment);
     }
   }
   for (const auto& [name, whole] : inputs) {

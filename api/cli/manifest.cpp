@@ -107,7 +107,9 @@ Problem filled(const Problem& open, const Known& known) {
       spec.shape[d] = found->second + info.added[d];
     }
   }
-  return make_problem(open.op, open.settings, specs);
+  Problem problem = make_problem(open.op, open.settings, specs);
+  problem.alignment = open.alignment;
+  return problem;
 }
 
 // Refuses a problem of which an extent is open.

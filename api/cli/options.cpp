@@ -61,6 +61,14 @@ void add_set_flag(CLI::App* verb, std::vector<std::string>* set) {
       ->allow_extra_args(false);
 }
 
+void add_alignment_flag(CLI::App* verb, int* alignment) {
+  verb->add_option(
+          "--alignment", *alignment,
+          "of how many bytes pointers and strides are multiples: 1, 2, 4, 8 or 16; where a "
+          "verb places tensors itself, they are aligned to no more")
+      ->capture_default_str();
+}
+
 std::pair<std::string, std::string> parse_pair(const char* flag, const std::string& text,
                                                const char* expected) {
   const size_t equals = text.find('=');
@@ -92,6 +100,7 @@ void add_problem_flags(CLI::App* verb, ProblemOptions* options) {
       ->allow_extra_args(false)
       ->excludes(input);
   add_set_flag(verb, &options->set);
+  add_alignment_flag(verb, &options->alignment);
 }
 
 Problem problem_from(const ProblemOptions& options) {
@@ -108,7 +117,9 @@ Problem problem_from(const ProblemOptions& options) {
       refuse("--tensor ", in_quotes(name), " is given twice");
     }
   }
-  return make_problem(op, parse_settings(options.set), specs);
+  Problem problem = make_problem(op, parse_settings(options.set), specs);
+  problem.alignment = options.alignment;
+  return problem;
 }
 
 int64_t parse_int(const std::string& flag, const std::string& text, int64_t low, int64_t high) {

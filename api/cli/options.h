@@ -33,6 +33,7 @@ struct ProblemOptions {
   std::string input;
   std::vector<std::string> tensors;  // x=bf16:1,-1,4096
   std::vector<std::string> set;
+  int alignment = kBestAlignment;
 };
 void add_problem_flags(CLI::App* verb, ProblemOptions* options);
 Problem problem_from(const ProblemOptions& options);
@@ -42,6 +43,7 @@ std::pair<std::string, TensorSpec> parse_tensor(const std::string& text);
 // Adds "OP", a positional argument with the known operators in its help.
 void add_operator(CLI::App* verb, std::string* op);
 void add_set_flag(CLI::App* verb, std::vector<std::string>* set);
+void add_alignment_flag(CLI::App* verb, int* alignment);
 // Reads the "key=value" texts of --set; each key once.
 Settings parse_settings(const std::vector<std::string>& texts);
 // Reads "key=value"; a refusal says that `expected` is what the flag needs.

@@ -90,6 +90,7 @@ bool is_changed(const Problem& problem, const std::string& name) {
 ProblemHandle declare(const Problem& problem) {
   ProblemHandle handle = create(problem.op->name, problem.all(), problem.settings);
   check(lathe_problem_open(handle.get()));
+  check(lathe_problem_alignment(handle.get(), problem.alignment));
   return handle;
 }
 

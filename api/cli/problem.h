@@ -12,11 +12,15 @@
 
 namespace lathe::cli {
 
+// What lathe_problem_alignment is if nobody says.
+inline constexpr int kBestAlignment = 16;
+
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
 struct Problem {
   const lathe_operator_info* op = nullptr;
   Settings settings;
+  int alignment = kBestAlignment;  // that pointers and strides are promised to have, in bytes
   std::map<std::string, lathe_tensor_info> tensors;          // those that a run has
   Specs inputs;                                              // also those that are changed in place
   Specs outputs;                                             // those that are only written

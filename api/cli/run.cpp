@@ -102,6 +102,7 @@ void add_run_flags(CLI::App* verb, RunOptions* options, const std::vector<std::s
   verb->add_option("--output", options->output, "safetensors file to write; a link is not followed")
       ->required();
   add_set_flag(verb, &options->set);
+  add_alignment_flag(verb, &options->alignment);
   verb->add_option("--ranks", options->ranks, "split the sequence axis over this many ranks");
   verb->add_option("--rotate", options->rotate,
                    "attention only: ring, allgather, dispatch or heads; how keys and rows meet");
@@ -122,6 +123,7 @@ Task load_task(const RunOptions& options) {
   Specs specs;
   for (const auto& [name, tensor] : task.inputs) specs[name] = tensor.spec;
   task.problem = make_problem(op, settings, specs, &task.inputs);
+  task.problem.alignment = options.alignment;
   for (const auto& [name, tensor] : task.inputs) {
     if (task.problem.tensors.at(name).read) continue;
     refuse("tensor ", in_quotes(name), " is an output of ", op->name,

@@ -12,6 +12,7 @@ struct RunOptions {
   std::string op, input, output;
   std::string ranks, rotate, balance;  // as given; "": not given
   std::vector<std::string> set;
+  int alignment = kBestAlignment;
   DeviceOptions device;
   bool json = false;
   bool quiet = false;

@@ -75,7 +75,8 @@ LATHE_API lathe_status lathe_problem_tensor(lathe_problem* problem, const char* 
                                             lathe_dtype dtype, int rank, const int64_t* shape);
 /* Every activation pointer and every stride of the runs is a multiple of `bytes` (1 to 16, a power
  * of two). Default 16: what allocators give, with contiguous rows of the declared D. A plan refuses
- * tensors that are less aligned than its problem declared. */
+ * tensors that are less aligned than its problem declared. With less than 16, kernels make narrower
+ * accesses, and those that copy by tensor maps (sm_90a) are not taken. */
 LATHE_API lathe_status lathe_problem_alignment(lathe_problem* problem, int bytes);
 
 LATHE_API lathe_status lathe_problem_set_int(lathe_problem* problem, const char* option,
@@ -202,7 +203,8 @@ LATHE_API lathe_status lathe_plan_workspace(const lathe_plan* plan, const DLTens
  * `state` of the update is input and output at once.
  *
  * Checked on the host at every call: presence, dtype, rank, extents against each other and the
- * problem, strides (overlap, overflow, alignment), pointers (device, null unless the tensor is
+ * problem, strides (overlap, but for an input's stride of 0 where no kernel copies by tensor maps,
+ * overflow, alignment), pointers (device, null unless the tensor is
  * empty, alignment, an output that begins where another tensor does), workspace. Not
  * checked: the contents of cu_seqlens, which are on the device; kernels clamp every offset to [0,
  * T], so bad contents give wrong numbers but never an access outside the tensors. INVALID_ARGUMENT,

@@ -122,6 +122,7 @@ KernelSpec prepare_spec(const AttentionProblem& problem) {
       Constant::flag("sinks", "kSinks", problem.dsinks),
       Constant::flag("dlse", "kDlse", problem.dlse),
   };
+  add_alignment(problem.alignment, &spec);
   return spec;
 }
 
@@ -130,6 +131,7 @@ KernelSpec finish_spec(const AttentionProblem& problem) {
                                                   AttentionBackwardFinishParams, softmax_scale),
                                    kFinishThreads);
   spec.constants = {Constant::type("element", "Element", problem.element)};
+  add_alignment(problem.alignment, &spec);
   return spec;
 }
 
@@ -211,6 +213,7 @@ KernelSpec attention_backward_spec(const AttentionProblem& problem,
       Constant::flag("deterministic", "kDeterministic", problem.deterministic),
       Constant::flag("heads_apart", "kHeadsApart", apart),
   };
+  add_alignment(problem.alignment, &spec);
   add_mods(problem, &spec);
   return spec;
 }

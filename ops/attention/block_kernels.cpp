@@ -103,14 +103,18 @@ Result<AttentionBlockKernels> attention_block_kernels(const AttentionProblem& pr
     LATHE_ASSIGN(kernels.forward, forward_step(problem, facts));
   }
   if (problem.backward) {
-    kernels.prepare = KernelSpec::of(LATHE_TEMPLATE("attention", "attention_block_prepare",
-                                                    AttentionBlockPrepareParams, reserved),
-                                     kSmallThreads);
+    KernelSpec prepare = KernelSpec::of(LATHE_TEMPLATE("attention", "attention_block_prepare",
+                                                       AttentionBlockPrepareParams, reserved),
+                                        kSmallThreads);
+    add_alignment(problem.alignment, &prepare);
+    kernels.prepare = std::move(prepare);
     LATHE_ASSIGN(kernels.backward, backward_step(problem, facts));
     if (problem.deterministic) {
-      kernels.finish = KernelSpec::of(
+      KernelSpec finish = KernelSpec::of(
           LATHE_TEMPLATE("attention", "attention_block_finish", AttentionBlockFinishParams, first),
           kSmallThreads);
+      add_alignment(problem.alignment, &finish);
+      kernels.finish = std::move(finish);
     }
   }
   if (problem.positions) {
@@ -193,6 +197,7 @@ KernelSpec lse_merge_spec(const LseMergeProblem& problem) {
       Constant::flag("sinks", "kSinks", problem.sinks),
       Constant::flag("rounded", "kRounded", problem.rounded),
   };
+  add_alignment(problem.alignment, &spec);
   return spec;
 }
 

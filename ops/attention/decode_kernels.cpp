@@ -55,6 +55,7 @@ KernelSpec combine_spec(const AttentionProblem& problem) {
       kCombineThreads);
   spec.constants = {Constant::type("element", "Element", problem.element),
                     Constant::flag("sinks", "kSinks", problem.sinks)};
+  add_alignment(problem.alignment, &spec);
   return spec;
 }
 
@@ -111,6 +112,7 @@ KernelSpec attention_decode_spec(const AttentionProblem& problem, const Attentio
       Constant::flag("alibi", "kAlibi", problem.alibi),
       Constant::flag("sinks", "kSinks", problem.sinks),
   };
+  add_alignment(problem.alignment, &spec);
   add_mods(problem, &spec);
   return spec;
 }
@@ -142,9 +144,11 @@ Result<AttentionDecodeKernels> attention_decode_kernels(const AttentionProblem& 
     if (!again) kernels.decode.push_back(std::move(spec));
   }
   if (problem.append) {
-    kernels.append = KernelSpec::of(
+    KernelSpec append = KernelSpec::of(
         LATHE_TEMPLATE("attention", "attention_append", AttentionAppendParams, v_words),
         kAppendThreads);
+    add_alignment(problem.alignment, &append);
+    kernels.append = std::move(append);
   }
   if (problem.split) kernels.combine = combine_spec(problem);
   return kernels;

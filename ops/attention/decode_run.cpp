@@ -15,8 +15,6 @@
 namespace lathe {
 namespace {
 
-constexpr int64_t kWordBytes = 16;  // of an append's copy
-
 // Holds what follows from the shapes of a call.
 struct DecodePlan {
   AttentionDecodeShape shape;
@@ -145,7 +143,7 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
 
   AttentionAppendParams append_params(const Call& call, const DecodePlan& launch) const {
     const auto& t = call.tensors;
-    const int64_t words = kWordBytes / bytes_of(problem().element);  // elements of one
+    const int64_t words = problem().alignment / bytes_of(problem().element);  // elements of one
     const auto fill = [&](const Tensor& tensor, long long* first, long long* second,
                           long long* head) {
       *first = tensor.stride[0] / words, *second = tensor.stride[1] / words;

@@ -27,6 +27,7 @@ const char* attention_decode_warpgroups_refusal(const AttentionProblem& problem,
                                                 const AttentionDecodeRows& rows) {
   if (!facts.sm90_kernels) return "LATHE_FAMILY is portable";
   if (facts.arch != "sm_90a") return "the architecture is not sm_90a";
+  if (const char* refusal = map_alignment_refusal(problem)) return refusal;
   if (!problem.latent) return "values have a cache of their own";
   if (!problem.mods.empty()) return "there are mods";
   if (rows.page >= 0 && rows.page % kRun != 0) return "a page is no multiple of 16 keys";

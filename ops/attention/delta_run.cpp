@@ -118,10 +118,10 @@ MadeExecutor make_attention_delta(const AttentionProblem& problem, bool batch,
 }
 
 MadeExecutor make_attention_delta(const Resolved& resolved, const DeviceFacts& facts) {
-  LATHE_TRY(check_row_alignment(resolved.problem, kRowAlignment));
   AttentionProblem asked;
   asked.element = resolved.dtype(tensors::out);
   asked.head_dim = asked.value_dim = static_cast<int>(resolved[Dim::DV]);
+  asked.alignment = row_alignment(resolved);
   asked.sinks = resolved.has(tensors::sinks);
   asked.dsinks = resolved.has(tensors::dsinks);
   asked.dlse = resolved.has(tensors::dlse);

@@ -20,7 +20,8 @@ namespace lathe {
 namespace {
 
 constexpr int kWidths[] = {64, 96, 128, 192, 256};
-constexpr int kQueueBytes = 256;  // of visits, in a block step
+constexpr int kQueueBytes = 256;   // of visits, in a block step
+constexpr int kMapAlignment = 16;  // of pointers and strides: what a tensor map asks for
 // A thread has 255 registers; the rest holds addresses, row maxima and sums, and operands. Above
 // the first bound ptxas spills a few words for some options and architectures, which only a
 // measurement can allow; above the second it spills in every step.
@@ -82,6 +83,16 @@ const AttentionTile& preferred(const AttentionProblem& problem, const DeviceFact
 }
 
 }  // namespace
+
+void add_alignment(int alignment, KernelSpec* spec) {
+  if (alignment >= kMapAlignment) return;
+  spec->constants.push_back(Constant::integer("alignment", "kAlignment", alignment));
+}
+
+const char* map_alignment_refusal(const AttentionProblem& problem) {
+  if (problem.alignment >= kMapAlignment) return nullptr;
+  return "rows are aligned to fewer than 16 bytes (lathe_problem_alignment)";
+}
 
 int attention_padded_width(int width) {
   return *std::lower_bound(std::begin(kWidths), std::end(kWidths) - 1, width);
@@ -159,6 +170,7 @@ KernelSpec attention_forward_spec(const AttentionProblem& problem, const Attenti
       Constant::flag("pack_gqa", "kPackGqa", problem.pack_gqa),
       Constant::flag("listed", "kListed", problem.mod("mask_mod") != nullptr),
   };
+  add_alignment(problem.alignment, &spec);
   add_mods(problem, &spec);
   return spec;
 }

@@ -72,6 +72,7 @@ KernelSpec attention_latent_spec(const AttentionProblem& problem, const Attentio
       Constant::flag("alibi", "kAlibi", problem.alibi),
       Constant::flag("sinks", "kSinks", problem.sinks),
   };
+  add_alignment(problem.alignment, &spec);
   add_mods(problem, &spec);
   return spec;
 }

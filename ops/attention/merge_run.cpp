@@ -82,7 +82,6 @@ MadeExecutor make_lse_merge(const LseMergeProblem& problem, bool batch) {
 
 MadeExecutor make_lse_merge(const Resolved& resolved, const DeviceFacts&) {
   using namespace lse_merge;
-  LATHE_TRY(check_row_alignment(resolved.problem, kRowAlignment));
   LseMergeProblem asked;
   asked.block = resolved.has(block_out);
   if (asked.block) asked.block_out = resolved.dtype(block_out);
@@ -90,6 +89,7 @@ MadeExecutor make_lse_merge(const Resolved& resolved, const DeviceFacts&) {
   asked.rounded = resolved.has(rounded);
   if (asked.rounded) asked.rounded_type = resolved.dtype(rounded);
   asked.value_dim = static_cast<int>(resolved[Dim::DV]);
+  asked.alignment = row_alignment(resolved);
   return make_lse_merge(asked, !is_packed_shape(resolved.problem.tensors[out].shape));
 }
 

@@ -93,7 +93,6 @@ Result<AttentionRequest> score_request(const Resolved& resolved, int element, in
                                        int alibi_slopes) {
   AttentionRequest out;
   LATHE_TRY(read_mods(resolved, capture_0, &out));
-  LATHE_TRY(check_row_alignment(resolved.problem, kRowAlignment));
   const auto& options = resolved.options_as<ScoreOptions>();
   const int64_t head_dim = resolved[Dim::D];
   out.softmax_scale = options.softmax_scale ? *options.softmax_scale
@@ -105,6 +104,7 @@ Result<AttentionRequest> score_request(const Resolved& resolved, int element, in
   asked.element = resolved.dtype(element);
   asked.head_dim = static_cast<int>(head_dim);
   asked.value_dim = static_cast<int>(resolved[Dim::DV]);
+  asked.alignment = row_alignment(resolved);
   asked.local = out.window_left >= 0 || out.window_right >= 0;
   asked.softcap = out.softcap > 0;
   asked.alibi = resolved.has(alibi_slopes);

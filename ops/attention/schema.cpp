@@ -65,6 +65,7 @@ MadeExecutor make_flash_attention(const Resolved& resolved, const DeviceFacts& f
   Group* group = problem.group ? problem.group->group.get() : nullptr;
   LATHE_ASSIGN(const AttentionRequest request, attention_request(resolved));
   if (!group || group->world() == 1) return make_attention(request, facts);
+  LATHE_TRY(check_row_alignment(problem, kRowAlignment));  // rows are sent in such words
   switch (problem.group_flags & (kDispatch | kExchangeHeads)) {
     case kDispatch:
       return make_attention_dispatch(problem, request, facts, group);

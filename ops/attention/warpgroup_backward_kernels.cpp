@@ -56,6 +56,7 @@ const char* attention_backward_warpgroups_refusal(const AttentionProblem& proble
                                                   const DeviceFacts& facts) {
   if (!facts.sm90_kernels) return "LATHE_FAMILY is portable";
   if (facts.arch != "sm_90a") return "the architecture is not sm_90a";
+  if (const char* refusal = map_alignment_refusal(problem)) return refusal;
   if (!problem.backward) return "there is no backward";
   if (problem.element == Dtype::f32) return "the elements are float32";
   if (tile_of(problem) == nullptr) return "there is no tile for the head widths";

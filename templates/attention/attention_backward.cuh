@@ -77,9 +77,9 @@ struct AttentionBackward {
                        key_offset(p.k_batch_stride, p.k_token_stride) + head * p.k_head_stride;
     const Element* v = static_cast<const Element*>(p.v) +
                        key_offset(p.v_batch_stride, p.v_token_stride) + head * p.v_head_stride;
-    copy_tile<kTileN, Config::kWidth, Config::kThreads>(
+    copy_tile<kTileN, Config::kWidth, Config::kThreads, kAlignmentOf<Config, Element>>(
         shared, k, rows, p.head_dim, [&](int r) { return (first + r) * p.k_token_stride; });
-    copy_tile<kTileN, Config::kValueWidth, Config::kThreads>(
+    copy_tile<kTileN, Config::kValueWidth, Config::kThreads, kAlignmentOf<Config, Element>>(
         shared + Smem::kVAt, v, rows, p.value_dim,
         [&](int r) { return (first + r) * p.v_token_stride; });
   }
@@ -87,7 +87,7 @@ struct AttentionBackward {
     const Element* q = static_cast<const Element*>(p.q) +
                        query_offset(p.q_batch_stride, p.q_token_stride) + at.head * p.q_head_stride;
     const int row = in_place(visits.block(at)) * kTileM;
-    copy_tile<kTileM, Config::kWidth, Config::kThreads>(
+    copy_tile<kTileM, Config::kWidth, Config::kThreads, kAlignmentOf<Config, Element>>(
         q_tile(turn), q, tile->rows - row, p.head_dim,
         [&](int r) { return (row + r) * p.q_token_stride; });
   }
@@ -97,7 +97,7 @@ struct AttentionBackward {
                           query_offset(p.dout_batch_stride, p.dout_token_stride) +
                           at.head * p.dout_head_stride;
     const int row = in_place(visits.block(at)) * kTileM, rows = tile->rows;
-    copy_tile<kTileM, Config::kValueWidth, Config::kThreads>(
+    copy_tile<kTileM, Config::kValueWidth, Config::kThreads, kAlignmentOf<Config, Element>>(
         shared + Smem::kDoutAt, dout, rows - row, p.value_dim,
         [&](int r) { return (row + r) * p.dout_token_stride; });
     const long long first =
@@ -227,6 +227,8 @@ template <class Config>
 __device__ __forceinline__ void AttentionBackward<Config>::store(
     const typename Shape::KeySums& dk, const typename Shape::ValueSums& dv) const {
   using Stored = typename Choose<Config::kHeadsApart, float, Element>::Type;
+  // Parts of query heads lie in the workspace.
+  constexpr int kAlignment = Config::kHeadsApart ? 16 : kAlignmentOf<Config, Element>;
   const int way = Shape::width_warp(), keys = tile->keys, written = tile->written;
   const int head = Config::kHeadsApart ? tile->first_head : tile->kv_head;
   Stored* to_k = static_cast<Stored*>(p.dk) + key_offset(p.dk_batch_stride, p.dk_token_stride) +
@@ -237,12 +239,12 @@ __device__ __forceinline__ void AttentionBackward<Config>::store(
   for (int b = 0; b < Shape::kRowBlocks; ++b) {
     const int row = tile->first + (Shape::key_block() + b) * 16;
     if (p.dk) {
-      store_rows<typename Shape::KeyShare>(dk[b], way, p.softmax_scale, to_k, p.dk_token_stride,
-                                           row, keys, written, p.head_dim);
+      store_rows<typename Shape::KeyShare, kAlignment>(
+          dk[b], way, p.softmax_scale, to_k, p.dk_token_stride, row, keys, written, p.head_dim);
     }
     if (p.dv) {
-      store_rows<typename Shape::ValueShare>(dv[b], way, 1.0f, to_v, p.dv_token_stride, row, keys,
-                                             written, p.value_dim);
+      store_rows<typename Shape::ValueShare, kAlignment>(dv[b], way, 1.0f, to_v, p.dv_token_stride,
+                                                         row, keys, written, p.value_dim);
     }
   }
 }

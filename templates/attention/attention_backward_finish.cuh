@@ -8,7 +8,7 @@
 //
 // A thread has 8 columns of one row and head, or a warp one element of dsinks.
 #pragma once
-#include "common/types.cuh"
+#include "common/aligned.cuh"
 #include "params/attention_backward.h"
 
 namespace lathe {
@@ -36,11 +36,12 @@ __device__ __forceinline__ void add_eight(const float* from, float (&sum)[8]) {
 }
 
 // to[row, head] = scale * the sum of `count` parts, `stride` apart, from part_head on.
-template <class Element>
+template <class Config>
 __device__ __forceinline__ void sum_parts(long long item, long long rows, int heads, int width,
                                           const void* parts, const RowTensor& part, int part_heads,
                                           int count, long long stride, void* to,
                                           const RowTensor& result, float scale) {
+  using Element = typename Config::Element;
   const int chunks = width / 8;
   const int column = static_cast<int>(item % chunks) * 8;
   const int head = static_cast<int>(item / chunks % heads);
@@ -52,8 +53,9 @@ __device__ __forceinline__ void sum_parts(long long item, long long rows, int he
   for (int i = 0; i < count; ++i) add_eight(from + i * stride, sum);
 #pragma unroll
   for (int i = 0; i < 8; ++i) sum[i] *= scale;
-  store_global(static_cast<Element*>(to) + result.offset(row, head) + column,
-               pack<Element, 8 * sizeof(Element)>(sum));
+  store_aligned<kAlignmentOf<Config, Element>>(
+      static_cast<Element*>(to) + result.offset(row, head) + column,
+      pack<Element, 8 * sizeof(Element)>(sum));
 }
 
 __device__ __forceinline__ void sum_sinks(const AttentionBackwardFinishParams& p, int head) {
@@ -75,23 +77,22 @@ __device__ __forceinline__ void sum_sinks(const AttentionBackwardFinishParams& p
 template <class Config>
 __device__ __forceinline__ void finish_other(const AttentionBackwardFinishParams& p,
                                              long long block) {
-  using Element = typename Config::Element;
   const int group = p.heads / p.kv_heads;
   const auto item = [&] { return block * Config::kThreads + threadIdx.x; };
   if (block < p.dk_blocks) {
     const RowTensor parts = {p.dk_parts_batch_stride, p.dk_parts_token_stride,
                              p.dk_parts_head_stride, p.seq_k};
     const RowTensor dk = {p.dk_batch_stride, p.dk_token_stride, p.dk_head_stride, p.seq_k};
-    return sum_parts<Element>(item(), p.keys, p.kv_heads, p.head_dim, p.dk_parts, parts, group,
-                              group, p.dk_parts_head_stride, p.dk, dk, 1.0f);
+    return sum_parts<Config>(item(), p.keys, p.kv_heads, p.head_dim, p.dk_parts, parts, group,
+                             group, p.dk_parts_head_stride, p.dk, dk, 1.0f);
   }
   block -= p.dk_blocks;
   if (block < p.dv_blocks) {
     const RowTensor parts = {p.dv_parts_batch_stride, p.dv_parts_token_stride,
                              p.dv_parts_head_stride, p.seq_k};
     const RowTensor dv = {p.dv_batch_stride, p.dv_token_stride, p.dv_head_stride, p.seq_k};
-    return sum_parts<Element>(item(), p.keys, p.kv_heads, p.value_dim, p.dv_parts, parts, group,
-                              group, p.dv_parts_head_stride, p.dv, dv, 1.0f);
+    return sum_parts<Config>(item(), p.keys, p.kv_heads, p.value_dim, p.dv_parts, parts, group,
+                             group, p.dv_parts_head_stride, p.dv, dv, 1.0f);
   }
   block -= p.dv_blocks;
   sum_sinks(p, static_cast<int>(block * (Config::kThreads / 32) + threadIdx.x / 32));
@@ -104,9 +105,8 @@ __device__ void attention_backward_finish(const AttentionBackwardFinishParams& p
   const RowTensor sums = {p.dq_sums_batch_stride, p.dq_sums_token_stride, p.dq_sums_head_stride,
                           p.seq_q};
   const RowTensor dq = {p.dq_batch_stride, p.dq_token_stride, p.dq_head_stride, p.seq_q};
-  sum_parts<typename Config::Element>(block * Config::kThreads + threadIdx.x, p.rows, p.heads,
-                                      p.head_dim, p.dq_sums, sums, 1, p.slices,
-                                      p.dq_sums_slice_stride, p.dq, dq, p.softmax_scale);
+  sum_parts<Config>(block * Config::kThreads + threadIdx.x, p.rows, p.heads, p.head_dim, p.dq_sums,
+                    sums, 1, p.slices, p.dq_sums_slice_stride, p.dq, dq, p.softmax_scale);
 }
 
 }  // namespace lathe

@@ -25,6 +25,7 @@ template <class Config>
 struct PrepareRows {
   using Element = typename Config::Element;
   static constexpr int kWarps = Config::kThreads / 32;
+  static constexpr int kAlignment = kAlignmentOf<Config, Element>;  // of out and dout
   static_assert(Config::kTileM % 16 == 0, "16 rows a warp");
 
   const AttentionBackwardPrepareParams& p;
@@ -42,10 +43,10 @@ struct PrepareRows {
       Words<16> eight = {};
       if (own < inside && column < p.value_dim) {
         const int b = Config::kPacked ? 0 : own / p.seq_q;
-        load_global(static_cast<const Element*>(tensor) + b * batch_stride +
-                        (own - static_cast<long long>(b) * p.seq_q) * token_stride +
-                        head * head_stride + column,
-                    eight);
+        load_aligned<kAlignment>(static_cast<const Element*>(tensor) + b * batch_stride +
+                                     (own - static_cast<long long>(b) * p.seq_q) * token_stride +
+                                     head * head_stride + column,
+                                 eight);
       }
       to[half] = turn_in_quad(eight.word);
     }
@@ -63,10 +64,10 @@ struct PrepareRows {
       Words<8> pair = {};
       if (own < inside && at < p.value_dim) {
         const int b = Config::kPacked ? 0 : own / p.seq_q;
-        load_global(static_cast<const float*>(tensor) + b * batch_stride +
-                        (own - static_cast<long long>(b) * p.seq_q) * token_stride +
-                        head * head_stride + at,
-                    pair);
+        load_aligned<kAlignment>(static_cast<const float*>(tensor) + b * batch_stride +
+                                     (own - static_cast<long long>(b) * p.seq_q) * token_stride +
+                                     head * head_stride + at,
+                                 pair);
       }
       unsigned plane[3];
       split_any_pair(bit_cast<float>(pair.word[0]), bit_cast<float>(pair.word[1]), plane);

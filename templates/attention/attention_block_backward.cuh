@@ -38,6 +38,7 @@ struct AttentionBlockBackward {
   using Shape = typename Backward::Shape;
   using Smem = typename Backward::Smem;
   static constexpr int kTileM = Config::kTileM, kTileN = Config::kTileN;
+  static constexpr int kFloats = kAlignmentOf<Config, float>;  // of dq, dk and dv
 
   const AttentionBlockBackwardParams& all;
   const AttentionBackwardParams& p;
@@ -87,7 +88,7 @@ struct AttentionBlockBackward {
     const Element* q = static_cast<const Element*>(p.q) +
                        backward.query_offset(p.q_batch_stride, p.q_token_stride) +
                        at.head * p.q_head_stride;
-    copy_tile<kTileM, Config::kWidth, Config::kThreads>(
+    copy_tile<kTileM, Config::kWidth, Config::kThreads, kAlignmentOf<Config, Element>>(
         backward.q_tile(turn), q, queue.end(visit) - row, p.head_dim,
         [&](int r) { return (row + r) * p.q_token_stride; });
   }
@@ -97,7 +98,7 @@ struct AttentionBlockBackward {
     const Element* dout = static_cast<const Element*>(p.dout) +
                           backward.query_offset(p.dout_batch_stride, p.dout_token_stride) +
                           at.head * p.dout_head_stride;
-    copy_tile<kTileM, Config::kValueWidth, Config::kThreads>(
+    copy_tile<kTileM, Config::kValueWidth, Config::kThreads, kAlignmentOf<Config, Element>>(
         shared + Smem::kDoutAt, dout, end - row, p.value_dim,
         [&](int r) { return (row + r) * p.dout_token_stride; });
     const long long first =
@@ -199,8 +200,10 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::dq_step(
                 at.head * p.dq_head_stride;
     if constexpr (Config::kDeterministic) to += tile->slice * p.dq_slice_stride;
     const int row = queue.at(visit) + 16 * Shape::dq_block();
-    return SumPlace<typename Shape::DqShare>{to,         p.dq_token_stride, row, queue.end(visit),
-                                             p.head_dim, Shape::dq_way()};
+    // In order, the sums are in the workspace.
+    constexpr int kAlignment = Config::kDeterministic ? 16 : kFloats;
+    return SumPlace<typename Shape::DqShare, kAlignment>{
+        to, p.dq_token_stride, row, queue.end(visit), p.head_dim, Shape::dq_way()};
   };
   typename Shape::DqSums dq = {};
   if constexpr (Config::kDeterministic) place().load(dq);
@@ -285,8 +288,8 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::store(
   const int row = tile->first + Shape::key_block() * 16;
   const auto add = [&](float* at, float first, float second) {
     float there[2] = {0.0f, 0.0f};
-    if (!all.first_keys) load_pair(at, there[0], there[1]);
-    store_pair(at, there[0] + first, there[1] + second);
+    if (!all.first_keys) load_pair<kFloats>(at, there[0], there[1]);
+    store_pair<kFloats>(at, there[0] + first, there[1] + second);
   };
   SumPlace<typename Shape::KeyShare>{to_k, p.dk_token_stride, row, p.seq_k, p.head_dim, way}
       .template each<Shape::kRowBlocks>([&](float* at, int b, int n, int half) {

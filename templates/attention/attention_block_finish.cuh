@@ -6,13 +6,14 @@
 // A thread takes four columns of a row and head.
 #pragma once
 #include "attention/backward/dq_chunks.cuh"
-#include "common/types.cuh"
+#include "common/aligned.cuh"
 #include "params/attention_backward.h"
 
 namespace lathe {
 
 template <class Config>
 __device__ void attention_block_finish(const AttentionBlockFinishParams& p) {
+  constexpr int kFloats = kAlignmentOf<Config, float>;
   const long long chunk = static_cast<long long>(blockIdx.x) * Config::kThreads + threadIdx.x;
   if (chunk >= p.chunks) return;
   float sum[4] = {}, before[4] = {};
@@ -25,10 +26,10 @@ __device__ void attention_block_finish(const AttentionBlockFinishParams& p) {
     for (int i = 0; i < 4; ++i) sum[i] += part[i];
   }
   float* to = dq_chunk(p, chunk);
-  if (!p.first) unpack<f32>(*reinterpret_cast<const Words<16>*>(to), before);
+  if (!p.first) unpack<f32>(load_written<kFloats>(to), before);
 #pragma unroll
   for (int i = 0; i < 4; ++i) sum[i] = __fmaf_rn(p.softmax_scale, sum[i], before[i]);
-  store_global(to, pack<f32, 16>(sum));
+  store_aligned<kFloats>(to, pack<f32, 16>(sum));
 }
 
 }  // namespace lathe

@@ -30,7 +30,7 @@ __device__ void attention_block_prepare(const AttentionBlockPrepareParams& p) {
     return;
   }
   at -= p.chunks;
-  if (at < p.dq_chunks) store_global(dq_chunk(p, at), zero);
+  if (at < p.dq_chunks) store_aligned<kAlignmentOf<Config, float>>(dq_chunk(p, at), zero);
 }
 
 }  // namespace lathe

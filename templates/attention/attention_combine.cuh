@@ -122,7 +122,8 @@ __device__ void attention_combine(const AttentionCombineParams& p) {
       if (column >= p.value_dim) continue;
 #pragma unroll
       for (int c = 0; c < kColumns; ++c) all.o[half][c] *= scale;
-      store_global(out + column, pack<Element, kColumns * sizeof(Element)>(all.o[half]));
+      store_aligned<kAlignmentOf<Config, Element>>(
+          out + column, pack<Element, kColumns * sizeof(Element)>(all.o[half]));
     }
   }
 }

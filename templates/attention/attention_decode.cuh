@@ -88,11 +88,11 @@ struct AttentionDecode {
   __device__ __forceinline__ void copy_block(int stage) const {
     const KeyRow* rows = row_list(stage);
     const unsigned to = shared_address(shared) + Smem::kQ + stage * (Smem::kK + Smem::kV);
-    copy_rows<kTileN, Config::kWidth, Config::kThreads>(
+    copy_rows<kTileN, Config::kWidth, Config::kThreads, kAlignmentOf<Config, Element>>(
         to, static_cast<const Element*>(p.k) + tile.head * p.k_head_stride, p.head_dim, [&](int r) {
           return TileRow{rows[r].k, rows[r].k >= 0};
         });
-    copy_rows<kTileN, Config::kValueWidth, Config::kThreads>(
+    copy_rows<kTileN, Config::kValueWidth, Config::kThreads, kAlignmentOf<Config, Element>>(
         to + Smem::kK, static_cast<const Element*>(p.v) + tile.head * p.v_head_stride, p.value_dim,
         [&](int r) {
           return TileRow{rows[r].v, rows[r].v >= 0};
@@ -101,7 +101,7 @@ struct AttentionDecode {
   __device__ __forceinline__ void copy_q() const {
     const Element* q = static_cast<const Element*>(p.q) + tile.sequence * p.q_batch_stride;
     const long long rows = static_cast<long long>(tile.rows) * tile.group;
-    copy_tile<kTileM, Config::kWidth, Config::kThreads>(
+    copy_tile<kTileM, Config::kWidth, Config::kThreads, kAlignmentOf<Config, Element>>(
         shared_address(shared), q, saturate(rows - tile.first), p.head_dim,
         [&](int r) { return query_offset<Pieces>(tile, r, p.q_token_stride, p.q_head_stride); });
   }
@@ -238,9 +238,9 @@ __device__ __forceinline__ void AttentionDecode<Config>::store_row(int row, int 
                  pack<float, 16>(scaled));
     if (column == 0) store_element(static_cast<float*>(decode.partial_lse) + partial, end.lse);
   } else {
-    store_global(static_cast<Element*>(p.out) + tile.sequence * p.out_batch_stride +
-                     query * p.out_token_stride + head * p.out_head_stride + column,
-                 pack<Element, 8>(scaled));
+    Element* to = static_cast<Element*>(p.out) + tile.sequence * p.out_batch_stride +
+                  query * p.out_token_stride + head * p.out_head_stride + column;
+    store_aligned<kAlignmentOf<Config, Element>>(to, pack<Element, 8>(scaled));
     if (column == 0) store_element(static_cast<float*>(p.lse) + place, end.lse);
   }
 }

@@ -76,7 +76,7 @@ struct AttentionDecodeLatent {
   }
   __device__ __forceinline__ void copy_block(int stage) const {
     const long long* rows = row_list(stage);
-    copy_rows<kTileN, Config::kWidth, Config::kThreads>(
+    copy_rows<kTileN, Config::kWidth, Config::kThreads, kAlignmentOf<Config, Element>>(
         keys_at(stage), static_cast<const Element*>(p.k) + tile.head * p.k_head_stride, p.head_dim,
         [&](int r) {
           return TileRow{rows[r], rows[r] >= 0};
@@ -85,7 +85,7 @@ struct AttentionDecodeLatent {
   __device__ __forceinline__ void copy_q() const {
     const Element* q = static_cast<const Element*>(p.q) + tile.sequence * p.q_batch_stride;
     const long long rows = static_cast<long long>(tile.rows) * tile.group;
-    copy_tile<kTileM, Config::kWidth, Config::kThreads>(
+    copy_tile<kTileM, Config::kWidth, Config::kThreads, kAlignmentOf<Config, Element>>(
         shared_address(shared), q, saturate(rows - tile.first), p.head_dim,
         [&](int r) { return query_offset<Pieces>(tile, r, p.q_token_stride, p.q_head_stride); });
   }

@@ -81,7 +81,7 @@ struct AttentionForward {
         static_cast<const Element*>(p.q) +
         sequence_offset<Config>(tile, p.q_batch_stride, p.q_token_stride, tile.start_q);
     const long long rows = static_cast<long long>(tile.rows) * (Config::kPackGqa ? tile.group : 1);
-    copy_tile<Config::kTileM, Config::kWidth, Config::kThreads>(
+    copy_tile<Config::kTileM, Config::kWidth, Config::kThreads, kAlignmentOf<Config, Element>>(
         q_tile, q, saturate(rows - tile.first), p.head_dim,
         [&](int r) { return query_offset<Config>(tile, r, p.q_token_stride, p.q_head_stride); });
   }

@@ -58,7 +58,9 @@ __device__ __forceinline__ void store_decoded(const AttentionDecodeParams& decod
       word[i] = pack_pair(sums[2 * half] * end.scale, sums[2 * half + 1] * end.scale, Element{});
     }
     const Words<16> columns = turn_in_quad(word);
-    if (there) store_global(to + column_of(n + quarter), columns);
+    if (there) {
+      store_aligned<kAlignmentOf<Config, Element>>(to + column_of(n + quarter), columns);
+    }
   }
 }
 

@@ -27,11 +27,11 @@ struct KeyRows {
 
   // Keys key.. of the sequence into a tile; zeros past its last one.
   __device__ __forceinline__ void copy_k(unsigned to, int key, int keys, int columns) const {
-    copy_tile<Config::kTileN, Config::kWidth, Config::kThreads>(
+    copy_tile<Config::kTileN, Config::kWidth, Config::kThreads, kAlignmentOf<Config, Element>>(
         to, k, keys - key, columns, [&](int r) { return (key + r) * k_stride; });
   }
   __device__ __forceinline__ void copy_v(unsigned to, int key, int keys, int columns) const {
-    copy_tile<Config::kTileN, Config::kValueWidth, Config::kThreads>(
+    copy_tile<Config::kTileN, Config::kValueWidth, Config::kThreads, kAlignmentOf<Config, Element>>(
         to, v, keys - key, columns, [&](int r) { return (key + r) * v_stride; });
   }
 };

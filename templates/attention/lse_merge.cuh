@@ -14,11 +14,6 @@
 
 namespace lathe {
 
-// Memory that this grid also writes: not through the read-only path.
-__device__ __forceinline__ Words<16> load_written(const float* from) {
-  return *reinterpret_cast<const Words<16>*>(from);
-}
-
 // What each partial is multiplied by, and the logarithm of the whole.
 struct MergedRow {
   float own, block, lse;
@@ -36,6 +31,7 @@ __device__ void lse_merge(const LseMergeParams& p) {
   using Block = typename Config::Block;
   using Rounded = typename Config::Rounded;
   constexpr int kLanes = Config::kLanes, kBlockBytes = 4 * sizeof(Block);
+  constexpr int kFloats = kAlignmentOf<Config, float>;
   const int thread = static_cast<int>(threadIdx.x);
   const long long row =
       static_cast<long long>(blockIdx.x) * (Config::kThreads / kLanes) + thread / kLanes;
@@ -67,18 +63,20 @@ __device__ void lse_merge(const LseMergeParams& p) {
                      token * p.rounded_token_stride + head * p.rounded_head_stride;
   for (int column = thread % kLanes * 4; column < p.value_dim; column += kLanes * 4) {
     float own[4] = {}, added[4] = {}, sum[4];
-    if (merged.own != 0.0f) unpack<f32>(load_written(out + column), own);
+    if (merged.own != 0.0f) unpack<f32>(load_written<kFloats>(out + column), own);
     if (Config::kBlock && merged.block != 0.0f) {
       Words<kBlockBytes> raw;
-      load_global(from + column, raw);
+      load_aligned<kAlignmentOf<Config, Block>>(from + column, raw);
       unpack<Block>(raw, added);
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       sum[i] = __fmaf_rn(merged.block, added[i], __fmul_rn(merged.own, own[i]));
     }
-    if (!same) store_global(out + column, pack<f32, 16>(sum));
-    if constexpr (Config::kRounded) store_global(rounded + column, pack<Rounded, 8>(sum));
+    if (!same) store_aligned<kFloats>(out + column, pack<f32, 16>(sum));
+    if constexpr (Config::kRounded) {
+      store_aligned<kAlignmentOf<Config, Rounded>>(rounded + column, pack<Rounded, 8>(sum));
+    }
   }
 }
 

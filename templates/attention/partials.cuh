@@ -51,7 +51,7 @@ __device__ __forceinline__ void start_partial(const AttentionBlockParams& p,
         const int column = 8 * n + 2 * t;
         float2 pair = make_float2(0.0f, 0.0f);
         if (any && column < p.forward.value_dim) {
-          pair = *reinterpret_cast<const float2*>(place.out + column);
+          pair = load_written_pair<kAlignmentOf<Config, float>>(place.out + column);
         }
         o[b][n][2 * half] = pair.x, o[b][n][2 * half + 1] = pair.y;
       }
@@ -85,9 +85,9 @@ __device__ __forceinline__ void store_partial(const AttentionBlockParams& p,
       for (int n = 0; n < kOutTiles; ++n) {
         const int column = 8 * n + 2 * t;
         if (written && column < p.forward.value_dim) {
-          *reinterpret_cast<float2*>(place.out + column) =
-              make_float2(row_end<Element>(o[b][n][2 * half], end),
-                          row_end<Element>(o[b][n][2 * half + 1], end));
+          store_written_pair<kAlignmentOf<Config, float>>(
+              place.out + column, make_float2(row_end<Element>(o[b][n][2 * half], end),
+                                              row_end<Element>(o[b][n][2 * half + 1], end)));
         }
       }
     }

@@ -27,6 +27,7 @@ __device__ __forceinline__ void store_results(const AttentionForwardParams& p,
                                               const RunningSoftmax<kRowBlocks>& softmax,
                                               const float (&o)[kRowBlocks][kOutTiles][4]) {
   using Element = typename Config::Element;
+  constexpr int kAlignment = kAlignmentOf<Config, Element>;
   const int thread = thread_index(), t = thread % 4;
   const WarpRows<Config> rows(tile);  // made again rather than held all the while
   Element* out =
@@ -59,7 +60,8 @@ __device__ __forceinline__ void store_results(const AttentionForwardParams& p,
         for (int n = 0; n < kOutTiles; ++n) {
           const float pair[2] = {inside ? value(n, 0) : 0.0f, inside ? value(n, 1) : 0.0f};
           const int column = n * 8 + t * 2;
-          if (written && column < p.value_dim) store_global(to + column, pack<f32, 8>(pair));
+          if (written && column < p.value_dim)
+            store_aligned<kAlignment>(to + column, pack<f32, 8>(pair));
         }
       } else {
 #pragma unroll
@@ -71,7 +73,7 @@ __device__ __forceinline__ void store_results(const AttentionForwardParams& p,
           }
           const Words<16> columns = turn_in_quad(word);
           const int column = (n + t) * 8;
-          if (written && column < p.value_dim) store_global(to + column, columns);
+          if (written && column < p.value_dim) store_aligned<kAlignment>(to + column, columns);
         }
       }
     }

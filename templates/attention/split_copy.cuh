@@ -23,7 +23,7 @@ __device__ __forceinline__ void store_planes(unsigned to, const Words<16>& raw) 
 
 // A panel of kColumns (64 or 32) whose first column is `column`, four values a thread and turn: a
 // half-warp writes 128 bytes side by side. A few loads are under way before the first is split.
-template <int kRows, int kColumns, int kPlaneBytes, int kThreads, class OffsetOf>
+template <int kRows, int kColumns, int kPlaneBytes, int kThreads, int kAlignment, class OffsetOf>
 __device__ __forceinline__ void split_panel(unsigned panel, const float* base, int rows, int column,
                                             int columns, const OffsetOf& offset_of) {
   constexpr int kPieces = kColumns / 4, kStep = kThreads / kPieces;
@@ -37,7 +37,9 @@ __device__ __forceinline__ void split_panel(unsigned panel, const float* base, i
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
       const int row = first + (turn + i) * kStep;
-      if (wanted && row < rows && row < kRows) load_global(from + offset_of(row), raw[i]);
+      if (wanted && row < rows && row < kRows) {
+        load_aligned<kAlignment>(from + offset_of(row), raw[i]);
+      }
     }
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
@@ -51,18 +53,18 @@ __device__ __forceinline__ void split_panel(unsigned panel, const float* base, i
   }
 }
 
-template <int kRows, int kWidth, int kThreads, class OffsetOf>
+template <int kRows, int kWidth, int kThreads, int kAlignment = 16, class OffsetOf>
 __device__ __forceinline__ void copy_tile(unsigned tile, const float* base, int rows, int columns,
                                           const OffsetOf& offset_of) {
   using Shape = Tile<kRows, kWidth>;
 #pragma unroll 1
   for (int panel = 0; panel < Shape::kPanels; ++panel) {
-    split_panel<kRows, 64, Shape::kBytes, kThreads>(tile + panel * kRows * 128, base, rows,
-                                                    panel * 64, columns, offset_of);
+    split_panel<kRows, 64, Shape::kBytes, kThreads, kAlignment>(
+        tile + panel * kRows * 128, base, rows, panel * 64, columns, offset_of);
   }
   if constexpr (Shape::kHalf) {
-    split_panel<kRows, 32, Shape::kBytes, kThreads>(tile + Shape::kHalfAt, base, rows,
-                                                    Shape::kPanels * 64, columns, offset_of);
+    split_panel<kRows, 32, Shape::kBytes, kThreads, kAlignment>(
+        tile + Shape::kHalfAt, base, rows, Shape::kPanels * 64, columns, offset_of);
   }
 }
 

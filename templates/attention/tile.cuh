@@ -5,7 +5,7 @@
 // has 64-byte rows and chunk c ^ ((r >> 1) & 3). Eight rows at one chunk, which is what ldmatrix
 // reads, and eight chunks of one row, which is what copies write, then fall into different banks.
 #pragma once
-#include "common/async_copy.cuh"
+#include "common/aligned.cuh"
 #include "common/mma.cuh"
 
 namespace lathe {
@@ -66,8 +66,8 @@ struct TileRow {
 };
 
 // Rows of global memory into a tile, columns from `columns` on being zeros. By all threads of the
-// block.
-template <int kRows, int kWidth, int kThreads, class Element, class RowOf>
+// block. Where the threads wait for their loads, one after another, nothing is gained by unrolling.
+template <int kRows, int kWidth, int kThreads, int kAlignment = 16, class Element, class RowOf>
 __device__ __forceinline__ void copy_rows(unsigned tile, const Element* base, int columns,
                                           const RowOf& row_of) {
   using Shape = Tile<kRows, kWidth>;
@@ -76,38 +76,41 @@ __device__ __forceinline__ void copy_rows(unsigned tile, const Element* base, in
     constexpr int kStep = kThreads / 8;
     static_assert(kStep % 8 == 0 && kRows % kStep == 0,
                   "whole rounds, and the swizzle of a lane stays");
+    constexpr int kRounds = kAlignment < 4 ? 1 : kRows / kStep;
     const int chunk = thread % 8, first = thread / 8;
     const unsigned to = tile + panel_offset(first, chunk);
-#pragma unroll
+#pragma unroll kRounds
     for (int r = 0; r < kRows; r += kStep) {
       const TileRow row = row_of(first + r);
       const Element* from = base + row.offset + chunk * 8;
 #pragma unroll
       for (int panel = 0; panel < Shape::kPanels; ++panel) {
-        copy_async(to + panel * kRows * 128 + r * 128, from + panel * 64,
-                   row.there && panel * 64 + chunk * 8 < columns);
+        copy_aligned<kAlignment>(to + panel * kRows * 128 + r * 128, from + panel * 64,
+                                 row.there && panel * 64 + chunk * 8 < columns);
       }
     }
   }
   if constexpr (Shape::kHalf) {
     constexpr int kStep = kThreads / 4;
+    constexpr int kRounds = kAlignment < 4 ? 1 : ceil_div(kRows, kStep);
     const int chunk = thread % 4, first = thread / 4;
     const unsigned to = tile + Shape::kHalfAt + half_panel_offset(first, chunk);
     const int column = Shape::kPanels * 64 + chunk * 8;
-#pragma unroll
+#pragma unroll kRounds
     for (int r = 0; r < kRows; r += kStep) {
       if (kRows % kStep == 0 || first + r < kRows) {
         const TileRow row = row_of(first + r);
-        copy_async(to + r * 64, base + row.offset + column, row.there && column < columns);
+        copy_aligned<kAlignment>(to + r * 64, base + row.offset + column,
+                                 row.there && column < columns);
       }
     }
   }
 }
 // Row r from base + offset_of(r) where r < rows, zeros elsewhere.
-template <int kRows, int kWidth, int kThreads, class Element, class OffsetOf>
+template <int kRows, int kWidth, int kThreads, int kAlignment = 16, class Element, class OffsetOf>
 __device__ __forceinline__ void copy_tile(unsigned tile, const Element* base, int rows, int columns,
                                           const OffsetOf& offset_of) {
-  copy_rows<kRows, kWidth, kThreads>(tile, base, columns, [&](int r) {
+  copy_rows<kRows, kWidth, kThreads, kAlignment>(tile, base, columns, [&](int r) {
     return TileRow{offset_of(r), r < rows};
   });
 }

@@ -135,11 +135,13 @@ __device__ __forceinline__ void load_shared(const void* from, Words<16>& to) {
                : "r"(static_cast<unsigned>(__cvta_generic_to_shared(from)))
                : "memory");
 }
-__device__ __forceinline__ void store_shared(void* to, const Words<16>& from) {
-  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(
-                   static_cast<unsigned>(__cvta_generic_to_shared(to))),
-               "r"(from.word[0]), "r"(from.word[1]), "r"(from.word[2]), "r"(from.word[3])
+__device__ __forceinline__ void store_shared(unsigned to, const Words<16>& from) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(from.word[0]),
+               "r"(from.word[1]), "r"(from.word[2]), "r"(from.word[3])
                : "memory");
+}
+__device__ __forceinline__ void store_shared(void* to, const Words<16>& from) {
+  store_shared(static_cast<unsigned>(__cvta_generic_to_shared(to)), from);
 }
 // 32 bytes, aligned to 16, by two accesses.
 __device__ __forceinline__ void load_global(const void* from, Words<32>& to) {

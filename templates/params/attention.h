@@ -65,12 +65,12 @@ struct AttentionAppendParams {
   void* k_cache;      // [P, page, HK, D]
   void* v_cache;      // [P, page, HK, DV]
   AttentionPages pages;
-  long long k_batch_stride, k_token_stride, k_head_stride;  // of the new ones, in 16 bytes
+  long long k_batch_stride, k_token_stride, k_head_stride;  // of the new ones, in words
   long long v_batch_stride, v_token_stride, v_head_stride;
   long long k_page_stride, k_row_stride, k_cache_head_stride;
   long long v_page_stride, v_row_stride, v_cache_head_stride;
   int seq_q, kv_heads;
-  int k_words, v_words;  // of one head, 16 bytes each
+  int k_words, v_words;  // of one head: 16 bytes, or what Config::kAlignment says
 };
 
 struct AttentionDecodeParams {

@@ -205,6 +205,23 @@ TEST_CASE("bad tensors are refused, with names and values") {
   refuse_all(kBadBatched, batched);
 }
 
+TEST_CASE(
+    "an input may repeat along a dimension where the plan's kernels allow it, an output never") {
+  Fixture fixture = batched();
+  fixture.arrays["x"].strides = {0, 64, 1};
+  lathe::Call call;
+  CHECK(contains(fixture.read(&call).text(), "the stride at 0 is 0"));
+  for (lathe::Slot& slot : fixture.slots) slot.repeats = !slot.written;
+  CHECK(fixture.read(&call).ok());
+  CHECK(call.tensors[lathe::conv::x].stride[0] == 0);
+  fixture.arrays["x"].strides = {0, 32, 1};
+  CHECK(contains(fixture.read(&call).text(), "the stride at 1 must be at least 64"));
+  fixture.arrays["x"].strides = {0, 0, 1};
+  CHECK(fixture.read(&call).ok());
+  fixture.arrays["y"].strides = {0, 64, 1};
+  CHECK(contains(fixture.read(&call).text(), "the stride at 0 must be at least"));
+}
+
 TEST_CASE("shapes alone need no addresses") {
   Fixture fixture = packed();
   for (auto& [name, array] : fixture.arrays) array.view.data = nullptr;

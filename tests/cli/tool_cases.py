@@ -203,6 +203,30 @@ class ToolCases(Case):
         # Two products forward, and backward three of width 64 and two of width 32.
         self.assertEqual(report["estimate"]["flops"], 3 * 4 * 100 * 200 * 2 * (4 * 64 + 3 * 32))
 
+    def test_alignment(self):
+        """Tensors that begin 2 or 4 bytes off: the bits of the portable kernels, nothing found, and told by explain."""
+        inputs = {**attention(dtype="BF16"), "dout": tensor("BF16", [2, 5, 4, 8])}
+        _, plain = self.run_op("flash_attention", inputs, ["deterministic=1"], LATHE_FAMILY="portable")
+        for alignment in ("2", "4"):
+            flags = ["--alignment", alignment]
+            report, out = self.run_op("flash_attention", inputs, ["deterministic=1"], flags, verb="check")
+            self.assertEqual(report["findings"], [])
+            self.assertEqual(out, plain)
+            self.assertEqual({kernel["family"] for kernel in report["kernels"]}, {"portable"})
+        shapes = ["--tensor", "q=bf16:1,64,4,64", "--tensor", "k=bf16:1,64,4,64", "--tensor", "v=bf16:1,64,4,64"]
+        status, out, err = self.lathe("explain", "flash_attention", *shapes, "--alignment", "8", "--json", "--gpu", "h100")
+        self.assertEqual(status, 0, err)
+        report = json.loads(out)
+        (kernel,) = report["kernels"]
+        self.assertEqual((kernel["name"], kernel["family"]), ("attention_forward", "portable"))
+        self.assertIn("aligned to fewer than 16 bytes", kernel["family_reason"])
+        self.assertIn(" alignment=8 ", kernel["spec"])
+        self.assertIsNotNone(report["counted"])
+        for verb in (["explain", "flash_attention", *shapes], self.command("flash_attention")[1:]):
+            status, out, err = self.lathe(*verb, "--alignment", "3")
+            self.assertEqual((status, out), (2, ""))
+            self.assertIn("alignment is 3; allowed are 1, 2, 4, 8 and 16 bytes", err)
+
     def test_attention_saved_forward(self):
         inputs = {**attention(dtype="BF16"), "dout": tensor("BF16", [2, 5, 4, 8]), "dlse": tensor("F32", [2, 4, 5]),
                   "sinks": tensor("F32", [4])}

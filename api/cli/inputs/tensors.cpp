@@ -120,23 +120,26 @@ DLTensor dlpack(const TensorSpec& spec, const void* data, DLDevice device) {
           .byte_offset = 0};
 }
 
-DeviceTensor::DeviceTensor(lathe_context* context, const TensorSpec& spec)
+DeviceTensor::DeviceTensor(lathe_context* context, const TensorSpec& spec, int alignment)
     : context_(context),
       spec_(spec),
       bytes_(element_count(spec.shape) * info(spec.dtype).bytes),
-      memory_(device_bytes(context, bytes_)) {
+      first_(alignment >= 16 ? 0 : std::max<size_t>(alignment, info(spec.dtype).bytes)),
+      memory_(device_bytes(context, first_ + bytes_)) {
   const auto about = told<lathe_context_info>(lathe_context_get_info, context);
   static_cast<DLTensor&>(*this) = dlpack(spec_, memory_.get(), {kDLCUDA, about.ordinal});
+  byte_offset = first_;
 }
 
 void DeviceTensor::upload(const std::vector<std::byte>& from, void* stream) {
   if (bytes_ == 0) return;
-  check(lathe_copy_to_device(context_, memory_.get(), from.data(), bytes_, stream));
+  check(lathe_copy_to_device(context_, static_cast<std::byte*>(memory_.get()) + first_, from.data(),
+                             bytes_, stream));
 }
 
 void DeviceTensor::download(std::byte* to, size_t offset, size_t bytes, void* stream) const {
   if (bytes == 0) return;
-  const std::byte* from = static_cast<std::byte*>(memory_.get()) + offset;
+  const std::byte* from = static_cast<std::byte*>(memory_.get()) + first_ + offset;
   check(lathe_copy_to_host(context_, to, from, bytes, stream));
 }
 

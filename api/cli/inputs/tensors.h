@@ -60,10 +60,11 @@ std::vector<int64_t> integers(const TensorMap& tensors, const std::string& name)
 DLTensor dlpack(const TensorSpec& spec, const void* data = nullptr, DLDevice device = {kDLCUDA, 0});
 
 // Device memory of exactly the size of one tensor: a neighbour's bytes are never in reach, so the
-// simulator sees every access past the end.
+// simulator sees every access past the end. It begins where its address is a multiple of
+// `alignment` and of its elements, and of no more.
 class DeviceTensor : public DLTensor {
  public:
-  DeviceTensor(lathe_context* context, const TensorSpec& spec);
+  DeviceTensor(lathe_context* context, const TensorSpec& spec, int alignment = 16);
 
   size_t bytes() const { return bytes_; }
   void upload(const std::vector<std::byte>& from, void* stream);
@@ -73,7 +74,7 @@ class DeviceTensor : public DLTensor {
  private:
   lathe_context* context_;
   TensorSpec spec_;
-  size_t bytes_;
+  size_t bytes_, first_;  // the first byte of it, in its memory
   DeviceBytes memory_;
 };
 

@@ -35,6 +35,7 @@ std::vector<std::string> words_of(const CountOptions& options) {
   if (!problem.input.empty()) add("--input", problem.input);
   for (const std::string& tensor : problem.tensors) add("--tensor", tensor);
   for (const std::string& option : problem.set) add("--set", option);
+  if (problem.alignment != kBestAlignment) add("--alignment", std::to_string(problem.alignment));
   if (!device.cache_dir.empty()) add("--cache-dir", device.cache_dir);
   return words;
 }
@@ -114,6 +115,7 @@ int count(const CountOptions& options) {
   const TensorMap values =
       given ? read_safetensors(options.problem.input) : made_up_integers(problem);
   problem = make_problem(problem.op, problem.settings, problem.all(), &values);
+  problem.alignment = options.problem.alignment;
   const Context context = open_context(options.device);
   PartRun run(context.get(), problem);
   run.prepare();

@@ -138,3 +138,51 @@ def test_a_recipe_must_fit_the_call():
     table = _core.PlanTable(NAMES, Runner(dim=3))
     with pytest.raises(lathe.InvalidArgument, match="recipe"):
         table.run((), (x(), weight(), None))
+
+
+class Attention:
+    """Builds what PlanTable.run needs of flash_attention; keeps what was promised of alignment."""
+
+    def __init__(self):
+        self.alignments = []
+
+    def __call__(self, options, alignment, q, k, v):
+        self.alignments.append(alignment)
+        shapes = [("q", q), ("k", k), ("v", v), ("out", q)]
+        tensors = {name: ("f16", each.shape) for name, each in shapes}
+        tensors["lse"] = ("f32", (q.shape[0], q.shape[2], q.shape[1]))
+        problem = lathe.Problem("flash_attention", tensors, alignment=alignment, **dict(options))
+        problem.open()
+        plan = lathe.Plan(lathe.context("sim"), problem)
+        extents = ((0, 0, 0), (0, 1, 0), (0, 2, 0), (0, 3, 0))
+        rows = ((0, 0, 0), (0, 2, 0), (0, 1, 0))
+
+        def fresh(*shape, dtype):
+            return np.empty(shape, dtype)
+        return prepared(plan, (fresh, {"dtype": np.float16}, extents, 0),
+                        (fresh, {"dtype": np.float32}, rows, -1)), problem
+
+
+def test_attention_of_views_that_begin_an_element_off():
+    build = Attention()
+    table = _core.PlanTable(("q", "k", "v"), build)
+    random = np.random.default_rng(3)
+    count = 24 * 2 * 80
+    buffers = [np.empty(count + 64, np.float16) for _ in range(3)]
+    starts = [-(each.ctypes.data // 2) % 8 for each in buffers]
+    values = [random.standard_normal(count).astype(np.float16) for _ in range(3)]
+    found = []
+    for off in (0, 1, 2, 4):  # elements of two bytes
+        views = []
+        for buffer, start, value in zip(buffers, starts, values):
+            view = buffer[start + off:][:count]
+            view[:] = value
+            views.append(view.reshape(1, 24, 2, 80))
+        found.append(table.run((), tuple(views)))
+    assert build.alignments == [16, 2, 4, 8] and len(table) == 4
+    q, k, v = (value.reshape(24, 2, 80).transpose(1, 0, 2).astype(np.float64) for value in values)
+    scores = q @ k.transpose(0, 2, 1) / np.sqrt(80)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    expected = (weights / weights.sum(-1, keepdims=True) @ v).transpose(1, 0, 2)
+    for out, _ in found:
+        assert np.abs(out[0] - expected).max() < 5e-3

@@ -4,14 +4,21 @@
 // memory, dk and dv are stored.
 #pragma once
 #include "attention/backward/column_share.cuh"
-#include "common/types.cuh"
+#include "common/aligned.cuh"
 
 namespace lathe {
 
 // *to += {first, second} by many blocks at once, in no order; the four lanes of a row make a whole
 // sector.
+template <int kAlignment = 16>
 __device__ __forceinline__ void add_pair(float* to, float first, float second) {
 #if __CUDA_ARCH__ >= 900
+  if constexpr (kAlignment < 8) {
+    asm volatile("red.global.add.f32 [%0], %1;\n\tred.global.add.f32 [%0+4], %2;" ::"l"(to),
+                 "f"(first), "f"(second)
+                 : "memory");
+    return;
+  }
   asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(first), "f"(second)
                : "memory");
 #else
@@ -20,21 +27,30 @@ __device__ __forceinline__ void add_pair(float* to, float first, float second) {
                : "memory");
 #endif
 }
+template <int kAlignment = 16>
 __device__ __forceinline__ void load_pair(const float* from, float& first, float& second) {
+  if constexpr (kAlignment < 8) {
+    asm volatile("ld.global.f32 %0, [%2];\n\tld.global.f32 %1, [%2+4];"
+                 : "=&f"(first), "=f"(second)
+                 : "l"(from)
+                 : "memory");
+    return;
+  }
   asm volatile("ld.global.v2.f32 {%0, %1}, [%2];"
                : "=f"(first), "=f"(second)
                : "l"(from)
                : "memory");
 }
+template <int kAlignment = 16>
 __device__ __forceinline__ void store_pair(float* to, float first, float second) {
   const float pair[2] = {first, second};
-  store_global(to, pack<f32, 8>(pair));
+  store_aligned<kAlignment>(to, pack<f32, 8>(pair));
 }
 
 // The lane's place in blocks of 16 rows of sums, and where its pairs of columns lie in memory: rows
 // 8 half + lane / 4 of each block, the first block from `row` on, below `rows`; columns below
 // `columns`. Sums of other places stay as they are.
-template <class Share>
+template <class Share, int kAlignment = 16>
 struct SumPlace {
   float* to;
   long long row_stride;
@@ -71,25 +87,25 @@ struct SumPlace {
   template <int kRowBlocks, int kTiles>
   __device__ __forceinline__ void load(float (&sums)[kRowBlocks][kTiles][4]) const {
     each<kRowBlocks>([&](const float* at, int b, int n, int half) {
-      load_pair(at, sums[b][n][2 * half], sums[b][n][2 * half + 1]);
+      load_pair<kAlignment>(at, sums[b][n][2 * half], sums[b][n][2 * half + 1]);
     });
   }
   template <int kRowBlocks, int kTiles>
   __device__ __forceinline__ void store(const float (&sums)[kRowBlocks][kTiles][4]) const {
     each<kRowBlocks>([&](float* at, int b, int n, int half) {
-      store_pair(at, sums[b][n][2 * half], sums[b][n][2 * half + 1]);
+      store_pair<kAlignment>(at, sums[b][n][2 * half], sums[b][n][2 * half + 1]);
     });
   }
   template <int kRowBlocks, int kTiles>
   __device__ __forceinline__ void add(const float (&sums)[kRowBlocks][kTiles][4]) const {
     each<kRowBlocks>([&](float* at, int b, int n, int half) {
-      add_pair(at, sums[b][n][2 * half], sums[b][n][2 * half + 1]);
+      add_pair<kAlignment>(at, sums[b][n][2 * half], sums[b][n][2 * half + 1]);
     });
   }
 };
 
 // The same rows, times `scale`, into memory: zeros from row `inside` on, nothing from `rows` on.
-template <class Share, int kTiles>
+template <class Share, int kAlignment = 16, int kTiles>
 __device__ __forceinline__ void store_rows(const float (&sums)[kTiles][4], int way, float scale,
                                            float* to, long long row_stride, int row, int inside,
                                            int rows, int columns) {
@@ -104,12 +120,12 @@ __device__ __forceinline__ void store_rows(const float (&sums)[kTiles][4], int w
       if (own < rows && column < columns) {
         const float pair[2] = {own < inside ? sums[n][2 * half] * scale : 0.0f,
                                own < inside ? sums[n][2 * half + 1] * scale : 0.0f};
-        store_global(at + column, pack<f32, 8>(pair));
+        store_aligned<kAlignment>(at + column, pack<f32, 8>(pair));
       }
     }
   }
 }
-template <class Share, class Element, int kTiles>
+template <class Share, int kAlignment = 16, class Element, int kTiles>
 __device__ __forceinline__ void store_rows(const float (&sums)[kTiles][4], int way, float scale,
                                            Element* to, long long row_stride, int row, int inside,
                                            int rows, int columns) {
@@ -130,7 +146,9 @@ __device__ __forceinline__ void store_rows(const float (&sums)[kTiles][4], int w
       }
       const Words<16> eight = turn_in_quad(word);
       const int column = Share::column(n / 2 + t / 2, way) + t % 2 * 8;
-      if (own < rows && n + t < kTiles && column < columns) store_global(at + column, eight);
+      if (own < rows && n + t < kTiles && column < columns) {
+        store_aligned<kAlignment>(at + column, eight);
+      }
     }
   }
 }

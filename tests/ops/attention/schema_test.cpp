@@ -166,8 +166,13 @@ TEST_CASE("options out of range are refused with the value and what is allowed")
   }
 }
 
-TEST_CASE("what has no kernels is UNSUPPORTED, by name") {
-  request.check_refused({kBatched, {}, {"alignment is 8"}}, Code::unsupported, 8);
+TEST_CASE("the least alignment of rows is part of the problem, an element's size at least") {
+  for (const int promised : {1, 2, 4, 8, 16}) {
+    CHECK(request.accepted(kBatched, {}, promised).problem.alignment == std::max(promised, 2));
+  }
+  Tensors wide = kBatched;
+  for (auto& each : wide) each.dtype = LATHE_F32;
+  CHECK(request.accepted(wide, {}, 2).problem.alignment == 4);
 }
 
 TEST_CASE("mods are texts of files or bytes, read once") {
