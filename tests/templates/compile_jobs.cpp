@@ -40,7 +40,8 @@ Outcome compile(const Compiler& compiler, const std::vector<Job>& jobs) {
   const auto work = [&] {
     for (size_t i = next++; i < jobs.size(); i = next++) {
       const Job& job = jobs[i];
-      const auto compiled = compiler.compile(emit_unit(job.spec, job.arch), job.arch);
+      const auto compiled =
+          compiler.compile(emit_unit(job.spec, job.arch), job.arch, job.spec.mods);
       const std::lock_guard lock(mutex);
       const std::string what = job.spec.text() + " arch=" + job.arch;
       if (!compiled.ok()) {
