@@ -34,8 +34,8 @@ Status take_kernels(lathe_plan* plan, const Resolved& resolved, DeviceFacts fact
   LATHE_ASSIGN(const auto kernels, build_kernels(*plan->context, specs, Load::yes));
   const size_t known = facts.rejected.size();
   for (size_t i = 0; i < kernels.size(); ++i) {
-    std::string reason = rejection_of(specs[i], *kernels[i].built);
-    if (!reason.empty()) facts.rejected.push_back({specs[i].kernel, std::move(reason)});
+    const std::string reason = rejection_of(specs[i], *kernels[i].built);
+    if (!reason.empty()) facts.reject(specs[i].kernel, reason, known);
   }
   if (facts.rejected.size() > known) return take_kernels(plan, resolved, std::move(facts));
   for (size_t i = 0; i < kernels.size(); ++i) {

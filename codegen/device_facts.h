@@ -17,6 +17,8 @@ class Choices;  // codegen/choice.h
 
 // A kernel that the compiler made slow with the mods of the problem at hand: another is to be
 // chosen.
+// One form of a kernel that was tried for a problem. A kernel may have further forms, which take
+// fewer registers.
 struct RejectedKernel {
   std::string kernel, reason;
 };
@@ -36,12 +38,26 @@ struct DeviceFacts {
   std::shared_ptr<const Choices> choices;  // of tiles, measured on it; null: none
   std::vector<RejectedKernel> rejected;    // for the problem that is being planned
 
-  // Returns why a kernel is not to be chosen; null if nothing speaks against it.
-  const char* rejection(std::string_view kernel) const {
+  // Returns why a kernel that has `forms` is not to be chosen; null if one of them is left.
+  const char* rejection(std::string_view kernel, int forms = 1) const {
     for (const RejectedKernel& each : rejected) {
-      if (each.kernel == kernel) return each.reason.c_str();
+      if (each.kernel == kernel && --forms == 0) return each.reason.c_str();
     }
     return nullptr;
+  }
+  // Returns the form to be tried next: how many were rejected.
+  int form(std::string_view kernel) const {
+    int count = 0;
+    for (const RejectedKernel& each : rejected) count += each.kernel == kernel;
+    return count;
+  }
+  // Rejects a form of a kernel, once where several specs have it: the first `known` entries are of
+  // forms before it.
+  void reject(const std::string& kernel, const std::string& reason, size_t known) {
+    for (size_t i = known; i < rejected.size(); ++i) {
+      if (rejected[i].kernel == kernel) return;
+    }
+    rejected.push_back({kernel, reason});
   }
 };
 

@@ -60,12 +60,16 @@ Result<std::vector<KernelSpec>> kernels_to_warm(const lathe_context& context,
   };
   // A plan takes these instead of a kernel that turns out slow with the problem's mods.
   DeviceFacts without = facts;
-  for (const KernelSpec& spec : specs) {
-    if (spec.may_be_rejected()) without.rejected.push_back({spec.kernel, ""});
-  }
-  if (!without.rejected.empty()) {
+  std::vector<KernelSpec> tried = specs;
+  while (true) {
+    const size_t known = without.rejected.size();
+    for (const KernelSpec& spec : tried) {
+      if (spec.may_be_rejected()) without.reject(spec.kernel, "", known);
+    }
+    if (without.rejected.size() == known) break;
     LATHE_ASSIGN(const auto instead, make_executor(resolved, without));
     add(*instead);
+    tried = instead->specs();
   }
   // Ranks that are connected make their plans together, and know what they share.
   const bool line = problem.group && problem.group->group && !problem.group->group->connected();

@@ -226,15 +226,17 @@ Result<AttentionBackwardKernels> attention_backward_kernels(const AttentionProbl
   kernels.finish = finish_spec(problem);
   if (!problem.backward) return kernels;
   const char* const refusal = attention_backward_warpgroups_refusal(problem, facts);
+  AttentionBackwardTile tile;
   if (refusal == nullptr) {
     kernels.finish = attention_backward_warpgroups_finish_spec(problem);
-    if (heads.together) kernels.together = attention_backward_warpgroups_spec(problem, false);
-    if (heads.apart) kernels.apart = attention_backward_warpgroups_spec(problem, true);
-    return kernels;
+  } else {
+    LATHE_ASSIGN(tile, attention_backward_choose(problem, facts, heads.apart && !heads.together));
   }
-  LATHE_ASSIGN(const AttentionBackwardTile tile,
-               attention_backward_choose(problem, facts, heads.apart && !heads.together));
   const auto spec_of = [&](bool apart) {
+    if (refusal == nullptr) {
+      const int form = attention_backward_warpgroups_form(facts);
+      return attention_backward_warpgroups_spec(problem, apart, form);
+    }
     KernelSpec spec = attention_backward_spec(problem, tile, apart);
     spec.family_reason = text("not sm90: ", refusal);
     return spec;

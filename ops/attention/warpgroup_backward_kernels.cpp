@@ -3,6 +3,7 @@
 #include "ops/attention/warpgroup_backward_kernels.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "codegen/base/integers.h"
 
@@ -10,6 +11,8 @@ namespace lathe {
 namespace {
 
 constexpr int kPanel = 64, kPlaceBytes = 128, kFinishThreads = 256;
+constexpr int kVisitBytes = 16;  // of a stage, with a mask_mod
+constexpr const char* kKernel = "attention_backward_warpgroups";
 
 // By padded widths of keys and of values. A thread that multiplies has 240 registers. dk and dv
 // take half of each width of them; the scores and their gradients half of the rows each, until p is
@@ -42,12 +45,21 @@ const Tile* tile_of(const AttentionProblem& problem) {
   return nullptr;
 }
 
+// With mods, whose registers nobody knows, the queries whose scores a warpgroup has at a time in
+// the forms of the kernel, one of which is tried after the other. With 192 keys and more a step
+// there is one form, which has no number.
+constexpr int kModQueries[] = {64, 32};
+int forms_of(const Tile& tile) {
+  return tile.width + tile.value_width > 256 ? 1 : static_cast<int>(std::size(kModQueries));
+}
+
 int smem_bytes(const AttentionProblem& problem, const Tile& tile) {
   const int widths = round_up(tile.width, kPanel) + round_up(tile.value_width, kPanel);
   const int scores = (tile.keys == kPanel ? 4 : 2) * tile.rows * tile.keys;
   const int elements = (tile.keys + tile.stages * tile.rows) * widths + scores;
   const int barriers = problem.deterministic ? 8 : 4;
-  return 2 * elements + tile.stages * (2 * 4 * tile.rows + 8 * barriers) + kPlaceBytes;
+  const int visit = problem.mod("mask_mod") != nullptr ? kVisitBytes : 0;
+  return 2 * elements + tile.stages * (2 * 4 * tile.rows + 8 * barriers + visit) + kPlaceBytes;
 }
 
 }  // namespace
@@ -63,20 +75,25 @@ const char* attention_backward_warpgroups_refusal(const AttentionProblem& proble
   if (problem.deterministic && tile_of(problem)->keys == kPanel) {
     return "at these head widths blocks add to dq in no order";
   }
-  if (!problem.mods.empty()) return "there are mods";
-  return nullptr;
+  return facts.rejection(kKernel, forms_of(*tile_of(problem)));
 }
 
-KernelSpec attention_backward_warpgroups_spec(const AttentionProblem& problem, bool apart) {
+int attention_backward_warpgroups_form(const DeviceFacts& facts) { return facts.form(kKernel); }
+
+KernelSpec attention_backward_warpgroups_spec(const AttentionProblem& problem, bool apart,
+                                              int form) {
   const Tile& tile = *tile_of(problem);
-  KernelSpec spec =
-      shared_spec(LATHE_TEMPLATE("attention/sm90", "attention_backward_warpgroups",
-                                 AttentionBackwardWarpgroupsParams, dq_tiles),
-                  "AttentionBackwardWarpgroupsSmem", smem_bytes(problem, tile), kThreads);
-  // The constants are those of the portable kernel, whose geometry serves both.
-  spec.constants =
-      attention_backward_spec(problem, {tile.rows, tile.keys, tile.stages, kThreads / 32, 1}, apart)
-          .constants;
+  KernelSpec spec = shared_spec(
+      LATHE_TEMPLATE("attention/sm90", kKernel, AttentionBackwardWarpgroupsParams, dq_tiles),
+      "AttentionBackwardWarpgroupsSmem", smem_bytes(problem, tile), kThreads);
+  // The constants and mods are those of the portable kernel, whose geometry serves both.
+  KernelSpec portable = attention_backward_spec(
+      problem, {tile.rows, tile.keys, tile.stages, kThreads / 32, 1}, apart);
+  spec.constants = std::move(portable.constants);
+  spec.mods = std::move(portable.mods);
+  if (!spec.mods.empty() && forms_of(tile) > 1) {
+    spec.constants.push_back(Constant::integer("queries", "kQueries", kModQueries[form]));
+  }
   const auto map = [&](const char* field, int rows) {
     spec.tensor_maps.push_back({field, problem.element, {kPanel, rows, 1, 1}, 128});
   };

@@ -17,8 +17,12 @@ namespace lathe {
 const char* attention_backward_warpgroups_refusal(const AttentionProblem& problem,
                                                   const DeviceFacts& facts);
 
-// Returns the main kernel, with a block for each query head if `apart`.
-KernelSpec attention_backward_warpgroups_spec(const AttentionProblem& problem, bool apart);
+// Returns the main kernel, with a block for each query head if `apart`. With mods it has forms, of
+// which a later one takes fewer registers.
+KernelSpec attention_backward_warpgroups_spec(const AttentionProblem& problem, bool apart,
+                                              int form = 0);
+// Returns the form that was not rejected yet.
+int attention_backward_warpgroups_form(const DeviceFacts& facts);
 KernelSpec attention_backward_warpgroups_finish_spec(const AttentionProblem& problem);
 // Says whether a spec is of the main kernel.
 bool is_attention_backward_warpgroups(const KernelSpec& spec);

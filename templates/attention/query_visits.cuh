@@ -60,20 +60,22 @@ struct QueryVisits {
     return kListed ? (entry(at) & 1) == 0 : tile->full(at.cursor);
   }
 
- private:
-  __device__ __forceinline__ long long list(int head) const {
-    return query_list<Config>(p, tile) + head * query_list_step<Config>(p);
-  }
+  // Of the list.
   __device__ __forceinline__ int entry(const QueryPlace& at) const {
     return load_element(static_cast<const int*>(p.visits) + list(at.head) * p.visits_stride +
                         at.cursor);
   }
+  __device__ __forceinline__ int count(int head) const {
+    return load_element(static_cast<const int*>(p.visit_counts) + list(head));
+  }
+
+ private:
+  __device__ __forceinline__ long long list(int head) const {
+    return query_list<Config>(p, tile) + head * query_list_step<Config>(p);
+  }
   __device__ __forceinline__ QueryPlace skip_empty(QueryPlace at) const {
 #pragma unroll 1
-    while (at.head < tile->end_head &&
-           at.cursor >= load_element(static_cast<const int*>(p.visit_counts) + list(at.head))) {
-      at = {at.head + 1, 0};
-    }
+    while (at.head < tile->end_head && at.cursor >= count(at.head)) at = {at.head + 1, 0};
     return at;
   }
 };

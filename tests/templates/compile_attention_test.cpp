@@ -151,6 +151,61 @@ TEST_CASE("the backward by warpgroups compiles without spills") {
   compile_test::check_compiles(*nvrtc, jobs.list());
 }
 
+// Other mods need more registers than there are: then a plan takes the next form.
+TEST_CASE("the backward by warpgroups compiles without spills with mods of a few registers") {
+  const auto nvrtc = compile_test::open_compiler();
+  if (!nvrtc) return;
+  const DeviceFacts facts = hopper();
+  compile_test::Jobs jobs;
+  const Mod mask = {"mask_mod", "window",
+                    "__device__ bool mask_mod(int batch, int head, int q, int k) {\n"
+                    "  return k <= q && (k < 4 || q - k < 128);\n}\n"};
+  const Mod score = {"score_mod", "bias",
+                     "__device__ float score_mod(float score, int batch, int head, int q, int k,\n"
+                     "                           const Captures& captures) {\n"
+                     "  return alibi(score, captures.get<0>(head), q - k);\n}\n"
+                     "__device__ float score_mod_bwd(float dscore, float score, int batch,\n"
+                     "                               int head, int q, int k) {\n"
+                     "  return dscore;\n}\n"};
+  bool half = false;
+  for (const Widths& widths : {kNarrow[0], kNarrow[1], kNarrow[2], kWide[0], kWide[1], kWide[2]}) {
+    const bool wide = widths.head_dim + widths.value_dim > 320;  // no order of dq there
+    for (const Mod& mod : {mask, score}) {
+      const Options& options = kOptions[half ? 1 : 2];
+      AttentionProblem problem = problem_of(widths, options, half);
+      problem.mods = {mod};
+      if (mod.name == "score_mod") problem.captures[0] = Dtype::f32;
+      for (const bool deterministic : {false, true}) {
+        problem.deterministic = deterministic;
+        if (attention_backward_warpgroups_refusal(problem, facts) != nullptr) {
+          CHECK((deterministic && wide));
+          continue;
+        }
+        const KernelSpec spec = attention_backward_warpgroups_spec(problem, options.apart);
+        CHECK(spec.may_be_rejected());
+        jobs.add(spec, facts.arch);
+      }
+      half = !half;
+    }
+    half = !half;
+  }
+  AttentionProblem both = problem_of(kNarrow[1], kOptions[2], half);
+  both.mods = {mask, score};
+  both.captures[0] = Dtype::f32;
+  DeviceFacts rejecting = facts;
+  for (int form = 0; form < 2; ++form) {
+    REQUIRE(attention_backward_warpgroups_refusal(both, rejecting) == nullptr);
+    CHECK(attention_backward_warpgroups_form(rejecting) == form);
+    const KernelSpec spec = attention_backward_warpgroups_spec(both, false, form);
+    CHECK(spec.constant("queries") == (form == 0 ? 64 : 32));
+    jobs.add(spec, facts.arch, form == 0);
+    rejecting.reject(spec.kernel, "spills", rejecting.rejected.size());
+    rejecting.reject(spec.kernel, "spills", rejecting.rejected.size() - 1);  // the block's twin
+  }
+  CHECK(attention_backward_warpgroups_refusal(both, rejecting) == std::string_view("spills"));
+  compile_test::check_compiles(*nvrtc, jobs.list());
+}
+
 TEST_CASE("latent decoding compiles without spills, on every architecture and by warpgroups") {
   const auto nvrtc = compile_test::open_compiler();
   if (!nvrtc) return;

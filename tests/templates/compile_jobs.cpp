@@ -55,7 +55,8 @@ Outcome compile(const Compiler& compiler, const std::vector<Job>& jobs) {
         outcome.unknown.insert({job.spec.kernel, job.arch});
         continue;
       }
-      const auto compiled = compiler.compile(emit_unit(job.spec, job.arch), job.arch);
+      const auto compiled =
+          compiler.compile(emit_unit(job.spec, job.arch), job.arch, job.spec.mods);
       const std::lock_guard lock(mutex);
       const std::string what = job.spec.text() + " arch=" + job.arch;
       if (!compiled.ok()) {

@@ -73,6 +73,12 @@ struct LastPlaces {
   __device__ __forceinline__ int key_of(int key) const { return minimum(key, keys - 1); }
 };
 
+// In a block that no mask cuts there is nothing else.
+struct OwnPlaces {
+  __device__ __forceinline__ int query_of(int row) const { return row; }
+  __device__ __forceinline__ int key_of(int key) const { return key; }
+};
+
 // s becomes weight, and `probability` p in pairs of Element as operand A of the next product.
 // `lse2` is where the lane's first two values lie.
 template <class Config, bool kMasked, class Window, int kRowBlocks, int kTiles, class Places>

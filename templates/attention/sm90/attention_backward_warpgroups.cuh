@@ -29,6 +29,17 @@
 
 namespace lathe {
 
+// How many queries have scores at a time where a spec doesn't say it: 64, or 32 where dk and dv
+// leave no more registers.
+template <class Config, class = void>
+struct QueriesOfScores {
+  static constexpr int kValue = Config::kWidth + Config::kValueWidth > 256 ? 32 : 64;
+};
+template <class Config>
+struct QueriesOfScores<Config, typename Exists<decltype(Config::kQueries)>::Type> {
+  static constexpr int kValue = Config::kQueries;
+};
+
 // A warpgroup that multiplies.
 template <class Config>
 struct GradientMultiplier {
@@ -38,8 +49,9 @@ struct GradientMultiplier {
   static constexpr int kM = Config::kTileM, kN = Config::kTileN;
   static constexpr int kWidth = Config::kWidth, kValueWidth = Config::kValueWidth;
   static constexpr int kThreads = kMultiplyThreads<Config>;
-  // Scores are those of 64 queries at a time, or of 32 where dk and dv leave no more registers.
-  static constexpr int kQueries = kWidth + kValueWidth > 256 ? 32 : 64;
+  static constexpr bool kMods = GradientUnits<Config>::kMods;
+  static constexpr bool kListed = HasMaskMod<Config>::kValue;
+  static constexpr int kQueries = QueriesOfScores<Config>::kValue;
   static constexpr int kHalves = kM / kQueries;
   // Each warpgroup has a part of dq; if one is left over, the two share it.
   static constexpr bool kShared = Dq::kParts % 2 == 1;
@@ -49,7 +61,7 @@ struct GradientMultiplier {
 
   // A thread has 240 registers: dk and dv take half of the widths, s, dp and p 80 or 40.
   static constexpr bool kTight =
-      (Config::kSoftcap && kWidth + kValueWidth > 128) || kWidth + kValueWidth > 256;
+      (Config::kSoftcap && kWidth + kValueWidth > 128) || kWidth + kValueWidth > 256 || kMods;
 
   using Scores = float[1][kQueries / 8][4];
   using Operands = Accumulated<Element, kQueries / 8>[1];
@@ -86,6 +98,16 @@ struct GradientMultiplier {
 
   static __device__ __forceinline__ void arrive(unsigned barrier) {
     if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
+  }
+
+  // A block of queries that is in the ring, its number as cursor.
+  __device__ __forceinline__ QueryPlace queries(const QueryPlace& at, const Place& place) const {
+    if constexpr (kListed) return ring.visit_place(place.stage);
+    return at;
+  }
+  __device__ __forceinline__ bool is_full(const QueryPlace& at, const Place& place) const {
+    if constexpr (kListed) return ring.visit_full(place.stage);
+    return uniform(visits.full(at));
   }
 
   // sums = own 64 rows of `keys` times kQueries rows of a stage, those of a half: s^T or dp^T. Who
@@ -143,8 +165,9 @@ struct GradientMultiplier {
 
   // Scores that are under way become weights, while the product of dp runs. A block that masks cut
   // in part is told apart from one that is full.
-  __device__ __forceinline__ void weigh(const QueryPlace& at, bool full, const Place& place,
+  __device__ __forceinline__ void weigh(const QueryPlace& visit, bool full, const Place& place,
                                         int half, Scores& s, Scores& dp, Operands& weights) const {
+    const QueryPlace at = queries(visit, place);
     ScorePlace scores;
     scores.key = tile->first + thread() / 32 * 16 + thread() % 32 / 4;
     scores.lane_query = lane_query();
@@ -155,12 +178,13 @@ struct GradientMultiplier {
       scores.slope = load_element(static_cast<const float*>(b.alibi_slopes) +
                                   tile->sequence * b.alibi_batch_stride + at.head);
     }
+    if constexpr (kMods) scores.sequence = tile->sequence, scores.head = at.head;
     const unsigned rows = ring.rows(place.stage) + 4 * kQueries * half + 4 * lane_query();
     start_dp(place, half, dp);
     wgmma_wait<1>();
     in_registers(reinterpret_cast<float(&)[kQueries / 2]>(s));
-    if (kTight ? uniform(visits.full(at)) : full) {
-      score_weights<Config, false>(s, weights, units, scores, KeyWindow{}, 0, rows);
+    if (kTight ? is_full(visit, place) : full) {
+      score_weights<Config, false>(s, weights, units, scores, KeyWindow{}, 0, rows, OwnPlaces{});
     } else {
       score_weights<Config, true>(s, weights, units, scores, tile->window(), tile->rows, rows);
     }
@@ -205,13 +229,14 @@ struct GradientMultiplier {
     in_registers(reinterpret_cast<float(&)[kValueWidth / 2]>(dv));
   }
   // The lane's place in the tile of dq.
-  __device__ __forceinline__ float* dq_tile(const QueryPlace& at) const {
+  __device__ __forceinline__ float* dq_tile(const QueryPlace& visit, const Place& place) const {
+    const QueryPlace at = queries(visit, place);
     float* const sums = kTight ? own_dq_sums() : kept_dq_sums;
     return sums + (static_cast<long long>(at.head) * p.dq_tiles + at.cursor) * Dq::kFloats;
   }
   __device__ __forceinline__ void finish_dq(const QueryPlace& at, const Place& place,
                                             float (&dq)[32]) {
-    float* const to = dq_tile(at);
+    float* const to = dq_tile(at, place);
     finish_dv();
     in_registers(dq);
     arrive(ring.dout_empty(place.stage));
@@ -270,7 +295,7 @@ struct GradientMultiplier {
     if (p.backward.dq == nullptr) return;
     // dq_tile() is in the warpgroup's own part.
     constexpr int kPart = Dq::kPartFloats, kHalfPart = kPart / 2;
-    float* const to = dq_tile(at) + (Dq::kParts - 1) * kPart - group() * (kPart - kHalfPart);
+    float* const to = dq_tile(at, place) + (Dq::kParts - 1) * kPart - group() * (kPart - kHalfPart);
     const bool first = is_first_of_dq(place);
 #pragma unroll
     for (int n = 0; n < 4; ++n) {
@@ -320,20 +345,31 @@ struct GradientMultiplier {
     Scores s, dp;
     float dq[32];
     Operands weights;
-    bool full = uniform(visits.full(at));
-    bool more = uniform(visits.there(visits.next(at)));
+    bool full = false, more = false;
+    if constexpr (!kListed) {
+      full = uniform(visits.full(at)), more = uniform(visits.there(visits.next(at)));
+    }
     start_s(place, 0, s);
+    if constexpr (kListed) {
+      full = ring.visit_full(place.stage), more = ring.more_visits(place.stage);
+    }
     weigh(at, false, place, 0, s, dp, weights);
 #pragma unroll 1
     while (more) {
       first_halves(at, full, place, s, dp, weights, dq);
       start_all_sums<kLast>(full, place, s, dp, weights, dq);
-      const QueryPlace next = visits.next(at);
-      full = uniform(visits.full(next)), more = uniform(visits.there(visits.next(next)));
+      QueryPlace next = at;
+      if constexpr (!kListed) {
+        next = visits.next(at);
+        full = uniform(visits.full(next)), more = uniform(visits.there(visits.next(next)));
+      }
       Place ahead = place;
       ahead.next();
       finish_dq(at, place, dq);
       start_next(at, place, ahead, s);
+      if constexpr (kListed) {
+        full = ring.visit_full(ahead.stage), more = ring.more_visits(ahead.stage);
+      }
       weigh(next, full, ahead, 0, s, dp, weights);
       at = next, place = ahead;
     }
@@ -407,7 +443,11 @@ __device__ void attention_backward_warpgroups(const AttentionBackwardWarpgroupsP
     }
     if (Config::kDeterministic && work && p.backward.dq != nullptr) {
       const DqTurns<Config> turns = {p, ring, tile};
-      if (threadIdx.x == kMultiply + 64) turns.take();
+      if constexpr (HasMaskMod<Config>::kValue) {
+        if (threadIdx.x / 32 == kMultiply / 32 + 2) turns.take_listed();
+      } else {
+        if (threadIdx.x == kMultiply + 64) turns.take();
+      }
       if (threadIdx.x == kMultiply + 96) turns.pass();
     }
   } else {

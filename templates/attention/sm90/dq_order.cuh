@@ -5,6 +5,9 @@
 // how many tiles of keys are past it; a block waits until the one in front of its own is. The first
 // one that sees a tile of dq stores there, so that nobody zeroes it.
 //
+// Under a mask_mod not every tile of keys between two others sees a tile of dq: a block waits for
+// the last one in front of it that has it in its list, which one warp looks up.
+//
 // Blocks take their tiles of keys by tickets, and wait for lower tickets alone. Whoever holds one
 // has begun, so nobody waits for a block that has no multiprocessor yet, whatever the device runs
 // beside this.
@@ -22,24 +25,46 @@
 
 namespace lathe {
 
-// QueryVisits from the end of each head back.
+// QueryVisits from the end of each head, or of its list, back.
 template <class Config>
 struct DescendingVisits {
-  static_assert(!HasMaskMod<Config>::kValue, "ranges, and no lists");
+  static constexpr bool kListed = HasMaskMod<Config>::kValue;
   const AttentionBackwardParams& p;
   const volatile KeyTile* const tile;
 
   __device__ __forceinline__ QueryPlace begin() const {
+    if constexpr (kListed) {
+      return tile->begin < tile->end ? last_of(tile->first_head) : QueryPlace{tile->end_head, 0};
+    }
     return {tile->begin < tile->end ? tile->first_head : tile->end_head, tile->end - 1};
   }
   __device__ __forceinline__ QueryPlace next(const QueryPlace& at) const {
+    if constexpr (kListed) {
+      return at.cursor > 0 ? QueryPlace{at.head, at.cursor - 1} : last_of(at.head + 1);
+    }
     if (at.cursor > tile->begin) return {at.head, at.cursor - 1};
     return {at.head + 1, tile->end - 1};
   }
   __device__ __forceinline__ bool there(const QueryPlace& at) const {
     return at.head < tile->end_head;
   }
+  // By ranges.
   __device__ __forceinline__ bool full(const QueryPlace& at) const { return tile->full(at.cursor); }
+  // Of the list.
+  __device__ __forceinline__ int entry(const QueryPlace& at) const {
+    return QueryVisits<Config>{p, tile}.entry(at);
+  }
+
+ private:
+  __device__ __forceinline__ QueryPlace last_of(int head) const {
+    int count = 0;
+#pragma unroll 1
+    for (; head < tile->end_head; ++head) {
+      count = QueryVisits<Config>{p, tile}.count(head);
+      if (count > 0) break;
+    }
+    return {head, count - 1};
+  }
 };
 
 template <class Config>

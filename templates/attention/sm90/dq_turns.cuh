@@ -13,6 +13,7 @@ namespace lathe {
 template <class Config>
 struct DqTurns {
   using Ring = GradientRing<Config>;
+  static constexpr bool kListed = HasMaskMod<Config>::kValue;
   const AttentionBackwardWarpgroupsParams& p;
   const Ring ring;
   volatile KeyTile* const tile;
@@ -25,6 +26,55 @@ struct DqTurns {
     return turns + static_cast<long long>(at.head) * p.dq_tiles + at.cursor;
   }
   __device__ __forceinline__ int number() const { return tile->first / Config::kTileN; }
+
+  // Whether tile n of keys, which is ahead of the own one, has a block of queries in its list.
+  __device__ __forceinline__ bool lists(int n, int head, int block) const {
+    const AttentionBackwardParams& b = p.backward;
+    const long long list =
+        query_list<Config>(b, tile) - (number() - n) + head * query_list_step<Config>(b);
+    const int* entries = static_cast<const int*>(b.visits) + list * b.visits_stride;
+    int low = 0, high = load_element(static_cast<const int*>(b.visit_counts) + list);
+#pragma unroll 1
+    while (low < high) {
+      const int middle = (low + high) / 2, at = load_element(entries + middle) >> 1;
+      if (at == block) return true;
+      if (at < block) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return false;
+  }
+  // The last tile of keys ahead of the own one that visits a block of queries; -1: none does. By a
+  // warp, whose lanes look at 32 tiles at a time.
+  __device__ __forceinline__ int front_of(int head, int block) const {
+    const int lane = threadIdx.x % 32;
+#pragma unroll 1
+    for (int from = number() - 1; from >= 0; from -= 32) {
+      const int n = from - lane;
+      const unsigned found = __ballot_sync(0xffffffffu, n >= 0 && lists(n, head, block));
+      if (found != 0) return from + 1 - __ffs(static_cast<int>(found));
+    }
+    return -1;
+  }
+  // By a warp.
+  __device__ __forceinline__ void take_listed() const {
+    const GradientVisits<Config> visits = {p.backward, tile};
+    RingPlace<Config::kStages> place;
+#pragma unroll 1
+    for (QueryPlace at = visits.begin(); visits.there(at); at = visits.next(at)) {
+      const int block = visits.entry(at) >> 1, front = front_of(at.head, block);
+      if (threadIdx.x % 32 == 0) {
+        mbarrier_wait(ring.dq_seen(place.stage), place.parity ^ 1);
+        if (front >= 0) wait_for_turn(turn(turns(), {at.head, block}), front + 1);
+        store_shared_word(ring.dq_first(place.stage), front >= 0 ? 0 : 1);
+        mbarrier_arrive(ring.dq_turn(place.stage));
+      }
+      __syncwarp();
+      place.next();
+    }
+  }
 
   // By one thread. Whoever is the first to see a block of queries waits for nobody: the tile of
   // keys in front does not see it, and then no other one before it does.
@@ -59,7 +109,9 @@ struct DqTurns {
     for (QueryPlace at = visits.begin(); visits.there(at); at = visits.next(at)) {
       mbarrier_wait(ring.dq_added(place.stage), place.parity);
       mbarrier_arrive(ring.dq_seen(place.stage));
-      pass_turn(turn(first, at), next);
+      QueryPlace queries = at;
+      if constexpr (kListed) queries.cursor = visits.entry(at) >> 1;
+      pass_turn(turn(first, queries), next);
       place.next();
     }
   }

@@ -18,7 +18,8 @@ template <class Config>
 constexpr bool kByColumns = Config::kTileN == 64;
 
 // [K][V][kStages tiles of Q][kStages tiles of dout][two of ds transposed]
-// [two of p transposed, with kByColumns][kStages of lse2 and error][barriers][key tile]
+// [two of p transposed, with kByColumns][kStages of lse2 and error][barriers]
+// [kStages visits, with a mask_mod][key tile]
 //
 // A tile is whole panels of 64 columns; columns behind the last one arrive as zeros.
 template <class Config>
@@ -39,7 +40,9 @@ struct AttentionBackwardWarpgroupsSmem {
   static constexpr int kRowsAt = kPAt + 2 * kP;
   static constexpr int kBarriers = kRowsAt + Config::kStages * kRows;
   static constexpr int kStageBarriers = Config::kDeterministic ? 8 : 4;
-  static constexpr int kTileAt = kBarriers + 8 * kStageBarriers * Config::kStages;
+  static constexpr int kVisitsAt = kBarriers + 8 * kStageBarriers * Config::kStages;
+  static constexpr int kVisit = HasMaskMod<Config>::kValue ? 16 : 0;
+  static constexpr int kTileAt = kVisitsAt + kVisit * Config::kStages;
   static constexpr int kBytes = kTileAt + KeyTile::kBytes;
 };
 
@@ -103,6 +106,29 @@ struct GradientRing {
     return barrier(7 * kStages + stage);
   }
 
+  // With a mask_mod a visit comes with its queries, so that nobody else reads lists where it
+  // computes: the head, the list's entry, and whether a visit follows. Written before the queries
+  // are asked for, and read like them.
+  __device__ __forceinline__ unsigned visit(unsigned stage) const {
+    return shared + Smem::kVisitsAt + stage * Smem::kVisit;
+  }
+  __device__ __forceinline__ void put_visit(unsigned stage, int head, int entry, bool more) const {
+    store_shared_word(visit(stage), head);
+    store_shared_word(visit(stage) + 4, entry);
+    store_shared_word(visit(stage) + 8, more ? 1 : 0);
+  }
+  // Its cursor is the block.
+  __device__ __forceinline__ QueryPlace visit_place(unsigned stage) const {
+    return {load_shared_word(visit(stage)), load_shared_word(visit(stage) + 4) >> 1};
+  }
+  // Whether all of its pairs are kept.
+  __device__ __forceinline__ bool visit_full(unsigned stage) const {
+    return uniform((load_shared_word(visit(stage) + 4) & 1) == 0);
+  }
+  __device__ __forceinline__ bool more_visits(unsigned stage) const {
+    return uniform(load_shared_word(visit(stage) + 8) != 0);
+  }
+
   // By one thread, before anybody uses the ring.
   __device__ __forceinline__ void init() const {
     constexpr unsigned kWarps = kMultiplyThreads<Config> / 32;
@@ -131,6 +157,11 @@ __device__ __forceinline__ void copy_panels(unsigned to, const TensorMap& map, u
   }
 }
 
+template <class Config>
+__device__ __forceinline__ BoxPlace<Config> place_of_keys(volatile KeyTile* tile) {
+  return BoxPlace<Config>(*tile, tile->first, tile->start_k, tile->keys);
+}
+
 // The producer of tiles: one thread.
 template <class Config>
 __device__ __forceinline__ void copy_tiles(const AttentionBackwardWarpgroupsParams& p,
@@ -141,22 +172,31 @@ __device__ __forceinline__ void copy_tiles(const AttentionBackwardWarpgroupsPara
   constexpr int kD = Config::kWidth, kDv = Config::kValueWidth;
   const GradientVisits<Config> visits = {p.backward, tile};
   RingPlace<Config::kStages> place;
-  const BoxPlace<Config> keys(*tile, tile->first, tile->start_k, tile->keys);
-  unsigned k_bytes = Smem::kK, v_bytes = Smem::kV;
+  bool first = true;  // then the keys come too
 #pragma unroll 1
   for (QueryPlace at = visits.begin(); visits.there(at); at = visits.next(at)) {
-    const BoxPlace<Config> queries(*tile, at.cursor * kM, tile->start_q, tile->rows);
+    int block = at.cursor;
     unsigned full = ring.q_full(place.stage);
     mbarrier_wait(ring.q_empty(place.stage), place.parity ^ 1);
-    mbarrier_arrive_expect(full, Smem::kQ + k_bytes);
-    if (k_bytes != 0) copy_panels<Config, kN, kD>(ring.k(), p.k, full, keys, tile->kv_head);
+    if constexpr (HasMaskMod<Config>::kValue) {
+      const int entry = visits.entry(at);
+      ring.put_visit(place.stage, at.head, entry, visits.there(visits.next(at)));
+      block = entry >> 1;
+    }
+    const BoxPlace<Config> queries(*tile, block * kM, tile->start_q, tile->rows);
+    mbarrier_arrive_expect(full, Smem::kQ + (first ? Smem::kK : 0));
+    if (first) {
+      copy_panels<Config, kN, kD>(ring.k(), p.k, full, place_of_keys<Config>(tile), tile->kv_head);
+    }
     copy_panels<Config, kM, kD>(ring.q(place.stage), p.q, full, queries, at.head);
     full = ring.dout_full(place.stage);
     mbarrier_wait(ring.dout_empty(place.stage), place.parity ^ 1);
-    mbarrier_arrive_expect(full, Smem::kDout + v_bytes);
-    if (v_bytes != 0) copy_panels<Config, kN, kDv>(ring.v(), p.v, full, keys, tile->kv_head);
+    mbarrier_arrive_expect(full, Smem::kDout + (first ? Smem::kV : 0));
+    if (first) {
+      copy_panels<Config, kN, kDv>(ring.v(), p.v, full, place_of_keys<Config>(tile), tile->kv_head);
+    }
     copy_panels<Config, kM, kDv>(ring.dout(place.stage), p.dout, full, queries, at.head);
-    k_bytes = v_bytes = 0;
+    first = false;
     place.next();
   }
 }
@@ -168,11 +208,19 @@ __device__ __forceinline__ void copy_row_values(const AttentionBackwardParams& p
                                                 const GradientRing<Config>& ring,
                                                 volatile KeyTile* tile) {
   constexpr int kM = Config::kTileM, kEach = kM / 32;
+  constexpr bool kListed = HasMaskMod<Config>::kValue;
   const GradientVisits<Config> visits = {p, tile};
   const int lane = threadIdx.x % 32;
   RingPlace<Config::kStages> place;
+  QueryPlace at = visits.begin();
+  bool more = visits.there(at);
 #pragma unroll 1
-  for (QueryPlace at = visits.begin(); visits.there(at); at = visits.next(at)) {
+  while (more) {
+    if constexpr (kListed) {
+      // Nobody takes the visit away before the barrier below is arrived at.
+      mbarrier_wait(ring.q_full(place.stage), place.parity);
+      at = ring.visit_place(place.stage), more = ring.more_visits(place.stage);
+    }
     const int row = at.cursor * kM + lane, rows = tile->rows;
     const long long first =
         static_cast<long long>(at.head) * p.rows + row +
@@ -193,6 +241,7 @@ __device__ __forceinline__ void copy_row_values(const AttentionBackwardParams& p
       store_shared(to + 4 * kM + 128 * i, bit_cast<unsigned>(error[i]));
     }
     mbarrier_arrive(ring.dout_full(place.stage));
+    if constexpr (!kListed) at = visits.next(at), more = visits.there(at);
     place.next();
   }
 }

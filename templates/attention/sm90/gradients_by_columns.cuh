@@ -87,7 +87,9 @@ struct ColumnMultiplier {
 
   // Whether registers suffice for a product of dq beside scores.
   static constexpr bool kDqBeside = kWidth <= 192;
-  static constexpr bool kTight = !kDqBeside || Config::kSoftcap || Config::kAlibi;
+  static constexpr bool kMods = GradientUnits<Config>::kMods;
+  static constexpr bool kListed = HasMaskMod<Config>::kValue;
+  static constexpr bool kTight = !kDqBeside || Config::kSoftcap || Config::kAlibi || kMods;
 
   using Scores = float[1][kQueries / 8][4];
   using Operands = Accumulated<Element, kQueries / 8>[1];
@@ -115,6 +117,11 @@ struct ColumnMultiplier {
   static __device__ __forceinline__ int lane_query() { return thread_index() % 4 * 2; }
   static __device__ __forceinline__ void arrive(unsigned barrier) {
     if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
+  }
+
+  __device__ __forceinline__ bool is_full(const QueryPlace& at, const Place& place) const {
+    if constexpr (kListed) return ring.visit_full(place.stage);
+    return uniform(visits.full(at));
   }
 
   // sums = the keys times the own queries of a stage: s^T or dp^T.
@@ -196,13 +203,14 @@ struct ColumnMultiplier {
       scores.slope = load_element(static_cast<const float*>(b.alibi_slopes) +
                                   tile->sequence * b.alibi_batch_stride + at.head);
     }
+    if constexpr (kMods) scores.sequence = tile->sequence, scores.head = at.head;
     const unsigned rows = ring.rows(place.stage) + 4 * (group() * kQueries + lane_query());
-    const bool full = uniform(visits.full(at));
+    const bool full = is_full(at, place);
     Operands words;
     wgmma_wait<kBehind + 1>();
     in_registers(reinterpret_cast<float(&)[kQueries / 2]>(s));
     if (full) {
-      score_weights<Config, false>(s, words, units, scores, KeyWindow{}, 0, rows);
+      score_weights<Config, false>(s, words, units, scores, KeyWindow{}, 0, rows, OwnPlaces{});
     } else {
       score_weights<Config, true>(s, words, units, scores, tile->window(), tile->rows, rows);
     }
@@ -239,11 +247,13 @@ struct ColumnMultiplier {
     int stage = 0;
     start_s(place, s);
     start_dp(place, dp);
+    if constexpr (kListed) at = ring.visit_place(place.stage);
     weigh<0>(at, place, stage, s, dp);
     named_barrier_wait<1, kThreads>();
-    QueryPlace next = visits.next(at);
+    QueryPlace next = at;
+    if constexpr (!kListed) next = visits.next(at);
 #pragma unroll 1
-    while (uniform(visits.there(next))) {
+    while (kListed ? ring.more_visits(place.stage) : uniform(visits.there(next))) {
       Place ahead = place;
       ahead.next();
       start_sums(place, stage);
@@ -251,11 +261,13 @@ struct ColumnMultiplier {
       start_dp(ahead, dp);
       if constexpr (kDqBeside) start_dq(ring.ds(stage), dq);
       finish_sums<kDqBeside ? 3 : 2>(place);
+      if constexpr (kListed) next = ring.visit_place(ahead.stage);
       weigh<kDqBeside ? 1 : 0>(next, ahead, stage ^ 1, s, dp);
       if constexpr (!kDqBeside) start_dq(ring.ds(stage), dq);
       finish_dq(at, dq);
       named_barrier_wait<1, kThreads>();
-      at = next, place = ahead, next = visits.next(next), stage ^= 1;
+      at = next, place = ahead, stage ^= 1;
+      if constexpr (!kListed) next = visits.next(next);
     }
     start_sums(place, stage);
     start_dq(ring.ds(stage), dq);

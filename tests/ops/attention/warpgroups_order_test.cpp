@@ -5,6 +5,7 @@
 // operations, and whatever the number of multiprocessors, by which more or fewer blocks run beside
 // each other.
 #include <cstdlib>
+#include <functional>
 
 #include "tests/harness/check.h"
 #include "tests/harness/repeat.h"
@@ -28,10 +29,13 @@ Answer run_once(const AttentionCase& c, const ref::Attention& inputs, uint64_t n
   return answers.empty() ? Answer() : answers.front();
 }
 
-void check_bits(AttentionCase c) {
+using Mask = std::function<bool(int64_t, int64_t, int64_t, int64_t)>;
+
+void check_bits(AttentionCase c, const Mask& mask = nullptr) {
   c.backward = c.deterministic = true;
   CAPTURE(c.text());
-  const ref::Attention inputs = make_inputs(c);
+  ref::Attention inputs = make_inputs(c);
+  inputs.mask_mod = mask;
   Answer first;
   for (uint64_t number = 0; number < 12; ++number) {
     CAPTURE(number);
@@ -81,4 +85,17 @@ TEST_CASE("backward in order: windows, in which tiles of keys have other queries
   check_bits(c);
   c.left = 40, c.right = -1, c.head_dim = c.value_dim = 120, c.softcap = 5;
   check_bits(c);
+}
+
+TEST_CASE("backward in order: lists of a mask, by which tiles of keys share few queries") {
+  AttentionCase c{.kv_heads = 2};
+  c.queries = {500, 0, 200}, c.keys = {600, 5, 390};
+  c.packed = true;
+  c.texts["mask_mod"] =
+      "__device__ bool mask_mod(int batch, int head, int q_idx, int kv_idx) {\n"
+      "  return (q_idx / 128 + kv_idx / 128 * (head + 1)) % 3 == 0 && (q_idx + kv_idx) % 7 != 3;\n"
+      "}\n";
+  check_bits(c, [](int64_t, int64_t h, int64_t i, int64_t j) {
+    return (i / 128 + j / 128 * (h + 1)) % 3 == 0 && (i + j) % 7 != 3;
+  });
 }
