@@ -203,7 +203,7 @@ def arguments():
     parser.add_argument("--arch", choices=("sm_80", "sm_90a"))
     parser.add_argument("--jobs", type=int, default=int(os.environ.get("LATHE_JOBS", os.cpu_count() or 1)))
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--limit", type=float, default=300, help="seconds for one case")
+    parser.add_argument("--limit", type=float, default=900, help="seconds for one case")
     parser.add_argument("--refused", action="store_true")
     parser.add_argument("--traceback", action="store_true")
     return parser.parse_args()
