@@ -12,7 +12,7 @@
 
 namespace lathe::cli {
 
-// What lathe_problem_alignment is if nobody says.
+// A problem has this alignment unless lathe_problem_alignment sets another.
 inline constexpr int kBestAlignment = 16;
 
 using Settings = std::vector<std::pair<std::string, std::string>>;

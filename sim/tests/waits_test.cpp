@@ -52,7 +52,7 @@ TEST_CASE("in which functions a block can run without those that it waits for") 
   CHECK(alone(look + "@%p1 bra W;"));
   CHECK(alone(ticket + look + "@%p1 bra W;"));
   CHECK(alone("W: ld.volatile.global.u32 %r1, [%rd1]; setp.eq.u32 %p1, %r1, 0; @%p1 bra W;"));
-  // What is looked at decides about more than waiting.
+  // The value that the load brings decides about more than waiting.
   CHECK_FALSE(alone("ld.acquire.gpu.global.u32 %r1, [%rd1]; st.global.u32 [%rd3], %r1;"));
   CHECK_FALSE(alone(look + "@%p1 bra W; ld.relaxed.gpu.global.u32 %r3, [%rd1+4];"));
   // The loop changes memory, or meets other threads.

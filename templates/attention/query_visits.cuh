@@ -60,7 +60,7 @@ struct QueryVisits {
     return kListed ? (entry(at) & 1) == 0 : tile->full(at.cursor);
   }
 
-  // Of the list.
+  // Returns the entry of the list that the place is at.
   __device__ __forceinline__ int entry(const QueryPlace& at) const {
     return load_element(static_cast<const int*>(p.visits) + list(at.head) * p.visits_stride +
                         at.cursor);

@@ -27,7 +27,7 @@ constexpr Widths kWide[] = {{192, 128}, {256, 256}, {192, 192}, {64, 256}};
 struct Options {
   bool packed, local, softcap, alibi, sinks, pack_gqa, deterministic, apart;
 };
-// Of rows, where they are less aligned than usual: turns of every architecture.
+// Rows may be less aligned than usual: each architecture takes these alignments in turn.
 constexpr int kAlignments[] = {2, 4, 8};
 constexpr Options kOptions[] = {
     {true, true, true, true, true, true, true, true},

@@ -50,7 +50,7 @@ struct DescendingVisits {
   }
   // By ranges.
   __device__ __forceinline__ bool full(const QueryPlace& at) const { return tile->full(at.cursor); }
-  // Of the list.
+  // Returns the entry of the list that the place is at.
   __device__ __forceinline__ int entry(const QueryPlace& at) const {
     return QueryVisits<Config>{p, tile}.entry(at);
   }

@@ -103,7 +103,8 @@ Answer check_backward(AttentionCase c, const ref::Attention& inputs) {
   return first;
 }
 
-// What the kernel ahead multiplies: rows of out by those of dout, 16 by 16, 64 of them a block.
+// Returns the products of the kernel ahead: it multiplies rows of out by those of dout, 16 by 16,
+// and a block has 64 rows.
 uint64_t prepare_ops(const AttentionCase& c) {
   const int64_t tiles = (c.queries.at(0) + 63) / 64;
   return static_cast<uint64_t>(tiles * c.heads() * 64 * c.value_dim * 32);
@@ -183,8 +184,8 @@ TEST_CASE("gradients of mods by warpgroups: blocks that a mask empties are not v
   give_holes(&c, &inputs);
   const Answer answer = check_backward(c, inputs);
   if (!on_hopper()) return;
-  // Of four tiles of keys head 0 has three with a list and head 1 two, all of 64 rows times 0, 2,
-  // 3, 6 and 7: five products of 64 by 128 by 128 a visit.
+  // Head 0 has a list for three of its four tiles of keys, and head 1 for two. The lists name the
+  // blocks 0, 2, 3, 6 and 7 of 64 rows. A visit makes five products of 64 by 128 by 128.
   AttentionCase forward = c;
   forward.backward = false;
   const uint64_t own = answer.total("tensor_ops") - checked(forward, inputs).total("tensor_ops");
