@@ -2,13 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/harness/ranks.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 
@@ -98,11 +94,9 @@ Values whole_of(const Call& call, bool summed, const std::vector<PlannedRank>& r
 // The simulator's NCCL writes its hops into this file, which goes with the process.
 const std::string& hops_path() {
   static const std::string path = [] {
-    const auto made = std::filesystem::temp_directory_path() /
-                      ("lathe-test-hops-" + std::to_string(getpid()) + ".jsonl");
+    const std::string made = process_file("hops");
     setenv("LATHE_SIM_NCCL_COUNTERS", made.c_str(), 1);
-    std::atexit([] { std::remove(hops_path().c_str()); });
-    return made.string();
+    return made;
   }();
   return path;
 }

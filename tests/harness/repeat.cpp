@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "tests/harness/check.h"
+#include "tests/harness/session.h"
 
 namespace apitest {
 namespace {
@@ -130,6 +131,7 @@ void apply(const Schedule& schedule) {
     }
     write_all(to, bytes_of(answer));
   });
+  remove_process_files();
   _exit(0);
 }
 

@@ -21,24 +21,23 @@ std::string variable(const char* name, const std::string& fallback) {
   return value != nullptr && *value != '\0' ? value : fallback;
 }
 
-// Returns a file the simulator writes lines to: the variable's, else one of this process that goes
-// with it.
+// A child that was forked has a copy of its parent's list, whose files are not its own.
+struct OwnFile {
+  std::string path;
+  pid_t owner;
+};
+std::vector<OwnFile>& process_files() {
+  static std::vector<OwnFile> files;
+  return files;
+}
+
+// Returns a file the simulator writes lines to: the variable's, else one of this process.
 std::string output_path(const char* name, const char* what) {
-  const auto fallback =
-      std::filesystem::temp_directory_path() /
-      ("lathe-test-" + std::string(what) + "-" + std::to_string(getpid()) + ".jsonl");
-  const std::string chosen = variable(name, fallback.string());
-  setenv(name, chosen.c_str(), 1);
-  if (chosen == fallback.string()) {
-    static std::vector<std::string> made;
-    if (made.empty()) {
-      std::atexit([] {
-        for (const std::string& path : made) std::remove(path.c_str());
-      });
-    }
-    made.push_back(chosen);
-  }
-  return chosen;
+  const std::string given = variable(name, "");
+  if (!given.empty()) return given;
+  const std::string own = process_file(what);
+  setenv(name, own.c_str(), 1);
+  return own;
 }
 
 struct Outputs {
@@ -73,6 +72,22 @@ void check(lathe_status status, const char* call) {
   if (status == LATHE_OK) return;
   throw std::runtime_error(std::string(call) + ": " + lathe_status_name(status) + ": " +
                            lathe_last_error());
+}
+
+std::string process_file(const std::string& what) {
+  if (process_files().empty()) std::atexit(remove_process_files);
+  const auto path = std::filesystem::temp_directory_path() /
+                    ("lathe-test-" + what + "-" + std::to_string(getpid()) + ".jsonl");
+  // A process of the same number may have been killed, and what it wrote is none of this one's.
+  std::remove(path.c_str());
+  process_files().push_back({path.string(), getpid()});
+  return path.string();
+}
+
+void remove_process_files() {
+  for (const OwnFile& file : process_files()) {
+    if (file.owner == getpid()) std::remove(file.path.c_str());
+  }
 }
 
 bool on_simulator() { return variable("LATHE_TEST_DEVICE", "sim") == "sim"; }

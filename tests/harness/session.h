@@ -19,6 +19,11 @@ namespace apitest {
 void check(lathe_status status, const char* call);
 #define API(call) ::apitest::check(call, #call)
 
+// Returns a path for a file of this process, which nothing has written yet and which goes with it.
+std::string process_file(const std::string& what);
+// For a child that ends by _exit, which calls nothing of that kind itself.
+void remove_process_files();
+
 bool on_simulator();
 // Makes a context on the test's device, with a cache that the tests share.
 Context make_context();
