@@ -17,17 +17,17 @@
 namespace lathe {
 namespace {
 
-// Returns what speaks against a kernel that was compiled with mods; empty if nothing does.
+// Returns what speaks against a kernel that was compiled; empty if nothing does.
 std::string rejection_of(const KernelSpec& spec, const BuiltKernel& built) {
   if (!spec.may_be_rejected()) return {};
   const std::vector<std::string> found = losses(report_of(built.entry->metadata));
-  return found.empty() ? std::string()
-                       : text("with these mods the compiler reports ", found.front());
+  if (found.empty()) return {};
+  return text(spec.mods.empty() ? "" : "with these mods ", "the compiler reports ", found.front());
 }
 
-// Chooses, compiles and loads. A mod may take so much that ptxas spills registers of a kernel for
-// Hopper or serialises its products: then kernels are chosen again without that one. The cache has
-// what was compiled for nothing too, so that a later plan compiles nothing.
+// Chooses, compiles and loads. A mod, or an old compiler, may have ptxas spill registers of a
+// kernel for Hopper or serialise its products: then kernels are chosen again without that one. The
+// cache has what was compiled for nothing too, so that a later plan compiles nothing.
 Status take_kernels(lathe_plan* plan, const Resolved& resolved, DeviceFacts facts) {
   LATHE_ASSIGN(plan->executor, make_executor(resolved, facts));
   const std::vector<KernelSpec> specs = plan->executor->specs();
@@ -35,7 +35,7 @@ Status take_kernels(lathe_plan* plan, const Resolved& resolved, DeviceFacts fact
   const size_t known = facts.rejected.size();
   for (size_t i = 0; i < kernels.size(); ++i) {
     const std::string reason = rejection_of(specs[i], *kernels[i].built);
-    if (!reason.empty()) facts.reject(specs[i].kernel, reason, known);
+    if (!reason.empty()) facts.reject(specs[i].kernel, specs[i].text(), reason, known);
   }
   if (facts.rejected.size() > known) return take_kernels(plan, resolved, std::move(facts));
   for (size_t i = 0; i < kernels.size(); ++i) {

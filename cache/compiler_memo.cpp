@@ -153,7 +153,8 @@ std::optional<std::string> CompilerMemo::recall() const {
     if (record->search != wanted) continue;
     if (!holds(store_.files(), record->saw)) return std::nullopt;
     // LATHE_NVRTC names the same file to each driver, and not each takes it.
-    if (!driver_loads(major_of_identity(record->identity), driver_version_)) return std::nullopt;
+    if (!driver_loads(version_of_identity(record->identity).major, driver_version_))
+      return std::nullopt;
     return std::string(record->identity);
   }
   return std::nullopt;

@@ -121,7 +121,7 @@ Result<std::shared_ptr<const Entry>> Registry::State::find_for_any_compiler(
     const EmittedKernel& kernel, const std::string& why_not_compiled, Origin& origin) {
   std::vector<std::string> identities = tiers->compilers();
   const size_t too_new = std::erase_if(identities, [this](const std::string& identity) {
-    return !driver_loads(major_of_identity(identity), driver_version);
+    return !driver_loads(version_of_identity(identity).major, driver_version);
   });
   Key last;
   for (const std::string& identity : identities) {
@@ -233,6 +233,8 @@ Result<std::shared_ptr<const BuiltKernel>> Registry::build(const KernelSpec& spe
   ++state_->hits;
   return built.again;
 }
+
+Result<std::string> Registry::compiler_identity() { return state_->compiler.identity(); }
 
 Result<LoadedKernel> Registry::load(const BuiltKernel& built) {
   if (!state_->device)

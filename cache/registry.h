@@ -63,6 +63,9 @@ class Registry {
   // compiled if it has gone since.
   Result<std::shared_ptr<const Entry>> whole(const BuiltKernel& built);
 
+  // Returns Compiler::identity() of what compiles here; fails where nothing does.
+  Result<std::string> compiler_identity();
+
   RegistryStat stat() const;
   Tiers& tiers() { return *tiers_; }
 

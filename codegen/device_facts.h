@@ -15,12 +15,10 @@ namespace lathe {
 
 class Choices;  // codegen/choice.h
 
-// A kernel that the compiler made slow with the mods of the problem at hand: another is to be
-// chosen.
-// One form of a kernel that was tried for a problem. A kernel may have further forms, which take
-// fewer registers.
+// One form of a kernel that the compiler made slow for the problem at hand: another is to be
+// chosen. A kernel may have further forms, which take fewer registers.
 struct RejectedKernel {
-  std::string kernel, reason;
+  std::string kernel, spec, reason;  // `spec`: its text
 };
 
 struct DeviceFacts {
@@ -52,12 +50,13 @@ struct DeviceFacts {
     return count;
   }
   // Rejects a form of a kernel, once where several specs have it: the first `known` entries are of
-  // forms before it.
-  void reject(const std::string& kernel, const std::string& reason, size_t known) {
-    for (size_t i = known; i < rejected.size(); ++i) {
-      if (rejected[i].kernel == kernel) return;
+  // forms before it. A spec that was chosen although it is rejected stays: its step has no other.
+  void reject(const std::string& kernel, const std::string& spec, const std::string& reason,
+              size_t known) {
+    for (size_t i = 0; i < rejected.size(); ++i) {
+      if (rejected[i].spec == spec || (i >= known && rejected[i].kernel == kernel)) return;
     }
-    rejected.push_back({kernel, reason});
+    rejected.push_back({kernel, spec, reason});
   }
 };
 

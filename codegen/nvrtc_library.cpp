@@ -116,12 +116,16 @@ bool driver_loads(int compiler_major, int driver_version) {
   return driver_version == 0 || compiler_major <= driver_version / 1000;
 }
 
-int major_of_identity(std::string_view identity) {
+CompilerVersion version_of_identity(std::string_view identity) {
   constexpr std::string_view kName = "nvrtc ";
-  int major = 0;
-  if (!identity.starts_with(kName)) return 0;
-  std::from_chars(identity.data() + kName.size(), identity.data() + identity.size(), major);
-  return major > 0 && major <= 1000 ? major : 0;
+  CompilerVersion version;
+  if (!identity.starts_with(kName)) return {};
+  const char* const end = identity.data() + identity.size();
+  const auto [after, error] = std::from_chars(identity.data() + kName.size(), end, version.major);
+  if (error != std::errc() || version.major <= 0 || version.major > 1000) return {};
+  if (after == end || *after != '.') return {};
+  if (std::from_chars(after + 1, end, version.minor).ec != std::errc()) return {};
+  return version.minor >= 0 && version.minor <= 1000 ? version : CompilerVersion{};
 }
 
 std::string build_id_of(const void* address) {

@@ -61,8 +61,12 @@ struct CompileOutcome {
 // version and older. A cubin is what lathe loads first, so the major version decides.
 bool driver_loads(int compiler_major, int driver_version);
 
-// The major version in CompilerFacts::identity; 0 if there is none.
-int major_of_identity(std::string_view identity);
+// The version in CompilerFacts::identity; 0.0 if there is none.
+struct CompilerVersion {
+  int major = 0, minor = 0;
+  auto operator<=>(const CompilerVersion&) const = default;
+};
+CompilerVersion version_of_identity(std::string_view identity);
 
 // The loader orders the names that dlopen writes before those who read them, by a lock that no tool
 // sees which looks for races. Held while a library is opened or the loaded ones are listed.

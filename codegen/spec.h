@@ -90,8 +90,8 @@ struct KernelSpec {
   std::string family_reason;
 
   // Says whether only the compiler knows if the kernel is worth taking: Hopper's have no register
-  // to spare for any mod whatever.
-  bool may_be_rejected() const { return !mods.empty() && family() == std::string_view("sm90"); }
+  // to spare.
+  bool may_be_rejected() const { return family() == std::string_view("sm90"); }
   // Returns "sm90" for kernels of Hopper alone, whose templates lie in a folder of that name, and
   // "portable" for those of every architecture.
   const char* family() const;

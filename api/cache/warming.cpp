@@ -13,6 +13,7 @@
 #include "api/cache/workers.h"
 #include "api/plan.h"
 #include "api/tune/tune_choices.h"
+#include "codegen/nvrtc_library.h"
 #include "codegen/source.h"
 
 struct lathe_warming {
@@ -43,6 +44,19 @@ namespace {
 using WarmKernel = lathe_warming::Kernel;
 using WarmItem = lathe_warming::Item;
 
+// From this version on ptxas makes no kernel for Hopper slow that has no mods: tests compile them
+// all. Older ones spill registers of some and serialise products of others.
+constexpr CompilerVersion kCleanCompiler = {12, 9};
+
+// Says whether a plan may find that the kernel is slow. Where nothing is compiled the cache has
+// what somebody else's warming found.
+bool may_turn_out_slow(const lathe_context& context, const KernelSpec& spec) {
+  if (!spec.may_be_rejected()) return false;
+  if (!spec.mods.empty()) return true;
+  const auto identity = context.registry->compiler_identity();
+  return identity.ok() && version_of_identity(*identity) < kCleanCompiler;
+}
+
 // Returns the specs that plans of the problem in the context are made of; nothing is compiled. If
 // the problem was read from a line and names a group, choices follow the rules and what is tuned
 // here, which its ranks may come to share.
@@ -58,13 +72,13 @@ Result<std::vector<KernelSpec>> kernels_to_warm(const lathe_context& context,
       if (!there) specs.push_back(spec);
     }
   };
-  // A plan takes these instead of a kernel that turns out slow with the problem's mods.
+  // A plan takes these instead of a kernel that turns out slow.
   DeviceFacts without = facts;
   std::vector<KernelSpec> tried = specs;
   while (true) {
     const size_t known = without.rejected.size();
     for (const KernelSpec& spec : tried) {
-      if (spec.may_be_rejected()) without.reject(spec.kernel, "", known);
+      if (may_turn_out_slow(context, spec)) without.reject(spec.kernel, spec.text(), "", known);
     }
     if (without.rejected.size() == known) break;
     LATHE_ASSIGN(const auto instead, make_executor(resolved, without));

@@ -13,6 +13,7 @@ constexpr int kRun = 16;
 // A tile has 64 rows. With a quarter of them the portable kernel waits for memory alone; with half
 // of them it is slower by the clock.
 constexpr int64_t kFewRows = 16;
+constexpr const char* kKernel = "attention_decode_warpgroups";
 
 // [Q][two blocks of keys][weights][maxima and sums of the rows][barriers]
 int smem_bytes(const AttentionProblem& problem) {
@@ -34,7 +35,7 @@ const char* attention_decode_warpgroups_refusal(const AttentionProblem& problem,
   if (rows.queries >= 0 && rows.ratio >= 0 && rows.queries * rows.ratio <= kFewRows) {
     return "there are few rows";
   }
-  return nullptr;
+  return facts.rejection(kKernel);
 }
 
 bool attention_decode_takes_warpgroups(const AttentionDecodeShape& shape) {
@@ -42,9 +43,9 @@ bool attention_decode_takes_warpgroups(const AttentionDecodeShape& shape) {
 }
 
 KernelSpec attention_decode_warpgroups_spec(const AttentionProblem& problem) {
-  KernelSpec spec = shared_spec(LATHE_TEMPLATE("attention/sm90", "attention_decode_warpgroups",
-                                               AttentionDecodeWarpgroupsParams, box_rows),
-                                "AttentionDecodeWarpgroupsSmem", smem_bytes(problem), kThreads);
+  KernelSpec spec = shared_spec(
+      LATHE_TEMPLATE("attention/sm90", kKernel, AttentionDecodeWarpgroupsParams, box_rows),
+      "AttentionDecodeWarpgroupsSmem", smem_bytes(problem), kThreads);
   // The constants are those of the portable kernel, whose geometry serves both.
   spec.constants = attention_latent_spec(problem, {kRows, kKeys, 2, kThreads / 32}).constants;
   for (const int rows : {kKeys, kRun}) {

@@ -49,8 +49,9 @@ const Tile* tile_of(const AttentionProblem& problem) {
 // the forms of the kernel, one of which is tried after the other. With 192 keys and more a step
 // there is one form, which has no number.
 constexpr int kModQueries[] = {64, 32};
-int forms_of(const Tile& tile) {
-  return tile.width + tile.value_width > 256 ? 1 : static_cast<int>(std::size(kModQueries));
+int forms_of(const AttentionProblem& problem, const Tile& tile) {
+  if (problem.mods.empty() || tile.width + tile.value_width > 256) return 1;
+  return static_cast<int>(std::size(kModQueries));
 }
 
 int smem_bytes(const AttentionProblem& problem, const Tile& tile) {
@@ -79,7 +80,7 @@ const char* attention_backward_warpgroups_refusal(const AttentionProblem& proble
       (problem.softcap || problem.alibi)) {
     return "the compiler of CUDA 12.9 crashes on softcap and ALiBi at this head width";
   }
-  return facts.rejection(kKernel, forms_of(*tile_of(problem)));
+  return facts.rejection(kKernel, forms_of(problem, *tile_of(problem)));
 }
 
 int attention_backward_warpgroups_form(const DeviceFacts& facts) { return facts.form(kKernel); }
@@ -95,7 +96,7 @@ KernelSpec attention_backward_warpgroups_spec(const AttentionProblem& problem, b
       problem, {tile.rows, tile.keys, tile.stages, kThreads / 32, 1}, apart);
   spec.constants = std::move(portable.constants);
   spec.mods = std::move(portable.mods);
-  if (!spec.mods.empty() && forms_of(tile) > 1) {
+  if (forms_of(problem, tile) > 1) {
     spec.constants.push_back(Constant::integer("queries", "kQueries", kModQueries[form]));
   }
   const auto map = [&](const char* field, int rows) {

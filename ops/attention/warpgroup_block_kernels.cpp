@@ -74,7 +74,7 @@ const char* attention_block_backward_warpgroups_refusal(const AttentionProblem& 
   if (!problem.mods.empty()) return "there are mods";
   if (!problem.ranges) return "rows and keys have positions of their own";
   if (problem.persistent) return "a block has one tile of keys, and sm_margin wants turns";
-  return nullptr;
+  return facts.rejection(kBackward);
 }
 
 KernelSpec attention_block_backward_warpgroups_spec(const AttentionProblem& problem) {

@@ -133,6 +133,34 @@ class DumpCases(Case):
         self.assertEqual((status, err), (0, ""))
         self.assertEqual(len(re.findall(r"^  remark     C7\d\d\d, (?:loss|note)(?:, \d+ lines)?: \S", out, re.M)), len(seen[0]), out)
 
+    def hopper(self, *flags, **env):
+        """The kernels of an attention whose every kernel for Hopper the compiler makes slow."""
+        words = [word for name in "qkv" for word in ("--tensor", f"{name}=bf16:1,-1,4,64")]
+        status, out, err = self.lathe("explain", "flash_attention", *words, "--arch", "sm_90a", "--json", *flags, **env)
+        self.assertEqual((status, err), (0, ""))
+        return json.loads(out)["kernels"]
+
+    def test_a_kernel_that_the_compiler_made_slow(self):
+        planted = self.planted()
+        self.assertEqual([kernel["family"] for kernel in self.hopper()], ["sm90"])
+        for origin in ("compiler", "disk"):
+            kernel, = self.hopper(**planted)
+            self.assertEqual((kernel["family"], kernel["from"]), ("portable", origin))
+            self.assertRegex(kernel["family_reason"], "^not sm90: the compiler reports C75.*")
+
+    def test_warming_with_an_old_compiler(self):
+        """It makes the kernels too that plans take where the compiler has made Hopper's slow, and only then."""
+        planted = self.planted()
+        shapes = {name: ["bf16", [1, -1, 4, 64]] for name in ("q", "k", "v", "out")}
+        manifest = self.folder / "manifest.jsonl"
+        manifest.write_text(json.dumps({"op": "flash_attention", "tensors": {**shapes, "lse": ["f32", [1, 4, -1]]}}) + "\n")
+        for version, kernels in (("13.0", 1), ("12.3", 2)):
+            told = {**planted, "LATHE_CACHE_DIR": str(self.folder / version), "LATHE_TEST_NVRTC_VERSION": version}
+            status, out, err = self.lathe("warm", manifest, "--arch", "sm_90a", "--json", **told)
+            self.assertEqual((status, json.loads(out)["compiled"]), (0, kernels), err)
+        kernel, = self.hopper(**{**told, "LATHE_JIT": "off", "LATHE_NVRTC": "/nonexistent"})
+        self.assertEqual((kernel["family"], kernel["from"]), ("portable", "disk"))
+
     def test_no_remarks(self):
         status, out, err = self.lathe("explain", "causal_conv1d", *X, "--json")
         self.assertEqual((status, err), (0, ""))

@@ -5,10 +5,12 @@
 // the same bytes for the same text and options, so a test cannot tell, save by the clock. A failure
 // is never kept. A file that LATHE_TEST_NVRTC_PLANT names is compiled behind the text of each unit.
 // A file NAME.ptx in the folder that LATHE_TEST_NVRTC_PTX names has PTX for the units that speak of
-// the template NAME: what it holds is given in place of the compiler's. An empty one gets that.
+// the template NAME: what it holds is given in place of the compiler's. An empty one gets that. The
+// library says that it is of version LATHE_TEST_NVRTC_VERSION, "12.3", if that is set.
 #include <dlfcn.h>
 #include <sys/stat.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -131,6 +133,10 @@ const char* nvrtcGetErrorString(nvrtcResult result) {
 }
 
 nvrtcResult nvrtcVersion(int* major, int* minor) {
+  if (const char* told = std::getenv("LATHE_TEST_NVRTC_VERSION")) {
+    return std::sscanf(told, "%d.%d", major, minor) == 2 ? NVRTC_SUCCESS
+                                                         : NVRTC_ERROR_INVALID_INPUT;
+  }
   const auto function = REAL(nvrtcVersion);
   return function == nullptr ? NVRTC_ERROR_INTERNAL_ERROR : function(major, minor);
 }

@@ -200,8 +200,9 @@ TEST_CASE("the backward by warpgroups compiles without spills with mods of a few
     const KernelSpec spec = attention_backward_warpgroups_spec(both, false, form);
     CHECK(spec.constant("queries") == (form == 0 ? 64 : 32));
     jobs.add(spec, facts.arch, form == 0);
-    rejecting.reject(spec.kernel, "spills", rejecting.rejected.size());
-    rejecting.reject(spec.kernel, "spills", rejecting.rejected.size() - 1);  // the block's twin
+    rejecting.reject(spec.kernel, spec.text(), "spills", rejecting.rejected.size());
+    rejecting.reject(spec.kernel, "twin", "spills",
+                     rejecting.rejected.size() - 1);  // the block's twin
   }
   CHECK(attention_backward_warpgroups_refusal(both, rejecting) == std::string_view("spills"));
   compile_test::check_compiles(*nvrtc, jobs.list());

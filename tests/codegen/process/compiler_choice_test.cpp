@@ -63,10 +63,13 @@ TEST_CASE("the newest major version is looked for everywhere before the next") {
   }
 }
 
-TEST_CASE("the major version in an identity") {
-  CHECK(major_of_identity("nvrtc 13.0 65be0db3") == 13);
-  CHECK(major_of_identity("nvrtc 12.4 no-build-id") == 12);
-  for (const char* other : {"", "nvrtc", "nvrtc ", "clang 19.1", "nvrtc 99999999999999999999.1"}) {
-    CHECK(major_of_identity(other) == 0);
+TEST_CASE("the version in an identity") {
+  CHECK(version_of_identity("nvrtc 13.0 65be0db3") == CompilerVersion{13, 0});
+  CHECK(version_of_identity("nvrtc 12.4 no-build-id") == CompilerVersion{12, 4});
+  CHECK(version_of_identity("nvrtc 12.9 x") < version_of_identity("nvrtc 13.0 x"));
+  CHECK(version_of_identity("nvrtc 12.4 x") < version_of_identity("nvrtc 12.10 x"));
+  for (const char* other : {"", "nvrtc", "nvrtc ", "nvrtc 13", "nvrtc 12.x", "nvrtc 12.-1",
+                            "clang 19.1", "nvrtc 99999999999999999999.1"}) {
+    CHECK(version_of_identity(other) == CompilerVersion{});
   }
 }
