@@ -84,7 +84,7 @@ set(LATHE_TEST_SECONDS
   attention_tiles_test 60 attention_block_tiles_test 60 sparse_tiles_test 25 attention_warpgroups_test 65
   attention_warpgroups_mutation_test 40 attention_warpgroups_counters_test 60 attention_warpgroups_backward_test 150
   attention_warpgroups_groups_test 30 attention_warpgroups_mods_test 80 attention_warpgroups_order_test 60
-  attention_warpgroups_mods_backward_test 200
+  attention_warpgroups_mods_backward_test 200 attention_families_test 25
   attention_launch_test 20 attention_alignment_test 12 attention_alignment_steps_test 20
   python_golden_test 60 python_core_test 20
   collective_test 22 package_test 12 api_launch_test 10 processes_test 9
@@ -113,7 +113,7 @@ set(LATHE_THOROUGH
   sparse_ranks_test templates_attention_compile_test templates_kda_compile_test
   templates_sparse_compile_test templates_test
   attention_block_tiles_test attention_block_sm90_test attention_block_warpgroups_test attention_warpgroups_backward_test
-  attention_warpgroups_mods_backward_test)
+  attention_warpgroups_mods_backward_test attention_families_test)
 list(JOIN LATHE_THOROUGH "$|^" LATHE_THOROUGH_PATTERN)
 set(LATHE_THOROUGH_PATTERN "^${LATHE_THOROUGH_PATTERN}$")
 file(WRITE ${CMAKE_BINARY_DIR}/thorough.txt "${LATHE_THOROUGH_PATTERN}\n")

@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "codegen/device_facts.h"
@@ -51,14 +52,21 @@ CandidateIndex pick(const std::vector<CandidateGroup>& groups, const DeviceFacts
 // The same device, of which nothing was measured: for what must not move with a tile.
 DeviceFacts without_choices(DeviceFacts facts);
 
-// Picks one of `candidates`, of which there is at least one. `spec_of` makes a candidate's spec.
+// Returns the candidates as a group. `spec_of` makes a candidate's spec.
+template <typename Tile, typename SpecOf>
+CandidateGroup group_of(const std::vector<Tile>& candidates, std::vector<const char*> tile,
+                        SpecOf spec_of) {
+  CandidateGroup group = {{}, std::move(tile)};
+  for (const Tile& candidate : candidates) group.specs.push_back(spec_of(candidate));
+  return group;
+}
+
+// Picks one of `candidates`, of which there is at least one.
 template <typename Tile, typename SpecOf>
 const Tile& pick(const std::vector<Tile>& candidates, const DeviceFacts& facts,
                  std::initializer_list<const char*> tile, SpecOf spec_of) {
   if (!facts.choices || candidates.size() < 2 || facts.choices->silent()) return candidates.front();
-  std::vector<CandidateGroup> groups = {{{}, tile}};
-  for (const Tile& candidate : candidates) groups.front().specs.push_back(spec_of(candidate));
-  return candidates[pick(groups, facts).spec];
+  return candidates[pick({group_of(candidates, tile, spec_of)}, facts).spec];
 }
 
 }  // namespace lathe

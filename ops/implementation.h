@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <iterator>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "codegen/base/invalid.h"
@@ -56,6 +57,21 @@ Result<ChosenKernel<How>> choose_kernel(std::span<const How* const> step, const 
   if (able.empty()) return step.front()->supports(problem, facts);
   const CandidateIndex chosen = pick(groups, facts);
   return ChosenKernel<How>{able[chosen.group], groups[chosen.group].specs[chosen.spec]};
+}
+
+// Returns the kernel of one step that was tuned for the device, else the first of `own`, which are
+// Hopper's. `portable` makes the group of the portable kernels for the same step. It is not called
+// where nothing was tuned.
+template <typename Portable>
+KernelSpec choose_family(CandidateGroup own, const DeviceFacts& facts, Portable portable) {
+  if (!facts.choices || facts.choices->silent()) return std::move(own.specs.front());
+  std::vector<CandidateGroup> groups = {std::move(own)};
+  CandidateGroup others = portable();
+  if (!others.specs.empty()) groups.push_back(std::move(others));
+  const CandidateIndex chosen = pick(groups, facts);
+  KernelSpec spec = std::move(groups[chosen.group].specs[chosen.spec]);
+  if (chosen.group > 0) spec.family_reason = "not sm90: the tuned choice is a portable kernel";
+  return spec;
 }
 
 // Returns the tile that was tuned for the device, else the first candidate. `tile` names the

@@ -1,8 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // `lathe tune`: which tile is the fastest for a problem on this device, and the database of that.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <span>
 
 #include "api/cli/inputs/made_up.h"
 #include "api/cli/inputs/safetensors.h"
@@ -51,10 +54,10 @@ std::map<std::string, DeviceTensor> on_device(lathe_context* context, const Prob
 
 std::string number_text(int value) { return value < 0 ? "?" : std::to_string(value); }
 
-void print_candidate(const lathe_tune_candidate& each) {
+void print_candidate(const lathe_tune_candidate& each, int width) {
   const int spills =
       each.spill_bytes < 0 || each.stack_bytes < 0 ? -1 : each.spill_bytes + each.stack_bytes;
-  std::printf("  %-40s %9s %7s %6s", each.choice, number_text(each.registers).c_str(),
+  std::printf("  %-*s %9s %7s %6s", width, each.choice, number_text(each.registers).c_str(),
               number_text(each.smem_bytes).c_str(), number_text(spills).c_str());
   if (each.microseconds > 0) {
     std::printf(" %10.2f %6.1f %%  %s\n", each.microseconds, 100 * each.spread, each.verdict);
@@ -65,15 +68,19 @@ void print_candidate(const lathe_tune_candidate& each) {
 }
 
 void print_report(const lathe_tune_report& report, bool dry_run) {
+  int width = 40;  // of the widest choice
+  for (const lathe_tune_candidate& each : std::span(report.candidates, report.count)) {
+    width = std::max(width, static_cast<int>(std::strlen(each.choice)));
+  }
   for (size_t i = 0; i < report.count; ++i) {
     const lathe_tune_candidate& each = report.candidates[i];
     const bool first = i == 0 || report.candidates[i - 1].problem_class != each.problem_class ||
                        report.candidates[i - 1].kernel != each.kernel;
     if (first) {
-      std::printf("%s, %s\n  %-40s %9s %7s %6s %10s %8s  verdict\n", each.kernel,
-                  each.problem_class, "choice", "registers", "smem", "spills", "time us", "spread");
+      std::printf("%s, %s\n  %-*s %9s %7s %6s %10s %8s  verdict\n", each.kernel, each.problem_class,
+                  width, "choice", "registers", "smem", "spills", "time us", "spread");
     }
-    print_candidate(each);
+    print_candidate(each, width);
   }
   if (report.kernels == 0) {
     std::printf("no kernel of this problem has a choice\n");

@@ -16,17 +16,17 @@ constexpr int64_t kColumnsOfThread = 8;  // in finish
 constexpr int64_t kOrderedMultiprocessors = 132;
 
 // Says whether blocks add to one dq in a fixed order, and not to accumulators of their own.
-bool is_ordered(const AttentionProblem& problem, const DeviceFacts& facts) {
-  return problem.deterministic && attention_backward_warpgroups_refusal(problem, facts) == nullptr;
+bool is_ordered(const AttentionProblem& problem, const KernelSpec& main) {
+  return problem.deterministic && is_attention_backward_warpgroups(main);
 }
 
 // Returns the blocks of one head of a sequence: one for each tile of keys or, if each has its own
 // accumulator of dq, as many as fill the device.
-int64_t slices_of(const AttentionProblem& problem, int64_t keys, const DeviceFacts& facts,
+int64_t slices_of(const AttentionProblem& problem, const KernelSpec& main, const DeviceFacts& facts,
                   const AttentionShape& shape) {
-  const int64_t tiles = ceil_div(shape.seq_k, keys);
+  const int64_t tiles = ceil_div(shape.seq_k, main.constant("n"));
   const int64_t columns = bounded_product({shape.sequences, shape.heads});
-  const bool sliced = problem.deterministic && !is_ordered(problem, facts);
+  const bool sliced = problem.deterministic && !is_ordered(problem, main);
   if (!sliced || columns == 0 || tiles == 0) return tiles;
   return std::clamp<int64_t>(ceil_div(facts.multiprocessors, columns), 1, tiles);
 }
@@ -39,14 +39,14 @@ int64_t turns_of(const AttentionBackwardLaunch& launch, int64_t columns) {
 
 }  // namespace
 
-bool attention_heads_apart(const AttentionProblem& problem, int64_t tile_keys,
+bool attention_heads_apart(const AttentionProblem& problem, const KernelSpec& main,
                            const DeviceFacts& facts, const AttentionShape& shape) {
   if (shape.heads <= shape.kv_heads) return false;
   // Packed, the capacity is that of all sequences: most blocks of a grid by sequences are empty.
-  const bool ordered = is_ordered(problem, facts);
+  const bool ordered = is_ordered(problem, main);
   const int64_t parts = problem.packed && (ordered || !problem.deterministic) ? 1 : shape.sequences;
   const int64_t blocks =
-      bounded_product({parts, shape.kv_heads, slices_of(problem, tile_keys, facts, shape)});
+      bounded_product({parts, shape.kv_heads, slices_of(problem, main, facts, shape)});
   return blocks * 10 < (ordered ? kOrderedMultiprocessors : facts.multiprocessors) * 8;
 }
 
@@ -61,25 +61,25 @@ AttentionBackwardLaunch attention_backward_launch(const AttentionProblem& proble
   out.prepare_tiles = ceil_div(out.rows, kernels.prepare->constant("m"));
   out.prepare_blocks = bounded_product({out.prepare_tiles, shape.heads});
   if (problem.backward) {
-    const int64_t keys = kernels.main().constant("n");
+    const KernelSpec& main = kernels.main();
     out.apart =
-        !kernels.together || (kernels.apart && attention_heads_apart(problem, keys, facts, shape));
-    out.slices = slices_of(problem, keys, facts, shape);
+        !kernels.together || (kernels.apart && attention_heads_apart(problem, main, facts, shape));
+    out.slices = slices_of(problem, main, facts, shape);
     out.main_blocks =
         bounded_product({out.slices, out.apart ? shape.heads : shape.kv_heads, shape.sequences});
-    out.in_tiles = is_attention_backward_warpgroups(kernels.main());
+    out.in_tiles = is_attention_backward_warpgroups(main);
     out.accumulators = !wanted.dq                               ? 0
                        : problem.deterministic && !out.in_tiles ? std::max<int64_t>(out.slices, 1)
                                                                 : 1;
     out.dq_rows = out.rows, out.dq_width = problem.head_dim;
     if (out.in_tiles) {
-      out.dq_tiles = attention_dq_tiles(kernels.main(), problem.packed, shape);
-      out.dq_rows = bounded_product({parts, out.dq_tiles, kernels.main().constant("m")});
-      out.dq_width = kernels.main().constant("width");
+      out.dq_tiles = attention_dq_tiles(main, problem.packed, shape);
+      out.dq_rows = bounded_product({parts, out.dq_tiles, main.constant("m")});
+      out.dq_width = main.constant("width");
       if (problem.deterministic && wanted.dq) {
         out.dq_turns = turns_of(out, bounded_product({parts, shape.heads}));
       }
-      out.dq_section = attention_dq_section(kernels.main(), facts, shape);
+      out.dq_section = attention_dq_section(main, facts, shape);
     }
   }
   const int threads = kernels.finish->threads;

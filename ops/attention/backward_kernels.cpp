@@ -137,14 +137,6 @@ KernelSpec finish_spec(const AttentionProblem& problem) {
 
 }  // namespace
 
-Result<int64_t> attention_backward_keys(const AttentionProblem& problem, const DeviceFacts& facts) {
-  if (attention_backward_warpgroups_refusal(problem, facts) == nullptr) {
-    return attention_backward_warpgroups_spec(problem, false).constant("n");
-  }
-  LATHE_ASSIGN(const AttentionBackwardTile tile, attention_backward_choose(problem, facts));
-  return int64_t{tile.keys};
-}
-
 int attention_backward_smem(const AttentionProblem& problem, const AttentionBackwardTile& tile) {
   const int width = attention_padded_width(problem.head_dim);
   const int value_width = attention_padded_width(problem.value_dim);
@@ -218,6 +210,37 @@ KernelSpec attention_backward_spec(const AttentionProblem& problem,
   return spec;
 }
 
+namespace {
+
+// Returns the main kernel with blocks of either kind.
+KernelSpec with_blocks(KernelSpec main, bool apart) {
+  for (Constant& constant : main.constants) {
+    if (constant.name == "heads_apart") constant.value = apart ? 1 : 0;
+  }
+  return main;
+}
+
+}  // namespace
+
+Result<KernelSpec> attention_backward_main(const AttentionProblem& problem,
+                                           const DeviceFacts& facts, bool apart) {
+  const char* const refusal = attention_backward_warpgroups_refusal(problem, facts);
+  if (refusal == nullptr) {
+    const auto portable = [&] {
+      return group_of(attention_backward_candidates(problem, facts),
+                      {"m", "n", "stages", "width_warps"}, [&](const AttentionBackwardTile& tile) {
+                        return attention_backward_spec(problem, tile, apart);
+                      });
+    };
+    return choose_family(attention_backward_warpgroups_group(problem, facts, apart), facts,
+                         portable);
+  }
+  LATHE_ASSIGN(const AttentionBackwardTile tile, attention_backward_choose(problem, facts, apart));
+  KernelSpec spec = attention_backward_spec(problem, tile, apart);
+  spec.family_reason = text("not sm90: ", refusal);
+  return spec;
+}
+
 Result<AttentionBackwardKernels> attention_backward_kernels(const AttentionProblem& problem,
                                                             const DeviceFacts& facts,
                                                             const AttentionHeadChoice& heads) {
@@ -225,26 +248,15 @@ Result<AttentionBackwardKernels> attention_backward_kernels(const AttentionProbl
   kernels.prepare = prepare_spec(problem);
   kernels.finish = finish_spec(problem);
   if (!problem.backward) return kernels;
-  const char* const refusal = attention_backward_warpgroups_refusal(problem, facts);
-  AttentionBackwardTile tile;
-  if (refusal == nullptr) {
-    kernels.finish = attention_backward_warpgroups_finish_spec(problem);
-  } else {
-    LATHE_ASSIGN(tile, attention_backward_choose(problem, facts, heads.apart && !heads.together));
+  LATHE_ASSIGN(const KernelSpec main,
+               attention_backward_main(problem, facts, heads.apart && !heads.together));
+  if (heads.together) kernels.together = with_blocks(main, false);
+  if (heads.apart) kernels.apart = with_blocks(main, true);
+  if (is_attention_backward_warpgroups(main)) {
+    kernels.finish = attention_backward_warpgroups_finish_spec(main);
   }
-  const auto spec_of = [&](bool apart) {
-    if (refusal == nullptr) {
-      const int form = attention_backward_warpgroups_form(facts);
-      return attention_backward_warpgroups_spec(problem, apart, form);
-    }
-    KernelSpec spec = attention_backward_spec(problem, tile, apart);
-    spec.family_reason = text("not sm90: ", refusal);
-    return spec;
-  };
-  if (heads.together) kernels.together = spec_of(false);
-  if (heads.apart) kernels.apart = spec_of(true);
   if (problem.mod("mask_mod") != nullptr) {
-    kernels.mask_queries = attention_mask_queries_spec(problem, kernels.main());
+    kernels.mask_queries = attention_mask_queries_spec(problem, main);
   }
   return kernels;
 }

@@ -43,12 +43,13 @@ Result<AttentionBackwardTile> attention_backward_choose(const AttentionProblem& 
                                                         const DeviceFacts& facts,
                                                         bool apart = false);
 
-// Returns the keys of a block of the main kernel.
-Result<int64_t> attention_backward_keys(const AttentionProblem& problem, const DeviceFacts& facts);
+// Returns the main kernel, of either family, with a block for each query head if `apart`.
+Result<KernelSpec> attention_backward_main(const AttentionProblem& problem,
+                                           const DeviceFacts& facts, bool apart);
 
-// Two kernels compute dq, dk and dv. In `together` a block adds up the query heads of its key head.
-// `apart` has a block for each query head and float32 partial sums of dk and dv, for few keys and
-// heads.
+// Two kernels of one family and tile compute dq, dk and dv. In `together` a block adds up the query
+// heads of its key head. `apart` has a block for each query head and float32 partial sums of dk and
+// dv, for few keys and heads.
 struct AttentionBackwardKernels {
   KernelSlot prepare, finish;
   KernelSlot together, apart;
@@ -99,8 +100,8 @@ AttentionBackwardLaunch attention_backward_launch(const AttentionProblem& proble
                                                   const AttentionShape& shape,
                                                   const AttentionGradients& wanted);
 // Returns whether blocks of whole key heads are too few for the device, so that each query head
-// gets its own block.
-bool attention_heads_apart(const AttentionProblem& problem, int64_t tile_keys,
+// gets its own block. `main` is the main kernel, with blocks of either kind.
+bool attention_heads_apart(const AttentionProblem& problem, const KernelSpec& main,
                            const DeviceFacts& facts, const AttentionShape& shape);
 
 // Holds the offsets of the workspace's sections, each a multiple of 256 bytes. A section that a

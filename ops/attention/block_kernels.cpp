@@ -11,6 +11,7 @@
 #include "codegen/base/text.h"
 #include "codegen/choice.h"
 #include "ops/attention/warpgroup_block_kernels.h"
+#include "ops/implementation.h"
 #include "ops/workspace.h"
 #include "templates/params/attention.h"
 #include "templates/params/attention_backward.h"
@@ -67,13 +68,18 @@ KernelSpec attention_block_backward_spec(const AttentionProblem& problem,
 namespace {
 
 Result<KernelSlot> forward_step(const AttentionProblem& problem, const DeviceFacts& facts) {
-  const char* const refusal = attention_block_warpgroups_refusal(problem, facts);
-  if (refusal == nullptr) return KernelSlot(attention_block_warpgroups_spec(problem));
   const AttentionProblem own = attention_block_problem(problem);
-  LATHE_TRY(attention_choose(own, without_choices(facts)));
+  const char* const refusal = attention_block_warpgroups_refusal(problem, facts);
   const auto spec_of = [&](const AttentionTile& tile) {
     return attention_block_spec(problem, tile);
   };
+  if (refusal == nullptr) {
+    const std::vector<const char*> tile = {"m", "n", "stages"};
+    return KernelSlot(choose_family({{attention_block_warpgroups_spec(problem)}, tile}, facts, [&] {
+      return group_of(attention_candidates(own, facts), tile, spec_of);
+    }));
+  }
+  LATHE_TRY(attention_choose(own, without_choices(facts)));
   KernelSpec spec =
       spec_of(pick(attention_candidates(own, facts), facts, {"m", "n", "stages"}, spec_of));
   spec.family_reason = text("not sm90: ", refusal);
@@ -81,13 +87,18 @@ Result<KernelSlot> forward_step(const AttentionProblem& problem, const DeviceFac
 }
 
 Result<KernelSlot> backward_step(const AttentionProblem& problem, const DeviceFacts& facts) {
-  const char* const refusal = attention_block_backward_warpgroups_refusal(problem, facts);
-  if (refusal == nullptr) return KernelSlot(attention_block_backward_warpgroups_spec(problem));
   const AttentionProblem own = attention_block_problem(problem);
-  LATHE_TRY(attention_backward_choose(own, without_choices(facts)));
+  const char* const refusal = attention_block_backward_warpgroups_refusal(problem, facts);
   const auto spec_of = [&](const AttentionBackwardTile& tile) {
     return attention_block_backward_spec(problem, tile);
   };
+  if (refusal == nullptr) {
+    const std::vector<const char*> tile = {"m", "n", "stages", "width_warps"};
+    return KernelSlot(choose_family(
+        {{attention_block_backward_warpgroups_spec(problem)}, tile}, facts,
+        [&] { return group_of(attention_backward_candidates(own, facts), tile, spec_of); }));
+  }
+  LATHE_TRY(attention_backward_choose(own, without_choices(facts)));
   KernelSpec spec = spec_of(pick(attention_backward_candidates(own, facts), facts,
                                  {"m", "n", "stages", "width_warps"}, spec_of));
   spec.family_reason = text("not sm90: ", refusal);

@@ -175,26 +175,6 @@ KernelSpec attention_forward_spec(const AttentionProblem& problem, const Attenti
   return spec;
 }
 
-namespace {
-
-// Chooses between Hopper's kernel, which the order prefers, and the portable one.
-KernelSpec choose_family(const AttentionProblem& problem, const DeviceFacts& facts) {
-  std::vector<KernelSpec> own = attention_warpgroups_specs(problem), portable;
-  if (!facts.choices || facts.choices->silent()) return own.front();
-  for (const AttentionTile& tile : attention_candidates(problem, facts)) {
-    portable.push_back(attention_forward_spec(problem, tile));
-  }
-  const std::vector<const char*> tile = {"m", "n", "stages"};
-  std::vector<CandidateGroup> groups = {{std::move(own), tile}};
-  if (!portable.empty()) groups.push_back({std::move(portable), tile});
-  const CandidateIndex chosen = pick(groups, facts);
-  KernelSpec spec = std::move(groups[chosen.group].specs[chosen.spec]);
-  if (chosen.group > 0) spec.family_reason = "not sm90: the tuned choice is a portable kernel";
-  return spec;
-}
-
-}  // namespace
-
 Result<AttentionKernels> attention_kernels(const AttentionProblem& problem,
                                            const DeviceFacts& facts) {
   AttentionKernels kernels;
@@ -202,7 +182,13 @@ Result<AttentionKernels> attention_kernels(const AttentionProblem& problem,
     const char* refusal = attention_warpgroups_refusal(problem, facts);
     KernelSpec spec;
     if (refusal == nullptr) {
-      spec = choose_family(problem, facts);
+      const std::vector<const char*> tile = {"m", "n", "stages"};
+      const auto portable = [&] {
+        return group_of(attention_candidates(problem, facts), tile, [&](const AttentionTile& each) {
+          return attention_forward_spec(problem, each);
+        });
+      };
+      spec = choose_family({attention_warpgroups_specs(problem), tile}, facts, portable);
     } else {
       LATHE_ASSIGN(const AttentionTile tile, attention_choose(problem, facts));
       spec = attention_forward_spec(problem, tile);

@@ -271,9 +271,10 @@ Result<AttentionHeadChoice> choose_heads(const AttentionRequest& request,
   for (const int64_t extent : {shape.sequences, shape.heads, shape.kv_heads, shape.seq_k}) {
     if (extent == kUnknown) return AttentionHeadChoice{true, true};
   }
-  LATHE_ASSIGN(const int64_t keys,
-               attention_backward_keys(request.problem, without_choices(facts)));
-  const bool apart = attention_heads_apart(request.problem, keys, facts, shape);
+  // Which kernels there are is no matter of a measured tile, which is that of one of them.
+  LATHE_ASSIGN(const KernelSpec usual,
+               attention_backward_main(request.problem, without_choices(facts), false));
+  const bool apart = attention_heads_apart(request.problem, usual, facts, shape);
   return AttentionHeadChoice{!apart, apart};
 }
 

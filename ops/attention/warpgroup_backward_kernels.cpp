@@ -46,12 +46,13 @@ const Tile* tile_of(const AttentionProblem& problem) {
 }
 
 // With mods, whose registers nobody knows, the queries whose scores a warpgroup has at a time in
-// the forms of the kernel, one of which is tried after the other. With 192 keys and more a step
-// there is one form, which has no number.
+// the forms of the kernel, one of which is tried after the other. Without mods, and with 192 keys
+// and more a step, there is one form, which has no number.
 constexpr int kModQueries[] = {64, 32};
-int forms_of(const AttentionProblem& problem, const Tile& tile) {
-  if (problem.mods.empty() || tile.width + tile.value_width > 256) return 1;
-  return static_cast<int>(std::size(kModQueries));
+int forms_of(const AttentionProblem& problem) {
+  const Tile& tile = *tile_of(problem);
+  const bool one = problem.mods.empty() || tile.width + tile.value_width > 256;
+  return one ? 1 : static_cast<int>(std::size(kModQueries));
 }
 
 int smem_bytes(const AttentionProblem& problem, const Tile& tile) {
@@ -80,10 +81,8 @@ const char* attention_backward_warpgroups_refusal(const AttentionProblem& proble
       (problem.softcap || problem.alibi)) {
     return "the compiler of CUDA 12.9 crashes on softcap and ALiBi at this head width";
   }
-  return facts.rejection(kKernel, forms_of(problem, *tile_of(problem)));
+  return facts.rejection(kKernel, forms_of(problem));
 }
-
-int attention_backward_warpgroups_form(const DeviceFacts& facts) { return facts.form(kKernel); }
 
 KernelSpec attention_backward_warpgroups_spec(const AttentionProblem& problem, bool apart,
                                               int form) {
@@ -96,7 +95,7 @@ KernelSpec attention_backward_warpgroups_spec(const AttentionProblem& problem, b
       problem, {tile.rows, tile.keys, tile.stages, kThreads / 32, 1}, apart);
   spec.constants = std::move(portable.constants);
   spec.mods = std::move(portable.mods);
-  if (forms_of(problem, tile) > 1) {
+  if (forms_of(problem) > 1) {
     spec.constants.push_back(Constant::integer("queries", "kQueries", kModQueries[form]));
   }
   const auto map = [&](const char* field, int rows) {
@@ -109,8 +108,18 @@ KernelSpec attention_backward_warpgroups_spec(const AttentionProblem& problem, b
   return spec;
 }
 
-KernelSpec attention_backward_warpgroups_finish_spec(const AttentionProblem& problem) {
-  const KernelSpec main = attention_backward_warpgroups_spec(problem, false);
+CandidateGroup attention_backward_warpgroups_group(const AttentionProblem& problem,
+                                                   const DeviceFacts& facts, bool apart) {
+  const int forms = forms_of(problem);
+  CandidateGroup group = {{}, {"m", "n", "stages", "width_warps"}};
+  if (forms > 1) group.tile.push_back("queries");
+  for (int form = facts.form(kKernel); form < forms; ++form) {
+    group.specs.push_back(attention_backward_warpgroups_spec(problem, apart, form));
+  }
+  return group;
+}
+
+KernelSpec attention_backward_warpgroups_finish_spec(const KernelSpec& main) {
   KernelSpec spec =
       KernelSpec::of(LATHE_TEMPLATE("attention/sm90", "attention_backward_warpgroups_finish",
                                     AttentionBackwardWarpgroupsFinishParams, dq_tiles),

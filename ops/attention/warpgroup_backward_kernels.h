@@ -4,6 +4,7 @@
 // with the portable one, and a last one that knows in which order it leaves the sums of dq.
 #pragma once
 
+#include "codegen/choice.h"
 #include "ops/attention/backward_kernels.h"
 #include "ops/tensors.h"
 #include "templates/params/attention_backward.h"
@@ -21,16 +22,17 @@ const char* attention_backward_warpgroups_refusal(const AttentionProblem& proble
 // which a later one takes fewer registers.
 KernelSpec attention_backward_warpgroups_spec(const AttentionProblem& problem, bool apart,
                                               int form = 0);
-// Returns the form that was not rejected yet.
-int attention_backward_warpgroups_form(const DeviceFacts& facts);
-KernelSpec attention_backward_warpgroups_finish_spec(const AttentionProblem& problem);
+// Returns the forms that were not rejected yet, the default first, for a problem that is covered.
+CandidateGroup attention_backward_warpgroups_group(const AttentionProblem& problem,
+                                                   const DeviceFacts& facts, bool apart);
+// Returns the last kernel for a main kernel by warpgroups.
+KernelSpec attention_backward_warpgroups_finish_spec(const KernelSpec& main);
 // Says whether a spec is of the main kernel.
 bool is_attention_backward_warpgroups(const KernelSpec& spec);
 
 // Returns the tiles of dq of one head of a sequence, or of all packed sequences.
 int64_t attention_dq_tiles(const KernelSpec& main, bool packed, const AttentionShape& shape);
 
-// Returns how many heads of a deterministic backward the device works on at a time. It changes how
 // Returns how many heads take tickets in turns in a deterministic backward. It changes how long
 // blocks wait for each other, and no result.
 int64_t attention_dq_section(const KernelSpec& main, const DeviceFacts& facts,

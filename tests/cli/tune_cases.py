@@ -9,6 +9,7 @@ import shutil
 
 from harness import Case
 
+BACKWARD = [word for name in ("q", "k", "v", "dout") for word in ("--tensor", f"{name}=bf16:1,64,1,64")]
 CONV = ["--tensor", "x=bf16:1,48,64", "--tensor", "weight=bf16:64,4"]
 
 
@@ -62,6 +63,63 @@ class TuneCases(Case):
         self.database().unlink()
         self.assertIn(f" {other.split()[0]} ", self.spec(LATHE_TUNED=str(mine)))
         mine.unlink()
+
+    def test_a_stored_choice_decides_the_family_of_a_backward(self):
+        words = ["--device", "none", "--arch", "h100"] + BACKWARD
+
+        def main(**env):
+            status, out, err = self.lathe("explain", "flash_attention", *words, "--json", **env)
+            self.assertEqual(status, 0, err)
+            kernels = {k["spec"].split()[0]: k for k in json.loads(out)["kernels"]}
+            own, other = (name in kernels for name in ("attention_backward_warpgroups", "attention_backward"))
+            self.assertNotEqual(own, other)
+            self.assertEqual("attention_backward_warpgroups_finish" in kernels, own)
+            return kernels["attention_backward_warpgroups" if own else "attention_backward"]
+
+        usual = main()
+        self.assertEqual((usual["family"], usual.get("family_reason", "")), ("sm90", ""))
+        self.database().parent.mkdir(parents=True, exist_ok=True)
+        for folder in (self.database().parent.parent, self.database().parent):
+            folder.chmod(0o700)
+
+        def store(choice):
+            self.database().write_text(
+                "lathe-tuned 1\nattention_backward_warpgroups | element=bf16 cu=i32 width=64 value_width=64 packed=0 local=0 "
+                f"softcap=0 alibi=0 deterministic=0 heads_apart=0 | {choice} | gpu=h100 arch=sm_90a sms=132 shape=a(x:1) "
+                "us=1.000 default_us=2.000 by=events\n")
+
+        tile = "m=64 n=64 stages=1 width_warps=1"
+        store(f"kernel=attention_backward {tile} warps=4")
+        portable = main()
+        self.assertIn(f" {tile} ", portable["spec"])
+        self.assertEqual((portable["family"], portable["family_reason"]),
+                         ("portable", "not sm90: the tuned choice is a portable kernel"))
+        self.assertEqual(main(LATHE_TUNED="off")["spec"], usual["spec"])
+        # The portable kernels have choices of their own.
+        alone = main(LATHE_FAMILY="portable")
+        self.assertEqual(alone["family_reason"], "not sm90: LATHE_FAMILY is portable")
+        self.assertNotIn(f" {tile} ", alone["spec"])
+        # What is not offered, or no longer, is ignored.
+        for choice in ("kernel=attention_backward m=64 n=999 stages=1 width_warps=1 warps=4", f"kernel=gone {tile} warps=4"):
+            store(choice)
+            self.assertEqual(main()["spec"], usual["spec"])
+        store(" ".join(word for word in usual["spec"].split() if word.split("=")[0] in ("m", "n", "stages", "width_warps")) + " warps=12")
+        self.assertEqual(main()["spec"], usual["spec"])
+
+    def test_candidates_of_a_backward_are_of_both_families(self):
+        flags = ["--device", "sim", "--dry-run", "--candidates", "2"] + BACKWARD
+        report = self.tune("flash_attention", *flags)
+        own = [c for c in report["candidates"] if c["kernel"] == "attention_backward_warpgroups"]
+        self.assertEqual(len(own), 2)
+        self.assertTrue(own[0]["choice"].startswith("m=128 n=128 "), own)
+        self.assertTrue(own[1]["choice"].startswith("kernel=attention_backward m="), own)
+        for each in own:
+            self.assertGreater(each["us"], 0)
+            self.assertEqual(each["reason"], "")
+        portable = self.tune("flash_attention", *flags, LATHE_FAMILY="portable")
+        main = [c for c in portable["candidates"] if c["kernel"].startswith("attention_backward")]
+        self.assertEqual([c["kernel"] for c in main], ["attention_backward"] * 2)
+        self.assertEqual([c["choice"][:2] for c in main], ["m="] * 2)
 
     def test_dry_run_and_table(self):
         status, out, err = self.lathe("tune", "causal_conv1d", *CONV, "--device", "sim", "--candidates", "3", "--dry-run")

@@ -138,10 +138,24 @@ const Row kRows[] = {
     {"sparse 16", sparse(16), 2},
 };
 
-DeviceFacts with(const char* arch, std::shared_ptr<const Choices> choices) {
+// With Hopper's kernels among the candidates if `sm90`.
+DeviceFacts with(const char* arch, std::shared_ptr<const Choices> choices, bool sm90 = false) {
   DeviceFacts facts = *facts_of_arch(arch);
+  facts.sm90_kernels = sm90;
   facts.choices = std::move(choices);
   return facts;
+}
+
+// Without and with Hopper's kernels.
+void for_each_row(const std::function<void(const Row&, bool sm90)>& check) {
+  for (const Row& row : kRows) {
+    for (const bool sm90 : {false, true}) {
+      const std::string name = row.name;
+      CAPTURE(name);
+      CAPTURE(sm90);
+      check(row, sm90);
+    }
+  }
 }
 
 }  // namespace
@@ -162,11 +176,9 @@ TEST_CASE("choice: who is asked and says the first changes nothing") {
 }
 
 TEST_CASE("choice: each kernel of each family has a tuning_key of its own") {
-  for (const Row& row : kRows) {
-    const std::string name = row.name;
-    CAPTURE(name);
+  for_each_row([](const Row& row, bool sm90) {
     const auto listener = std::make_shared<Listener>();
-    row.specs(with("sm_90a", listener));
+    row.specs(with("sm_90a", listener, sm90));
     REQUIRE(listener->asked.size() == row.tuning_keys);
     std::set<std::string> distinct;
     for (const TuningKey& each : listener->asked) {
@@ -185,22 +197,20 @@ TEST_CASE("choice: each kernel of each family has a tuning_key of its own") {
       }
     }
     CHECK(distinct.size() == listener->asked.size());
-  }
+  });
 }
 
 TEST_CASE("choice: the answer is the tile of that kernel, and of no other tuning_key's") {
-  for (const Row& row : kRows) {
-    const std::string name = row.name;
-    CAPTURE(name);
+  for_each_row([](const Row& row, bool sm90) {
     const auto first = std::make_shared<Listener>();
-    const std::string usual = row.specs(with("sm_90a", first));
+    const std::string usual = row.specs(with("sm_90a", first, sm90));
     for (size_t number = 0; number < first->asked.size(); ++number) {
       const TuningKey& tuning_key = first->asked[number];
       std::set<std::string> seen = {usual};
       for (size_t answer = 1; answer < tuning_key.candidates.size(); ++answer) {
         CAPTURE(tuning_key.candidates[answer]);
         const auto forced = std::make_shared<Listener>(number, answer);
-        const std::string specs = row.specs(with("sm_90a", forced));
+        const std::string specs = row.specs(with("sm_90a", forced, sm90));
         CHECK(seen.insert(specs).second);
         // The tuning keys do not depend on the answers.
         REQUIRE(forced->asked.size() == first->asked.size());
@@ -209,15 +219,17 @@ TEST_CASE("choice: the answer is the tile of that kernel, and of no other tuning
           CHECK(forced->asked[i].candidates == first->asked[i].candidates);
         }
         // Each constant of the candidate is one of the kernel's line.
-        const size_t line = (' ' + specs).find(tuning_key.kernel + ' ');
-        REQUIRE(line != std::string::npos);
-        const size_t space = tuning_key.candidates[answer].rfind(' ');
+        std::string tile = tuning_key.candidates[answer];
+        const std::string kernel(kernel_of(tuning_key, tile));
+        CHECK_MESSAGE(('\n' + specs).find('\n' + kernel + ' ') != std::string::npos, specs);
+        if (tile.starts_with("kernel=")) tile.erase(0, tile.find(' ') + 1);
+        const size_t space = tile.rfind(' ');
         if (space == std::string::npos) continue;
-        const std::string tile = tuning_key.candidates[answer].substr(0, space);
+        tile.resize(space);
         CHECK_MESSAGE(specs.find(tile.substr(0, tile.find(' '))) != std::string::npos, specs);
       }
     }
-  }
+  });
 }
 
 TEST_CASE("choice: implementations of a step compete in one tuning_key") {

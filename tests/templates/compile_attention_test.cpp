@@ -145,7 +145,8 @@ TEST_CASE("the backward by warpgroups compiles without spills") {
         const KernelSpec spec = attention_backward_warpgroups_spec(problem, options.apart);
         jobs.add(spec, facts.arch);
       }
-      jobs.add(attention_backward_warpgroups_finish_spec(problem), facts.arch);
+      const KernelSpec main = attention_backward_warpgroups_spec(problem, false);
+      jobs.add(attention_backward_warpgroups_finish_spec(main), facts.arch);
       half = !half;
     }
   }
@@ -196,8 +197,9 @@ TEST_CASE("the backward by warpgroups compiles without spills with mods of a few
   DeviceFacts rejecting = facts;
   for (int form = 0; form < 2; ++form) {
     REQUIRE(attention_backward_warpgroups_refusal(both, rejecting) == nullptr);
-    CHECK(attention_backward_warpgroups_form(rejecting) == form);
-    const KernelSpec spec = attention_backward_warpgroups_spec(both, false, form);
+    const auto left = attention_backward_warpgroups_group(both, rejecting, false).specs;
+    REQUIRE(left.size() == static_cast<size_t>(2 - form));
+    const KernelSpec& spec = left.front();
     CHECK(spec.constant("queries") == (form == 0 ? 64 : 32));
     jobs.add(spec, facts.arch, form == 0);
     rejecting.reject(spec.kernel, spec.text(), "spills", rejecting.rejected.size());

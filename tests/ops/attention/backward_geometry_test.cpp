@@ -74,7 +74,8 @@ TEST_CASE("attention backward: heads go apart where key heads fill less than 0.8
     problem.packed = row.packed, problem.deterministic = row.deterministic;
     CAPTURE(row.shape.sequences);
     CAPTURE(row.shape.seq_k);
-    CHECK(attention_heads_apart(problem, tile.keys, h100, row.shape) == row.apart);
+    const KernelSpec main = attention_backward_spec(problem, tile, false);
+    CHECK(attention_heads_apart(problem, main, h100, row.shape) == row.apart);
   }
 }
 

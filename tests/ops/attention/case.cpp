@@ -195,7 +195,7 @@ Call attention_call(const AttentionCase& c, const ref::Attention& in, AttentionP
   }
   if (part != AttentionPart::forward) {
     put_gradients(c, in, &call);
-    if (!c.main_tile.empty()) call.tiles["attention_backward"] = c.main_tile;
+    if (!c.main_tile.empty()) call.tiles[c.main_kernel] = c.main_tile;
   }
   call.place(c.placement);
   return call;

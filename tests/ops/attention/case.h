@@ -30,13 +30,14 @@ struct AttentionCase {
   std::string gradients = "dq,dk,dv,dsinks";
   bool dlse = false;
   bool deterministic = false;
-  bool saved_forward = false;                // forward and backward as two plans
-  bool given_forward = false;                // the backward alone, of the reference's out and lse
-  bool fixed_lengths = false;                // the problem declares the lengths
-  std::string tile, main_tile;               // of the forward and of the backward; "": the default
-  std::map<std::string, std::string> texts;  // of score_mod and mask_mod
-  Values capture;                            // float32 capture_0, if there is any
-  std::map<std::string, std::string> options;  // more of them
+  bool saved_forward = false;   // forward and backward as two plans
+  bool given_forward = false;   // the backward alone, of the reference's out and lse
+  bool fixed_lengths = false;   // the problem declares the lengths
+  std::string tile, main_tile;  // of the forward and of the backward; "": the default
+  std::string main_kernel = "attention_backward";  // whose candidates hold main_tile
+  std::map<std::string, std::string> texts;        // of score_mod and mask_mod
+  Values capture;                                  // float32 capture_0, if there is any
+  std::map<std::string, std::string> options;      // more of them
   uint64_t seed = 1;
 
   int64_t heads() const { return kv_heads * group; }

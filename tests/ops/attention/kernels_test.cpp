@@ -4,31 +4,10 @@
 // grids, what cost.
 #include <algorithm>
 
-#include "codegen/choice.h"
 #include "tests/ops/attention/kernel_problems.h"
 
 using namespace lathe;
 using namespace kernel_problems;
-
-namespace {
-
-// Takes the first candidate that begins so.
-class Takes : public Choices {
- public:
-  explicit Takes(std::string begin) : begin_(std::move(begin)) {}
-  size_t choose(const TuningKey& tuning_key) const override {
-    heard = tuning_key;
-    const auto holds = [&](const std::string& each) { return each.starts_with(begin_); };
-    return static_cast<size_t>(std::ranges::find_if(tuning_key.candidates, holds) -
-                               tuning_key.candidates.begin());
-  }
-  mutable TuningKey heard;
-
- private:
-  std::string begin_;
-};
-
-}  // namespace
 
 TEST_CASE("attention: a spec says what makes the code, in the template's order") {
   AttentionProblem problem = forward_of(128, 128);
@@ -184,30 +163,4 @@ TEST_CASE("attention: a device with too little shared memory for any tile is ref
   CHECK(kernels.status().text() ==
         "flash_attention: a block needs at least 65536 bytes of shared memory, sm_86 allows 49152");
   CHECK(attention_kernels(forward_of(64, 64), small).ok());
-}
-
-TEST_CASE("attention: a tuned choice is of either family, under one key whatever the tile") {
-  DeviceFacts hopper = facts("sm_90a");
-  hopper.sm90_kernels = true;
-  const AttentionProblem problem = forward_of(128, 128);
-  const KernelSpec usual = *attention_kernels(problem, hopper)->forward;
-  CHECK(usual.kernel == "attention_forward_warpgroups");
-  CHECK(usual.constant("n") == 176);
-  const auto chosen = [&](const char* begin) {
-    const auto choices = std::make_shared<Takes>(begin);
-    hopper.choices = choices;
-    const KernelSpec spec = *attention_kernels(problem, hopper)->forward;
-    CHECK(choices->heard.kernel == "attention_forward_warpgroups");
-    CHECK(choices->heard.problem_class ==
-          "element=bf16 cu=i32 width=128 value_width=128 packed=0 local=0 softcap=0 alibi=0 "
-          "sinks=0 pack_gqa=0 listed=0");
-    return spec;
-  };
-  CHECK(chosen("m=128 n=96").constant("n") == 96);
-  CHECK(chosen("m=128 n=96").family_reason.empty());
-  const KernelSpec portable = chosen("kernel=attention_forward m=64 n=64");
-  CHECK(portable.kernel == "attention_forward");
-  CHECK(portable.constant("m") == 64);
-  CHECK(portable.family_reason == "not sm90: the tuned choice is a portable kernel");
-  CHECK(chosen("nothing").text() == usual.text());
 }

@@ -49,7 +49,7 @@ std::vector<KernelSpec> attention_specs(const DeviceFacts& facts) {
           *latent.decode[0],
           attention_warpgroups_spec({}),
           attention_backward_warpgroups_spec({}, false),
-          attention_backward_warpgroups_finish_spec({}),
+          attention_backward_warpgroups_finish_spec(attention_backward_warpgroups_spec({}, false)),
           attention_block_warpgroups_spec(ranges),
           attention_block_backward_warpgroups_spec(ranges),
           attention_decode_warpgroups_spec(pages),

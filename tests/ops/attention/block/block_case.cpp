@@ -274,6 +274,17 @@ BlockInputs make_block(const TileRow& row, uint32_t seed, int64_t batch) {
   return make_block(row, seed, random_shape(row, random), nullptr, batch);
 }
 
+namespace {
+
+// Names the tile of a step, or where it begins with the name of another kernel, that kernel in the
+// place of Hopper's, which is the rules' choice.
+void put_tile(const TileRow& row, const char* kernel, const char* of_hopper, Call* call) {
+  if (row.tile.empty()) return;
+  call->tiles[row.tile.starts_with("kernel=") ? of_hopper : kernel] = row.tile;
+}
+
+}  // namespace
+
 Call block_call(const TileRow& row, const BlockInputs& in, bool first, int64_t sm_margin) {
   const ref::AttentionBlock& a = in.blocks.front();
   const auto batch = static_cast<int64_t>(in.blocks.size());
@@ -283,7 +294,7 @@ Call block_call(const TileRow& row, const BlockInputs& in, bool first, int64_t s
   call.put("lse", LATHE_F32, {batch, a.heads, a.rows}, in.lse);
   for (const char* name : {"out", "lse"}) call.tensors.at(name).changed = true;
   call.options["first"] = first ? "1" : "0";
-  if (!row.tile.empty()) call.tiles["attention_block"] = row.tile;
+  put_tile(row, "attention_block", "attention_block_warpgroups", &call);
   return call;
 }
 
@@ -307,7 +318,7 @@ Call block_gradients_call(const TileRow& row, const BlockInputs& in, const std::
   sums("dv", {batch, a.keys, a.kv_heads, a.value_dim}, in.dv, !first.empty());
   call.options["deterministic"] = row.has("ordered") ? "1" : "0";
   if (!first.empty()) call.options[first] = "1";
-  if (!row.tile.empty()) call.tiles["attention_block_backward"] = row.tile;
+  put_tile(row, "attention_block_backward", "attention_block_backward_warpgroups", &call);
   return call;
 }
 

@@ -43,6 +43,14 @@ const std::vector<TileRow> kBackward = tile_rows(R"(
     bf16 128 128 | ranges local alibi
 )");
 
+// Where Hopper's kernels are the rules' choice.
+const std::vector<TileRow> kForwardChosen = tile_rows(R"(
+    bf16 128 128 kernel=attention_block m=64 n=64 stages=2 warps=4 | ranges local
+)");
+const std::vector<TileRow> kBackwardChosen = tile_rows(R"(
+    f16 64 64 kernel=attention_block_backward m=64 n=64 stages=1 width_warps=1 warps=4 | ranges local
+)");
+
 struct Case {
   TileRow row;
   BlockInputs in;
@@ -96,6 +104,18 @@ std::vector<Answer> on_hopper(uint64_t schedule, const std::function<void(const 
   return in_child(schedule_number(schedule, "sm_90a"), work);
 }
 
+void on_hopper_each(const std::vector<Case>& cases, Answer (*run)(const Case&),
+                    void (*check)(const Case&, const Answer&)) {
+  const auto answers = on_hopper(3, [&](const Give& give) {
+    for (const Case& c : cases) give([&] { return run(c); });
+  });
+  REQUIRE(answers.size() == cases.size());
+  for (size_t i = 0; i < answers.size(); ++i) {
+    INFO(cases[i].text);
+    check(cases[i], answers[i]);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("block step by warpgroups: random ranges at every width") {
@@ -125,6 +145,21 @@ TEST_CASE("block step by warpgroups: gradients of random ranges, added to sums a
     INFO(cases[4 * i].text);
     for (const char* name : {"dk", "dv"}) CHECK((again[i].at(name) == found[4 * i].at(name)));
   }
+}
+
+TEST_CASE("block step by warpgroups: a choice of the portable kernels is taken") {
+  const auto forward = random_cases(kForwardChosen, 900),
+             backward = random_cases(kBackwardChosen, 950);
+  on_hopper_each(forward, run_forward, [](const Case& c, const Answer& answer) {
+    check_block(c.row, c.in, c.first, answer);
+    CHECK(!answer.spec("attention_block").empty());
+    CHECK(answer.spec("attention_block_warpgroups").empty());
+  });
+  on_hopper_each(backward, run_backward, [](const Case& c, const Answer& answer) {
+    check_block_gradients(c.row, c.in, c.written, answer);
+    CHECK(!answer.spec("attention_block_backward").empty());
+    CHECK(answer.spec("attention_block_backward_warpgroups").empty());
+  });
 }
 
 // Tiles of keys that several ranges share, beside keys that are NaN: dq of each is made of its own.
