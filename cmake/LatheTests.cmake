@@ -82,7 +82,8 @@ set(LATHE_TEST_SECONDS
   attention_f32_test 12 attention_ranks_counters_test 10 conv_update_test 10 kda_layer_ranks_test 10
   golden_kda_recurrent 7 kda_recurrent_numerics_test 12 kda_chains_test 10 sparse_repeat_test 7 nccl_errors_test 6 attention_ring_test 20 sparse_run_test 6
   attention_tiles_test 60 attention_block_tiles_test 60 sparse_tiles_test 25 attention_warpgroups_test 65
-  attention_warpgroups_mutation_test 40 attention_warpgroups_counters_test 60 attention_warpgroups_backward_test 150
+  attention_warpgroups_mutation_test 60 attention_block_mutation_test 35 attention_wide_mutation_test 50
+  attention_warpgroups_counters_test 60 attention_warpgroups_backward_test 150
   attention_warpgroups_groups_test 30 attention_warpgroups_mods_test 80 attention_warpgroups_order_test 60
   attention_warpgroups_mods_backward_test 200 attention_families_test 25
   attention_launch_test 20 attention_alignment_test 12 attention_alignment_steps_test 20
