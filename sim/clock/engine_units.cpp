@@ -88,8 +88,8 @@ double Engine::execute_memory(WarpRun& w, const Op& op, double time) {
       return memory(w).global(time, *w.trace, e ? *e : kNone, load || op.act == Act::atomic, load);
     }
     case Unit::copy: {
-      const double over = e ? memory(w).global(time, *w.trace, *e, true, false) : time;
-      memory(w).shared_later(over, passes);
+      if (!e) return time;
+      const double over = memory(w).fill(memory(w).global(time, *w.trace, *e, true, false), passes);
       w.copies = std::max(w.copies, over);
       return over;
     }

@@ -54,11 +54,15 @@ MemorySystem::MemorySystem(const Machine& machine, const Load& load)
 }
 
 double MemorySystem::shared(double time, double wavefronts) {
-  while (!landings_.empty() && landings_.top().first <= time) {
-    shared_.serve(landings_.top().first, landings_.top().second);
-    landings_.pop();
+  while (!bulk_.empty() && bulk_.top().first <= time) {
+    shared_.serve(bulk_.top().first, bulk_.top().second);
+    bulk_.pop();
   }
   return shared_.serve(time, wavefronts);
+}
+
+double MemorySystem::fill(double time, double wavefronts) {
+  return std::max(time, fills_.serve(time - wavefronts, wavefronts));
 }
 
 // From L2 or from DRAM, on average.
@@ -100,11 +104,11 @@ double MemorySystem::bulk(double time, double bytes, double sectors, bool load) 
   const double passes = bytes / machine_.shared_bytes_per_cycle;
   const double cycles = std::max(4.0, passes);
   const double sent = tma_.serve(time, cycles);
-  if (!load) shared_later(sent, passes);
+  if (!load) bulk_.emplace(sent, passes);
   // The engine asks for line after line: the first are on their way while it asks for the last.
   const double over = std::max(sent, beyond_l1(sent - cycles, sectors, load));
   if (!load) return over;
-  shared_later(over + machine_.tma_latency - passes, passes);
+  bulk_.emplace(over + machine_.tma_latency - passes, passes);
   return over + machine_.tma_latency;
 }
 
@@ -117,7 +121,7 @@ double MemorySystem::send(double time, double bytes) {
 // The bytes come over the same port as those that this multiprocessor asked for itself.
 double MemorySystem::receive(double time, double bytes) {
   const double over = port_.serve(time, bytes / l2_share_) + latency() + machine_.tma_latency;
-  shared_later(over, bytes / machine_.shared_bytes_per_cycle);
+  bulk_.emplace(over, bytes / machine_.shared_bytes_per_cycle);
   return over;
 }
 

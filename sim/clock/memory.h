@@ -56,8 +56,10 @@ class MemorySystem {
 
   // Passes over shared memory, or the reads of a matrix instruction.
   double shared(double time, double wavefronts);
-  // Bytes of a copy reach shared memory later, and take passes then.
-  void shared_later(double time, double wavefronts) { landings_.emplace(time, wavefronts); }
+  // What a cp.async brings is there at `time`; returns when it is written to shared
+  // memory. That takes passes of its own and none from loads: an H200 whose loads all miss L1, so
+  // that each byte is written to it and read from it, gets 124 bytes a cycle of 128 [units].
+  double fill(double time, double wavefronts);
   // A request of a warp; returns when its data are there, or its stores accepted.
   double global(double time, const WarpTrace& trace, const Effect& effect, bool load, bool cached);
   // A copy of bytes between shared memory and L2, not through registers.
@@ -78,10 +80,10 @@ class MemorySystem {
   const Machine& machine_;
   const Load& load_;
   L1 l1_;
-  Queue shared_, tags_, port_, dram_, tma_;
+  Queue shared_, fills_, tags_, port_, dram_, tma_;
   std::priority_queue<std::pair<double, double>, std::vector<std::pair<double, double>>,
                       std::greater<>>
-      landings_;
+      bulk_;                      // when bulk copies read or write shared memory, and passes
   double l2_share_, dram_share_;  // bytes a cycle
   double l2_bytes_ = 0, dram_bytes_ = 0;
 };

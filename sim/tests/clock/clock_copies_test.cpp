@@ -8,6 +8,10 @@
 //           with 1, 2 and 4 KB, which are 856, 903 and 1005 cycles a copy at 1.755 GHz; four blocks
 //           a multiprocessor and 16 KB: 1826 GiB/s of 2039 GB/s.
 //   [sheet] H100 SXM: 3.35 TB/s
+//   [units] loads of one multiprocessor that all miss L1 reach 124 bytes a cycle on an H200. Each
+//   of
+//           their bytes is written to L1, which is shared memory's array, and read from there, so
+//           that both go on at the same time at nearly 128 bytes a cycle each.
 #include "sim/tests/clock/clock_bench.h"
 
 using namespace sim;
@@ -131,6 +135,49 @@ TEST_CASE("copies that are under way together arrive at the rate of L2's port") 
     within("bytes a cycle", rate, 64, 0.15);
     // An H200 has a port of 128 bytes for one multiprocessor alone, as loads of [units] show too.
     beside("bytes a cycle", rate, 106.9, 0.6, 0.08);
+  }
+}
+
+namespace {
+
+// Cycles in which each of eight warps loads 16 KB of shared memory, while `copies` cp.async of each
+// bring 512 bytes to a place of its own.
+double loads_beside_copies(int copies, bool ptx_only) {
+  Bench b;
+  b.threads = 256;
+  b.times = 8;
+  b.loop = true;
+  b.dynamic_shared = 16384 + 8 * 512;
+  b.before =
+      " mov.u32 %r1, room;\n and.b32 %r2, %r0, 31;\n shr.u32 %r3, %r0, 5;\n"
+      " mad.lo.u32 %r4, %r2, 16, %r1;\n"
+      " mad.lo.u32 %r5, %r3, 512, %r1;\n mad.lo.u32 %r5, %r2, 16, %r5;\n add.u32 %r5, %r5, "
+      "16384;\n "
+      "mul.wide.u32 %d4, %r2, 16;\n add.u64 %d4, %d4, %d0;\n" +
+      numbered(4, " mov.u32 %r9#, 0;\n");
+  for (int k = 0; k < 8; ++k) {
+    if (k < copies) b.body += " cp.async.cg.shared.global [%r5], [%d4], 16;\n";
+    for (int load = 0; load < 4; ++load) {
+      const std::string n = std::to_string(load);
+      b.body += " ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1" + n + ", %r2" + n + ", %r3" + n +
+                ", %r4" + n + "}, [%r4 + " + std::to_string(512 * (4 * k + load)) + "];\n";
+    }
+    b.body += numbered(4, " xor.b32 %r9#, %r9#, %r1#;\n");
+  }
+  b.after = " cp.async.wait_all;\n" + numbered(4, " mov.b32 %f2#, %r9#;\n");
+  return cycles_of(b, ptx_only);
+}
+
+}  // namespace
+
+TEST_CASE("what cp.async writes to shared memory leaves its passes to loads") {
+  constexpr double kPasses = 32 * 8 * 4;  // loads, warps, passes of each
+  for (const bool ptx_only : ways()) {
+    CAPTURE(ptx_only);
+    const double alone = loads_beside_copies(0, ptx_only);
+    within("loads alone", alone, kPasses, 0.05);  // [units]: 128 bytes a cycle
+    // A quarter more bytes than the loads have are written meanwhile.
+    within("beside copies", loads_beside_copies(8, ptx_only), alone, 0.05);
   }
 }
 
