@@ -52,35 +52,17 @@ struct Turns {
 
 // A larger maximum makes the weights of later blocks smaller and wants the sums of all columns
 // scaled. It is not taken before weights would exceed 2^kLate, which leaves float32 sums and 16-bit
-// weights as exact as they were: after the first blocks hardly any row is scaled. With few columns
-// asking costs more than scaling them.
-template <class Config>
-constexpr float kLate = Config::kValueWidth >= 128 ? 8.0f : 0.0f;
+// weights as exact as they were: after the first blocks hardly any row is scaled. So a thread asks
+// this of its own scores, and lanes exchange maxima, by shuffles that queue behind wgmma's reads of
+// shared memory, only where one of a warp's threads has met such a score.
+constexpr float kLate = 8.0f;
 
-// The new maximum of a row with the scores of one key block, and what else its weights need.
-// kGuard: a row may have met no key yet, and -inf - -inf must not arise.
-struct RowStep {
-  float base, shift;
-  float scale;  // of the sums so far
-};
-template <bool kGuard, class Config, int kTiles>
-__device__ __forceinline__ RowStep row_step(const float (&y)[kTiles][4], int half, float t,
-                                            float& most_so_far) {
-  float most = most_so_far;
-#pragma unroll
-  for (int n = 0; n < kTiles; ++n) {
-    most = fmaxf(most, fmaxf(y[n][2 * half], y[n][2 * half + 1]));
-  }
-  most = quad_max(most);
-  if constexpr (kLate < Config >> 0) {
-    if (__fmul_rn(__fsub_rn(most, most_so_far), t) <= kLate<Config>) most = most_so_far;
-  }
-  RowStep step;
-  step.base = kGuard && most == minus_infinity() ? 0.0f : most;
-  step.shift = __fmul_rn(step.base, t);
-  step.scale = ex2_flushed(__fmul_rn(__fsub_rn(most_so_far, step.base), t));
-  most_so_far = most;
-  return step;
+__device__ __forceinline__ bool is_late(float most, float most_so_far, float t) {
+  return __fmul_rn(__fsub_rn(most, most_so_far), t) > kLate;
+}
+// A row may have met no key yet, and -inf - -inf must not arise.
+__device__ __forceinline__ float base_of(float most) {
+  return most == minus_infinity() ? 0.0f : most;
 }
 
 // Sums, scores and weights of a thread leave few of its 240 registers: it spends instructions to
@@ -195,7 +177,7 @@ struct AttentionMultiplier {
 
   // Scores become weights, still in float32 since those of the block before are in use. One code
   // serves all blocks: which masks a block needs is the same for the whole warpgroup.
-  __device__ __forceinline__ void soften(Scores& s, const ScoreUnits<Own>& units,
+  __device__ __forceinline__ bool soften(Scores& s, const ScoreUnits<Own>& units,
                                          const AttentionTile& tile, const Visits<Own>& visits,
                                          int cursor, int entry, RunningSoftmax<1>& softmax,
                                          float (&scale)[2]) {
@@ -208,24 +190,48 @@ struct AttentionMultiplier {
     } else {
       modify_scores<Own, AttentionMask::none>(s, units, rows, tile, visits.window, key);
     }
-    weigh(s, units.t, softmax, scale);
+    return weigh(s, units.t, softmax, scale);
   }
-  static __device__ __forceinline__ void weigh(Scores& s, float t, RunningSoftmax<1>& softmax,
+  // Returns whether a maximum has grown, so that sums are to be scaled.
+  static __device__ __forceinline__ bool weigh(Scores& s, float t, RunningSoftmax<1>& softmax,
                                                float (&scale)[2]) {
+    float most[2];
+    bool grows = false;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const RowStep step = row_step<true, Config>(s[0], half, t, softmax.most[0][half]);
+      most[half] = softmax.most[0][half];
+#pragma unroll
+      for (int n = 0; n < kKeyTiles; ++n) {
+        most[half] = fmaxf(most[half], fmaxf(s[0][n][2 * half], s[0][n][2 * half + 1]));
+      }
+      grows |= is_late(most[half], softmax.most[0][half], t);
+    }
+    grows = __any_sync(~0u, grows);
+    if (grows) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float& before = softmax.most[0][half];
+        const float now = quad_max(most[half]);
+        const float next = is_late(now, before, t) ? now : before;
+        scale[half] = ex2_flushed(__fmul_rn(__fsub_rn(before, base_of(next)), t));
+        softmax.sum[0][half] = __fmul_rn(softmax.sum[0][half], scale[half]);
+        before = next;
+      }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float base = base_of(softmax.most[0][half]), shift = __fmul_rn(base, t);
       float sum = 0.0f;
 #pragma unroll
       for (int n = 0; n < kKeyTiles; ++n) {
         float(&pair)[4] = s[0][n];
-        pair[2 * half] = weight<Element>(pair[2 * half], step.base, t, step.shift);
-        pair[2 * half + 1] = weight<Element>(pair[2 * half + 1], step.base, t, step.shift);
+        pair[2 * half] = weight<Element>(pair[2 * half], base, t, shift);
+        pair[2 * half + 1] = weight<Element>(pair[2 * half + 1], base, t, shift);
         sum += pair[2 * half] + pair[2 * half + 1];
       }
-      softmax.sum[0][half] = __fmaf_rn(softmax.sum[0][half], step.scale, sum);
-      scale[half] = step.scale;
+      softmax.sum[0][half] += sum;
     }
+    return grows;
   }
   static __device__ __forceinline__ void pack(const Scores& s, Weights& weights) {
 #pragma unroll
@@ -272,10 +278,10 @@ struct AttentionMultiplier {
         start_sums(v, weights, o);
         turns.give();
         finish_scores<1>(s);
-        soften(s, units, tile, visits, cursor, entry, softmax, scale);
+        const bool grows = soften(s, units, tile, visits, cursor, entry, softmax, scale);
         finish_sums(o);
         pack(s, weights);
-        if (kLate<Config> == 0 || uniform(scale[0] != 1.0f || scale[1] != 1.0f)) rescale(o, scale);
+        if (grows) rescale(o, scale);
       }
       arrive(ring.q_empty());  // the last scores are there
       start_sums(values(), weights, o);
