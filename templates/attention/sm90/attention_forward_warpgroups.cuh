@@ -35,15 +35,9 @@ struct Turns {
       }
     }
   }
-  template <unsigned kOf = 0>
+  // Without a branch, which costs more behind products than a barrier's number in a register.
   __device__ __forceinline__ void give() const {
-    if constexpr (kOf < kGroups && kGroups > 1) {
-      if (group == kOf) {
-        named_barrier_arrive<1 + (kOf + 1) % kGroups, 256>();
-      } else {
-        give<kOf + 1>();
-      }
-    }
+    if constexpr (kGroups > 1) named_barrier_arrive<256>(group + 1 < kGroups ? group + 2 : 1);
   }
   __device__ __forceinline__ void begin() const {
     if (group == kGroups - 1) give();
