@@ -35,7 +35,7 @@ struct Turns {
       }
     }
   }
-  // Without a branch, which costs more behind products than a barrier's number in a register.
+  // Without a branch, which costs more behind products than elsewhere.
   __device__ __forceinline__ void give() const {
     if constexpr (kGroups > 1) named_barrier_arrive<256>(group + 1 < kGroups ? group + 2 : 1);
   }
@@ -186,45 +186,52 @@ struct AttentionMultiplier {
     }
     return weigh(s, units.t, softmax, scale);
   }
-  // Returns whether a maximum has grown, so that sums are to be scaled.
+  // The largest score of a row in one key block and before; each lane's own.
+  static __device__ __forceinline__ float larger_of(float most, const Scores& s, int half) {
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; ++n) {
+      most = fmaxf(most, fmaxf(s[0][n][2 * half], s[0][n][2 * half + 1]));
+    }
+    return most;
+  }
+  // Takes the maximum of a row if it is late, and scales the sum of its weights.
+  static __device__ __forceinline__ void take_maximum(float most, float t, float& before,
+                                                      float& sum, float& scale) {
+    most = quad_max(most);
+    if (!is_late(most, before, t)) most = before;
+    scale = ex2_flushed(__fmul_rn(__fsub_rn(before, base_of(most)), t));
+    sum = __fmul_rn(sum, scale);
+    before = most;
+  }
+  // Scores of half the rows become weights.
+  static __device__ __forceinline__ void weigh_half(Scores& s, int half, float t,
+                                                    RunningSoftmax<1>& softmax) {
+    const float base = base_of(softmax.most[0][half]), shift = __fmul_rn(base, t);
+    float sum = 0.0f;
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; ++n) {
+      float(&pair)[4] = s[0][n];
+      pair[2 * half] = weight<Element>(pair[2 * half], base, t, shift);
+      pair[2 * half + 1] = weight<Element>(pair[2 * half + 1], base, t, shift);
+      sum += pair[2 * half] + pair[2 * half + 1];
+    }
+    softmax.sum[0][half] += sum;
+  }
+  // Returns whether sums are to be scaled.
   static __device__ __forceinline__ bool weigh(Scores& s, float t, RunningSoftmax<1>& softmax,
                                                float (&scale)[2]) {
-    float most[2];
-    bool grows = false;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      most[half] = softmax.most[0][half];
-#pragma unroll
-      for (int n = 0; n < kKeyTiles; ++n) {
-        most[half] = fmaxf(most[half], fmaxf(s[0][n][2 * half], s[0][n][2 * half + 1]));
-      }
-      grows |= is_late(most[half], softmax.most[0][half], t);
-    }
-    grows = __any_sync(~0u, grows);
+    auto& before = softmax.most[0];
+    const float most[2] = {larger_of(before[0], s, 0), larger_of(before[1], s, 1)};
+    const bool grows =
+        __any_sync(~0u, is_late(most[0], before[0], t) || is_late(most[1], before[1], t));
     if (grows) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        float& before = softmax.most[0][half];
-        const float now = quad_max(most[half]);
-        const float next = is_late(now, before, t) ? now : before;
-        scale[half] = ex2_flushed(__fmul_rn(__fsub_rn(before, base_of(next)), t));
-        softmax.sum[0][half] = __fmul_rn(softmax.sum[0][half], scale[half]);
-        before = next;
+        take_maximum(most[half], t, before[half], softmax.sum[0][half], scale[half]);
       }
     }
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float base = base_of(softmax.most[0][half]), shift = __fmul_rn(base, t);
-      float sum = 0.0f;
-#pragma unroll
-      for (int n = 0; n < kKeyTiles; ++n) {
-        float(&pair)[4] = s[0][n];
-        pair[2 * half] = weight<Element>(pair[2 * half], base, t, shift);
-        pair[2 * half + 1] = weight<Element>(pair[2 * half + 1], base, t, shift);
-        sum += pair[2 * half] + pair[2 * half + 1];
-      }
-      softmax.sum[0][half] += sum;
-    }
+    weigh_half(s, 0, t, softmax);
+    weigh_half(s, 1, t, softmax);
     return grows;
   }
   static __device__ __forceinline__ void pack(const Scores& s, Weights& weights) {
