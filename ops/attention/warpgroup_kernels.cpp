@@ -34,13 +34,13 @@ constexpr Tile kTiles[] = {
     {192, 128, 128, 128, 2, 128, 96},  // 160 registers, 208 KiB
     {192, 192, 128, 112, 2, 112, 80},  // 180 registers, 216 KiB
     {256, 256, 128, 80, 2, 80, 64},    // 188 registers, 224 KiB
-    {64, 256, 128, 96, 2, 96, 80},     // 200 registers, 136 KiB
+    {64, 256, 128, 80, 2, 80, 64},     // 188 registers, 116 KiB
     {128, 64, 128, 128, 2, 128, 96},   // 128 registers, 128 KiB
     {64, 128, 128, 128, 2, 128, 96},   // 160 registers, 112 KiB
 };
 
-// With what takes more registers than three warpgroups have: softcap, heads of a group as rows, the
-// walk of a block step, and whatever mods do.
+// With what takes more registers than three warpgroups have: packed sequences, softcap, heads of a
+// group as rows, the walk of a block step, and whatever mods do.
 constexpr Tile kNarrowRoomy = {64, 64, 128, 128, 2, 128, 96};
 
 // Null if the kernel has no tile for these widths.
@@ -49,8 +49,8 @@ const Tile* tile_of(const AttentionProblem& problem) {
   const int value_width = attention_padded_width(problem.value_dim);
   for (const Tile& own : kTiles) {
     if (own.width != width || own.value_width != value_width) continue;
-    const bool roomy =
-        problem.softcap || problem.pack_gqa || problem.ranges || !problem.mods.empty();
+    const bool roomy = problem.packed || problem.softcap || problem.pack_gqa || problem.ranges ||
+                       !problem.mods.empty();
     return roomy && own.rows > 128 ? &kNarrowRoomy : &own;
   }
   return nullptr;

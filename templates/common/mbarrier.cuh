@@ -56,6 +56,10 @@ template <int kId, int kThreads>
 __device__ __forceinline__ void named_barrier_arrive() {
   asm volatile("bar.arrive %0, %1;" ::"n"(kId), "n"(kThreads) : "memory");
 }
+template <int kThreads>
+__device__ __forceinline__ void named_barrier_arrive(unsigned id) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "n"(kThreads) : "memory");
+}
 
 // A warpgroup gives registers back to the multiprocessor, or waits until it has more. All four of
 // its warps say so.

@@ -126,6 +126,27 @@ TEST_CASE("the forward by warpgroups compiles without spills") {
   compile_test::check_compiles(*nvrtc, jobs.list());
 }
 
+// All sets of options, each width's in turn with one element and the other.
+TEST_CASE("with every set of options the forward by warpgroups compiles without spills") {
+  const auto nvrtc = compile_test::open_compiler();
+  if (!nvrtc) return;
+  const DeviceFacts facts = hopper();
+  compile_test::Jobs jobs;
+  std::vector<Widths> all(std::begin(kNarrow), std::end(kNarrow));
+  all.insert(all.end(), std::begin(kWide), std::end(kWide));
+  for (const Widths& widths : all) {
+    for (unsigned set = 0; set < 64; ++set) {
+      const auto has = [set](unsigned option) { return (set >> option & 1) != 0; };
+      const Options options = {has(0), has(1), has(2), has(3), has(4), has(5), false, false};
+      const bool half = (__builtin_popcount(set) & 1) != 0;
+      for (const KernelSpec& spec : attention_warpgroups_specs(problem_of(widths, options, half))) {
+        jobs.add(spec, facts.arch);
+      }
+    }
+  }
+  compile_test::check_compiles(*nvrtc, jobs.list(testing::chosen_shard(24)));
+}
+
 TEST_CASE("the backward by warpgroups compiles without spills") {
   const auto nvrtc = compile_test::open_compiler();
   if (!nvrtc) return;

@@ -173,7 +173,7 @@ struct AttentionBlockMultiplier : AttentionMultiplier<Config, AttentionBlockWarp
     modify_scores<Own, kMasked ? AttentionMask::both : AttentionMask::none>(
         s, units, WarpRows<Own>(tile), place, window, v.at, places);
   }
-  __device__ __forceinline__ void soften(Scores& s, const ScoreUnits<Own>& units,
+  __device__ __forceinline__ bool soften(Scores& s, const ScoreUnits<Own>& units,
                                          const AttentionTile& tile, unsigned message,
                                          RunningSoftmax<1>& softmax, float (&scale)[2]) const {
     if (messages.is(message, VisitKind::masked)) {
@@ -181,7 +181,7 @@ struct AttentionBlockMultiplier : AttentionMultiplier<Config, AttentionBlockWarp
     } else {
       modify<false>(s, units, tile, message);
     }
-    Base::weigh(s, units.t, softmax, scale);
+    return Base::weigh(s, units.t, softmax, scale);
   }
 
   // All visits of a tile that has one.
@@ -198,9 +198,9 @@ struct AttentionBlockMultiplier : AttentionMultiplier<Config, AttentionBlockWarp
     this->start_scores(q, s);
     turns.give();
     this->template finish_scores<0>(s);
-    soften(s, units, tile, message, softmax, scale);
+    const bool grows = soften(s, units, tile, message, softmax, scale);
     this->pack(s, weights);
-    if (!p.block.first) this->rescale(o, scale);
+    if (!p.block.first && grows) this->rescale(o, scale);
       // One more visit, while the values of the one before are multiplied.
 #pragma unroll 1
     while (more) {
@@ -211,12 +211,10 @@ struct AttentionBlockMultiplier : AttentionMultiplier<Config, AttentionBlockWarp
       turns.give();
       more = messages.more(message);
       this->template finish_scores<1>(s);
-      soften(s, units, tile, message, softmax, scale);
+      const bool grows = soften(s, units, tile, message, softmax, scale);
       this->finish_sums(o);
       this->pack(s, weights);
-      if (kLate<Config> == 0 || uniform(scale[0] != 1.0f || scale[1] != 1.0f)) {
-        this->rescale(o, scale);
-      }
+      if (grows) this->rescale(o, scale);
     }
     this->arrive(ring.q_empty());  // the last scores are there
     this->start_sums(this->values(), weights, o);

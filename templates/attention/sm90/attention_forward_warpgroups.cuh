@@ -35,15 +35,9 @@ struct Turns {
       }
     }
   }
-  template <unsigned kOf = 0>
+  // Without a branch, which costs more behind products than elsewhere.
   __device__ __forceinline__ void give() const {
-    if constexpr (kOf < kGroups && kGroups > 1) {
-      if (group == kOf) {
-        named_barrier_arrive<1 + (kOf + 1) % kGroups, 256>();
-      } else {
-        give<kOf + 1>();
-      }
-    }
+    if constexpr (kGroups > 1) named_barrier_arrive<256>(group + 1 < kGroups ? group + 2 : 1);
   }
   __device__ __forceinline__ void begin() const {
     if (group == kGroups - 1) give();
@@ -52,35 +46,17 @@ struct Turns {
 
 // A larger maximum makes the weights of later blocks smaller and wants the sums of all columns
 // scaled. It is not taken before weights would exceed 2^kLate, which leaves float32 sums and 16-bit
-// weights as exact as they were: after the first blocks hardly any row is scaled. With few columns
-// asking costs more than scaling them.
-template <class Config>
-constexpr float kLate = Config::kValueWidth >= 128 ? 8.0f : 0.0f;
+// weights as exact as they were: after the first blocks hardly any row is scaled. So a thread asks
+// this of its own scores, and lanes exchange maxima, by shuffles that queue behind wgmma's reads of
+// shared memory, only where one of a warp's threads has met such a score.
+constexpr float kLate = 8.0f;
 
-// The new maximum of a row with the scores of one key block, and what else its weights need.
-// kGuard: a row may have met no key yet, and -inf - -inf must not arise.
-struct RowStep {
-  float base, shift;
-  float scale;  // of the sums so far
-};
-template <bool kGuard, class Config, int kTiles>
-__device__ __forceinline__ RowStep row_step(const float (&y)[kTiles][4], int half, float t,
-                                            float& most_so_far) {
-  float most = most_so_far;
-#pragma unroll
-  for (int n = 0; n < kTiles; ++n) {
-    most = fmaxf(most, fmaxf(y[n][2 * half], y[n][2 * half + 1]));
-  }
-  most = quad_max(most);
-  if constexpr (kLate < Config >> 0) {
-    if (__fmul_rn(__fsub_rn(most, most_so_far), t) <= kLate<Config>) most = most_so_far;
-  }
-  RowStep step;
-  step.base = kGuard && most == minus_infinity() ? 0.0f : most;
-  step.shift = __fmul_rn(step.base, t);
-  step.scale = ex2_flushed(__fmul_rn(__fsub_rn(most_so_far, step.base), t));
-  most_so_far = most;
-  return step;
+__device__ __forceinline__ bool is_late(float most, float most_so_far, float t) {
+  return __fmul_rn(__fsub_rn(most, most_so_far), t) > kLate;
+}
+// A row may have met no key yet, and -inf - -inf must not arise.
+__device__ __forceinline__ float base_of(float most) {
+  return most == minus_infinity() ? 0.0f : most;
 }
 
 // Sums, scores and weights of a thread leave few of its 240 registers: it spends instructions to
@@ -195,7 +171,7 @@ struct AttentionMultiplier {
 
   // Scores become weights, still in float32 since those of the block before are in use. One code
   // serves all blocks: which masks a block needs is the same for the whole warpgroup.
-  __device__ __forceinline__ void soften(Scores& s, const ScoreUnits<Own>& units,
+  __device__ __forceinline__ bool soften(Scores& s, const ScoreUnits<Own>& units,
                                          const AttentionTile& tile, const Visits<Own>& visits,
                                          int cursor, int entry, RunningSoftmax<1>& softmax,
                                          float (&scale)[2]) {
@@ -208,24 +184,55 @@ struct AttentionMultiplier {
     } else {
       modify_scores<Own, AttentionMask::none>(s, units, rows, tile, visits.window, key);
     }
-    weigh(s, units.t, softmax, scale);
+    return weigh(s, units.t, softmax, scale);
   }
-  static __device__ __forceinline__ void weigh(Scores& s, float t, RunningSoftmax<1>& softmax,
-                                               float (&scale)[2]) {
+  // The largest score of a row in one key block and before; each lane's own.
+  static __device__ __forceinline__ float larger_of(float most, const Scores& s, int half) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const RowStep step = row_step<true, Config>(s[0], half, t, softmax.most[0][half]);
-      float sum = 0.0f;
-#pragma unroll
-      for (int n = 0; n < kKeyTiles; ++n) {
-        float(&pair)[4] = s[0][n];
-        pair[2 * half] = weight<Element>(pair[2 * half], step.base, t, step.shift);
-        pair[2 * half + 1] = weight<Element>(pair[2 * half + 1], step.base, t, step.shift);
-        sum += pair[2 * half] + pair[2 * half + 1];
-      }
-      softmax.sum[0][half] = __fmaf_rn(softmax.sum[0][half], step.scale, sum);
-      scale[half] = step.scale;
+    for (int n = 0; n < kKeyTiles; ++n) {
+      most = fmaxf(most, fmaxf(s[0][n][2 * half], s[0][n][2 * half + 1]));
     }
+    return most;
+  }
+  // Takes the maximum of a row if it is late, and scales the sum of its weights.
+  static __device__ __forceinline__ void take_maximum(float most, float t, float& before,
+                                                      float& sum, float& scale) {
+    most = quad_max(most);
+    if (!is_late(most, before, t)) most = before;
+    scale = ex2_flushed(__fmul_rn(__fsub_rn(before, base_of(most)), t));
+    sum = __fmul_rn(sum, scale);
+    before = most;
+  }
+  // Scores of half the rows become weights.
+  static __device__ __forceinline__ void weigh_half(Scores& s, int half, float t,
+                                                    RunningSoftmax<1>& softmax) {
+    const float base = base_of(softmax.most[0][half]), shift = __fmul_rn(base, t);
+    float sum = 0.0f;
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; ++n) {
+      float(&pair)[4] = s[0][n];
+      pair[2 * half] = weight<Element>(pair[2 * half], base, t, shift);
+      pair[2 * half + 1] = weight<Element>(pair[2 * half + 1], base, t, shift);
+      sum += pair[2 * half] + pair[2 * half + 1];
+    }
+    softmax.sum[0][half] += sum;
+  }
+  // Returns whether sums are to be scaled.
+  static __device__ __forceinline__ bool weigh(Scores& s, float t, RunningSoftmax<1>& softmax,
+                                               float (&scale)[2]) {
+    auto& before = softmax.most[0];
+    const float most[2] = {larger_of(before[0], s, 0), larger_of(before[1], s, 1)};
+    const bool grows =
+        __any_sync(~0u, is_late(most[0], before[0], t) || is_late(most[1], before[1], t));
+    if (grows) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        take_maximum(most[half], t, before[half], softmax.sum[0][half], scale[half]);
+      }
+    }
+    weigh_half(s, 0, t, softmax);
+    weigh_half(s, 1, t, softmax);
+    return grows;
   }
   static __device__ __forceinline__ void pack(const Scores& s, Weights& weights) {
 #pragma unroll
@@ -272,10 +279,10 @@ struct AttentionMultiplier {
         start_sums(v, weights, o);
         turns.give();
         finish_scores<1>(s);
-        soften(s, units, tile, visits, cursor, entry, softmax, scale);
+        const bool grows = soften(s, units, tile, visits, cursor, entry, softmax, scale);
         finish_sums(o);
         pack(s, weights);
-        if (kLate<Config> == 0 || uniform(scale[0] != 1.0f || scale[1] != 1.0f)) rescale(o, scale);
+        if (grows) rescale(o, scale);
       }
       arrive(ring.q_empty());  // the last scores are there
       start_sums(values(), weights, o);
