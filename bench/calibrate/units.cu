@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "units_barriers.cuh"
+#include "units_beside.cuh"
 #include "units_copies.cuh"
 #include "units_device.cuh"
 #include "units_math.cuh"
@@ -28,7 +29,8 @@ const Group kGroups[] = {
     {"device", units::measure_device},     {"math", units::measure_math},
     {"shared", units::measure_shared},     {"tensor", units::measure_tensor},
     {"barriers", units::measure_barriers}, {"memory", units::measure_memory},
-    {"copies", units::measure_copies},     {"reductions", units::measure_reductions},
+    {"copies", units::measure_copies},     {"beside", units::measure_beside},
+    {"reductions", units::measure_reductions},
 };
 
 bool wanted(const Group& group, int argc, char** argv) {
