@@ -16,6 +16,12 @@
 
 namespace lathe {
 
+// With mods the widest sums leave no register for a barrier's number or for two maxima at a time:
+// these are always exchanged, those of one half of the rows after the other's.
+template <class Config>
+constexpr bool kOneByOne =
+    (HasScoreMod<Config>::kValue || HasMaskMod<Config>::kValue) && Config::kValueWidth == 256;
+
 // A warpgroup's turn to issue products: barrier 1 is the turn of the first one, and each gives the
 // turn to the next when its products are issued. The first has a turn to begin with, which the last
 // gives it once; what is given after the last round of a tile begins the next tile. The last turn
@@ -36,8 +42,17 @@ struct Turns {
     }
   }
   // Without a branch, which costs more behind products than elsewhere.
+  template <unsigned kOf = 0>
   __device__ __forceinline__ void give() const {
-    if constexpr (kGroups > 1) named_barrier_arrive<256>(group + 1 < kGroups ? group + 2 : 1);
+    if constexpr (!kOneByOne<Config>) {
+      if constexpr (kGroups > 1) named_barrier_arrive<256>(group + 1 < kGroups ? group + 2 : 1);
+    } else if constexpr (kOf < kGroups) {
+      if (group == kOf) {
+        named_barrier_arrive<1 + (kOf + 1) % kGroups, 256>();
+      } else {
+        give<kOf + 1>();
+      }
+    }
   }
   __device__ __forceinline__ void begin() const {
     if (group == kGroups - 1) give();
@@ -221,6 +236,15 @@ struct AttentionMultiplier {
   static __device__ __forceinline__ bool weigh(Scores& s, float t, RunningSoftmax<1>& softmax,
                                                float (&scale)[2]) {
     auto& before = softmax.most[0];
+    if constexpr (kOneByOne<Config>) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        take_maximum(larger_of(before[half], s, half), t, before[half], softmax.sum[0][half],
+                     scale[half]);
+        weigh_half(s, half, t, softmax);
+      }
+      return uniform(scale[0] != 1.0f || scale[1] != 1.0f);
+    }
     const float most[2] = {larger_of(before[0], s, 0), larger_of(before[1], s, 1)};
     const bool grows =
         __any_sync(~0u, is_late(most[0], before[0], t) || is_late(most[1], before[1], t));

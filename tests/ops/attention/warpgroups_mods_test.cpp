@@ -63,6 +63,7 @@ void give_window(AttentionCase* c, ref::Attention* inputs, bool tiles) {
 
 // Other architectures have the portable kernel, which gets the same cases.
 Answer check_forward(const AttentionCase& c, const ref::Attention& inputs) {
+  INFO(c.text());
   Answer answer = checked(c, inputs);
   if (on_hopper()) CHECK(answer.spec("attention_forward_warpgroups") != "");
   return answer;
