@@ -26,7 +26,7 @@ __device__ __forceinline__ void finish_dq_tile(const AttentionBackwardWarpgroups
   const bool any = p.dq_order == nullptr ||
                    load_element(static_cast<const long long*>(p.dq_order) + 1 + tile) != 0;
   tile -= head_of_all * p.dq_tiles;
-  int head = head_of_all % f.heads, rows = f.seq_q;
+  int head = head_of_all % f.heads, rows = f.seq_q, written = f.seq_q;
   long long start = 0;
   if constexpr (Config::kPacked) {
     head = head_of_all;
@@ -34,10 +34,11 @@ __device__ __forceinline__ void finish_dq_tile(const AttentionBackwardWarpgroups
       const int b = sequence_of_dq_tile<Config>(p.cu_seqlens_q, p.sequences, f.seq_q, tile);
       using Offset = typename Config::CuSeqlens;
       start = offset_at<Offset>(p.cu_seqlens_q, b, f.seq_q);
-      // Rows behind the last sequence are written too: their sums are 0.
-      const int end =
-          b + 1 < p.sequences ? offset_at<Offset>(p.cu_seqlens_q, b + 1, f.seq_q) : f.seq_q;
+      const int end = offset_at<Offset>(p.cu_seqlens_q, b + 1, f.seq_q);
       rows = end - static_cast<int>(start);
+      // Rows behind the last sequence are written too, as 0 whatever their sums are: these are 0
+      // times its keys, which may be NaN.
+      written = b + 1 < p.sequences ? rows : f.seq_q - static_cast<int>(start);
       tile -= first_dq_tile<Config>(p.cu_seqlens_q, b, f.seq_q);
     }
   }
@@ -56,8 +57,8 @@ __device__ __forceinline__ void finish_dq_tile(const AttentionBackwardWarpgroups
     const int row = tile * Config::kTileM + Tile::row(part) + threadIdx.x / 32 % 4 * 16;
     Element* to = static_cast<Element*>(f.dq) + sequence * f.dq_batch_stride +
                   start * f.dq_token_stride + head * f.dq_head_stride + Tile::column(part);
-    store_rows<ColumnShare<64, 1>>(sums, 0, f.softmax_scale, to, f.dq_token_stride, row, rows, rows,
-                                   f.head_dim - Tile::column(part));
+    store_rows<ColumnShare<64, 1>>(sums, 0, f.softmax_scale, to, f.dq_token_stride, row, rows,
+                                   written, f.head_dim - Tile::column(part));
   }
 }
 
