@@ -19,13 +19,14 @@ namespace compile_test {
 struct Job {
   lathe::KernelSpec spec;
   std::string arch;
-  bool may_spill = false;
+  int spilt_bytes = 0;  // as many may be spilt
 };
+constexpr int kAnySpills = 1 << 20;
 
 // Jobs whose units are the same compile once.
 class Jobs {
  public:
-  void add(const lathe::KernelSpec& spec, const std::string& arch, bool may_spill = false);
+  void add(const lathe::KernelSpec& spec, const std::string& arch, int spilt_bytes = 0);
   std::vector<Job> list(const testing::Shard& shard = {}) const;
 
  private:

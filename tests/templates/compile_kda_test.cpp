@@ -61,11 +61,12 @@ KdaProblem problem_of(const Widths& widths, const Options& options, bool half) {
 // own has.
 void add_jobs(const KdaProblem& problem, const std::string& arch, compile_test::Jobs* jobs) {
   const bool wide = problem.key_dim > 128 || problem.element == Dtype::f32;
+  const int spilt = wide ? compile_test::kAnySpills : 0;
   const auto kernels = kda_chunked_kernels(problem, *facts_of_arch(arch));
   REQUIRE_MESSAGE(kernels.ok(), kernels.status().text());
   for (const auto* spec : {&kernels->summary, &kernels->merge, &kernels->forward, &kernels->scan,
                            &kernels->backward, &kernels->finish}) {
-    if (*spec) jobs->add(**spec, arch, wide);
+    if (*spec) jobs->add(**spec, arch, spilt);
   }
   if (problem.packed) {  // and as one rank among several has it
     KdaProblem part = problem;
@@ -73,7 +74,7 @@ void add_jobs(const KdaProblem& problem, const std::string& arch, compile_test::
     const auto ranks = kda_chunked_kernels(part, *facts_of_arch(arch));
     REQUIRE_MESSAGE(ranks.ok(), ranks.status().text());
     for (const auto* spec : {&ranks->compose, &ranks->merge, &ranks->forward, &ranks->scan}) {
-      jobs->add(**spec, arch, wide);
+      jobs->add(**spec, arch, spilt);
     }
   }
   KdaProblem early = problem;
@@ -81,7 +82,7 @@ void add_jobs(const KdaProblem& problem, const std::string& arch, compile_test::
   early.warmup = true;
   if (!problem.l2norm) return;
   // It holds the state of two walks: with every option 4 bytes of one set of them are outside.
-  jobs->add(*kda_chunked_kernels(early, *facts_of_arch(arch))->forward, arch, true);
+  jobs->add(*kda_chunked_kernels(early, *facts_of_arch(arch))->forward, arch, 4);
 }
 
 }  // namespace
