@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "codegen/base/integers.h"
-#include "ops/attention/backward_kernels.h"
-#include "ops/attention/warpgroup_backward_kernels.h"
+#include "ops/attention/backward/kernels.h"
+#include "ops/attention/sm90/backward_kernels.h"
 #include "ops/workspace.h"
 
 namespace lathe {

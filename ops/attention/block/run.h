@@ -5,9 +5,9 @@
 // runs within another operator.
 #pragma once
 
-#include "ops/attention/block_kernels.h"
+#include "ops/attention/block/kernels.h"
+#include "ops/attention/block/schema.h"
 #include "ops/attention/run.h"
-#include "ops/attention/step_schema.h"
 
 namespace lathe {
 

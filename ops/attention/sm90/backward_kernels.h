@@ -5,7 +5,7 @@
 #pragma once
 
 #include "codegen/choice.h"
-#include "ops/attention/backward_kernels.h"
+#include "ops/attention/backward/kernels.h"
 #include "ops/tensors.h"
 #include "templates/params/attention_backward.h"
 #include "templates/params/tensor_map.h"

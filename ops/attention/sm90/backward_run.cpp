@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Launches the backward by warpgroups: its tensor maps follow from the tensors of the call.
-#include "ops/attention/warpgroup_backward_kernels.h"
-#include "ops/attention/warpgroup_maps.h"
+#include "ops/attention/sm90/backward_kernels.h"
+#include "ops/attention/sm90/maps.h"
 
 namespace lathe {
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/attention/warpgroup_backward_kernels.h"
+#include "ops/attention/sm90/backward_kernels.h"
 
 #include <algorithm>
 #include <utility>

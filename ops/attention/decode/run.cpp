@@ -2,15 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Implements the plan of flash_attention_decode: parameters, and the launches of append, attention
 // and combine in this order.
+#include "ops/attention/run.h"
+
 #include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
 
 #include "codegen/base/invalid.h"
-#include "ops/attention/decode_warpgroups.h"
 #include "ops/attention/params.h"
-#include "ops/attention/run.h"
+#include "ops/attention/sm90/decode.h"
 
 namespace lathe {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "codegen/spec.h"
-#include "ops/attention/backward_kernels.h"
+#include "ops/attention/backward/kernels.h"
 #include "ops/conv/kernels.h"  // Grid, Cost
 #include "ops/kernel_problems.h"
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Chooses tiles and makes specs of the backward of flash attention.
-#include "ops/attention/backward_kernels.h"
+#include "ops/attention/backward/kernels.h"
 
 #include <algorithm>
 #include <climits>
@@ -11,7 +11,7 @@
 #include "codegen/base/invalid.h"
 #include "codegen/base/text.h"
 #include "codegen/choice.h"
-#include "ops/attention/warpgroup_backward_kernels.h"
+#include "ops/attention/sm90/backward_kernels.h"
 #include "ops/implementation.h"
 #include "templates/params/attention_backward.h"
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/attention/decode_warpgroups.h"
+#include "ops/attention/sm90/decode.h"
 
 #include "cache/tensor_map.h"
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "codegen/base/integers.h"
-#include "ops/attention/warpgroup_kernels.h"
-#include "ops/attention/warpgroup_maps.h"
-#include "ops/attention/warpgroup_order.h"
+#include "ops/attention/sm90/kernels.h"
+#include "ops/attention/sm90/maps.h"
+#include "ops/attention/sm90/order.h"
 
 namespace lathe {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/attention/block_kernels.h"
+#include "ops/attention/block/kernels.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -10,7 +10,7 @@
 #include "codegen/base/invalid.h"
 #include "codegen/base/text.h"
 #include "codegen/choice.h"
-#include "ops/attention/warpgroup_block_kernels.h"
+#include "ops/attention/sm90/block_kernels.h"
 #include "ops/implementation.h"
 #include "ops/workspace.h"
 #include "templates/params/attention.h"

@@ -3,7 +3,7 @@
 // Implements flash_attention_delta behind the plan: the first launch of flash_attention's backward,
 // and the last one if sinks have a gradient.
 #include "codegen/base/invalid.h"
-#include "ops/attention/block.h"
+#include "ops/attention/block/run.h"
 #include "ops/attention/params.h"
 #include "templates/params/attention_backward.h"
 

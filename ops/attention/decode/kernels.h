@@ -13,7 +13,7 @@ namespace lathe {
 struct AttentionDecodeKernels {
   // By rows of a tile, ascending. Empty if every call takes the kernel by warpgroups.
   std::vector<KernelSlot> decode;
-  KernelSlot warpgroups;  // decode_warpgroups.h
+  KernelSlot warpgroups;  // sm90/decode.h
   KernelSlot append, combine;
 };
 // Holds what the problem declares: queries of a sequence, query heads of a key head, keys of a

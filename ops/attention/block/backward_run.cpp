@@ -6,9 +6,9 @@
 #include <algorithm>
 
 #include "codegen/base/integers.h"
-#include "ops/attention/block.h"
+#include "ops/attention/block/run.h"
 #include "ops/attention/params.h"
-#include "ops/attention/warpgroup_block_kernels.h"
+#include "ops/attention/sm90/block_kernels.h"
 #include "templates/params/attention_backward.h"
 
 namespace lathe {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Implements lse_merge behind the plan: one kernel, no workspace.
 #include "codegen/base/invalid.h"
-#include "ops/attention/block.h"
+#include "ops/attention/block/run.h"
 #include "ops/fill.h"
 #include "templates/params/attention_merge.h"
 

@@ -4,7 +4,7 @@
 // that compete with the portable ones for the same steps, with the same results within tolerance.
 #pragma once
 
-#include "ops/attention/block_kernels.h"
+#include "ops/attention/block/kernels.h"
 #include "ops/tensors.h"
 #include "templates/params/attention.h"
 #include "templates/params/attention_backward.h"

@@ -4,7 +4,7 @@
 // with the portable one for the same step, with the same results within tolerance.
 #pragma once
 
-#include "ops/attention/decode_kernels.h"
+#include "ops/attention/decode/kernels.h"
 #include "templates/params/attention.h"
 #include "templates/params/tensor_map.h"
 // It uses the two above.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Computes specs, splits and geometry of flash_attention_decode.
-#include "ops/attention/decode_kernels.h"
+#include "ops/attention/decode/kernels.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -10,7 +10,7 @@
 #include "codegen/base/invalid.h"
 #include "codegen/base/text.h"
 #include "codegen/choice.h"
-#include "ops/attention/decode_warpgroups.h"
+#include "ops/attention/sm90/decode.h"
 #include "ops/workspace.h"
 #include "templates/params/attention.h"
 

@@ -3,9 +3,9 @@
 // Launches the block steps by warpgroups: their tensor maps follow from the tensors of the call.
 #include <algorithm>
 
-#include "ops/attention/warpgroup_block_kernels.h"
-#include "ops/attention/warpgroup_maps.h"
-#include "ops/attention/warpgroup_order.h"
+#include "ops/attention/sm90/block_kernels.h"
+#include "ops/attention/sm90/maps.h"
+#include "ops/attention/sm90/order.h"
 
 namespace lathe {
 

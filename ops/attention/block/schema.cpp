@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Defines the operators that a ring of attention is made of.
-#include "ops/attention/step_schema.h"
+#include "ops/attention/block/schema.h"
 
-#include "ops/attention/block.h"
+#include "ops/attention/block/run.h"
 #include "ops/attention/option_rows.h"
 #include "ops/attention/run.h"
 

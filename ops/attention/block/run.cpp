@@ -2,12 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Implements flash_attention_block behind the plan: checks, parameters, and one launch, or two with
 // positions.
+#include "ops/attention/block/run.h"
+
 #include <tuple>
 
 #include "codegen/base/invalid.h"
-#include "ops/attention/block.h"
 #include "ops/attention/params.h"
-#include "ops/attention/warpgroup_block_kernels.h"
+#include "ops/attention/sm90/block_kernels.h"
 #include "templates/params/attention.h"
 
 namespace lathe {
