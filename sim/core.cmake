@@ -168,7 +168,7 @@ if(LATHE_TESTS)
   enable_testing()
   foreach(path async atomic bits bulk calls checks/check clock/clock_barriers clock/clock_cluster clock/clock_copies clock/clock_cut clock/clock_ends
           clock/clock_memory clock/clock_registers clock/clock_schedules clock/clock_twins
-          clock/clock_search clock/clock_stuck clock/clock_tensor clock/clock_units clock/clock_walk clock/clock_waves cluster control
+          clock/clock_search clock/clock_stuck clock/clock_tensor clock/clock_units clock/clock_walk clock/clock_waves cluster collectives control
           convert float heap integer checks/litmus checks/litmus_async checks/litmus_block math matrix mma wmma model
           sample nvrtc opcodes waits parser print checks/race checks/race_async checks/race_dependent checks/race_streams rare checks/short_address
           tensor_copy tensor_map checks/threads checks/memory traffic checks/void checks/none wgmma wgmma_check)
