@@ -9,7 +9,7 @@
 
 namespace sim::test {
 
-struct Case {
+struct Box {
   TensorMapView map;
   std::vector<int> at;
   uint32_t tile = 0;  // offset of the tile in its buffer
@@ -75,7 +75,7 @@ inline uint64_t extent(const TensorMapView& m) {
 // f(byte of the tensor or -1, byte of the buffer) for every byte of the box. The swizzle by its
 // description: 16-byte unit x of the 128-byte line y goes to x ^ (y mod 2, 4 or 8).
 template <class F>
-void for_box(const Case& c, uint32_t shared_start, F f) {
+void for_box(const Box& c, uint32_t shared_start, F f) {
   const TensorMapView& m = c.map;
   uint32_t n[5] = {1, 1, 1, 1, 1};
   for (unsigned j = 0; j < m.rank; ++j) {
@@ -126,10 +126,10 @@ inline TensorMapView make(unsigned dtype, std::vector<uint64_t> dims, std::vecto
 }
 
 // Parameters of the kernel.
-struct Map {
+struct MapBytes {
   uint8_t bytes[128];
 };
-struct At {
+struct BoxPlace {
   int c[5];
 };
 

@@ -11,7 +11,7 @@ using namespace sim::test;
 
 namespace {
 
-void check_load(Case c) {
+void check_load(Box c) {
   Device d;
   d.settings.async_policy = AsyncPolicy::random;
   std::vector<uint8_t> tensor(extent(c.map));
@@ -19,8 +19,8 @@ void check_load(Case c) {
   for (uint8_t& b : tensor) b = static_cast<uint8_t>(random());
   c.map.base = d.upload(tensor);
   REQUIRE(tensor_map_fault(c.map) == "");
-  Map map;
-  At at{};
+  MapBytes map;
+  BoxPlace at{};
   std::copy(c.at.begin(), c.at.end(), at.c);
   encode_tensor_map(c.map, map.bytes);
   d.load(kernel(c.map.rank, kLoad));
@@ -72,16 +72,12 @@ TEST_CASE("element strides skip, NaN fills what is outside") {
 TEST_CASE("stores leave out what is outside, reductions add") {
   for (const bool add : {false, true}) {
     Device d;
-    Case c{make(7, {40, 30}, {32, 8}), {20, 25}};
+    Box c{make(7, {40, 30}, {32, 8}), {20, 25}};
     std::vector<float> tensor(extent(c.map) / 4);
     for (size_t k = 0; k < tensor.size(); ++k) tensor[k] = static_cast<float>(k);
     c.map.base = d.upload(tensor);
-    struct Map {
-      uint8_t bytes[128];
-    } map;
-    struct At {
-      int c[5];
-    } at{{20, 25, 0, 0, 0}};
+    MapBytes map;
+    BoxPlace at{{20, 25, 0, 0, 0}};
     encode_tensor_map(c.map, map.bytes);
     const std::string op =
         add ? "cp.reduce.async.bulk.tensor.$Rd.global.shared::cta.add.tile.bulk_group"

@@ -113,8 +113,8 @@ TEST_CASE("maps that do not fit are findings") {
     Device d;
     TensorMapView m = make(9, {64, 20}, {64, 8}, 3);
     m.base = d.upload(std::vector<uint8_t>(extent(m)));
-    Map map;
-    At at{};
+    MapBytes map;
+    BoxPlace at{};
     uint32_t tile = 0, bytes = 1024;
     encode_tensor_map(m, map.bytes);
     change(map.bytes, &m, &tile, &bytes, &d);
@@ -182,7 +182,7 @@ TEST_CASE("what the driver refuses to encode") {
 TEST_CASE("a map edited in shared memory and published works as one that was encoded") {
   // The map names the wrong tensor, size and stride; the kernel mends it.
   Device d;
-  Case c{make(9, {64, 20}, {64, 8}, 3), {0, 16}};
+  Box c{make(9, {64, 20}, {64, 8}, 3), {0, 16}};
   std::vector<uint8_t> tensor(extent(c.map));
   for (size_t k = 0; k < tensor.size(); ++k) tensor[k] = static_cast<uint8_t>(k * 7);
   c.map.base = d.upload(tensor);
@@ -190,12 +190,8 @@ TEST_CASE("a map edited in shared memory and published works as one that was enc
   wrong.base = 16;
   wrong.dims[1] = 3;
   wrong.strides[1] = 16;
-  struct Map {
-    uint8_t bytes[128];
-  } map;
-  struct At {
-    int c[5];
-  } at{{0, 16, 0, 0, 0}};
+  MapBytes map;
+  BoxPlace at{{0, 16, 0, 0, 0}};
   encode_tensor_map(wrong, map.bytes);
   std::string text = kernel(2, R"(
   .shared .align 128 .b8 edit[128];
