@@ -121,31 +121,31 @@ add_library(lathe_sim_core STATIC
   exec/waiting.cpp
   exec/windows.cpp
   model/model.cpp
-  ptx/call_text.cpp
-  ptx/decode.cpp
-  ptx/decode_async.cpp
-  ptx/decode_call.cpp
-  ptx/decode_control.cpp
-  ptx/decode_memory.cpp
-  ptx/decode_move.cpp
-  ptx/decode_operand.cpp
-  ptx/decode_tensor.cpp
-  ptx/decode_wide.cpp
-  ptx/decode_wmma.cpp
-  ptx/flow.cpp
-  ptx/inline.cpp
-  ptx/lexer.cpp
+  ptx/decode/async.cpp
+  ptx/decode/call.cpp
+  ptx/decode/call_text.cpp
+  ptx/decode/control.cpp
+  ptx/decode/decode.cpp
+  ptx/decode/inline.cpp
+  ptx/decode/memory.cpp
+  ptx/decode/move.cpp
+  ptx/decode/operand.cpp
+  ptx/decode/tensor.cpp
+  ptx/decode/wide.cpp
+  ptx/decode/wmma.cpp
+  ptx/flow/flow.cpp
+  ptx/flow/slots.cpp
+  ptx/flow/wait_loops.cpp
   ptx/module.cpp
-  ptx/op_table.cpp
-  ptx/opcodes.cpp
-  ptx/opcodes_async.cpp
-  ptx/opcodes_tensor.cpp
-  ptx/opcodes_wmma.cpp
-  ptx/parser.cpp
-  ptx/parser_body.cpp
-  ptx/parser_variable.cpp
-  ptx/slots.cpp
-  ptx/wait_loops.cpp
+  ptx/opcodes/async.cpp
+  ptx/opcodes/opcodes.cpp
+  ptx/opcodes/table.cpp
+  ptx/opcodes/tensor.cpp
+  ptx/opcodes/wmma.cpp
+  ptx/parse/body.cpp
+  ptx/parse/lexer.cpp
+  ptx/parse/parser.cpp
+  ptx/parse/variable.cpp
   ${LATHE_SIM_ISA_OBJECTS})
 target_link_libraries(lathe_sim_core PUBLIC lathe_options)
 if(LATHE_SANITIZE)  # with headers of its own, as it alone is optimised
@@ -154,8 +154,8 @@ else()
   lathe_precompile(lathe_sim_core lathe_standard_headers standard_headers.h)
 endif()
 lathe_unity(lathe_sim_core
-  decode "^ptx/decode(_[a-su-z][a-z]*)?[.]cpp$"
-  ptx "^ptx/(call_text|flow|inline|lexer|module|op_table|opcodes|parser[a-z_]*|slots|wait_loops)[.]cpp$"
+  decode "^ptx/decode/(async|call|control|decode|memory|move|operand|wide|wmma)[.]cpp$"
+  ptx "^ptx/(decode/(call_text|inline)|flow/.*|module|opcodes/(opcodes|table)|parse/.*)[.]cpp$"
   check "^check/(clocks|race)"
   async "^exec/async/"
   exec "^exec/(barrier|block|cluster|counters|findings|heap|host_threads|image|launch|line_counters|print|profile|report|sample|tensor_map|trace|wgmma|windows)[.]cpp$")
@@ -168,7 +168,7 @@ if(LATHE_TESTS)
   enable_testing()
   foreach(path async atomic bits bulk calls checks/check clock/clock_barriers clock/clock_cluster clock/clock_copies clock/clock_cut clock/clock_ends
           clock/clock_memory clock/clock_registers clock/clock_schedules clock/clock_twins
-          clock/clock_search clock/clock_stuck clock/clock_tensor clock/clock_units clock/clock_walk clock/clock_waves cluster control
+          clock/clock_search clock/clock_stuck clock/clock_tensor clock/clock_units clock/clock_walk clock/clock_waves cluster collectives control
           convert float heap integer checks/litmus checks/litmus_async checks/litmus_block math matrix mma wmma model
           sample nvrtc opcodes waits parser print checks/race checks/race_async checks/race_dependent checks/race_streams rare checks/short_address
           tensor_copy tensor_map checks/threads checks/memory traffic checks/void checks/none wgmma wgmma_check)

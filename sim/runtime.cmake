@@ -21,7 +21,7 @@ list(APPEND LATHE_SIM_DROP_INS lathe_sim_cudart12 lathe_sim_cudart13)
 add_dependencies(simulator lathe_sim_cudart12 lathe_sim_cudart13)
 
 if(LATHE_TESTS)
-  foreach(test runtime_calls_test runtime_code_test runtime_process_test)
+  foreach(test runtime_calls_test runtime_code_test runtime_process_test runtime_streams_test)
     lathe_test(${test} SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/tests/runtime/${test}.cpp)
     target_compile_definitions(${test} PRIVATE SIM_LIBRARY_DIR="${CMAKE_BINARY_DIR}/sim")
     add_dependencies(${test} lathe_sim_cuda lathe_sim_cudart12 lathe_sim_cudart13)

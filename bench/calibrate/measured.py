@@ -72,7 +72,7 @@ def predicted(words: list[str], family: str, backward: bool, lathe: pathlib.Path
 
 
 def default_tile(shape: str) -> tuple[str, str]:
-    """Of the tiles that were tried, what the library takes: ops/attention/warpgroup_kernels.cpp."""
+    """Of the tiles that were tried, what the library takes: ops/attention/sm90/kernels.cpp."""
     tiles = {"64": "192x128", "128": "128x128" if "causal" in shape else "128x176", "192": "128x128", "256": "128x80"}
     width = re.search(r"\bD(\d+)", shape)[1]
     return tiles[width], "at once" if width == "64" else "late"

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "codegen/base/integers.h"
-#include "ops/attention/backward_kernels.h"
-#include "ops/attention/warpgroup_kernels.h"
+#include "ops/attention/backward/kernels.h"
+#include "ops/attention/sm90/kernels.h"
 
 namespace lathe {
 namespace {

@@ -12,7 +12,7 @@
 #include "codegen/base/invalid.h"
 #include "codegen/base/text.h"
 #include "codegen/choice.h"
-#include "ops/attention/warpgroup_kernels.h"
+#include "ops/attention/sm90/kernels.h"
 #include "ops/implementation.h"
 #include "templates/params/attention.h"
 

@@ -11,8 +11,8 @@
 #include "codegen/base/invalid.h"
 #include "codegen/choice.h"
 #include "ops/attention/params.h"
-#include "ops/attention/warpgroup_backward_kernels.h"
-#include "ops/attention/warpgroup_kernels.h"
+#include "ops/attention/sm90/backward_kernels.h"
+#include "ops/attention/sm90/kernels.h"
 
 namespace lathe {
 namespace {

@@ -4,8 +4,8 @@
 // checks.
 #pragma once
 
-#include "ops/attention/backward_kernels.h"
-#include "ops/attention/decode_kernels.h"
+#include "ops/attention/backward/kernels.h"
+#include "ops/attention/decode/kernels.h"
 #include "ops/attention/schema.h"
 #include "ops/executor.h"
 #include "ops/infer.h"

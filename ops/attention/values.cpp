@@ -5,8 +5,8 @@
 #include <map>
 
 #include "codegen/base/invalid.h"
+#include "ops/attention/block/schema.h"
 #include "ops/attention/run.h"
-#include "ops/attention/step_schema.h"
 
 namespace lathe {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // This file holds decoded code: the instructions of sim/ptx/inst.h with what belongs to them.
-// sim/ptx/decode.cpp makes the code once per module and sim/exec runs it.
+// sim/ptx/decode makes the code once per module and sim/exec runs it.
 #pragma once
 
 #include <cstdint>

@@ -46,7 +46,7 @@ constexpr uint16_t kPredNegate = 0x8000;  // set in a source operand: use its co
 constexpr uint16_t kNoSlot = 0xFFFF;
 constexpr uint32_t kNoTarget = 0xFFFFFFFF;
 
-// How a branch leaves a loop that waits for another block (ptx/wait_loops.h): Inst::imm of a
+// How a branch leaves a loop that waits for another block (ptx/flow/wait_loops.h): Inst::imm of a
 // branch.
 enum WaitExit : int64_t { kNoWaitExit = 0, kLeavesByJump = 1, kLeavesByFall = 2 };
 

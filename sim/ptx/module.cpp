@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "sim/ptx/decode.h"
-#include "sim/ptx/flow.h"
-#include "sim/ptx/unit.h"
+#include "sim/ptx/decode/decode.h"
+#include "sim/ptx/flow/flow.h"
+#include "sim/ptx/parse/unit.h"
 
 namespace sim {
 

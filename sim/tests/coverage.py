@@ -10,7 +10,7 @@ import re
 import sys
 
 sim = pathlib.Path(sys.argv[1])
-tables = sorted((sim / "ptx").glob("op_table*.cpp"))
+tables = sorted((sim / "ptx/opcodes").glob("table*.cpp"))
 names = {n for t in tables for n in re.findall(r'^    \{"(\w+)", Op::', t.read_text(), re.M)}
 tests = [p for p in sorted((sim / "tests").rglob("*.cpp")) if p.name != "opcodes_test.cpp"
          and "fuzz" not in p.parts]
@@ -23,9 +23,9 @@ text = "\n".join((m[2] if m[2] is not None else m[3] or "") + '"'
 used = set(re.findall(r'(?:^|[\s;"{}:(])(\w+)(?:\.[\w:]+)*(?:\.?"|[ \t]*;|[ \t]+[%\[{_"\w(-])', text, re.M))
 missing = sorted(names - used)
 # Families with opcodes of several words: their stems, in tests, corpus and kernels that tests run.
-stems = set(re.findall(r'^    \{"([\w.]+)",', (sim / "ptx/opcodes_async.cpp").read_text(), re.M))
+stems = set(re.findall(r'^    \{"([\w.]+)",', (sim / "ptx/opcodes/async.cpp").read_text(), re.M))
 stems |= set(re.findall(r'"((?:mma|wgmma|wmma|ldmatrix|stmatrix|movmatrix)[\w.]*)"',
-                        (sim / "ptx/opcodes_tensor.cpp").read_text()))
+                        (sim / "ptx/opcodes/tensor.cpp").read_text()))
 run = text + "".join(p.read_text() for end in ("h", "ptx", "cuh") for p in (sim / "tests").rglob("*." + end))
 missing += sorted(s for s in stems if not re.search(re.escape(s) + r"(?![\w])", run))
 names |= stems

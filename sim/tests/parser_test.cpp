@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // These tests cover PTX text: what is accepted, what is refused and with which line.
-#include "sim/ptx/parser.h"
+#include "sim/ptx/parse/parser.h"
 
 #include "sim/exec/launch.h"
 #include "sim/ptx/code.h"
-#include "sim/ptx/opcodes.h"
+#include "sim/ptx/opcodes/opcodes.h"
 #include "sim/tests/kernel_run.h"
 
 using namespace sim;

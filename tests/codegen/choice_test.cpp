@@ -8,9 +8,9 @@
 #include <functional>
 #include <set>
 
-#include "ops/attention/backward_kernels.h"
-#include "ops/attention/block_kernels.h"
-#include "ops/attention/decode_kernels.h"
+#include "ops/attention/backward/kernels.h"
+#include "ops/attention/block/kernels.h"
+#include "ops/attention/decode/kernels.h"
 #include "ops/conv/kernels.h"
 #include "ops/kda/chunked_kernels.h"
 #include "ops/kda/kernels.h"

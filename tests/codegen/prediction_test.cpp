@@ -7,7 +7,7 @@
 #include <string>
 
 #include "codegen/launch_shape.h"
-#include "ops/attention/backward_kernels.h"
+#include "ops/attention/backward/kernels.h"
 #include "ops/attention/kernels.h"
 
 using namespace lathe;

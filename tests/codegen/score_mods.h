@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "codegen/mods.h"
-#include "ops/attention/backward_kernels.h"
+#include "ops/attention/backward/kernels.h"
 
 namespace score_mods {
 

@@ -10,7 +10,7 @@
 #include <cstdlib>
 
 #include "codegen/base/text.h"
-#include "ops/attention/block_kernels.h"
+#include "ops/attention/block/kernels.h"
 #include "ops/attention/kernels.h"
 #include "tests/templates/compile_jobs.h"
 

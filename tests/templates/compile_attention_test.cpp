@@ -7,10 +7,10 @@
 // with LATHE_TEST_SHARD=3/12 it is a part of all of them.
 #include <doctest/doctest.h>
 
-#include "ops/attention/backward_kernels.h"
-#include "ops/attention/decode_warpgroups.h"
-#include "ops/attention/warpgroup_backward_kernels.h"
-#include "ops/attention/warpgroup_kernels.h"
+#include "ops/attention/backward/kernels.h"
+#include "ops/attention/sm90/backward_kernels.h"
+#include "ops/attention/sm90/decode.h"
+#include "ops/attention/sm90/kernels.h"
 #include "tests/templates/compile_jobs.h"
 
 using namespace lathe;

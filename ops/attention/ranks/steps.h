@@ -4,7 +4,7 @@
 // dispatch differ in the rows and keys of a step, not in the steps.
 #pragma once
 
-#include "ops/attention/block.h"
+#include "ops/attention/block/run.h"
 #include "ops/rank_program.h"
 
 namespace lathe {

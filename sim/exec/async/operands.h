@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// This file reads operands of the asynchronous family, as sim/ptx/decode_async.cpp lays them out,
+// This file reads operands of the asynchronous family, as sim/ptx/decode/async.cpp lays them out,
 // and the places in shared memory that they name. It is for the base build only.
 #pragma once
 

@@ -1,15 +1,14 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// These tests cover the timeline in model time against times worked by hand, and sampled grids. On
-// the H100 of the model a fill of 3.35 MB takes 1 us of DRAM and 2.5 us of launch, a copy of it
-// within the device 2 us and 2.5 us; messages take 5 us and 1 us for each 450 kB.
+// These tests cover the timeline in model time against times worked by hand. On the H100 of the
+// model a fill of 3.35 MB takes 1 us of DRAM and 2.5 us of launch, a copy of it within the device 2
+// us and 2.5 us; messages take 5 us and 1 us for each 450 kB.
 #include <dlfcn.h>
 
 #include <cmath>
 
 #include "sim/driver/report/timeline_export.h"
 #include "sim/tests/child.h"
-#include "sim/tests/driver/driver_kernels.h"
 #include "sim/tests/driver/nccl_client.h"
 #include "sim/tests/driver/timeline_lines.h"
 
@@ -118,27 +117,6 @@ int a_graph() {
   cuda().stream_end_capture(d.one, &graph);
   cuda().graph_instantiate_with_flags(&exec, graph, 0);
   cuda().graph_launch(exec, d.one);
-  return cuda().stream_synchronize(d.one);
-}
-
-// add() over 64 blocks of 256; then into another buffer, and over half of the elements.
-int run_grids() {
-  const Device d;
-  CUmodule module = nullptr;
-  CUfunction add = nullptr;
-  cuda().module_load_data(&module, kernels().c_str());
-  cuda().module_get_function(&add, module, "add");
-  CUdeviceptr a = 0, b = 0, c = 0, other = 0;
-  int count = 64 * 256;
-  for (CUdeviceptr* each : {&a, &b, &c, &other}) {
-    cuda().mem_alloc(each, 8 * static_cast<size_t>(count));
-  }
-  void* params[] = {&a, &b, &c, &count};
-  cuda().launch_kernel(add, 64, 1, 1, 256, 1, 1, 0, d.one, params, nullptr);
-  params[2] = &other;
-  cuda().launch_kernel(add, 64, 1, 1, 256, 1, 1, 0, d.one, params, nullptr);
-  count /= 2;
-  cuda().launch_kernel(add, 64, 1, 1, 256, 1, 1, 0, d.one, params, nullptr);
   return cuda().stream_synchronize(d.one);
 }
 
@@ -280,56 +258,6 @@ TEST_CASE("a program that ends with an exit code of its findings leaves its time
                                });
   CHECK(child.status == 77);
   check_span(of_kind(read_timeline(path), "copy", 0), 0, kFill);
-}
-
-TEST_CASE("a sampled grid counts as the whole one does") {
-  const auto whole = timeline_of("whole", run_grids);
-  const auto sampled = timeline_of("sampled", run_grids, {{"LATHE_SIM_SAMPLE_BLOCKS", "4"}});
-  const Line all = of_kind(whole, "launch", 0), some = of_kind(sampled, "launch", 0);
-  CHECK(all.name == "add");
-  CHECK(all.sampled == 0);
-  CHECK(some.sampled == 4);
-  CHECK(some.bytes == all.bytes);
-  CHECK(some.bytes == 3 * 64 * 256 * 4);
-  CHECK(some.end == doctest::Approx(all.end));
-  for (const auto* lines : {&whole, &sampled}) {
-    REQUIRE(lines->size() == 3);
-    CHECK(of_kind(*lines, "launch", 1).bytes == all.bytes);
-    CHECK(of_kind(*lines, "launch", 2).bytes == all.bytes / 2);
-  }
-  std::string texts[2];
-  for (const bool sample : {false, true}) {
-    const std::string counters = path_of("sampled_counters");
-    const Child child = in_child(
-        {{"LATHE_SIM_SAMPLE_BLOCKS", sample ? "4" : "0"}, {"LATHE_SIM_COUNTERS", counters}},
-        run_grids);
-    CHECK(child.status == 0);
-    texts[sample ? 1 : 0] = content(counters);
-  }
-  CHECK_FALSE(has(texts[0], "sampled_blocks"));
-  CHECK(has(texts[1], "\"sampled_blocks\":4,"));
-  for (const char* name : {"thread_instructions", "warp_instructions", "global_load_bytes",
-                           "global_store_sectors", "unique_load_sectors", "integer"}) {
-    CAPTURE(name);
-    CHECK(member(texts[0], name) == member(texts[1], name));
-    CHECK(member(texts[0], name) != "0");
-  }
-}
-
-TEST_CASE("a launch lasts as long as the clock says, if it is asked") {
-  const std::string clock = path_of("clocked_times");
-  const auto lines = timeline_of("clocked", run_grids,
-                                 {{"LATHE_SIM_CLOCK", clock}, {"LATHE_SIM_NVDISASM", "none"}});
-  std::istringstream text(content(clock));
-  double begin = 0;
-  for (size_t k = 0; k < 3; ++k) {
-    std::string line;
-    REQUIRE(std::getline(text, line));
-    const double lasts =
-        std::stod(member(line, "microseconds")) + std::stod(member(line, "launch_microseconds"));
-    check_span(of_kind(lines, "launch", k), begin, begin + lasts);
-    begin += lasts;
-  }
 }
 
 TEST_CASE("a timeline's variables that are not allowed") {

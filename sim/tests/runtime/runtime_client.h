@@ -74,6 +74,13 @@ inline const Runtime& cudart(int version) {
   return version == 12 ? twelve : thirteen;
 }
 
+template <typename T>
+T* allocate_on_device(const Runtime& runtime, size_t count) {
+  void* pointer = nullptr;
+  REQUIRE(RT(runtime, cudaMalloc)(&pointer, count * sizeof(T)) == cudaSuccess);
+  return static_cast<T*>(pointer);
+}
+
 // A program's code, registered while the object lives. Its kernels and variables are known by the
 // addresses of the names here, as a program's are by those of its functions.
 class Registered {

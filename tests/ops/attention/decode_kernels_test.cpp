@@ -2,14 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests cover flash_attention_decode on the host: specs, the choice of kernels, splits and
 // sizes.
-#include "ops/attention/decode_kernels.h"
-
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <random>
 
-#include "ops/attention/decode_warpgroups.h"
+#include "ops/attention/decode/kernels.h"
+#include "ops/attention/sm90/decode.h"
 
 using namespace lathe;
 

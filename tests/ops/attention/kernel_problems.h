@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include "ops/attention/backward_kernels.h"
+#include "ops/attention/backward/kernels.h"
 #include "ops/attention/kernels.h"
 
 namespace kernel_problems {

@@ -4,7 +4,7 @@
 // which kernels, with which parameters and workspace, and that a run allocates nothing.
 #include <doctest/doctest.h>
 
-#include "ops/attention/step_schema.h"
+#include "ops/attention/block/schema.h"
 #include "templates/params/attention.h"
 #include "templates/params/attention_backward.h"
 #include "templates/params/attention_merge.h"

@@ -3,13 +3,13 @@
 #include "tests/templates/sample_specs.h"
 
 #include "codegen/mods.h"
-#include "ops/attention/backward_kernels.h"
-#include "ops/attention/block_kernels.h"
-#include "ops/attention/decode_kernels.h"
-#include "ops/attention/decode_warpgroups.h"
-#include "ops/attention/warpgroup_backward_kernels.h"
-#include "ops/attention/warpgroup_block_kernels.h"
-#include "ops/attention/warpgroup_kernels.h"
+#include "ops/attention/backward/kernels.h"
+#include "ops/attention/block/kernels.h"
+#include "ops/attention/decode/kernels.h"
+#include "ops/attention/sm90/backward_kernels.h"
+#include "ops/attention/sm90/block_kernels.h"
+#include "ops/attention/sm90/decode.h"
+#include "ops/attention/sm90/kernels.h"
 
 using namespace lathe;
 

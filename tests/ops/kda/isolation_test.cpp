@@ -1,31 +1,19 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Results of kda depend on no later token, no other sequence and no other head, be it NaN, on
-// nothing between rows and behind them, and on no call before. All bit for bit.
+// Results of kda depend on no later token, no other sequence and no other head, be it NaN, bit for
+// bit.
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 
-#include "tests/ops/kda/case.h"
+#include "tests/ops/kda/isolation_sample.h"
 
 namespace {
 
 using namespace apitest;
 using ref::Array;
-
-// One head's tokens of one row, everything made in the kernel.
-KdaCase sample() {
-  return {.group = 2,
-          .key_dim = 60,
-          .value_dim = 36,
-          .tokens = 150,
-          .gate = 3,
-          .dt_bias = true,
-          .l2norm = true,
-          .sigmoid = true};
-}
 
 // Returns the values of tokens [from, to) of an array of `rows` of them.
 Array rows_of(const Array& values, int64_t rows, int64_t from, int64_t to) {
@@ -40,7 +28,7 @@ void set_rows(Array* values, int64_t rows, int64_t from, int64_t to, double valu
 bool is_nan(double value) { return std::isnan(value); }
 
 TEST_CASE("kda: a token, even NaN, changes nothing before it") {
-  const KdaCase kda = sample();
+  const KdaCase kda = isolation_sample();
   const KdaInputs inputs = make_kda_inputs(kda);
   const Outputs clean = run_kda(kda, inputs);
   int which = 0;
@@ -65,7 +53,7 @@ TEST_CASE("kda: a token, even NaN, changes nothing before it") {
 
 // A loss that ends before token p: nothing of p and behind it reaches a gradient before it.
 TEST_CASE("kda: gradients of a prefix depend on no later token") {
-  KdaCase kda = sample();
+  KdaCase kda = isolation_sample();
   kda.backward = true;
   for (const int64_t token : {130, 100, 64, 37, 5}) {
     KdaInputs inputs = make_kda_inputs(kda);
@@ -89,7 +77,7 @@ TEST_CASE("kda: gradients of a prefix depend on no later token") {
 }
 
 TEST_CASE("kda: appended tokens change nothing before them") {
-  KdaCase kda = sample();
+  KdaCase kda = isolation_sample();
   kda.backward = true;
   const KdaInputs whole = make_kda_inputs(kda);
   for (const int64_t tokens : {129, 112, 96, 64, 50}) {
@@ -112,7 +100,7 @@ TEST_CASE("kda: appended tokens change nothing before them") {
 }
 
 TEST_CASE("kda: a sequence of NaN, and padding of NaN, change no other sequence") {
-  KdaCase kda = sample();
+  KdaCase kda = isolation_sample();
   kda.backward = kda.dht = true;
   kda.cu_seqlens = {0, 40, 40, 107, 150};
   kda.padding = 30;
@@ -143,7 +131,7 @@ TEST_CASE("kda: a sequence of NaN, and padding of NaN, change no other sequence"
 
 // The second of two query heads, with all that its value heads read, is NaN.
 TEST_CASE("kda: a head of NaN changes no other") {
-  KdaCase kda = sample();
+  KdaCase kda = isolation_sample();
   kda.heads = 2;
   kda.backward = kda.dht = true;
   kda.cu_seqlens = {0, 20, 20, 90, 123};
@@ -200,7 +188,7 @@ Array out_of_reach(const Array& values, int64_t rows, int64_t begin, int64_t end
 
 TEST_CASE("kda: what is not finite reaches no earlier token, no other sequence or head") {
   for (int which = 0; which < 4; ++which) {
-    KdaCase kda = sample();
+    KdaCase kda = isolation_sample();
     kda.heads = 2, kda.group = 1;
     kda.element = which == 2 ? LATHE_F16 : which == 3 ? LATHE_F32 : LATHE_BF16;
     kda.gate = which == 0 || which == 3 ? 0 : 2, kda.dt_bias = which == 1;
@@ -233,7 +221,7 @@ TEST_CASE("kda: what is not finite reaches no earlier token, no other sequence o
 TEST_CASE("kda: a bad gradient reaches no later token, no other sequence or head") {
   for (const auto& [dtype, fused] : {std::pair(LATHE_BF16, false), std::pair(LATHE_BF16, true),
                                      std::pair(LATHE_F16, true), std::pair(LATHE_F32, false)}) {
-    KdaCase kda = sample();
+    KdaCase kda = isolation_sample();
     kda.element = dtype;
     kda.heads = 2, kda.group = 1;
     kda.gate = fused ? 2 : 0, kda.dt_bias = kda.l2norm = fused;
@@ -260,71 +248,6 @@ TEST_CASE("kda: a bad gradient reaches no later token, no other sequence or head
       CHECK(others(out.at(name)) == others(clean.at(name)));
     }
   }
-}
-
-TEST_CASE("kda: rows that no sequence has change nothing, and get 0") {
-  KdaCase kda = sample();
-  kda.backward = kda.dht = true;
-  kda.cu_seqlens = {0, 20, 20, 90, 123};
-  const KdaInputs inputs = make_kda_inputs(kda);
-  const Outputs clean = run_kda(kda, inputs);
-  for (const int64_t padding : {1, 5, 64, 150}) {
-    kda.padding = padding;
-    INFO(padding << " rows");
-    KdaInputs longer = inputs;
-    for (const auto member : kPerToken) {
-      Array& values = longer.kda.*member;
-      values.resize(values.size() / 123 * static_cast<size_t>(123 + padding), NAN);
-    }
-    const Outputs out = run_kda(kda, longer);
-    check_kda(kda, longer, out);
-    for (const auto& [name, values] : clean) {
-      // Idle slots add nothing, but the order of a sum is that of their number.
-      if (name == "dA_log" || name == "ddt_bias") continue;
-      INFO(name);
-      CHECK(Array(out.at(name).begin(), out.at(name).begin() + std::ssize(values)) == values);
-    }
-  }
-}
-
-TEST_CASE("kda: what lies between rows is neither read nor written") {
-  for (const int64_t width : {60, 100}) {
-    KdaCase kda = sample();
-    kda.backward = kda.dht = kda.chunk_states = true;
-    kda.key_dim = kda.value_dim = width;
-    kda.tokens = 75;
-    const KdaInputs inputs = make_kda_inputs(kda);
-    const Outputs tight = run_kda(kda, inputs);
-    check_kda(kda, inputs, tight);
-    for (const unsigned char poison : {0xff, 0x7a}) {
-      for (const int64_t gap : {4, 28}) {
-        KdaCase wide = kda;
-        wide.gap = gap;
-        wide.poison = poison;
-        INFO(wide.text());
-        CHECK(run_kda(wide, inputs) == tight);
-      }
-    }
-  }
-}
-
-TEST_CASE("kda: upstream gradients of other placements and none of the final state") {
-  KdaCase kda = sample();
-  kda.backward = true;
-  kda.tokens = 70;
-  const KdaInputs inputs = make_kda_inputs(kda);  // final_state is asked for, dht is not given
-  const Outputs without = run_kda(kda, inputs);
-  check_kda(kda, inputs, without);
-  KdaCase zero = kda;
-  zero.dht = true;
-  KdaInputs zeros = inputs;
-  zeros.kda.dht.assign(inputs.kda.initial_state.size(), 0.0);
-  CHECK(run_kda(zero, zeros) == without);
-  KdaCase none = zero;  // dht without final_state
-  none.states = KdaCase::from;
-  Outputs out = run_kda(none, zeros);
-  out["final_state"] = without.at("final_state");
-  CHECK(out == without);
 }
 
 }  // namespace

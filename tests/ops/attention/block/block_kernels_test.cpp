@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // These tests cover the block step on the host: specs, grids, workspace.
-#include "ops/attention/block_kernels.h"
-
 #include <doctest/doctest.h>
 
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include "ops/attention/block/kernels.h"
 
 using namespace lathe;
 

@@ -1,0 +1,264 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Chooses tiles and makes specs of the backward of flash attention.
+#include "ops/attention/backward/kernels.h"
+
+#include <algorithm>
+#include <climits>
+#include <cstddef>
+#include <span>
+
+#include "codegen/base/invalid.h"
+#include "codegen/base/text.h"
+#include "codegen/choice.h"
+#include "ops/attention/sm90/backward_kernels.h"
+#include "ops/implementation.h"
+#include "templates/params/attention_backward.h"
+
+namespace lathe {
+namespace {
+
+constexpr int kPlaceBytes = 128;  // where the block's keys and queries lie
+// A thread has 255 registers. Those that are not accumulators hold addresses, operands and the
+// masks of a row.
+constexpr int kMostAccumulators = 224;
+constexpr int kPrepareRows = 64, kPrepareThreads = 128, kFinishThreads = 256;
+
+// Heads of up to 128 have many keys a block, whose dk and dv fill the registers of eight warps, and
+// two copies of the queries in flight. For wide heads two warps share 16 keys. Tiles for less
+// shared memory follow, then tiles that a measurement may prefer, and kPair last. {64, 64, 1, 4, 2}
+// is one that a measurement may prefer at width 128: two of its blocks are on a multiprocessor,
+// which saves up to 15 % of the time by the simulator's clock, but they add to dq twice as often.
+constexpr AttentionBackwardTile kTiles[] = {
+    {64, 128, 2, 8, 1}, {64, 128, 1, 8, 1}, {64, 64, 1, 4, 1},  {64, 64, 1, 8, 2},
+    {32, 64, 1, 8, 2},  {32, 32, 1, 4, 2},  {64, 64, 2, 4, 1},  {32, 128, 2, 8, 1},
+    {64, 128, 1, 8, 2}, {64, 64, 1, 4, 2},  {128, 64, 1, 4, 2}, {32, 128, 1, 4, 1},
+};
+
+// Two of its blocks are on a multiprocessor: one computes while the other waits at a barrier or for
+// memory. A warp has 32 keys, so that each load of queries from shared memory feeds four products.
+constexpr AttentionBackwardTile kPair = {32, 128, 1, 4, 1};
+
+// float32 (attention/operand.cuh): three planes leave room for few rows, and both of two warps that
+// share keys compute their scores.
+constexpr AttentionBackwardTile kSplitTiles[] = {
+    {32, 64, 1, 4, 1}, {32, 32, 1, 2, 1}, {16, 32, 1, 2, 1},
+    {16, 32, 1, 4, 2}, {16, 16, 1, 2, 2}, {32, 32, 1, 4, 2},
+};
+
+bool is_split(const AttentionProblem& problem) { return problem.element == Dtype::f32; }
+std::span<const AttentionBackwardTile> tiles_of(const AttentionProblem& problem) {
+  if (is_split(problem)) return kSplitTiles;
+  return kTiles;
+}
+
+int widest(const AttentionProblem& problem) {
+  return std::max(attention_padded_width(problem.head_dim),
+                  attention_padded_width(problem.value_dim));
+}
+
+// The warps share dq out, rows by columns: two or four of them a panel of 64 columns, two half a
+// panel.
+bool divides_dq(const AttentionProblem& problem, const AttentionBackwardTile& tile) {
+  for (const int ways : {1, 2, 4}) {
+    const int blocks = tile.rows / 16 * ways;
+    const bool columns = ways < 4 || attention_padded_width(problem.head_dim) % 64 == 0;
+    if (columns && blocks >= tile.warps && blocks % tile.warps == 0) return true;
+  }
+  return false;
+}
+
+bool fits(const AttentionProblem& problem, const AttentionBackwardTile& tile,
+          const DeviceFacts& facts) {
+  // 32 keys a warp leave no registers for the columns of dq where heads are wide.
+  const bool twofold = tile.keys * tile.width_warps > 16 * tile.warps;
+  return attention_backward_smem(problem, tile) <= facts.shared_bytes_per_block &&
+         attention_backward_accumulators(problem, tile) <= kMostAccumulators &&
+         !(twofold && widest(problem) > 128) && divides_dq(problem, tile);
+}
+
+// True if scores are modified, which takes registers, of mods an unknown number.
+bool is_modified(const AttentionProblem& problem) {
+  return problem.softcap || problem.alibi || !problem.mods.empty();
+}
+
+// True if kPair is the tile to begin with. By the simulator's clock it saves a quarter of the time
+// on A100 and H100. A deterministic backward has one block for each multiprocessor, not two.
+bool begins_paired(const AttentionProblem& problem, const DeviceFacts& facts) {
+  if (is_split(problem) || problem.deterministic || widest(problem) > 64) return false;
+  if (is_modified(problem)) return false;
+  const int two = 2 * (attention_backward_smem(problem, kPair) + kReservedShared);
+  return two <= facts.shared_bytes_per_multiprocessor;
+}
+
+// Returns kPair, or the first tile that fits: with shared widths if they are over 128.
+const AttentionBackwardTile* preferred(const AttentionProblem& problem, const DeviceFacts& facts) {
+  if (begins_paired(problem, facts)) return &kPair;
+  const int width = widest(problem);
+  const bool one_copy = width > 96 && is_modified(problem);
+  for (const AttentionBackwardTile& tile : tiles_of(problem)) {
+    if ((tile.width_warps == 2) != (width > 128) || (one_copy && tile.stages == 2)) continue;
+    if (fits(problem, tile, facts)) return &tile;
+  }
+  return nullptr;
+}
+
+// Without packed lengths the type of the offsets changes nothing: one word for all.
+Constant offsets_of(const AttentionProblem& problem) {
+  return Constant::type("cu", "CuSeqlens", problem.packed ? problem.cu_seqlens : Dtype::i32);
+}
+
+KernelSpec prepare_spec(const AttentionProblem& problem) {
+  KernelSpec spec = shared_spec(LATHE_TEMPLATE("attention", "attention_backward_prepare",
+                                               AttentionBackwardPrepareParams, tiles),
+                                "AttentionBackwardPrepareSmem", kPrepareThreads / 32 * 4,
+                                kPrepareThreads);  // a float32 of each warp
+  spec.constants = {
+      Constant::type("element", "Element", problem.element),
+      offsets_of(problem),
+      Constant::integer("value_width", "kValueWidth", attention_padded_width(problem.value_dim)),
+      Constant::integer("m", "kTileM", kPrepareRows),
+      Constant::flag("packed", "kPacked", problem.packed),
+      Constant::flag("sinks", "kSinks", problem.dsinks),
+      Constant::flag("dlse", "kDlse", problem.dlse),
+  };
+  add_alignment(problem.alignment, &spec);
+  return spec;
+}
+
+KernelSpec finish_spec(const AttentionProblem& problem) {
+  KernelSpec spec = KernelSpec::of(LATHE_TEMPLATE("attention", "attention_backward_finish",
+                                                  AttentionBackwardFinishParams, softmax_scale),
+                                   kFinishThreads);
+  spec.constants = {Constant::type("element", "Element", problem.element)};
+  add_alignment(problem.alignment, &spec);
+  return spec;
+}
+
+}  // namespace
+
+int attention_backward_smem(const AttentionProblem& problem, const AttentionBackwardTile& tile) {
+  const int width = attention_padded_width(problem.head_dim);
+  const int value_width = attention_padded_width(problem.value_dim);
+  const int elements = tile.keys * (width + value_width) +
+                       tile.rows * (tile.stages * width + value_width) +
+                       (is_split(problem) ? 1 : tile.width_warps) * tile.rows * tile.keys;
+  return (is_split(problem) ? 6 : 2) * elements + 2 * 4 * tile.rows + kPlaceBytes +
+         attention_queue_bytes(problem);
+}
+
+int attention_backward_accumulators(const AttentionProblem& problem,
+                                    const AttentionBackwardTile& tile) {
+  const int threads = 32 * tile.warps;
+  const int widths =
+      attention_padded_width(problem.head_dim) + attention_padded_width(problem.value_dim);
+  const int scores = 2 * tile.rows * (is_split(problem) ? tile.width_warps : 1);
+  return tile.keys * (widths + scores) / threads;
+}
+
+std::vector<AttentionBackwardTile> attention_backward_candidates(const AttentionProblem& problem,
+                                                                 const DeviceFacts& facts) {
+  const AttentionBackwardTile* first = preferred(problem, facts);
+  std::vector<AttentionBackwardTile> candidates =
+      tiles_that(tiles_of(problem), [&](const AttentionBackwardTile& tile) {
+        return (first == nullptr || !(tile == *first)) && fits(problem, tile, facts);
+      });
+  if (first != nullptr) candidates.insert(candidates.begin(), *first);
+  return candidates;
+}
+
+Result<AttentionBackwardTile> attention_backward_choose(const AttentionProblem& problem,
+                                                        const DeviceFacts& facts, bool apart) {
+  return choose_tile(
+      attention_backward_candidates(problem, facts), facts, {"m", "n", "stages", "width_warps"},
+      [&](const AttentionBackwardTile& tile) {
+        return attention_backward_spec(problem, tile, apart);
+      },
+      "flash_attention: a block of the backward",
+      [&] {
+        return least_bytes(tiles_of(problem), [&](const AttentionBackwardTile& tile) {
+          const bool counts = &tile == tiles_of(problem).data() ||
+                              attention_backward_accumulators(problem, tile) <= kMostAccumulators;
+          return counts ? attention_backward_smem(problem, tile) : INT_MAX;
+        });
+      });
+}
+
+KernelSpec attention_backward_spec(const AttentionProblem& problem,
+                                   const AttentionBackwardTile& tile, bool apart) {
+  KernelSpec spec = shared_spec(
+      LATHE_TEMPLATE("attention", "attention_backward", AttentionBackwardParams, softcap),
+      "AttentionBackwardSmem", attention_backward_smem(problem, tile), 32 * tile.warps);
+  spec.constants = {
+      Constant::type("element", "Element", problem.element),
+      offsets_of(problem),
+      Constant::integer("width", "kWidth", attention_padded_width(problem.head_dim)),
+      Constant::integer("value_width", "kValueWidth", attention_padded_width(problem.value_dim)),
+      Constant::integer("m", "kTileM", tile.rows),
+      Constant::integer("n", "kTileN", tile.keys),
+      Constant::integer("stages", "kStages", tile.stages),
+      Constant::integer("width_warps", "kWidthWarps", tile.width_warps),
+      Constant::flag("packed", "kPacked", problem.packed),
+      Constant::flag("local", "kLocal", problem.local),
+      Constant::flag("softcap", "kSoftcap", problem.softcap),
+      Constant::flag("alibi", "kAlibi", problem.alibi),
+      Constant::flag("deterministic", "kDeterministic", problem.deterministic),
+      Constant::flag("heads_apart", "kHeadsApart", apart),
+  };
+  add_alignment(problem.alignment, &spec);
+  add_mods(problem, &spec);
+  return spec;
+}
+
+namespace {
+
+// Returns the main kernel with blocks of either kind.
+KernelSpec with_blocks(KernelSpec main, bool apart) {
+  for (Constant& constant : main.constants) {
+    if (constant.name == "heads_apart") constant.value = apart ? 1 : 0;
+  }
+  return main;
+}
+
+}  // namespace
+
+Result<KernelSpec> attention_backward_main(const AttentionProblem& problem,
+                                           const DeviceFacts& facts, bool apart) {
+  const char* const refusal = attention_backward_warpgroups_refusal(problem, facts);
+  if (refusal == nullptr) {
+    const auto portable = [&] {
+      return group_of(attention_backward_candidates(problem, facts),
+                      {"m", "n", "stages", "width_warps"}, [&](const AttentionBackwardTile& tile) {
+                        return attention_backward_spec(problem, tile, apart);
+                      });
+    };
+    return choose_family(attention_backward_warpgroups_group(problem, facts, apart), facts,
+                         portable);
+  }
+  LATHE_ASSIGN(const AttentionBackwardTile tile, attention_backward_choose(problem, facts, apart));
+  KernelSpec spec = attention_backward_spec(problem, tile, apart);
+  spec.family_reason = text("not sm90: ", refusal);
+  return spec;
+}
+
+Result<AttentionBackwardKernels> attention_backward_kernels(const AttentionProblem& problem,
+                                                            const DeviceFacts& facts,
+                                                            const AttentionHeadChoice& heads) {
+  AttentionBackwardKernels kernels;
+  kernels.prepare = prepare_spec(problem);
+  kernels.finish = finish_spec(problem);
+  if (!problem.backward) return kernels;
+  LATHE_ASSIGN(const KernelSpec main,
+               attention_backward_main(problem, facts, heads.apart && !heads.together));
+  if (heads.together) kernels.together = with_blocks(main, false);
+  if (heads.apart) kernels.apart = with_blocks(main, true);
+  if (is_attention_backward_warpgroups(main)) {
+    kernels.finish = attention_backward_warpgroups_finish_spec(main);
+  }
+  if (problem.mod("mask_mod") != nullptr) {
+    kernels.mask_queries = attention_mask_queries_spec(problem, main);
+  }
+  return kernels;
+}
+
+}  // namespace lathe

@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/attention/sm90/kernels.h"
+
+#include <utility>
+#include <vector>
+
+#include "codegen/base/integers.h"
+
+namespace lathe {
+namespace {
+
+constexpr int kPanel = 64;
+constexpr const char* kKernel = "attention_forward_warpgroups";
+
+// By padded widths of keys and of values: the rows of a block, 64 for each warpgroup that
+// multiplies, the keys of a step, and the stages of their ring. A thread that multiplies has 240
+// registers, or 160 where there are three warpgroups. Sums take half the value width of them,
+// scores half the keys and weights a quarter; what is left must hold addresses and every option. A
+// block has 227 KiB of shared memory: q, and in each stage keys and values. Times of several tiles
+// on an H200: bench/results/attn-sm90-tiles-h200-2026-11-26.csv.
+struct Tile {
+  int width, value_width;
+  int rows, keys, stages;
+  int local_keys;  // where blocks at the edge of a mask are multiplied in part for nothing
+  int mod_keys;    // where a mod wants registers, how many nobody knows
+
+  int threads() const { return 2 * rows + 128; }
+};
+constexpr Tile kTiles[] = {
+    {64, 64, 192, 128, 2, 128, 96},    // 128 registers, 88 KiB
+    {96, 96, 128, 128, 2, 128, 96},    // 144 registers, 160 KiB: a panel is half zeros
+    {128, 128, 128, 176, 2, 128, 96},  // 196 registers, 208 KiB
+    {192, 128, 128, 128, 2, 128, 96},  // 160 registers, 208 KiB
+    {192, 192, 128, 112, 2, 112, 80},  // 180 registers, 216 KiB
+    {256, 256, 128, 80, 2, 80, 64},    // 188 registers, 224 KiB
+    {64, 256, 128, 80, 2, 80, 64},     // 188 registers, 116 KiB
+    {128, 64, 128, 128, 2, 128, 96},   // 128 registers, 128 KiB
+    {64, 128, 128, 128, 2, 128, 96},   // 160 registers, 112 KiB
+};
+
+// With what takes more registers than three warpgroups have: packed sequences, softcap, heads of a
+// group as rows, the walk of a block step, and whatever mods do.
+constexpr Tile kNarrowRoomy = {64, 64, 128, 128, 2, 128, 96};
+
+// Null if the kernel has no tile for these widths.
+const Tile* tile_of(const AttentionProblem& problem) {
+  const int width = attention_padded_width(problem.head_dim);
+  const int value_width = attention_padded_width(problem.value_dim);
+  for (const Tile& own : kTiles) {
+    if (own.width != width || own.value_width != value_width) continue;
+    const bool roomy = problem.packed || problem.softcap || problem.pack_gqa || problem.ranges ||
+                       !problem.mods.empty();
+    return roomy && own.rows > 128 ? &kNarrowRoomy : &own;
+  }
+  return nullptr;
+}
+
+int keys_of(const AttentionProblem& problem, const Tile& tile) {
+  if (!problem.mods.empty()) return tile.mod_keys;
+  // Beside the sums of (64, 256), masks of rows of several heads do not fit in registers, nor do
+  // those of a block step, whose walk has registers of its own.
+  const bool wide_sums = tile.value_width > 2 * tile.width;
+  if (wide_sums && problem.local && (problem.pack_gqa || problem.ranges)) return tile.mod_keys;
+  return problem.local ? tile.local_keys : tile.keys;
+}
+
+int smem_bytes(const Tile& tile, int keys, bool listed) {
+  const int width = round_up(tile.width, kPanel);
+  const int value_width = round_up(tile.value_width, kPanel);
+  const int barriers = 8 * (2 + 4 * tile.stages), kept = tile.threads() - 128;
+  const int entries = listed ? 4 * tile.stages : 0;
+  return 2 * (tile.rows * width + tile.stages * keys * (width + value_width)) + barriers + kept +
+         entries;
+}
+
+KernelSpec spec_with(const AttentionProblem& problem, const Tile& tile, int keys) {
+  const bool listed = problem.mod("mask_mod") != nullptr;
+  KernelSpec spec =
+      shared_spec(LATHE_TEMPLATE("attention/sm90", "attention_forward_warpgroups",
+                                 AttentionWarpgroupsParams, order),
+                  "AttentionWarpgroupsSmem", smem_bytes(tile, keys, listed), tile.threads());
+  // The constants and mods are those of the portable kernel, whose geometry serves both.
+  KernelSpec portable =
+      attention_forward_spec(problem, {tile.rows, keys, tile.stages, tile.threads() / 32});
+  spec.constants = std::move(portable.constants);
+  spec.mods = std::move(portable.mods);
+  const auto map = [&](const char* field, std::vector<int> box) {
+    spec.tensor_maps.push_back({field, problem.element, std::move(box), 128});
+  };
+  if (problem.pack_gqa) {
+    // A box is a group of heads by as many tokens as fill a tile, which a call knows.
+    spec.constants.push_back(Constant::flag("whole_groups", "kWholeGroups", true));
+    map("q", {kPanel, 0, 0, 1, 1});
+  } else {
+    map("q", {kPanel, tile.rows, 1, 1});
+  }
+  map("k", {kPanel, keys, 1, 1});
+  map("v", {kPanel, keys, 1, 1});
+  return spec;
+}
+
+}  // namespace
+
+const char* attention_warpgroups_refusal(const AttentionProblem& problem,
+                                         const DeviceFacts& facts) {
+  if (!facts.sm90_kernels) return "LATHE_FAMILY is portable";
+  if (facts.arch != "sm_90a") return "the architecture is not sm_90a";
+  if (const char* refusal = map_alignment_refusal(problem)) return refusal;
+  if (!problem.forward) return "there is no forward";
+  if (problem.element == Dtype::f32) return "the elements are float32";
+  if (tile_of(problem) == nullptr) return "there is no tile for the head widths";
+  return facts.rejection(kKernel);
+}
+
+KernelSpec attention_warpgroups_spec(const AttentionProblem& problem) {
+  const Tile& tile = *tile_of(problem);
+  return spec_with(problem, tile, keys_of(problem, tile));
+}
+
+std::vector<KernelSpec> attention_warpgroups_specs(const AttentionProblem& problem) {
+  const Tile& tile = *tile_of(problem);
+  std::vector<KernelSpec> specs = {attention_warpgroups_spec(problem)};
+  // Fewer keys leave less of a block at the edge of a mask, and more registers.
+  for (const int keys : {tile.local_keys, tile.mod_keys}) {
+    if (keys < specs.back().constant("n")) specs.push_back(spec_with(problem, tile, keys));
+  }
+  return specs;
+}
+
+bool is_attention_warpgroups(const KernelSpec& spec) { return spec.kernel == kKernel; }
+
+}  // namespace lathe

@@ -1,0 +1,22 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// This file has the case from which tests of isolation begin.
+#pragma once
+
+#include "tests/ops/kda/case.h"
+
+namespace apitest {
+
+// One head's tokens of one row, everything made in the kernel.
+inline KdaCase isolation_sample() {
+  return {.group = 2,
+          .key_dim = 60,
+          .value_dim = 36,
+          .tokens = 150,
+          .gate = 3,
+          .dt_bias = true,
+          .l2norm = true,
+          .sigmoid = true};
+}
+
+}  // namespace apitest
