@@ -78,7 +78,7 @@ inline AttentionStrides dense_strides(int64_t tokens, int64_t heads, int64_t wid
   return {packed ? 0 : tokens * heads * width, heads * width, width};
 }
 
-// Fills all of the parameters, which are cleared, but the tensor maps of a kernel that has them.
+// Fills parameters of a forward that are cleared.
 void fill_forward(const AttentionRequest& request, const KernelNumbers& kernel,
                   const AttentionShape& shape, const Call& call, const AttentionLists& lists,
                   AttentionForwardParams* p);
