@@ -99,21 +99,30 @@ Table bench_launch(const Settings& settings) {
       {Direction::backward, LATHE_BF16, 1, 128, 64, 4, 0},
       {Direction::update, LATHE_BF16, 4, 1, 64, 4, 0},
   };
-  for (const Shape& shape : shapes) {
-    const std::string name =
-        "conv1d " + std::string(word(shape.direction)) + (shape.sequences > 0 ? ", packed" : "");
-    if (name.find(settings.only) == std::string::npos) continue;
-    const Call call(context, shape);
-    const Spread times = time_calls(batches, [&] { call.run(nullptr); });
-    add(name, times, static_cast<double>(call.estimate().launches));
-  }
   std::vector<NamedCase> cases = launch_cases(context);
   for (NamedCase& each : attention_cases(portable)) {
     each.name += ", portable kernels";
     cases.push_back(std::move(each));
   }
+  const auto name_of = [](const Shape& shape) {
+    return "conv1d " + std::string(word(shape.direction)) + (shape.sequences > 0 ? ", packed" : "");
+  };
+  // The whole name of a case stands for that case alone.
+  bool whole = false;
+  for (const Shape& shape : shapes) whole = whole || name_of(shape) == settings.only;
+  for (const NamedCase& each : cases) whole = whole || each.name == settings.only;
+  const auto is_wanted = [&](const std::string& name) {
+    return whole ? name == settings.only : name.find(settings.only) != std::string::npos;
+  };
+  for (const Shape& shape : shapes) {
+    const std::string name = name_of(shape);
+    if (!is_wanted(name)) continue;
+    const Call call(context, shape);
+    const Spread times = time_calls(batches, [&] { call.run(nullptr); });
+    add(name, times, static_cast<double>(call.estimate().launches));
+  }
   for (const NamedCase& each : cases) {
-    if (each.name.find(settings.only) == std::string::npos) continue;
+    if (!is_wanted(each.name)) continue;
     const Spread times = time_calls(batches, [&] { each.call->run(); });
     add(each.name, times, static_cast<double>(each.call->launches()));
   }

@@ -40,8 +40,8 @@ void add_options(CLI::App* app, bench::Settings* settings, Words* words) {
   app->add_option("--tokens", settings->tokens, "ring: tokens of each rank; default: 8192")
       ->check(CLI::NonNegativeNumber);
   app->add_option("--only", settings->only,
-                  "sim, cache, conv, attn, kda, processes, ring, sparse: what has this in its "
-                  "name");
+                  "sim, cache, conv, attn, kda, processes, ring, sparse, launch: what has this in "
+                  "its name; launch: or is named so");
   app->add_option("--isa", settings->isa,
                   "sim: one instruction set; default: each this machine has")
       ->check(CLI::IsMember({"base", "avx2", "avx512"}));

@@ -70,6 +70,9 @@ Result<std::shared_ptr<const Kernel>> Kernel::load(std::shared_ptr<const Device>
   std::shared_ptr<Kernel> kernel(new Kernel);
   kernel->device_ = device;
   kernel->spec_ = std::move(spec);
+  for (const TensorMapRecipe& recipe : kernel->spec_->tensor_maps) {
+    kernel->forms_.emplace_back(recipe);
+  }
   LATHE_TRY(load_library(driver, entry, *kernel->spec_, kernel->library_));
   CUkernel handle = nullptr;
   LATHE_TRY(check(driver, driver.cuLibraryGetKernel(&handle, kernel->library_, kEntryName),
@@ -103,7 +106,7 @@ Status Kernel::encode(size_t index, const MappedTensor& tensor, TensorMap* out) 
     return Status(Code::unsupported,
                   text(driver.path, " has no entry point cuTensorMapEncodeTiled"));
   }
-  return encode_tensor_map(driver, spec_->tensor_maps[index], tensor, out);
+  return encode_tensor_map(driver, forms_[index], tensor, out);
 }
 
 Status Kernel::launch(const Grid& grid, const void* params, CUstream stream) const {

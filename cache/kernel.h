@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "cache/driver.h"
 #include "cache/store/entry.h"
@@ -37,6 +38,7 @@ class Kernel {
   Kernel() = default;
   std::shared_ptr<const Device> device_;
   std::shared_ptr<const KernelSpec> spec_;
+  std::vector<TensorMapForm> forms_;  // of the spec's maps
   CUlibrary library_ = nullptr;
   CUfunction function_ = nullptr;
 };

@@ -31,33 +31,29 @@ CUtensorMapSwizzle swizzle_of(int bytes) {
   }
 }
 
-// Holds all that the driver is asked for, as plain words: a map follows from these alone.
-struct Asked {
+// Holds what a map follows from, and the map.
+struct Known {
   decltype(Driver::cuTensorMapEncodeTiled) encode;
-  const void* data;
-  cuuint64_t extents[kMostMapped], strides[kMostMapped];  // strides in bytes; the last is unused
-  cuuint32_t box[kMostMapped], rank, element, swizzle;
-  // By members: wide reads of what narrow writes have just left would wait for them.
-  bool operator==(const Asked&) const = default;
+  TensorMapForm form;
+  MappedTensor tensor;
+  TensorMap map;
 };
 
-Asked asked_for(const Driver& driver, const TensorMapRecipe& recipe, const MappedTensor& tensor) {
-  Asked asked;  // each word is written once: clearing it first would take as long as the rest
-  const size_t rank = std::min(recipe.box.size(), kMostMapped);
-  const auto bytes = static_cast<cuuint64_t>(bytes_of(recipe.dtype));
-  asked.encode = driver.cuTensorMapEncodeTiled;
-  asked.data = tensor.data;
-  for (size_t k = 0; k < kMostMapped; ++k) {
-    const bool there = k < rank;
-    asked.extents[k] = there ? static_cast<cuuint64_t>(tensor.extent[k]) : 0;
-    asked.strides[k] = k + 1 < rank ? static_cast<cuuint64_t>(tensor.stride[k + 1]) * bytes : 0;
-    const int box = there && recipe.box[k] > 0 ? recipe.box[k] : tensor.box[k];
-    asked.box[k] = there ? static_cast<cuuint32_t>(box) : 0;
+// Compares word by word: a wide read of what narrow writes have just left would wait for them.
+bool is_of(const Known& known, const Driver& driver, const TensorMapForm& form,
+           const MappedTensor& tensor) {
+  if (known.tensor.data != tensor.data || known.encode != driver.cuTensorMapEncodeTiled ||
+      known.form.dtype != form.dtype || known.form.swizzle_bytes != form.swizzle_bytes ||
+      known.form.rank != form.rank) {
+    return false;
   }
-  asked.rank = static_cast<cuuint32_t>(rank);
-  asked.element = element_of(recipe.dtype);
-  asked.swizzle = swizzle_of(recipe.swizzle_bytes);
-  return asked;
+  for (size_t k = 0; k < kMostMapped; ++k) {
+    if (known.tensor.extent[k] != tensor.extent[k] || known.tensor.stride[k] != tensor.stride[k] ||
+        known.tensor.box[k] != tensor.box[k] || known.form.box[k] != form.box[k]) {
+      return false;
+    }
+  }
+  return true;
 }
 
 // The maps that a thread made last. The driver takes 86 ns for one on an H200's host, a look here
@@ -66,40 +62,58 @@ Asked asked_for(const Driver& driver, const TensorMapRecipe& recipe, const Mappe
 // other.
 constexpr size_t kGroups = 16, kOfGroup = 4;
 struct Kept {
-  Asked asked[kOfGroup];
-  TensorMap map[kOfGroup];
+  Known known[kOfGroup];
   size_t next;  // whose place is taken next
 };
 thread_local Kept kept[kGroups];
 
-Kept& group_of(const Asked& asked) {
-  const auto mixed = reinterpret_cast<uintptr_t>(asked.data) / 16 + asked.box[1];
+Kept& group_of(const TensorMapForm& form, const MappedTensor& tensor) {
+  const auto rows = static_cast<uintptr_t>(form.box[1] + tensor.box[1]);
+  const uintptr_t mixed = reinterpret_cast<uintptr_t>(tensor.data) / 16 + rows;
   return kept[mixed * 0x9e3779b97f4a7c15u >> 60];
+}
+
+Status ask(const Driver& driver, const TensorMapForm& form, const MappedTensor& tensor,
+           TensorMap* out) {
+  cuuint64_t extents[kMostMapped] = {}, strides[kMostMapped] = {};  // in bytes, from the second on
+  cuuint32_t box[kMostMapped] = {};
+  constexpr cuuint32_t steps[kMostMapped] = {1, 1, 1, 1, 1};
+  const auto bytes = static_cast<cuuint64_t>(bytes_of(form.dtype));
+  for (size_t k = 0; k < static_cast<size_t>(form.rank); ++k) {
+    extents[k] = static_cast<cuuint64_t>(tensor.extent[k]);
+    if (k > 0) strides[k - 1] = static_cast<cuuint64_t>(tensor.stride[k]) * bytes;
+    box[k] = static_cast<cuuint32_t>(form.box[k] > 0 ? form.box[k] : tensor.box[k]);
+  }
+  return LATHE_DRIVER_CALL(driver, cuTensorMapEncodeTiled, reinterpret_cast<CUtensorMap*>(out),
+                           element_of(form.dtype), static_cast<cuuint32_t>(form.rank),
+                           const_cast<void*>(tensor.data), extents, strides, box, steps,
+                           CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(form.swizzle_bytes),
+                           CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
 }  // namespace
 
-Status encode_tensor_map(const Driver& driver, const TensorMapRecipe& recipe,
+TensorMapForm::TensorMapForm(const TensorMapRecipe& recipe)
+    : dtype(recipe.dtype),
+      swizzle_bytes(recipe.swizzle_bytes),
+      rank(static_cast<int>(std::min(recipe.box.size(), kMostMapped))) {
+  std::copy_n(recipe.box.begin(), rank, box.begin());
+}
+
+Status encode_tensor_map(const Driver& driver, const TensorMapForm& form,
                          const MappedTensor& tensor, TensorMap* out) {
   static_assert(sizeof(CUtensorMap) == sizeof(TensorMap) && alignof(TensorMap) >= 64);
-  const Asked asked = asked_for(driver, recipe, tensor);
-  Kept& group = group_of(asked);
-  for (size_t k = 0; k < kOfGroup; ++k) {
-    if (group.asked[k] == asked) {
-      *out = group.map[k];
+  Kept& group = group_of(form, tensor);
+  for (const Known& known : group.known) {
+    if (is_of(known, driver, form, tensor)) {
+      *out = known.map;
       return {};
     }
   }
-  constexpr cuuint32_t steps[kMostMapped] = {1, 1, 1, 1, 1};
-  LATHE_TRY(LATHE_DRIVER_CALL(
-      driver, cuTensorMapEncodeTiled, reinterpret_cast<CUtensorMap*>(out),
-      static_cast<CUtensorMapDataType>(asked.element), asked.rank, const_cast<void*>(asked.data),
-      asked.extents, asked.strides, asked.box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      static_cast<CUtensorMapSwizzle>(asked.swizzle), CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
-  const size_t place = group.next++ % kOfGroup;
-  group.asked[place] = asked;
-  group.map[place] = *out;
+  LATHE_TRY(ask(driver, form, tensor, out));
+  Known& place = group.known[group.next++ % kOfGroup];
+  place.encode = driver.cuTensorMapEncodeTiled;
+  place.form = form, place.tensor = tensor, place.map = *out;
   return {};
 }
 

@@ -22,10 +22,20 @@ struct MappedTensor {
   std::array<int, kMostMapped> box{};         // where the recipe leaves it to the call
 };
 
+// A recipe in words that are compared and copied fast: made once, when a kernel is loaded.
+struct TensorMapForm {
+  TensorMapForm() = default;
+  explicit TensorMapForm(const TensorMapRecipe& recipe);
+
+  Dtype dtype = Dtype::bf16;
+  int swizzle_bytes = 0, rank = 0;
+  std::array<int, kMostMapped> box{};
+};
+
 // Fills `out`. Reading outside the tensor gives zeros. Fast enough for a launch: it allocates
 // nothing and takes no lock. All extents are positive. The driver is not asked again for a map that
 // the thread made lately.
-Status encode_tensor_map(const Driver& driver, const TensorMapRecipe& recipe,
+Status encode_tensor_map(const Driver& driver, const TensorMapForm& form,
                          const MappedTensor& tensor, TensorMap* out);
 
 }  // namespace lathe

@@ -84,11 +84,8 @@ std::string KernelSpec::text() const {
 }
 
 long long KernelSpec::constant(std::string_view name) const {
-  // Asked at every launch: most names differ in their first letter, or have no other.
   for (const Constant& constant : constants) {
-    const std::string& own = constant.name;
-    if (own[0] != name[0] || own.size() != name.size()) continue;
-    if (own.size() == 1 || own == name) return constant.value;
+    if (constant.name == name) return constant.value;
   }
   assert(false && "a spec has no constant of this name");
   return 0;

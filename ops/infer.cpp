@@ -176,10 +176,7 @@ Status Values::check() const {
     if (!has(static_cast<int>(i))) continue;
     const Declared& declared = problem_.tensors[i];
     const DLTensor& given = *tensors_[i];
-    Slot slot;
-    slot.name = problem_.op->tensors[i].name;
-    slot.dtype = declared.dtype;
-    slot.shape = declared.shape;
+    const Slot slot(problem_.op->tensors[i].name, declared.dtype, declared.shape);
     LATHE_TRY(check_slot_kind(slot, given));
     if (given.device.device_type != kDLCPU) {
       return invalid(text("the values of ", slot.name, " are on device type ",

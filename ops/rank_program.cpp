@@ -88,7 +88,7 @@ TokenRows rows_of(const Tensor& tensor, bool packed) {
 Status copy_rows(const KernelSlot& kernel, const TokenRows& from, const TokenRows& to,
                  const TokenRows& walked, const TokenIndex& index, int64_t element_bytes,
                  CUstream stream) {
-  const int64_t vectors = walked.width * element_bytes / kernel->constant("vector");
+  const int64_t vectors = walked.width * element_bytes / kernel.numbers().vector;
   const int64_t cells = walked.batch * walked.groups * walked.tokens;
   if (cells == 0 || walked.heads == 0 || vectors == 0) return {};
   CopyRowsParams p = {};

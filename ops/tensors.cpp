@@ -8,6 +8,7 @@
 
 #include "codegen/base/invalid.h"
 #include "ops/resolve.h"
+#include "ops/strides.h"
 #include "ops/workspace.h"
 
 namespace lathe {
@@ -36,135 +37,66 @@ std::string found_type(DLDataType type) {
   return type.lanes == 1 ? found : text(found, " in ", type.lanes, " lanes");
 }
 
+bool has_kind(const Slot& slot, const DLTensor& tensor) {
+  return tensor.dtype.code == slot.type.code && tensor.dtype.bits == slot.type.bits &&
+         tensor.dtype.lanes == slot.type.lanes && tensor.ndim == slot.shape.rank && tensor.shape;
+}
+
+Status kind_error(const Slot& slot, const DLTensor& tensor) {
+  if (tensor.dtype.code != slot.type.code || tensor.dtype.bits != slot.type.bits ||
+      tensor.dtype.lanes != slot.type.lanes) {
+    return invalid(text(slot.name, " has dtype ", found_type(tensor.dtype), "; allowed is ",
+                        word(slot.dtype), ", as declared"));
+  }
+  if (tensor.ndim != slot.shape.rank) {
+    return invalid(
+        text(slot.name, " has rank ", tensor.ndim, "; its shape is ", shape_text(slot.shape)));
+  }
+  return invalid(text(slot.name, " has a NULL shape"));
+}
+
 template <typename... Why>
 Status shape_error(const Slot& slot, const DLTensor& tensor, const Why&... why) {
   return invalid(text(slot.name, " has shape ", extents_text(tensor.ndim, tensor.shape), why...));
 }
 
+// Says why an extent is refused. `known` is that of the tensors before it.
+Status extent_error(const Slot& slot, const Extents& declared, const DLTensor& tensor, int d,
+                    int64_t known) {
+  const Axis axis = slot.shape.dims[d];
+  const int64_t found = tensor.shape[d] - axis.plus;
+  if (axis.dim == Dim::fixed) {
+    return shape_error(slot, tensor, "; extent ", d, " of ", shape_text(slot.shape), " must be ",
+                       axis.plus);
+  }
+  if (found < 0 || found > kMaxExtent) {
+    return shape_error(slot, tensor, "; extent ", d, " of ", shape_text(slot.shape), " must be ",
+                       axis.plus, " to ", kMaxExtent);
+  }
+  const int64_t expected = declared[axis.dim];
+  if (expected != kUnknown && expected != found) {
+    return shape_error(slot, tensor, ", so ", name_of(axis.dim), " is ", found,
+                       "; the problem declared ", name_of(axis.dim), " = ", expected);
+  }
+  return shape_error(slot, tensor, ", so ", name_of(axis.dim), " is ", found,
+                     "; the tensors before it have ", name_of(axis.dim), " = ", known);
+}
+
+// Most extents are those of an earlier tensor, which have passed. That of Dim::fixed is 0 from the
+// start.
 Status check_extents(const Slot& slot, const Extents& declared, const DLTensor& tensor,
                      Extents* extents) {
   for (int d = 0; d < slot.shape.rank; ++d) {
     const Axis axis = slot.shape.dims[d];
     const int64_t found = tensor.shape[d] - axis.plus;
-    if (axis.dim == Dim::fixed && found != 0) {
-      return shape_error(slot, tensor, "; extent ", d, " of ", shape_text(slot.shape), " must be ",
-                         axis.plus);
-    }
-    if (found < 0 || found > kMaxExtent) {
-      return shape_error(slot, tensor, "; extent ", d, " of ", shape_text(slot.shape), " must be ",
-                         axis.plus, " to ", kMaxExtent);
-    }
-    const int64_t expected = declared[axis.dim];
-    if (expected != kUnknown && expected != found) {
-      return shape_error(slot, tensor, ", so ", name_of(axis.dim), " is ", found,
-                         "; the problem declared ", name_of(axis.dim), " = ", expected);
-    }
     int64_t& known = (*extents)[axis.dim];
-    if (known != kUnknown && known != found) {
-      return shape_error(slot, tensor, ", so ", name_of(axis.dim), " is ", found,
-                         "; the tensors before it have ", name_of(axis.dim), " = ", known);
+    if (found == known && found >= 0) continue;
+    const int64_t expected = declared[axis.dim];
+    if (known != kUnknown || found < 0 || found > kMaxExtent ||
+        (expected != kUnknown && expected != found)) {
+      return extent_error(slot, declared, tensor, d, known);
     }
     known = found;
-  }
-  return {};
-}
-
-bool empty(const Slot& slot, const Tensor& tensor) {
-  for (int d = 0; d < slot.shape.rank; ++d) {
-    if (tensor.extent[d] == 0) return true;
-  }
-  return false;
-}
-
-Status stride_error(const Slot& slot, const DLTensor& from, const std::string& why) {
-  return invalid(text(slot.name, " has strides ", extents_text(from.ndim, from.strides),
-                      " for shape ", extents_text(from.ndim, from.shape), "; ", why));
-}
-
-// Checks that elements do not overlap: every stride must step over all that the smaller ones reach.
-// Only what repeats along a whole dimension may, where it is read by kernels that allow it.
-Status check_overlap(const Slot& slot, const DLTensor& from, const Tensor& tensor) {
-  const int rank = slot.shape.rank;
-  std::array<int, kMaxRank> order{};
-  for (int d = 0; d < rank; ++d) order[d] = d;
-  for (int i = 1; i < rank; ++i) {
-    for (int j = i; j > 0 && tensor.stride[order[j]] < tensor.stride[order[j - 1]]; --j) {
-      std::swap(order[j], order[j - 1]);
-    }
-  }
-  int64_t reach = 1;  // elements from the first to one past the last
-  for (int i = 0; i < rank; ++i) {
-    const int64_t extent = tensor.extent[order[i]], stride = tensor.stride[order[i]];
-    if (extent <= 1 || (stride == 0 && slot.repeats)) continue;
-    if (stride == 0 && !slot.written) {
-      return stride_error(slot, from,
-                          text("elements overlap: the stride at ", order[i],
-                               " is 0, which an input may have where no kernel copies by tensor "
-                               "maps (with a smaller lathe_problem_alignment)"));
-    }
-    if (stride < reach) {
-      return stride_error(
-          slot, from,
-          text("elements overlap: the stride at ", order[i], " must be at least ", reach));
-    }
-    int64_t step;
-    if (__builtin_mul_overflow(extent - 1, stride, &step) ||
-        __builtin_add_overflow(reach, step, &reach)) {
-      return stride_error(slot, from, "its size passes 2^63");
-    }
-  }
-  int64_t bytes;
-  if (__builtin_mul_overflow(reach, bytes_of(slot.dtype), &bytes)) {
-    return stride_error(slot, from, "its size passes 2^63 bytes");
-  }
-  return {};
-}
-
-Status contiguous_strides(const Slot& slot, const DLTensor& from, Tensor* tensor) {
-  int64_t stride = 1;
-  for (int d = slot.shape.rank - 1; d >= 0; --d) {
-    tensor->stride[d] = stride;
-    if (__builtin_mul_overflow(stride, tensor->extent[d] > 1 ? tensor->extent[d] : 1, &stride)) {
-      return shape_error(slot, from, "; its size passes 2^63 elements");
-    }
-  }
-  int64_t bytes;
-  if (__builtin_mul_overflow(stride, bytes_of(slot.dtype), &bytes)) {
-    return shape_error(slot, from, "; its size passes 2^63 bytes");
-  }
-  return {};
-}
-
-Status check_strides(const Slot& slot, const DLTensor& from, Tensor* tensor) {
-  LATHE_TRY(contiguous_strides(slot, from, tensor));
-  if (empty(slot, *tensor)) return {};
-  const int rank = slot.shape.rank;
-  if (from.strides) {
-    for (int d = 0; d < rank; ++d) {
-      if (tensor->extent[d] <= 1) continue;
-      const int64_t stride = from.strides[d];
-      if (stride < 0) return stride_error(slot, from, "negative strides are not allowed");
-      if (!slot.strided && stride != tensor->stride[d]) {
-        return stride_error(slot, from, "it must be contiguous");
-      }
-      if (d == rank - 1 && stride != 1) {
-        return stride_error(slot, from, "the last must be 1: rows are contiguous");
-      }
-      tensor->stride[d] = stride;
-    }
-    LATHE_TRY(check_overlap(slot, from, *tensor));
-  }
-  if (!slot.strided) return {};
-  const int64_t element = bytes_of(slot.dtype);
-  for (int d = 0; d + 1 < rank; ++d) {
-    // One row is never stepped over: its stride is the contiguous one whatever was given.
-    if (tensor->extent[d] <= 1) continue;
-    // Alignments are powers of 2; a division for each dimension would be half of a run's cost.
-    if ((tensor->stride[d] * element & (slot.alignment - 1)) != 0) {
-      return invalid(text(slot.name, " has stride ", tensor->stride[d], " at ", d, ", ",
-                          tensor->stride[d] * element, " bytes; the problem declared multiples of ",
-                          slot.alignment, " bytes (lathe_problem_alignment)"));
-    }
   }
   return {};
 }
@@ -173,14 +105,15 @@ const char* device_name(int type) {
   return type == kDLCPU ? "CPU memory" : type == kDLCUDA ? "kDLCUDA" : "device type";
 }
 
-Status check_address(const Slot& slot, const DLTensor& from, int ordinal, Tensor* tensor) {
+Status check_address(const Slot& slot, const DLTensor& from, int ordinal, bool empty,
+                     Tensor* tensor) {
   const int type = from.device.device_type;
   const bool host_visible = type == kDLCUDAHost || type == kDLCUDAManaged;
   if (!host_visible && (type != kDLCUDA || from.device.device_id != ordinal)) {
     return invalid(text(slot.name, " is on ", device_name(type), " (", type, ", ",
                         from.device.device_id, "); allowed is kDLCUDA (2, ", ordinal, ")"));
   }
-  if (empty(slot, *tensor)) return {};
+  if (empty) return {};
   if (!from.data) {
     return invalid(text(slot.name, " has a NULL address and shape ",
                         extents_text(from.ndim, from.shape),
@@ -213,18 +146,16 @@ Status check_aliases(const std::vector<Slot>& slots, const Call& call) {
 }  // namespace
 
 Status check_slot_kind(const Slot& slot, const DLTensor& tensor) {
-  const DLDataType type = dl_type(slot.dtype);
-  if (tensor.dtype.code != type.code || tensor.dtype.bits != type.bits ||
-      tensor.dtype.lanes != type.lanes) {
-    return invalid(text(slot.name, " has dtype ", found_type(tensor.dtype), "; allowed is ",
-                        word(slot.dtype), ", as declared"));
-  }
-  if (tensor.ndim != slot.shape.rank) {
-    return invalid(
-        text(slot.name, " has rank ", tensor.ndim, "; its shape is ", shape_text(slot.shape)));
-  }
-  if (!tensor.shape) return invalid(text(slot.name, " has a NULL shape"));
-  return {};
+  return has_kind(slot, tensor) ? Status() : kind_error(slot, tensor);
+}
+
+Slot::Slot(const char* its_name, Dtype its_dtype, const Shape& its_shape)
+    : name(its_name),
+      dtype(its_dtype),
+      shape(its_shape),
+      type(dl_type(dtype)),
+      element(bytes_of(dtype)) {
+  for (const Axis& axis : shape.dims) offsets = offsets || axis.plus != 0;
 }
 
 std::vector<Slot> make_slots(const Resolved& resolved) {
@@ -235,11 +166,8 @@ std::vector<Slot> make_slots(const Resolved& resolved) {
     const TensorInfo& tensor = op.tensors[i];
     const Declared& declared = problem.tensors[i];
     if (!declared.given) continue;
-    Slot slot;
+    Slot slot(tensor.name, declared.dtype, problem.shape(static_cast<int>(i)));
     slot.tensor = static_cast<int>(i);
-    slot.name = tensor.name;
-    slot.dtype = declared.dtype;
-    slot.shape = problem.shape(slot.tensor);
     slot.strided = tensor.is_strided;
     slot.written = problem.writes(slot.tensor);
     const Dim last = slot.shape.dims[slot.shape.rank - 1].dim;
@@ -260,16 +188,18 @@ Status read_call(const Operator& op, const std::vector<Slot>& slots, const Exten
   for (size_t i = 0; i < slots.size(); ++i) {
     const Slot& slot = slots[i];
     if (!tensors[i]) return invalid(text(slot.name, " (slot ", i, ") is NULL"));
-    LATHE_TRY(check_slot_kind(slot, *tensors[i]));
+    if (!has_kind(slot, *tensors[i])) return kind_error(slot, *tensors[i]);
     LATHE_TRY(check_extents(slot, declared, *tensors[i], &call->extents));
-    for (const Axis& axis : slot.shape.dims) packed = packed || axis.plus != 0;
+    packed = packed || slot.offsets;
   }
   LATHE_TRY(resolve_sequences(op, packed, &call->extents));
   for (size_t i = 0; i < slots.size(); ++i) {
-    Tensor& tensor = call->tensors[slots[i].tensor];
-    for (int d = 0; d < slots[i].shape.rank; ++d) tensor.extent[d] = tensors[i]->shape[d];
-    LATHE_TRY(check_strides(slots[i], *tensors[i], &tensor));
-    if (checks == Checks::all) LATHE_TRY(check_address(slots[i], *tensors[i], ordinal, &tensor));
+    const Slot& slot = slots[i];
+    const DLTensor& from = *tensors[i];
+    Tensor& tensor = call->tensors[slot.tensor];
+    bool empty = false;
+    LATHE_TRY(read_layout(slot, from, &tensor, &empty));
+    if (checks == Checks::all) LATHE_TRY(check_address(slot, from, ordinal, empty, &tensor));
   }
   return checks == Checks::all ? check_aliases(slots, *call) : Status();
 }

@@ -27,6 +27,14 @@ struct Slot {
   bool written = false;
   bool repeats = false;  // only read, by kernels that take a stride of 0
   int alignment = 1;     // of the address; of strides as well if strided
+
+  // What follows from these, so that no run works it out again.
+  DLDataType type{};     // as the tensor must have it
+  int element = 1;       // bytes
+  bool offsets = false;  // an extent is a dim and a number: "N+1"
+
+  Slot() = default;
+  Slot(const char* its_name, Dtype its_dtype, const Shape& its_shape);
 };
 
 // Holds one tensor of a call. Strides are in elements; those of extents 0 and 1 are made

@@ -9,7 +9,8 @@ its kernels alone; what they share, and api/, may name no family.
 sim/ includes none of them and none includes sim/. abi/, what NVIDIA's libraries
 look like from outside, includes no other folder and may be included by each but the templates and
 the program. reference/, the operators in double, includes no other folder and may be included by tests,
-bench and the program. The program (api/cli) sees the public header, and of the library the pure functions that PROGRAM_SEES
+bench and the program. A file of ops/ that launches kernels looks up no constant by its name: slots keep what launches
+need (KernelNumbers). The program (api/cli) sees the public header, and of the library the pure functions that PROGRAM_SEES
 lists. python/, the extension of the Python package, sees lathe.h and its own headers, and none includes
 it. Files in templates/params include nothing. Headers in angle brackets are C++'s, C's, POSIX's, or one of the
 few that scripts/bootstrap installs: a machine with a CUDA tool kit would not notice another one.
@@ -93,6 +94,13 @@ def family_breach(path, included):
     return f"{'/'.join(path[:2]) if own else path[0] + '/'} may not name the family {family}"
 
 
+def lookups(path, text):
+    """Lines of a file of ops/ with launches that look up a constant of a spec."""
+    if path[0] != "ops" or not re.search(r"\.(launch|encode)\(", text):
+        return []
+    return [number for number, line in enumerate(text.splitlines(), 1) if re.search(r"\bconstant\(", line)]
+
+
 def check(root):
     """(files read, breaches as text)."""
     read, found = 0, []
@@ -103,6 +111,8 @@ def check(root):
             read += 1
             path = file.relative_to(root).parts
             text = re.sub(r'R"(\w*)\(.*?\)\1"', lambda m: "\n" * m[0].count("\n"), file.read_text(), flags=re.S)
+            for number in lookups(path, text):
+                found.append(f"{'/'.join(path)}:{number}: a launch has no time to look up constants (KernelNumbers)")
             for number, line in enumerate(text.splitlines(), 1):
                 match = INCLUDE.match(line)
                 if not match:

@@ -6,23 +6,21 @@
 
 #include "codegen/base/integers.h"
 #include "ops/attention/backward/kernels.h"
-#include "ops/attention/sm90/kernels.h"
 
 namespace lathe {
 namespace {
 
 // Return the query heads that are rows of one tile, and the columns of tiles in the grid.
-int64_t packed_ratio(const KernelSpec& spec, const AttentionShape& shape) {
-  return spec.constant("pack_gqa") != 0 && shape.kv_heads > 0 ? shape.heads / shape.kv_heads : 1;
+int64_t packed_ratio(const KernelNumbers& kernel, const AttentionShape& shape) {
+  return kernel.pack_gqa != 0 && shape.kv_heads > 0 ? shape.heads / shape.kv_heads : 1;
 }
-int64_t grid_heads(const KernelSpec& spec, const AttentionShape& shape) {
-  return spec.constant("pack_gqa") != 0 ? shape.kv_heads : shape.heads;
+int64_t grid_heads(const KernelNumbers& kernel, const AttentionShape& shape) {
+  return kernel.pack_gqa != 0 ? shape.kv_heads : shape.heads;
 }
 
 // Returns the rows of a tile that are somebody's: in Hopper's tiles no group of heads is divided.
-int64_t used_rows(const KernelSpec& spec, int64_t ratio) {
-  const int64_t rows = spec.constant("m");
-  return is_attention_warpgroups(spec) && ratio <= rows ? rows / ratio * ratio : rows;
+int64_t used_rows(const KernelNumbers& kernel, int64_t ratio) {
+  return kernel.whole_groups != 0 && ratio <= kernel.m ? kernel.m / ratio * ratio : kernel.m;
 }
 
 using Wide = unsigned __int128;
@@ -41,8 +39,8 @@ uint64_t pairs_up_to(int64_t rows, int64_t keys, int64_t limit) {
 struct Visits {
   Wide keys = 0, blocks = 0;
 };
-Visits visits(const KernelSpec& spec, const AttentionMask& mask, int64_t ratio) {
-  const int64_t rows = used_rows(spec, ratio), block = spec.constant("n");
+Visits visits(const KernelNumbers& kernel, const AttentionMask& mask, int64_t ratio) {
+  const int64_t rows = used_rows(kernel, ratio), block = kernel.n;
   const int64_t tiles = ceil_div(mask.queries * ratio, rows), stride = attention_tile_stride(tiles);
   Visits sum;
   for (int64_t tile = 0; tile < tiles; tile += stride) {
@@ -103,13 +101,13 @@ uint64_t attention_bounded(unsigned __int128 count) {
   return static_cast<uint64_t>(std::min<Wide>(count, UINT64_MAX));
 }
 
-int64_t attention_tiles(const KernelSpec& spec, const AttentionShape& shape) {
-  const int64_t ratio = packed_ratio(spec, shape);
-  return ceil_div(shape.seq_q * ratio, used_rows(spec, ratio));
+int64_t attention_tiles(const KernelNumbers& kernel, const AttentionShape& shape) {
+  const int64_t ratio = packed_ratio(kernel, shape);
+  return ceil_div(shape.seq_q * ratio, used_rows(kernel, ratio));
 }
 
-int64_t attention_forward_blocks(const KernelSpec& spec, const AttentionShape& shape) {
-  return attention_tiles(spec, shape) * grid_heads(spec, shape) * shape.sequences;
+int64_t attention_forward_blocks(const KernelNumbers& kernel, const AttentionShape& shape) {
+  return attention_tiles(kernel, shape) * grid_heads(kernel, shape) * shape.sequences;
 }
 
 int attention_key_width(const AttentionProblem& problem) {
@@ -122,16 +120,16 @@ AttentionCost attention_forward_cost(const AttentionProblem& problem, const Kern
   const uint64_t widths = problem.head_dim + problem.value_dim, element = bytes_of(problem.element);
   const uint64_t key_width = attention_key_width(problem);
   const uint64_t padded = spec.constant("width") + spec.constant("value_width");
-  const int64_t ratio = packed_ratio(spec, shape);
-  const uint64_t columns = grid_heads(spec, shape),
-                 tile_pairs = spec.constant("m") * spec.constant("n");
+  const KernelNumbers kernel(spec);
+  const int64_t ratio = packed_ratio(kernel, shape);
+  const uint64_t columns = grid_heads(kernel, shape), tile_pairs = kernel.m * kernel.n;
   Wide minimum = 0, bytes = 0, flops = 0, tile_flops = 0;
   for (const AttentionSequences& mask : sequences) {
     const Wide count = static_cast<uint64_t>(mask.count);
     const Wide rows = static_cast<Wide>(shape.heads) * static_cast<uint64_t>(mask.queries);
     const Wide own = rows * (widths * element + 4);  // q, out and lse
     const Wide keys = static_cast<Wide>(shape.kv_heads) * static_cast<uint64_t>(mask.keys);
-    const Visits visited = visits(spec, mask, ratio);
+    const Visits visited = visits(kernel, mask, ratio);
     minimum += count * (own + keys * key_width * element);
     bytes += count * (own + columns * visited.keys * key_width * element);
     flops += count * 2 * widths * static_cast<uint64_t>(shape.heads) * attention_kept_pairs(mask);

@@ -78,10 +78,10 @@ struct AttentionShape {
   int64_t sequences = 0, heads = 0, kv_heads = 0;
   int64_t seq_q = 0, seq_k = 0;
 };
-int64_t attention_tiles(const KernelSpec& spec, const AttentionShape& shape);  // of one sequence
+int64_t attention_tiles(const KernelNumbers& kernel, const AttentionShape& shape);  // of a sequence
 // Counts one block per tile, head (key head if its query heads are packed) and sequence, all in x.
 // A launch may have at most 2^31 - 1 blocks: the caller compares this number first.
-int64_t attention_forward_blocks(const KernelSpec& spec, const AttentionShape& shape);
+int64_t attention_forward_blocks(const KernelNumbers& kernel, const AttentionShape& shape);
 
 // Stands for `count` sequences of the same lengths and windows. The lengths of packed input are on
 // the device. A cost is computed in the time for one sequence, however many there are.

@@ -28,15 +28,13 @@ void add_lists(const AttentionProblem& problem, const AttentionShape& shape, int
 
 }  // namespace
 
-AttentionForwardParams attention_forward_params(const AttentionRequest& request,
-                                                const KernelSpec& spec, const AttentionShape& shape,
-                                                const Call& call, const AttentionLists& lists) {
-  AttentionForwardParams p = {};
-  fill_tensors<attention::kTensors>(call, request.problem.packed, &p);
-  fill_scores(request, shape, call, lists, &p);
-  fill_windows(request, shape.seq_k, shape.seq_q, &p);
-  p.tiles = static_cast<int>(attention_tiles(spec, shape));
-  return p;
+void fill_forward(const AttentionRequest& request, const KernelNumbers& kernel,
+                  const AttentionShape& shape, const Call& call, const AttentionLists& lists,
+                  AttentionForwardParams* p) {
+  fill_tensors<attention::kTensors>(call, request.problem.packed, p);
+  fill_scores(request, shape, call, lists, p);
+  fill_windows(request, shape.seq_k, shape.seq_q, p);
+  p->tiles = static_cast<int>(attention_tiles(kernel, shape));
 }
 
 AttentionBackwardPrepareParams attention_prepare_params(const AttentionBackwardCall& of) {
@@ -110,21 +108,21 @@ AttentionBackwardWarpgroupsFinishParams attention_finish_params_in_tiles(
   return p;
 }
 
-AttentionLists forward_lists(const AttentionProblem& problem, const KernelSpec& walker,
+AttentionLists forward_lists(const AttentionProblem& problem, const KernelNumbers& walker,
                              const AttentionShape& shape, WorkspaceLayout* layout) {
   AttentionLists out;
   out.tiles = attention_tiles(walker, shape);
-  out.stride = ceil_div(shape.seq_k, walker.constant("n"));
-  const bool shared = walker.constant("pack_gqa") != 0;
+  out.stride = ceil_div(shape.seq_k, walker.n);
+  const bool shared = walker.pack_gqa != 0;
   add_lists(problem, shape, shared ? shape.kv_heads : shape.heads, &out, layout);
   return out;
 }
 
-Result<AttentionLists> backward_lists(const AttentionProblem& problem, const KernelSpec& walker,
+Result<AttentionLists> backward_lists(const AttentionProblem& problem, const KernelNumbers& walker,
                                       const AttentionShape& shape, WorkspaceLayout* layout) {
   AttentionLists out;
-  out.tiles = ceil_div(shape.seq_k, walker.constant("n"));
-  out.stride = ceil_div(shape.seq_q, walker.constant("m"));
+  out.tiles = ceil_div(shape.seq_k, walker.n);
+  out.stride = ceil_div(shape.seq_q, walker.m);
   LATHE_ASSIGN(out.blocks, checked_product("a launch", {out.tiles, shape.heads, shape.sequences}));
   if (out.blocks > kMaxExtent) {
     return unsupported(text("mask_mod over ", shape.sequences, " sequences, ", shape.heads,

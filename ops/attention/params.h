@@ -23,9 +23,9 @@ struct AttentionLists {
 };
 // Lay out the lists for the kernel that walks them, in `layout`. `backward_lists` returns
 // UNSUPPORTED for more blocks than a launch takes.
-AttentionLists forward_lists(const AttentionProblem& problem, const KernelSpec& walker,
+AttentionLists forward_lists(const AttentionProblem& problem, const KernelNumbers& walker,
                              const AttentionShape& shape, WorkspaceLayout* layout);
-Result<AttentionLists> backward_lists(const AttentionProblem& problem, const KernelSpec& walker,
+Result<AttentionLists> backward_lists(const AttentionProblem& problem, const KernelNumbers& walker,
                                       const AttentionShape& shape, WorkspaceLayout* layout);
 
 // Writes the inputs of mods and the addresses of the lists into the parameters of a kernel.
@@ -78,9 +78,10 @@ inline AttentionStrides dense_strides(int64_t tokens, int64_t heads, int64_t wid
   return {packed ? 0 : tokens * heads * width, heads * width, width};
 }
 
-AttentionForwardParams attention_forward_params(const AttentionRequest& request,
-                                                const KernelSpec& spec, const AttentionShape& shape,
-                                                const Call& call, const AttentionLists& lists);
+// Fills parameters of a forward that are cleared.
+void fill_forward(const AttentionRequest& request, const KernelNumbers& kernel,
+                  const AttentionShape& shape, const Call& call, const AttentionLists& lists,
+                  AttentionForwardParams* p);
 
 // Holds one call of the backward, with the layout of its workspace.
 struct AttentionBackwardCall {

@@ -59,7 +59,8 @@ class AttentionExecutor final : public PlannedExecutor<AttentionExecutor, Attent
 
   Result<AttentionPlan> plan(const Call& call) const {
     const AttentionProblem& problem = request_.problem;
-    AttentionPlan out;
+    Result<AttentionPlan> made(std::in_place);
+    AttentionPlan& out = *made;
     out.shape = out.whole = attention_shape(call.extents, problem.packed);
     if (problem.packed) out.whole.sequences = std::max<int64_t>(out.whole.sequences, 1);
     out.forward =
@@ -67,7 +68,7 @@ class AttentionExecutor final : public PlannedExecutor<AttentionExecutor, Attent
     LATHE_TRY(check(out));
     LATHE_TRY(plan_backward(&out));
     LATHE_TRY(plan_lists(&out));
-    return out;
+    return made;
   }
 
   Status launch(const Call& call, const AttentionPlan& plan) const {
@@ -87,7 +88,7 @@ class AttentionExecutor final : public PlannedExecutor<AttentionExecutor, Attent
     };
     if (plan.forward) {
       const KernelSpec& spec = *forward_of(extent);
-      out.launches = request_.problem.mod("mask_mod") ? 2 : 1;
+      out.launches = lists_blocks() ? 2 : 1;
       const auto& problem = request_.problem;
       add(attention_forward_cost(problem, spec, extent, sequences),
           attention_memory_bytes(problem, spec, extent, sequences, facts_));
@@ -110,14 +111,14 @@ class AttentionExecutor final : public PlannedExecutor<AttentionExecutor, Attent
   bool takes_packed(const AttentionShape& shape) const {
     if (!kernels_.forward || !kernels_.forward_packed) return kernels_.forward_packed.has_value();
     const int64_t ratio = shape.kv_heads > 0 ? shape.heads / shape.kv_heads : 1;
-    const KernelSpec& spec = *kernels_.forward_packed;
-    return attention_pack_gqa(shape.seq_q, ratio, spec.constant("m"), request_.problem.packed,
-                              is_attention_warpgroups(spec));
+    const KernelNumbers& kernel = kernels_.forward_packed.numbers();
+    return attention_pack_gqa(shape.seq_q, ratio, kernel.m, request_.problem.packed, kernel.mapped);
   }
 
   const KernelSlot& forward_of(const AttentionShape& shape) const {
     return takes_packed(shape) ? kernels_.forward_packed : kernels_.forward;
   }
+  bool lists_blocks() const { return kernels_.mask_blocks || kernels_.mask_blocks_packed; }
   bool has_backward() const { return kernels_.backward.prepare.has_value(); }
 
   // Checks extents that a problem leaves open to its calls.
@@ -140,7 +141,8 @@ class AttentionExecutor final : public PlannedExecutor<AttentionExecutor, Attent
       return {};
     }
     const int64_t sequences = std::exchange(one.sequences, 1);
-    const bool fits = attention_forward_blocks(*forward_of(shape), one) <= kMaxExtent / sequences;
+    const bool fits =
+        attention_forward_blocks(forward_of(shape).numbers(), one) <= kMaxExtent / sequences;
     return fits ? Status() : too_many_blocks(shape);
   }
 
@@ -162,12 +164,13 @@ class AttentionExecutor final : public PlannedExecutor<AttentionExecutor, Attent
     const AttentionProblem& problem = request_.problem;
     WorkspaceLayout layout;
     layout.add({plan->workspace.total});
-    if (problem.mod("mask_mod") && plan->forward) {
-      plan->forward_lists = forward_lists(problem, *forward_of(plan->shape), plan->whole, &layout);
+    if (lists_blocks() && plan->forward) {
+      plan->forward_lists =
+          forward_lists(problem, forward_of(plan->shape).numbers(), plan->whole, &layout);
     }
-    if (problem.mod("mask_mod") && plan->launch.main_blocks > 0) {
+    if (kernels_.backward.mask_queries && plan->launch.main_blocks > 0) {
       LATHE_ASSIGN(plan->backward_lists,
-                   backward_lists(problem, kernels_.backward.main(), plan->whole, &layout));
+                   backward_lists(problem, kernels_.backward.main_numbers(), plan->whole, &layout));
     }
     plan->bytes = layout.total();
     return layout.status();
@@ -177,14 +180,16 @@ class AttentionExecutor final : public PlannedExecutor<AttentionExecutor, Attent
     const bool packed = takes_packed(plan.shape);
     const KernelSlot& kernel = packed ? kernels_.forward_packed : kernels_.forward;
     const KernelSlot& list = packed ? kernels_.mask_blocks_packed : kernels_.mask_blocks;
-    const AttentionForwardParams p =
-        attention_forward_params(request_, *kernel, plan.shape, call, plan.forward_lists);
-    const int64_t blocks = attention_forward_blocks(*kernel, plan.whole);
-    if (list) LATHE_TRY(list.launch(blocks, &p, call.stream));
-    if (is_attention_warpgroups(*kernel)) {
-      return launch_attention_warpgroups(kernel, p, blocks, facts_.multiprocessors, call.stream);
+    const KernelNumbers& numbers = kernel.numbers();
+    AttentionWarpgroupsParams p;  // of which a portable kernel has the first part alone
+    p.forward = {};
+    fill_forward(request_, numbers, plan.shape, call, plan.forward_lists, &p.forward);
+    const int64_t blocks = attention_forward_blocks(numbers, plan.whole);
+    if (list) LATHE_TRY(list.launch(blocks, &p.forward, call.stream));
+    if (numbers.mapped) {
+      return launch_attention_warpgroups(kernel, blocks, facts_.multiprocessors, call.stream, &p);
     }
-    return kernel.launch(blocks, &p, call.stream);
+    return kernel.launch(blocks, &p.forward, call.stream);
   }
 
   Status run_backward(const Call& call, const AttentionPlan& plan) const {
@@ -200,7 +205,7 @@ class AttentionExecutor final : public PlannedExecutor<AttentionExecutor, Attent
       const KernelSlot& list = kernels_.backward.mask_queries;
       if (list) LATHE_TRY(list.launch(plan.backward_lists.blocks, &p, call.stream));
       void* const order = launch.dq_turns > 0 ? call.workspace + plan.workspace.dq_order : nullptr;
-      LATHE_TRY(is_attention_backward_warpgroups(*main)
+      LATHE_TRY(main.numbers().mapped
                     ? launch_attention_backward_warpgroups(main, p, launch, order, call.stream)
                     : main.launch(launch.main_blocks, &p, call.stream));
     }
@@ -248,9 +253,9 @@ Status choose_forward(AttentionRequest request, const DeviceFacts& facts, Attent
   const int64_t queries = request.declared.seq_q, ratio = request.ratio;
   bool plain = true, shared = true;
   if (ratio != kUnknown) {
-    shared = attention_pack_gqa(queries, ratio, usual.forward->constant("m"),
-                                problem.packed || queries == kUnknown,
-                                is_attention_warpgroups(*usual.forward));
+    const KernelNumbers& kernel = usual.forward.numbers();
+    shared = attention_pack_gqa(queries, ratio, kernel.m, problem.packed || queries == kUnknown,
+                                kernel.mapped);
     plain = !shared;
   }
   for (const bool pack : {false, true}) {
@@ -274,7 +279,7 @@ Result<AttentionHeadChoice> choose_heads(const AttentionRequest& request,
   // Which kernels there are is no matter of a measured tile, which is that of one of them.
   LATHE_ASSIGN(const KernelSpec usual,
                attention_backward_main(request.problem, without_choices(facts), false));
-  const bool apart = attention_heads_apart(request.problem, usual, facts, shape);
+  const bool apart = attention_heads_apart(request.problem, KernelNumbers(usual), facts, shape);
   return AttentionHeadChoice{!apart, apart};
 }
 

@@ -76,8 +76,10 @@ Grid conv_update_grid(const ConvUpdateWalk& walk, const ConvShape& shape) {
   return line(ceil_div(shape.channels, walk.channels) * ceil_div(shape.batch, walk.warps));
 }
 
-Grid conv_halo_grid(const KernelSpec& spec, const ConvShape& shape) {
-  return line(ceil_div(shape.channels, conv_vector(spec) * spec.threads) * shape.batch);
+Grid conv_halo_grid(const KernelNumbers& kernel, const ConvProblem& problem,
+                    const ConvShape& shape) {
+  const int64_t channels = kernel.vector / bytes_of(problem.x) * kernel.threads;  // of a block
+  return line(ceil_div(shape.channels, channels) * shape.batch);
 }
 
 Cost conv_cost(const ConvProblem& problem, const ConvKernels& kernels, const ConvShape& shape) {

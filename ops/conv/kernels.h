@@ -82,7 +82,8 @@ int64_t conv_state_tiles(const ConvWalk& walk, const ConvShape& shape);
 Grid conv_grid(const ConvWalk& walk, const ConvShape& shape, int64_t tiles, int64_t state_tiles);
 Grid conv_weight_grad_grid(const KernelSpec& spec, const ConvShape& shape);
 Grid conv_update_grid(const ConvUpdateWalk& walk, const ConvShape& shape);
-Grid conv_halo_grid(const KernelSpec& spec, const ConvShape& shape);
+Grid conv_halo_grid(const KernelNumbers& kernel, const ConvProblem& problem,
+                    const ConvShape& shape);
 
 // The formulas are in causal_conv1d.md, section 9.
 Cost conv_cost(const ConvProblem& problem, const ConvKernels& kernels, const ConvShape& shape);

@@ -35,7 +35,8 @@ struct ShardedConv {
 
   template <typename Params>
   Status launch_halo(const KernelSlot& kernel, const Params& p, CUstream stream) const {
-    return kernel.launch(conv_halo_grid(*kernel, part.shape), &p, stream);
+    return kernel.launch(conv_halo_grid(kernel.numbers(), executor.problem_, part.shape), &p,
+                         stream);
   }
   Status pack(CUstream stream);
   Status join(CUstream stream);

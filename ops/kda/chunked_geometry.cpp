@@ -98,9 +98,9 @@ KdaLaunch kda_launch(const KdaProblem& problem, const KdaChunkedKernels& kernels
   }
   if (kernels.summary && rows > 0) {
     const KdaSegmentShape segments = segments_of(problem, shape);
-    const KdaSummaryBlocks blocks = kda_summary_blocks(*kernels.summary, segments);
+    const KdaSummaryBlocks blocks = kda_summary_blocks(kernels.summary.numbers(), segments);
     out.summary_forward = blocks.forward, out.summary_back = blocks.back;
-    if (kernels.merge) out.merge = kda_merge_blocks(*kernels.merge, segments);
+    if (kernels.merge) out.merge = kda_merge_blocks(kernels.merge.numbers(), segments);
   }
   if (kernels.backward && rows > 0) {
     out.backward = bounded_product({kda_slots(problem, shape), shape.heads});

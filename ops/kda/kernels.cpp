@@ -80,15 +80,16 @@ Result<KernelSpec> kda_recurrent_kernel(const KdaProblem& problem, const DeviceF
 // Grids and costs follow from shapes alone.
 namespace {
 
-int64_t tiles_of_values(const KernelSpec& spec) {
-  const KdaRecurrentTile tile = {static_cast<int>(spec.constant("key_lanes")), spec.threads / 32};
-  return ceil_div(spec.constant("v"), tile.columns());
+int64_t tiles_of_values(const KernelNumbers& kernel) {
+  const KdaRecurrentTile tile = {static_cast<int>(kernel.key_lanes),
+                                 static_cast<int>(kernel.threads / 32)};
+  return ceil_div(kernel.v, tile.columns());
 }
 
 }  // namespace
 
-int64_t kda_recurrent_blocks(const KernelSpec& spec, const KdaShape& shape) {
-  return tiles_of_values(spec) * shape.value_heads * shape.sequences;
+int64_t kda_recurrent_blocks(const KernelNumbers& kernel, const KdaShape& shape) {
+  return tiles_of_values(kernel) * shape.value_heads * shape.sequences;
 }
 
 Cost kda_recurrent_cost(const KdaProblem& problem, const KernelSpec& spec, const KdaShape& shape,
@@ -111,7 +112,7 @@ Cost kda_recurrent_cost(const KdaProblem& problem, const KernelSpec& spec, const
 
   Cost cost;
   cost.minimum_bytes = rows * (heads * key_row + value_heads * gate_row) + values + state_bytes;
-  const auto tiles = static_cast<uint64_t>(tiles_of_values(spec));
+  const auto tiles = static_cast<uint64_t>(tiles_of_values(KernelNumbers(spec)));
   cost.bytes = rows * value_heads * tiles * (key_row + gate_row) + values + state_bytes;
   // Decay, two sums over K, and the update.
   cost.flops = 7 * rows * value_heads * k * v;

@@ -40,7 +40,7 @@ struct KdaShape {
 };
 // Counts one block per tile of V, value head and sequence, all in x. A launch may have at most 2^31
 // - 1 blocks: the caller compares this number, of one sequence, first.
-int64_t kda_recurrent_blocks(const KernelSpec& spec, const KdaShape& shape);
+int64_t kda_recurrent_blocks(const KernelNumbers& kernel, const KdaShape& shape);
 
 // Says which states a call of kda_recurrent reads and writes.
 struct KdaStateTraffic {

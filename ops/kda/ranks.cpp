@@ -35,8 +35,8 @@ MadeShardState KdaExecutor::prepare(const lathe_shard& shard) const {
   if (problem().chunk_states) LATHE_TRY(check_chunks(layout, request_.chunk_size));
   auto out = std::make_unique<KdaShardState>();
   out->plan = kda_states_plan(layout, shard.rank);
-  out->messages = kda_messages(out->plan, kernels_.summary->constant("states") != 0,
-                               kernels_.summary->constant("grads") != 0);
+  out->messages = kda_messages(out->plan, kernels_.summary.numbers().states != 0,
+                               kernels_.summary.numbers().grads != 0);
   out->sequences = static_cast<int64_t>(layout.cu_seqlens.size()) - 1;
   out->transfers.reserve(out->messages.sends.size() + out->messages.receives.size());
   if (problem().packed) {
@@ -79,8 +79,8 @@ void KdaExecutor::add_exchange(const Call& call, const KdaChunkedShape& shape,
   const KdaStatesPlan& plan = state_of(call).plan;
   const int64_t rows = problem().packed ? 1 : call.extents[Dim::N];
   if (plan.sequences() == 0 || rows == 0 || shape.value_heads == 0) return;
-  const bool states = kernels_.summary->constant("states") != 0;
-  const bool grads = kernels_.summary->constant("grads") != 0;
+  const bool states = kernels_.summary.numbers().states != 0;
+  const bool grads = kernels_.summary.numbers().grads != 0;
   const auto tokens = [&](int64_t local) {
     return rows * (plan.cu_seqlens[local + 1] - plan.cu_seqlens[local]);
   };
@@ -120,9 +120,8 @@ struct ShardedKda {
   char* at(int64_t offset) const { return of.call.workspace + offset; }
   int before() const { return static_cast<int>(plan().before.size()); }
   int after() const { return static_cast<int>(plan().after.size()); }
-  bool states() const { return has(*executor.kernels_.summary, "states"); }
-  bool grads() const { return has(*executor.kernels_.summary, "grads"); }
-  static bool has(const KernelSpec& spec, const char* part) { return spec.constant(part) != 0; }
+  bool states() const { return executor.kernels_.summary.numbers().states != 0; }
+  bool grads() const { return executor.kernels_.summary.numbers().grads != 0; }
   int64_t last() const { return of.plan.shape.sequences - rows; }
   KdaSegmentShape segment_shape(int64_t sequences) const {
     return {sequences, of.plan.shape.value_heads, of.plan.shape.segments,
@@ -143,7 +142,8 @@ Status ShardedKda::summarize() const {
   KdaSummaryParams p = executor.summary_params(of);
   int64_t blocks = of.plan.launch.summary();
   if (of.plan.shape.segments == 1) {
-    const KdaSummaryBlocks each = kda_summary_each(*executor.kernels_.summary, segment_shape(1));
+    const KdaSummaryBlocks each =
+        kda_summary_each(executor.kernels_.summary.numbers(), segment_shape(1));
     const bool forth = plan().open && (states() || plan().whole());
     const int64_t forward = forth ? rows * each.forward : 0;
     const int64_t back = plan().carried && grads() ? rows * each.back : 0;

@@ -60,7 +60,7 @@ Result<RecurrentPlan> KdaRecurrentExecutor::plan(const Call& call) const {
       out.grid.sequences == 0 || out.grid.value_heads == 0 || (out.grid.rows == 0 && !states);
   KdaShape one = out.grid;
   const int64_t sequences = std::max<int64_t>(std::exchange(one.sequences, 1), 1);
-  if (kda_recurrent_blocks(spec(), one) <= kMaxExtent / sequences) return out;
+  if (kda_recurrent_blocks(kernel_.numbers(), one) <= kMaxExtent / sequences) return out;
   return unsupported(text("v of ", sequences, " sequences and ", one.value_heads,
                           " value heads needs more than ", kMaxExtent, " blocks; split the batch"));
 }
@@ -100,7 +100,7 @@ KdaRecurrentParams KdaRecurrentExecutor::params(const Call& call, const Recurren
 Status KdaRecurrentExecutor::launch(const Call& call, const RecurrentPlan& plan) const {
   if (plan.empty) return {};
   const KdaRecurrentParams p = params(call, plan);
-  return kernel_.launch(kda_recurrent_blocks(spec(), plan.grid), &p, call.stream);
+  return kernel_.launch(kda_recurrent_blocks(kernel_.numbers(), plan.grid), &p, call.stream);
 }
 
 Result<Estimate> KdaRecurrentExecutor::estimate_plan(const Call&, const RecurrentPlan& plan) const {

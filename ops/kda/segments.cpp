@@ -24,7 +24,7 @@ constexpr double kWorthwhile = 0.9;
 // a token (about 0.1 us).
 constexpr int64_t kLinkTokens = 16, kLaunchTokens = 64;
 
-int columns_of(const KernelSpec& walk) { return walk.threads / 2; }  // 16 a warp
+int64_t columns_of(int64_t threads) { return threads / 2; }  // 16 a warp
 
 // Constants of a walk that say what it stores or starts from: a summary has its own.
 bool is_of_the_walk_alone(const Constant& constant) {
@@ -94,30 +94,29 @@ KernelSpec kda_forward_warmup_spec(const KernelSpec& forward) {
   return spec;
 }
 
-KdaSummaryBlocks kda_summary_each(const KernelSpec& summary, const KdaSegmentShape& shape) {
+KdaSummaryBlocks kda_summary_each(const KernelNumbers& summary, const KdaSegmentShape& shape) {
   KdaSummaryBlocks blocks;
-  const int64_t columns = columns_of(summary);
+  const int64_t columns = columns_of(summary.threads);
   const int64_t values = ceil_div(shape.value_dim, columns);
-  const int64_t tiles =
-      (summary.constant("states") != 0 ? values : 0) + ceil_div(shape.key_dim, columns);
+  const int64_t tiles = (summary.states != 0 ? values : 0) + ceil_div(shape.key_dim, columns);
   const auto of = [&shape](int64_t each) {
     return bounded_product({shape.value_heads, shape.segments, each});
   };
   blocks.forward = of(tiles);
-  if (summary.constant("grads") != 0) blocks.back = of(values);
+  if (summary.grads != 0) blocks.back = of(values);
   return blocks;
 }
 
-KdaSummaryBlocks kda_summary_blocks(const KernelSpec& summary, const KdaSegmentShape& shape) {
+KdaSummaryBlocks kda_summary_blocks(const KernelNumbers& summary, const KdaSegmentShape& shape) {
   if (shape.segments <= 1) return {};
   const KdaSummaryBlocks each = kda_summary_each(summary, shape);
   return {bounded_product({shape.sequences, each.forward}),
           bounded_product({shape.sequences, each.back})};
 }
 
-int64_t kda_merge_blocks(const KernelSpec& merge, const KdaSegmentShape& shape) {
-  if (shape.segments <= (merge.constant("ranks") != 0 ? 1 : 2)) return 0;
-  const int64_t chains = merge.constant("states") + merge.constant("grads");
+int64_t kda_merge_blocks(const KernelNumbers& merge, const KdaSegmentShape& shape) {
+  if (shape.segments <= (merge.ranks != 0 ? 1 : 2)) return 0;
+  const int64_t chains = merge.states + merge.grads;
   return bounded_product(
       {shape.sequences, shape.value_heads, ceil_div(shape.value_dim, kMergeRows), chains});
 }
@@ -148,7 +147,7 @@ struct SummaryWalk {
 SummaryWalk summary_walk(const KdaProblem& problem, const KernelSpec& summary,
                          const KdaSegmentShape& shape) {
   const int64_t k = shape.key_dim, v = shape.value_dim, width = summary.constant("width");
-  const int64_t columns = columns_of(summary), element = bytes_of(problem.element);
+  const int64_t columns = columns_of(summary.threads), element = bytes_of(problem.element);
   const bool wide = problem.element == Dtype::f32;
   const int64_t terms = wide ? 6 : 1, parts = wide ? 1 : 2;
   const int64_t sums = columns * 2 * kKdaBlock * ((1 + parts) * width + parts * kKdaBlock);
@@ -180,7 +179,7 @@ Cost kda_segments_cost(const KdaProblem& problem, const KernelSpec& summary,
   const uint64_t ends = unsigned_product({heads, states + grads, v, k, 4});
   const uint64_t transitions = unsigned_product({heads, k, k, 4, links});
   cost.bytes += 2 * ends * static_cast<uint64_t>(segments - 1) + transitions;
-  if (kda_merge_blocks(merge, shape) > 0) {
+  if (kda_merge_blocks(KernelNumbers(merge), shape) > 0) {
     const uint64_t times = static_cast<uint64_t>((states + grads) * ceil_div(v, kMergeRows));
     cost.bytes += 2 * ends * static_cast<uint64_t>(links) + transitions * times;
     cost.flops += 2 * unsigned_product({heads, states + grads, v, k, k, links});

@@ -50,11 +50,11 @@ struct KdaSummaryBlocks {
 
   int64_t all() const { return forward + back; }
 };
-KdaSummaryBlocks kda_summary_blocks(const KernelSpec& summary, const KdaSegmentShape& shape);
-int64_t kda_merge_blocks(const KernelSpec& merge, const KdaSegmentShape& shape);
+KdaSummaryBlocks kda_summary_blocks(const KernelNumbers& summary, const KdaSegmentShape& shape);
+int64_t kda_merge_blocks(const KernelNumbers& merge, const KdaSegmentShape& shape);
 // Returns the blocks of the summary for one sequence, of either kind. A launch skips sequences by
 // this number.
-KdaSummaryBlocks kda_summary_each(const KernelSpec& summary, const KdaSegmentShape& shape);
+KdaSummaryBlocks kda_summary_each(const KernelNumbers& summary, const KdaSegmentShape& shape);
 // Returns the blocks of one tree level, which reduces every `radix` elements to one.
 int64_t kda_compose_blocks(const KdaSegmentShape& shape, int elements, int step, int radix);
 // A level reduces this many elements to one: log W launches for many ranks, one launch up to five

@@ -223,8 +223,8 @@ Result<SparseBackwardLaunch> sparse_backward_launch(const SparseProblem& problem
   const bool dv = wanted.dv && !problem.values_in_keys;
   const bool ordered = kernels.gather.has_value() && (wanted.dk || dv);
   out.rows = shape.rows(), out.keys = bounded_product({shape.sequences, shape.seq_k});
-  out.head_tiles = kernels.main ? sparse_head_tiles(*kernels.main, shape) : 1;
-  out.prepare_tiles = ceil_div(out.rows, kernels.prepare->constant("m"));
+  out.head_tiles = kernels.main ? sparse_head_tiles(kernels.main.numbers(), shape) : 1;
+  out.prepare_tiles = ceil_div(out.rows, kernels.prepare.numbers().m);
   choose_chunk(problem, shape, ordered, &out);
   out.row_blocks = kernels.main ? bounded_product({shape.kv_heads, out.head_tiles}) : 0;
   lay_out(problem, shape, wanted, ordered, &out);

@@ -129,11 +129,10 @@ Status SparseExecutor::plan_forward(SparsePlan* plan) const {
   const SparseShape& shape = plan->shape;
   plan->forward = problem().forward && shape.rows() > 0 && shape.heads > 0;
   if (!plan->forward) return {};
-  plan->splits =
-      sparse_splits(problem(), *kernels_.forward, shape, multiprocessors_, request_.splits);
+  plan->splits = sparse_splits(problem(), kernels_.forward.numbers(), shape, multiprocessors_,
+                               request_.splits);
   const int64_t splits = plan->splits;
-  // Looked up once: a launch has no time for the names of a spec's constants.
-  plan->head_tiles = sparse_head_tiles(*kernels_.forward, shape);
+  plan->head_tiles = sparse_head_tiles(kernels_.forward.numbers(), shape);
   plan->blocks = shape.rows() * shape.kv_heads * plan->head_tiles * splits;
   const int64_t joined = splits > 1 ? sparse_combine_blocks(*kernels_.combine, shape) : 0;
   if (std::max(plan->blocks, joined) > kMaxExtent) return too_many_blocks(shape, splits);

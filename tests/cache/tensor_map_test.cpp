@@ -78,7 +78,7 @@ MappedTensor tensor_at(uintptr_t address) {
 TensorMap encode(const TensorMapRecipe& recipe, const MappedTensor& tensor,
                  const Driver& driver = plain()) {
   TensorMap map = {};
-  REQUIRE(encode_tensor_map(driver, recipe, tensor, &map).ok());
+  REQUIRE(encode_tensor_map(driver, TensorMapForm(recipe), tensor, &map).ok());
   return map;
 }
 
@@ -151,7 +151,7 @@ TEST_CASE("a map that the driver refuses is asked for again") {
   const TensorMapRecipe recipe = recipe_of(64, 128);
   TensorMap map = {};
   answer = CUDA_ERROR_INVALID_VALUE;
-  CHECK_FALSE(encode_tensor_map(plain(), recipe, tensor_at(0x50000), &map).ok());
+  CHECK_FALSE(encode_tensor_map(plain(), TensorMapForm(recipe), tensor_at(0x50000), &map).ok());
   answer = CUDA_SUCCESS;
   const int before = asked;
   encode(recipe, tensor_at(0x50000));
@@ -168,7 +168,7 @@ TEST_CASE("many tensors by turns, in eight threads, each get the map of a first 
       MappedTensor tensor = tensor_at(0x100000 + 0x10000 * (random() % 40));
       tensor.extent[1] = 500 + random() % 3;
       TensorMap map = {}, expected = {};
-      if (!encode_tensor_map(plain(), recipe, tensor, &map).ok()) ++wrong;
+      if (!encode_tensor_map(plain(), TensorMapForm(recipe), tensor, &map).ok()) ++wrong;
       const cuuint64_t extents[] = {64, static_cast<cuuint64_t>(tensor.extent[1]), 8};
       const cuuint64_t strides[] = {1024, 128};
       const cuuint32_t box[] = {static_cast<cuuint32_t>(recipe.box[0]),

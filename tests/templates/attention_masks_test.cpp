@@ -226,18 +226,19 @@ TEST_CASE("lists of blocks under a mask_mod hold what some pair asks for, and no
       AttentionForwardParams p = {};
       fill(device, c, &p);
       WorkspaceLayout layout;
-      const AttentionLists lists = forward_lists(problem, forward, shape, &layout);
+      const AttentionLists lists = forward_lists(problem, KernelNumbers(forward), shape, &layout);
       p.tiles = static_cast<int>(lists.tiles);
-      check_blocks(
-          c,
-          run(spec, p, device, lists.lists, lists.stride, attention_forward_blocks(forward, shape)),
-          p.tiles);
+      check_blocks(c,
+                   run(spec, p, device, lists.lists, lists.stride,
+                       attention_forward_blocks(KernelNumbers(forward), shape)),
+                   p.tiles);
     }
     {
       sim::test::Device device("sm_80");
       const KernelSpec spec = attention_mask_queries_spec(problem, backward);
       WorkspaceLayout layout;
-      const AttentionLists lists = *backward_lists(problem, backward, shape, &layout);
+      const AttentionLists lists =
+          *backward_lists(problem, KernelNumbers(backward), shape, &layout);
       if (lists.tiles == 0) continue;  // nothing to launch
       ready(spec, device);
       AttentionBackwardParams p = {};

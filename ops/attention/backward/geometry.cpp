@@ -16,15 +16,15 @@ constexpr int64_t kColumnsOfThread = 8;  // in finish
 constexpr int64_t kOrderedMultiprocessors = 132;
 
 // Says whether blocks add to one dq in a fixed order, and not to accumulators of their own.
-bool is_ordered(const AttentionProblem& problem, const KernelSpec& main) {
-  return problem.deterministic && is_attention_backward_warpgroups(main);
+bool is_ordered(const AttentionProblem& problem, const KernelNumbers& main) {
+  return problem.deterministic && main.mapped;
 }
 
 // Returns the blocks of one head of a sequence: one for each tile of keys or, if each has its own
 // accumulator of dq, as many as fill the device.
-int64_t slices_of(const AttentionProblem& problem, const KernelSpec& main, const DeviceFacts& facts,
-                  const AttentionShape& shape) {
-  const int64_t tiles = ceil_div(shape.seq_k, main.constant("n"));
+int64_t slices_of(const AttentionProblem& problem, const KernelNumbers& main,
+                  const DeviceFacts& facts, const AttentionShape& shape) {
+  const int64_t tiles = ceil_div(shape.seq_k, main.n);
   const int64_t columns = bounded_product({shape.sequences, shape.heads});
   const bool sliced = problem.deterministic && !is_ordered(problem, main);
   if (!sliced || columns == 0 || tiles == 0) return tiles;
@@ -39,7 +39,7 @@ int64_t turns_of(const AttentionBackwardLaunch& launch, int64_t columns) {
 
 }  // namespace
 
-bool attention_heads_apart(const AttentionProblem& problem, const KernelSpec& main,
+bool attention_heads_apart(const AttentionProblem& problem, const KernelNumbers& main,
                            const DeviceFacts& facts, const AttentionShape& shape) {
   if (shape.heads <= shape.kv_heads) return false;
   // Packed, the capacity is that of all sequences: most blocks of a grid by sequences are empty.
@@ -58,24 +58,24 @@ AttentionBackwardLaunch attention_backward_launch(const AttentionProblem& proble
   AttentionBackwardLaunch out;
   const int64_t parts = problem.packed ? 1 : shape.sequences;
   out.rows = parts * shape.seq_q, out.keys = parts * shape.seq_k;
-  out.prepare_tiles = ceil_div(out.rows, kernels.prepare->constant("m"));
+  out.prepare_tiles = ceil_div(out.rows, kernels.prepare.numbers().m);
   out.prepare_blocks = bounded_product({out.prepare_tiles, shape.heads});
   if (problem.backward) {
-    const KernelSpec& main = kernels.main();
+    const KernelNumbers& main = kernels.main_numbers();
     out.apart =
         !kernels.together || (kernels.apart && attention_heads_apart(problem, main, facts, shape));
     out.slices = slices_of(problem, main, facts, shape);
     out.main_blocks =
         bounded_product({out.slices, out.apart ? shape.heads : shape.kv_heads, shape.sequences});
-    out.in_tiles = is_attention_backward_warpgroups(main);
+    out.in_tiles = main.mapped;
     out.accumulators = !wanted.dq                               ? 0
                        : problem.deterministic && !out.in_tiles ? std::max<int64_t>(out.slices, 1)
                                                                 : 1;
     out.dq_rows = out.rows, out.dq_width = problem.head_dim;
     if (out.in_tiles) {
       out.dq_tiles = attention_dq_tiles(main, problem.packed, shape);
-      out.dq_rows = bounded_product({parts, out.dq_tiles, main.constant("m")});
-      out.dq_width = main.constant("width");
+      out.dq_rows = bounded_product({parts, out.dq_tiles, main.m});
+      out.dq_width = main.width;
       if (problem.deterministic && wanted.dq) {
         out.dq_turns = turns_of(out, bounded_product({parts, shape.heads}));
       }

@@ -56,6 +56,7 @@ struct AttentionBackwardKernels {
   KernelSlot mask_queries;  // before them, with a mask_mod
 
   const KernelSpec& main() const { return together ? *together : *apart; }
+  const KernelNumbers& main_numbers() const { return (together ? together : apart).numbers(); }
 };
 // Says which of the two kernels a problem may need: neither if only dsinks is asked for.
 struct AttentionHeadChoice {
@@ -100,8 +101,8 @@ AttentionBackwardLaunch attention_backward_launch(const AttentionProblem& proble
                                                   const AttentionShape& shape,
                                                   const AttentionGradients& wanted);
 // Returns whether blocks of whole key heads are too few for the device, so that each query head
-// gets its own block. `main` is the main kernel, with blocks of either kind.
-bool attention_heads_apart(const AttentionProblem& problem, const KernelSpec& main,
+// gets its own block. `main` is of the main kernel, with blocks of either kind.
+bool attention_heads_apart(const AttentionProblem& problem, const KernelNumbers& main,
                            const DeviceFacts& facts, const AttentionShape& shape);
 
 // Holds the offsets of the workspace's sections, each a multiple of 256 bytes. A section that a

@@ -58,10 +58,10 @@ class AttentionBlockBwdExecutor final
     }
     if (grids.main_blocks > 0) {
       LATHE_TRY(step_.find_position_ranges(call, tensors::q_pos, layout.shape.seq_q,
-                                           kernels_.backward->constant("m"),
+                                           kernels_.backward.numbers().m,
                                            call.workspace + grids.ranges));
       const AttentionBlockBackwardParams p = params(call, layout);
-      LATHE_TRY(is_attention_block_backward_warpgroups(*kernels_.backward)
+      LATHE_TRY(kernels_.backward.numbers().mapped
                     ? launch_attention_block_backward_warpgroups(kernels_.backward, p,
                                                                  grids.main_blocks, call.stream)
                     : kernels_.backward.launch(step_.blocks(kernels_.backward, grids.main_blocks),
@@ -87,7 +87,8 @@ class AttentionBlockBwdExecutor final
     out.cost.minimum_bytes =
         rows * (widths * element + 8 + dq * head_dim) + keys * widths * (element + dkv);
     const KernelSpec& main = *kernels_.backward;
-    const int64_t tile_rows = main.constant("m"), tile_keys = main.constant("n");
+    const KernelNumbers& numbers = kernels_.backward.numbers();
+    const int64_t tile_rows = numbers.m, tile_keys = numbers.n;
     const int64_t row_tiles = ceil_div(shape.seq_q, tile_rows);
     const int64_t key_tiles = ceil_div(shape.seq_k, tile_keys);
     const uint64_t visit = widths * element + 8 + 8 * head_dim;  // of a row by a tile of keys
@@ -96,7 +97,7 @@ class AttentionBlockBwdExecutor final
                                            key_tiles, shape.seq_q * static_cast<int64_t>(visit));
     out.cost.flops = 2 * static_cast<uint64_t>(3 * head_dim + 2 * value_dim) * rows *
                      static_cast<uint64_t>(shape.seq_k);
-    const int64_t padded = 3 * main.constant("width") + 2 * main.constant("value_width");
+    const int64_t padded = 3 * numbers.width + 2 * numbers.value_width;
     out.cost.tensor_ops = static_cast<uint64_t>(2 * padded * shape.sequences * shape.heads) *
                           static_cast<uint64_t>(row_tiles * tile_rows * key_tiles * tile_keys);
     out.launches = kernel_count();

@@ -136,25 +136,25 @@ Result<AttentionBlockKernels> attention_block_kernels(const AttentionProblem& pr
   return kernels;
 }
 
-int64_t attention_block_grid(const KernelSpec& spec, int registers, const DeviceFacts& facts,
+int64_t attention_block_grid(const KernelNumbers& kernel, int registers, const DeviceFacts& facts,
                              int64_t sm_margin, int64_t tiles) {
-  if (spec.constant("persistent") == 0) return tiles;
-  const int64_t used = ceil_div(registers, kRegisterStep) * kRegisterStep * spec.threads;
-  const int64_t at_once = std::min(
-      facts.registers_per_multiprocessor / used,
-      facts.shared_bytes_per_multiprocessor / (int64_t{spec.smem_bytes} + kReservedShared));
+  if (kernel.persistent == 0) return tiles;
+  const int64_t used = ceil_div(registers, kRegisterStep) * kRegisterStep * kernel.threads;
+  const int64_t at_once =
+      std::min(facts.registers_per_multiprocessor / used,
+               facts.shared_bytes_per_multiprocessor / (kernel.smem_bytes + kReservedShared));
   const int64_t free = std::max<int64_t>(facts.multiprocessors - sm_margin, 1);
   return std::min(tiles, free * std::max<int64_t>(at_once, 1));
 }
 
-int64_t attention_positions_blocks(const KernelSpec& spec, int64_t count, int64_t run) {
-  return ceil_div(ceil_div(count, run), spec.threads / 32);
+int64_t attention_positions_blocks(const KernelNumbers& kernel, int64_t count, int64_t run) {
+  return ceil_div(ceil_div(count, run), kernel.threads / 32);
 }
 
-uint64_t attention_block_workspace_bytes(const KernelSpec& forward, int64_t keys) {
-  if (forward.constant("ranges") != 0) return 0;
+uint64_t attention_block_workspace_bytes(const KernelNumbers& forward, int64_t keys) {
+  if (forward.ranges != 0) return 0;
   WorkspaceLayout layout;
-  layout.add({ceil_div(keys, forward.constant("n")), 2 * 4});
+  layout.add({ceil_div(keys, forward.n), 2 * 4});
   return static_cast<uint64_t>(layout.total());
 }
 
@@ -162,8 +162,8 @@ Result<AttentionBlockBackwardLaunch> attention_block_backward_launch(
     const AttentionProblem& problem, const AttentionBlockKernels& kernels, const DeviceFacts& facts,
     const AttentionShape& shape, bool first) {
   AttentionBlockBackwardLaunch out;
-  const KernelSpec& main = *kernels.backward;
-  const int64_t tiles = ceil_div(shape.seq_k, main.constant("n"));
+  const KernelNumbers& main = kernels.backward.numbers();
+  const int64_t tiles = ceil_div(shape.seq_k, main.n);
   const int64_t columns = bounded_product({shape.sequences, shape.kv_heads});
   out.slices = tiles;
   if (problem.deterministic && columns > 0) {
@@ -188,7 +188,7 @@ Result<AttentionBlockBackwardLaunch> attention_block_backward_launch(
   WorkspaceLayout layout;
   out.lse2 = layout.add({out.lse2_values, 4});
   out.sums = layout.add({out.sum_chunks, 16});
-  const int64_t runs = ceil_div(shape.seq_q, main.constant("m"));
+  const int64_t runs = ceil_div(shape.seq_q, main.m);
   out.ranges = layout.add({problem.positions ? runs : 0, 2 * 4});
   out.total = layout.total();
   LATHE_TRY(layout.status());
@@ -212,8 +212,8 @@ KernelSpec lse_merge_spec(const LseMergeProblem& problem) {
   return spec;
 }
 
-int64_t lse_merge_blocks(const KernelSpec& spec, int64_t rows) {
-  const int64_t rows_of_block = spec.threads / spec.constant("lanes");
+int64_t lse_merge_blocks(const KernelNumbers& kernel, int64_t rows) {
+  const int64_t rows_of_block = kernel.threads / kernel.lanes;
   return (rows + rows_of_block - 1) / rows_of_block;
 }
 

@@ -33,13 +33,13 @@ KernelSpec attention_block_backward_spec(const AttentionProblem& problem,
 // Returns the thread blocks for `tiles` tiles or slices: one for each or, if persistent, as many as
 // the device holds at once on all multiprocessors but `sm_margin`. `registers` is the compiled
 // kernel's number for a thread.
-int64_t attention_block_grid(const KernelSpec& spec, int registers, const DeviceFacts& facts,
+int64_t attention_block_grid(const KernelNumbers& kernel, int registers, const DeviceFacts& facts,
                              int64_t sm_margin, int64_t tiles);
 
 // Returns the warps of attention_positions for `count` positions in runs of `run`.
-int64_t attention_positions_blocks(const KernelSpec& spec, int64_t count, int64_t run);
+int64_t attention_positions_blocks(const KernelNumbers& kernel, int64_t count, int64_t run);
 // Returns the bytes for ranges of the positions of key blocks; 0 if the step has attention ranges.
-uint64_t attention_block_workspace_bytes(const KernelSpec& forward, int64_t keys);
+uint64_t attention_block_workspace_bytes(const KernelNumbers& forward, int64_t keys);
 
 // Holds the backward of one call. Without `deterministic` the kernel adds to dq in the caller's
 // memory.
@@ -61,7 +61,7 @@ KernelSpec lse_merge_spec(const LseMergeProblem& problem);
 
 // `rows` counts those of all heads. A launch may have at most 2^31 - 1 blocks: the caller compares
 // first.
-int64_t lse_merge_blocks(const KernelSpec& spec, int64_t rows);
+int64_t lse_merge_blocks(const KernelNumbers& kernel, int64_t rows);
 Cost lse_merge_cost(const LseMergeProblem& problem, int64_t rows, int64_t heads);
 
 }  // namespace lathe

@@ -39,7 +39,7 @@ class LseMergeExecutor final : public PlannedExecutor<LseMergeExecutor, MergePla
                 &p.block_batch_stride, &p.block_token_stride, &p.block_head_stride);
     fill_numbers(plan, &p);
     p.value_dim = problem_.value_dim;
-    return kernel_.launch(lse_merge_blocks(*kernel_, plan.rows), &p, call.stream);
+    return kernel_.launch(lse_merge_blocks(kernel_.numbers(), plan.rows), &p, call.stream);
   }
 
   Result<Estimate> estimate_plan(const Call&, const MergePlan& plan) const {

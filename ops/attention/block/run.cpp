@@ -37,29 +37,29 @@ class AttentionBlockExecutor final : public PlannedExecutor<AttentionBlockExecut
                 (one.seq_k == 0 && !request().first);
     if (out.empty) return out;
     one.sequences = 1;
-    if (attention_forward_blocks(spec(), one) > kMaxExtent / out.shape.sequences) {
+    if (attention_forward_blocks(numbers(), one) > kMaxExtent / out.shape.sequences) {
       return too_many_block_rows("q", out.shape);
     }
-    out.workspace = attention_block_workspace_bytes(spec(), out.shape.seq_k);
+    out.workspace = attention_block_workspace_bytes(numbers(), out.shape.seq_k);
     return out;
   }
 
   Status launch(const Call& call, const BlockPlan& plan) const {
     const AttentionShape& shape = plan.shape;
     if (plan.empty) return {};
-    LATHE_TRY(step_.find_position_ranges(call, attention_block::k_pos, shape.seq_k,
-                                         spec().constant("n"), call.workspace));
+    LATHE_TRY(step_.find_position_ranges(call, attention_block::k_pos, shape.seq_k, numbers().n,
+                                         call.workspace));
     AttentionBlockParams p = {};
     fill_tensors<attention_block::kTensors>(call, !request().batch, &p.forward);
     fill_scores(step_.asked(), shape, call, {}, &p.forward);
     fill_windows(step_.asked(), kMaxExtent, kMaxExtent, &p.forward);
-    p.forward.tiles = static_cast<int>(attention_tiles(spec(), shape));
+    p.forward.tiles = static_cast<int>(attention_tiles(numbers(), shape));
     step_.fill_ranges(call, &p);
     p.key_ranges = call.workspace;
     p.first = request().first ? 1 : 0;
     const KernelSlot& forward = step_.kernels.forward;
-    const int64_t tiles = attention_forward_blocks(spec(), shape);
-    if (is_attention_block_warpgroups(spec())) {
+    const int64_t tiles = attention_forward_blocks(numbers(), shape);
+    if (numbers().mapped) {
       return launch_attention_block_warpgroups(forward, p, tiles, step_.free_multiprocessors(),
                                                call.stream);
     }
@@ -91,6 +91,7 @@ class AttentionBlockExecutor final : public PlannedExecutor<AttentionBlockExecut
  private:
   const AttentionBlockRequest& request() const { return step_.request; }
   const KernelSpec& spec() const { return *step_.kernels.forward; }
+  const KernelNumbers& numbers() const { return step_.kernels.forward.numbers(); }
 
   AttentionBlockStep step_;
 };
@@ -131,7 +132,7 @@ Status AttentionBlockStep::find_position_ranges(const Call& call, int positions,
   p.ranges = ranges;
   p.count = static_cast<int>(count);
   p.run = static_cast<int>(run);
-  const int64_t blocks = attention_positions_blocks(*kernels.positions, count, run);
+  const int64_t blocks = attention_positions_blocks(kernels.positions.numbers(), count, run);
   return kernels.positions.launch(blocks, &p, call.stream);
 }
 

@@ -61,7 +61,8 @@ struct AttentionBlockStep {
   int64_t free_multiprocessors() const { return facts.multiprocessors - asked().sm_margin; }
   // Returns the thread blocks of a launch that leaves multiprocessors to others.
   int64_t blocks(const KernelSlot& kernel, int64_t tiles) const {
-    return attention_block_grid(*kernel, kernel.registers(), facts, asked().sm_margin, tiles);
+    return attention_block_grid(kernel.numbers(), kernel.registers(), facts, asked().sm_margin,
+                                tiles);
   }
   // Finds the ranges of `count` positions, a tensor of the call, in runs of `run`. Does nothing in
   // a step with attention ranges.

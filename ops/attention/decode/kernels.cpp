@@ -140,7 +140,7 @@ Result<AttentionDecodeKernels> attention_decode_kernels(const AttentionProblem& 
     KernelSpec spec = spec_of(pick(candidates, facts, {"n", "stages"}, spec_of));
     if (refusal != nullptr) spec.family_reason = text("not sm90: ", refusal);
     const bool again =
-        !kernels.decode.empty() && kernels.decode.back()->constant("m") == spec.constant("m");
+        !kernels.decode.empty() && kernels.decode.back().numbers().m == spec.constant("m");
     if (!again) kernels.decode.push_back(std::move(spec));
   }
   if (problem.append) {
@@ -162,14 +162,14 @@ const KernelSlot& attention_decode_pick(const AttentionDecodeKernels& kernels,
   }
   size_t pick = 0;
   while (pick + 1 < kernels.decode.size() &&
-         kernels.decode[pick]->constant("m") < shape.queries * shape.ratio()) {
+         kernels.decode[pick].numbers().m < shape.queries * shape.ratio()) {
     ++pick;
   }
   return kernels.decode[pick];
 }
 
-int64_t attention_decode_tiles(const KernelSpec& spec, const AttentionDecodeShape& shape) {
-  return ceil_div(shape.queries * shape.ratio(), spec.constant("m"));
+int64_t attention_decode_tiles(const KernelNumbers& kernel, const AttentionDecodeShape& shape) {
+  return ceil_div(shape.queries * shape.ratio(), kernel.m);
 }
 
 // With `tiles` too many for splits there is nothing to look up; with fewer, the answer depends on
@@ -192,15 +192,15 @@ int64_t AttentionSplitTable::splits(const SplitProblem& tuning_key) const {
   return table_[static_cast<size_t>((tuning_key.tiles - 1) * columns_ + most - 1)];
 }
 
-int64_t attention_decode_splits(const AttentionProblem& problem, const KernelSpec& spec,
+int64_t attention_decode_splits(const AttentionProblem& problem, const KernelNumbers& kernel,
                                 const AttentionDecodeShape& shape,
                                 const AttentionSplitTable& chosen, int64_t wanted) {
   if (!problem.split) return 1;
   SplitProblem tuning_key;
-  tuning_key.query_blocks = attention_decode_tiles(spec, shape);
+  tuning_key.query_blocks = attention_decode_tiles(kernel, shape);
   tuning_key.tiles = tuning_key.query_blocks * shape.kv_heads * shape.batch;
   tuning_key.multiprocessors = chosen.multiprocessors();
-  tuning_key.key_blocks = ceil_div(shape.most_keys(), spec.constant("n"));
+  tuning_key.key_blocks = ceil_div(shape.most_keys(), kernel.n);
   tuning_key.kv_bytes = shape.most_keys() * attention_key_width(problem) * kElementBytes;
   tuning_key.masked = problem.local;
   return attention_clamp_splits(wanted > 0 ? wanted : chosen.splits(tuning_key),
@@ -219,9 +219,9 @@ uint64_t attention_decode_workspace_bytes(const AttentionProblem& problem,
   return static_cast<uint64_t>(layout.total());
 }
 
-int64_t attention_decode_blocks(const KernelSpec& spec, const AttentionDecodeShape& shape,
+int64_t attention_decode_blocks(const KernelNumbers& kernel, const AttentionDecodeShape& shape,
                                 int64_t splits) {
-  return attention_decode_tiles(spec, shape) * shape.kv_heads * shape.batch * splits;
+  return attention_decode_tiles(kernel, shape) * shape.kv_heads * shape.batch * splits;
 }
 int64_t attention_append_blocks(const AttentionDecodeShape& shape) {
   return shape.batch * shape.queries;

@@ -67,7 +67,7 @@ class AttentionSplitTable {
   std::vector<uint8_t> table_;  // [tiles - 1][most splits - 1]
 };
 // If `wanted` is 0 the function chooses. The result depends on capacities, never on lengths.
-int64_t attention_decode_splits(const AttentionProblem& problem, const KernelSpec& spec,
+int64_t attention_decode_splits(const AttentionProblem& problem, const KernelNumbers& kernel,
                                 const AttentionDecodeShape& shape,
                                 const AttentionSplitTable& chosen, int64_t wanted);
 // The workspace holds the partial results of the splits: first every o, then every lse.
@@ -75,9 +75,9 @@ int64_t attention_decode_partial_out_bytes(const AttentionProblem& problem,
                                            const AttentionDecodeShape& shape, int64_t splits);
 uint64_t attention_decode_workspace_bytes(const AttentionProblem& problem,
                                           const AttentionDecodeShape& shape, int64_t splits);
-int64_t attention_decode_tiles(const KernelSpec& spec, const AttentionDecodeShape& shape);
+int64_t attention_decode_tiles(const KernelNumbers& kernel, const AttentionDecodeShape& shape);
 // All blocks are in x. A launch may have at most 2^31 - 1 blocks: the caller compares these first.
-int64_t attention_decode_blocks(const KernelSpec& spec, const AttentionDecodeShape& shape,
+int64_t attention_decode_blocks(const KernelNumbers& kernel, const AttentionDecodeShape& shape,
                                 int64_t splits);
 int64_t attention_append_blocks(const AttentionDecodeShape& shape);
 int64_t attention_combine_blocks(const KernelSpec& spec, const AttentionDecodeShape& shape);

@@ -68,7 +68,8 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
                  checked_product("q", {shape.batch, shape.heads, shape.queries}));
     if (out.empty()) return out;
     out.kernel = &attention_decode_pick(kernels_, shape);
-    out.splits = attention_decode_splits(problem(), **out.kernel, shape, *splits_, request_.splits);
+    out.splits =
+        attention_decode_splits(problem(), out.kernel->numbers(), shape, *splits_, request_.splits);
     LATHE_TRY(check_blocks(out));
     if (out.splits == 1) return out;
     LATHE_TRY(checked_product("the workspace", {out.splits, rows, problem().value_dim + 1, 4}));
@@ -88,7 +89,7 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     if (launch.empty()) return {};
     const AttentionDecodeParams p = decode_params(call, launch);
     const KernelSlot& kernel = *launch.kernel;
-    const int64_t blocks = attention_decode_blocks(*kernel, shape, launch.splits);
+    const int64_t blocks = attention_decode_blocks(kernel.numbers(), shape, launch.splits);
     LATHE_TRY(&kernel == &kernels_.warpgroups
                   ? launch_attention_decode_warpgroups(kernel, p, blocks, call.stream)
                   : kernel.launch(blocks, &p, call.stream));
@@ -117,10 +118,10 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     const AttentionDecodeShape& shape = launch.shape;
     AttentionDecodeShape one = shape;  // a single sequence, so that nothing overflows
     one.batch = 1;
-    const KernelSpec& spec = **launch.kernel;
+    const KernelNumbers& kernel = launch.kernel->numbers();
     const int64_t most = kMaxExtent / shape.batch;
-    if (one.kv_heads <= kMaxExtent / attention_decode_tiles(spec, one) &&
-        attention_decode_blocks(spec, one, launch.splits) <= most && one.rows() / 4 < most) {
+    if (one.kv_heads <= kMaxExtent / attention_decode_tiles(kernel, one) &&
+        attention_decode_blocks(kernel, one, launch.splits) <= most && one.rows() / 4 < most) {
       return {};
     }
     return unsupported(text("q of ", shape.batch, " sequences, ", shape.queries, " tokens and ",
@@ -184,7 +185,7 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     fill_scores(request, {shape.batch, shape.heads, shape.kv_heads, shape.queries, 0}, call, {},
                 &p);
     fill_windows(request, shape.most_keys(), shape.queries, &p);
-    p.tiles = static_cast<int>(attention_decode_tiles(**launch.kernel, shape));
+    p.tiles = static_cast<int>(attention_decode_tiles(launch.kernel->numbers(), shape));
     out.pages = pages(call, shape);
     out.partial_out = call.workspace;
     out.partial_lse = call.workspace ? call.workspace + launch.partial_lse : nullptr;

@@ -19,7 +19,7 @@ namespace lathe {
 Status AttentionRankRun::sum(const char* own, const char* parts,
                              const AttentionTables::Places& places, const TokenRows& to) {
   const KernelSlot& kernel = executor_.sum_parts_;
-  const int64_t vector = kernel->constant("vector");
+  const int64_t vector = kernel.numbers().vector;
   SumPartsParams p = {};
   p.own = own;
   p.parts = parts;

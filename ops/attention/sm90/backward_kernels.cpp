@@ -132,22 +132,20 @@ KernelSpec attention_backward_warpgroups_finish_spec(const KernelSpec& main) {
   return spec;
 }
 
-int64_t attention_dq_section(const KernelSpec& main, const DeviceFacts& facts,
+int64_t attention_dq_section(const KernelNumbers& main, const DeviceFacts& facts,
                              const AttentionShape& shape) {
-  const int64_t keys = main.constant("packed") != 0
-                           ? ceil_div(shape.seq_k, std::max<int64_t>(shape.sequences, 1))
-                           : shape.seq_k;
-  const int64_t tiles = std::max<int64_t>(ceil_div(keys, main.constant("n")), 1);
+  const int64_t keys =
+      main.packed != 0 ? ceil_div(shape.seq_k, std::max<int64_t>(shape.sequences, 1)) : shape.seq_k;
+  const int64_t tiles = std::max<int64_t>(ceil_div(keys, main.n), 1);
   // Twice the heads that are at work: a block finds the one in front of it further ahead.
   return std::max<int64_t>(2 * facts.multiprocessors / tiles, 1);
 }
 
 bool is_attention_backward_warpgroups(const KernelSpec& spec) { return !spec.tensor_maps.empty(); }
 
-int64_t attention_dq_tiles(const KernelSpec& main, bool packed, const AttentionShape& shape) {
-  const int64_t rows = main.constant("m");
+int64_t attention_dq_tiles(const KernelNumbers& main, bool packed, const AttentionShape& shape) {
   if (shape.seq_q == 0) return 0;
-  return packed ? shape.seq_q / rows + shape.sequences : ceil_div(shape.seq_q, rows);
+  return packed ? shape.seq_q / main.m + shape.sequences : ceil_div(shape.seq_q, main.m);
 }
 
 }  // namespace lathe

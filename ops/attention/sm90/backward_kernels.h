@@ -31,11 +31,11 @@ KernelSpec attention_backward_warpgroups_finish_spec(const KernelSpec& main);
 bool is_attention_backward_warpgroups(const KernelSpec& spec);
 
 // Returns the tiles of dq of one head of a sequence, or of all packed sequences.
-int64_t attention_dq_tiles(const KernelSpec& main, bool packed, const AttentionShape& shape);
+int64_t attention_dq_tiles(const KernelNumbers& main, bool packed, const AttentionShape& shape);
 
 // Returns how many heads take tickets in turns in a deterministic backward. It changes how long
 // blocks wait for each other, and no result.
-int64_t attention_dq_section(const KernelSpec& main, const DeviceFacts& facts,
+int64_t attention_dq_section(const KernelNumbers& main, const DeviceFacts& facts,
                              const AttentionShape& shape);
 
 // Encodes the maps of q, k, v and dout and launches. `dq_order`: words of the workspace, or null.

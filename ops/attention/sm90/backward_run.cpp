@@ -16,7 +16,7 @@ Status launch_attention_backward_warpgroups(const KernelSlot& kernel,
   p.section = static_cast<int>(launch.dq_section);
   p.dq_tiles = static_cast<int>(launch.dq_tiles);
   const AttentionBackwardParams& b = p.backward;
-  const bool packed = kernel->constant("packed") != 0;
+  const bool packed = kernel.numbers().packed != 0;
   const auto encode = [&](size_t index, const void* data, const MappedExtents& extents,
                           const AttentionStrides& strides, TensorMap* out) {
     return kernel.encode(index, attention_map(packed, data, extents, strides), out);

@@ -60,8 +60,6 @@ KernelSpec attention_block_warpgroups_spec(const AttentionProblem& problem) {
   return spec;
 }
 
-bool is_attention_block_warpgroups(const KernelSpec& spec) { return spec.kernel == kKernel; }
-
 const char* attention_block_backward_warpgroups_refusal(const AttentionProblem& problem,
                                                         const DeviceFacts& facts) {
   const AttentionProblem own = attention_block_problem(problem);
@@ -91,10 +89,6 @@ KernelSpec attention_block_backward_warpgroups_spec(const AttentionProblem& prob
   take_constants(attention_block_backward_spec(problem, tile), &spec);
   end_at_ranges(&spec, {"q", "dout"});
   return spec;
-}
-
-bool is_attention_block_backward_warpgroups(const KernelSpec& spec) {
-  return spec.kernel == kBackward;
 }
 
 }  // namespace lathe

@@ -19,14 +19,11 @@ namespace lathe {
 const char* attention_block_warpgroups_refusal(const AttentionProblem& problem,
                                                const DeviceFacts& facts);
 KernelSpec attention_block_warpgroups_spec(const AttentionProblem& problem);
-// Says whether a spec is of this kernel.
-bool is_attention_block_warpgroups(const KernelSpec& spec);
 
 // These functions say the same of the backward's step.
 const char* attention_block_backward_warpgroups_refusal(const AttentionProblem& problem,
                                                         const DeviceFacts& facts);
 KernelSpec attention_block_backward_warpgroups_spec(const AttentionProblem& problem);
-bool is_attention_block_backward_warpgroups(const KernelSpec& spec);
 
 // Encodes the maps of q, k and v and launches. `tiles` counts those of all heads and sequences.
 Status launch_attention_block_warpgroups(const KernelSlot& kernel, const AttentionBlockParams& step,

@@ -32,7 +32,7 @@ Status launch_attention_block_warpgroups(const KernelSlot& kernel, const Attenti
                                          {f.v_batch_stride, f.v_token_stride, f.v_head_stride}),
                      &p.v));
   }
-  p.order = attention_tile_order(*kernel, f, tiles, multiprocessors);
+  p.order = attention_tile_order(kernel.numbers(), f, tiles, multiprocessors);
   return kernel.launch(std::min(p.order.blocks, static_cast<long long>(multiprocessors)), &p,
                        stream);
 }

@@ -128,6 +128,4 @@ std::vector<KernelSpec> attention_warpgroups_specs(const AttentionProblem& probl
   return specs;
 }
 
-bool is_attention_warpgroups(const KernelSpec& spec) { return spec.kernel == kKernel; }
-
 }  // namespace lathe

@@ -19,11 +19,11 @@ const char* attention_warpgroups_refusal(const AttentionProblem& problem, const 
 KernelSpec attention_warpgroups_spec(const AttentionProblem& problem);
 // Returns the kernels worth trying, of which the one above is the first.
 std::vector<KernelSpec> attention_warpgroups_specs(const AttentionProblem& problem);
-// Says whether a spec is of this kernel.
-bool is_attention_warpgroups(const KernelSpec& spec);
 
-// Encodes the maps of q, k and v and launches. `blocks` counts tiles of all heads and sequences.
-Status launch_attention_warpgroups(const KernelSlot& kernel, const AttentionForwardParams& forward,
-                                   int64_t blocks, int64_t multiprocessors, CUstream_st* stream);
+// Encodes the maps of q, k and v beside `p->forward` and launches. `blocks` counts tiles of all
+// heads and sequences.
+Status launch_attention_warpgroups(const KernelSlot& kernel, int64_t blocks,
+                                   int64_t multiprocessors, CUstream_st* stream,
+                                   AttentionWarpgroupsParams* p);
 
 }  // namespace lathe

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "codegen/spec.h"
+#include "ops/kernel.h"
 #include "templates/params/attention.h"
 #include "templates/params/tensor_map.h"
 // It uses the two above.
@@ -15,7 +15,8 @@ namespace lathe {
 
 // `tiles` counts those of all heads and sequences; the grid has a block for each of them, but at
 // most `most` blocks.
-AttentionTileOrder attention_tile_order(const KernelSpec& spec, const AttentionForwardParams& f,
-                                        int64_t tiles, int64_t most);
+AttentionTileOrder attention_tile_order(const KernelNumbers& kernel,
+                                        const AttentionForwardParams& f, int64_t tiles,
+                                        int64_t most);
 
 }  // namespace lathe

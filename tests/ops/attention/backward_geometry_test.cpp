@@ -75,7 +75,7 @@ TEST_CASE("attention backward: heads go apart where key heads fill less than 0.8
     CAPTURE(row.shape.sequences);
     CAPTURE(row.shape.seq_k);
     const KernelSpec main = attention_backward_spec(problem, tile, false);
-    CHECK(attention_heads_apart(problem, main, h100, row.shape) == row.apart);
+    CHECK(attention_heads_apart(problem, KernelNumbers(main), h100, row.shape) == row.apart);
   }
 }
 

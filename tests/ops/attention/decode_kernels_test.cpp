@@ -198,7 +198,7 @@ TEST_CASE("attention decode: splits follow from capacities") {
   const AttentionSplitTable table(132);
   const auto splits = [&](int64_t batch, int64_t kv_heads, int64_t width, int64_t wanted) {
     const AttentionDecodeShape shape{batch, 1, 8 * kv_heads, kv_heads, 1000, 64, width};
-    return attention_decode_splits(problem, spec, shape, table, wanted);
+    return attention_decode_splits(problem, KernelNumbers(spec), shape, table, wanted);
   };
   // A page is a block of keys here: the vectors of the heuristic.
   CHECK(splits(1, 1, 1024, 0) == 109);
@@ -212,15 +212,16 @@ TEST_CASE("attention decode: splits follow from capacities") {
   CHECK(splits(1, 1, 1024, 1 << 30) == 256);
   AttentionProblem whole = problem;
   whole.split = false;
-  CHECK(attention_decode_splits(whole, spec, {1, 1, 8, 1, 1000, 64, 1024}, table, 0) == 1);
+  CHECK(attention_decode_splits(whole, KernelNumbers(spec), {1, 1, 8, 1, 1000, 64, 1024}, table,
+                                0) == 1);
 }
 
 TEST_CASE("attention decode: grids and workspace") {
   const AttentionProblem problem = decode_of(128, 96);
   const KernelSpec narrow = *attention_decode_kernels(problem, facts("sm_80"), {1, 5})->decode[0];
   const AttentionDecodeShape shape{3, 7, 10, 2, 50, 16, 20};
-  CHECK(attention_decode_tiles(narrow, shape) == 3);  // 35 rows of 16
-  CHECK(attention_decode_blocks(narrow, shape, 4) == 3 * 2 * 3 * 4);
+  CHECK(attention_decode_tiles(KernelNumbers(narrow), shape) == 3);  // 35 rows of 16
+  CHECK(attention_decode_blocks(KernelNumbers(narrow), shape, 4) == 3 * 2 * 3 * 4);
   CHECK(attention_append_blocks(shape) == 21);
   const auto kernels = attention_decode_kernels(problem, facts("sm_80"), {});
   CHECK(attention_combine_blocks(*kernels->combine, shape) == 53);  // 210 rows, four a block

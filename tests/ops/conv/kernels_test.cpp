@@ -110,7 +110,7 @@ TEST_CASE("grids cover every token, channel, row and state") {
   CHECK(conv_state_tiles(*kernels.backward, shape) == 2);  // 3 sequences and 3 rows, 4 warps
   CHECK(conv_grid(*kernels.backward, shape, 2, 2).x == 3 * (3 * 2 + 2));
   CHECK(conv_weight_grad_grid(*kernels.weight_grad, shape).x == 9);
-  CHECK(conv_halo_grid(*kernels.halo_pack, shape).x == 3);
+  CHECK(conv_halo_grid(kernels.halo_pack.numbers(), problem, shape).x == 3);
   shape.batch = 9;
   CHECK(conv_update_grid(*kernels.update, shape).x == 2 * 5);  // 8 rows, 64 channels a block
   CHECK(kernels.update_by == conv_updates().front());

@@ -22,15 +22,15 @@ TEST_CASE("specs of the block step") {
         "packed=0 local=1 softcap=0 alibi=0 sinks=0 pack_gqa=0 listed=0 ranges=1 persistent=0 "
         "threads=256 "
         "smem=98560");
-  CHECK(attention_block_workspace_bytes(*ranges.forward, 8192) == 0);
+  CHECK(attention_block_workspace_bytes(ranges.forward.numbers(), 8192) == 0);
   problem.ranges = false, problem.positions = true;
   const AttentionBlockKernels positions = *attention_block_kernels(problem, facts);
   REQUIRE(positions.positions);
-  CHECK(attention_positions_blocks(*positions.positions, 8192, 64) == 32);
-  CHECK(attention_positions_blocks(*positions.positions, 1, 64) == 1);
-  CHECK(attention_positions_blocks(*positions.positions, 0, 64) == 0);
-  CHECK(attention_block_workspace_bytes(*positions.forward, 8192) == 512);
-  CHECK(attention_block_workspace_bytes(*positions.forward, 8193) == 768);
+  CHECK(attention_positions_blocks(positions.positions.numbers(), 8192, 64) == 32);
+  CHECK(attention_positions_blocks(positions.positions.numbers(), 1, 64) == 1);
+  CHECK(attention_positions_blocks(positions.positions.numbers(), 0, 64) == 0);
+  CHECK(attention_block_workspace_bytes(positions.forward.numbers(), 8192) == 512);
+  CHECK(attention_block_workspace_bytes(positions.forward.numbers(), 8193) == 768);
 }
 
 TEST_CASE("sm_90a: which block steps run by warpgroups, and why others do not") {
@@ -81,20 +81,20 @@ TEST_CASE("persistent blocks are those that the device holds, less a margin") {
   problem.forward = problem.ranges = true;
   problem.head_dim = problem.value_dim = 64;
   const KernelSpec one = *attention_block_kernels(problem, facts)->forward;
-  CHECK(attention_block_grid(one, 255, facts, 7, 5000) == 5000);
+  CHECK(attention_block_grid(KernelNumbers(one), 255, facts, 7, 5000) == 5000);
   problem.persistent = true;
   const KernelSpec spec = *attention_block_kernels(problem, facts)->forward;
   REQUIRE(spec.threads == 128);
-  CHECK(attention_block_grid(spec, 255, facts, 0, 5000) == 200);  // by registers
-  CHECK(attention_block_grid(spec, 160, facts, 0, 5000) == 300);
-  CHECK(attention_block_grid(spec, 161, facts, 0, 5000) == 300);  // 168 of them
-  CHECK(attention_block_grid(spec, 40, facts, 0, 5000) == 400);   // by shared memory
-  CHECK(attention_block_grid(spec, 255, facts, 7, 5000) == 186);
-  CHECK(attention_block_grid(spec, 255, facts, 7, 50) == 50);
-  CHECK(attention_block_grid(spec, 255, facts, 100, 5000) == 2);
+  CHECK(attention_block_grid(KernelNumbers(spec), 255, facts, 0, 5000) == 200);  // by registers
+  CHECK(attention_block_grid(KernelNumbers(spec), 160, facts, 0, 5000) == 300);
+  CHECK(attention_block_grid(KernelNumbers(spec), 161, facts, 0, 5000) == 300);  // 168 of them
+  CHECK(attention_block_grid(KernelNumbers(spec), 40, facts, 0, 5000) == 400);   // by shared memory
+  CHECK(attention_block_grid(KernelNumbers(spec), 255, facts, 7, 5000) == 186);
+  CHECK(attention_block_grid(KernelNumbers(spec), 255, facts, 7, 50) == 50);
+  CHECK(attention_block_grid(KernelNumbers(spec), 255, facts, 100, 5000) == 2);
   problem.head_dim = problem.value_dim = 256;
   const KernelSpec wide = *attention_block_kernels(problem, facts)->forward;
-  CHECK(attention_block_grid(wide, 255, facts, 4, 5000) == 96);
+  CHECK(attention_block_grid(KernelNumbers(wide), 255, facts, 4, 5000) == 96);
 }
 
 TEST_CASE("lse_merge: as many lanes as columns, every row once, every byte once") {
@@ -107,10 +107,10 @@ TEST_CASE("lse_merge: as many lanes as columns, every row once, every byte once"
     CHECK(lanes * 4 >= std::min(width, 128));
     CHECK(lanes * 4 < 2 * width + 1);
     const int64_t rows = spec.threads / lanes;
-    CHECK(lse_merge_blocks(spec, 0) == 0);
-    CHECK(lse_merge_blocks(spec, 1) == 1);
-    CHECK(lse_merge_blocks(spec, rows) == 1);
-    CHECK(lse_merge_blocks(spec, rows + 1) == 2);
+    CHECK(lse_merge_blocks(KernelNumbers(spec), 0) == 0);
+    CHECK(lse_merge_blocks(KernelNumbers(spec), 1) == 1);
+    CHECK(lse_merge_blocks(KernelNumbers(spec), rows) == 1);
+    CHECK(lse_merge_blocks(KernelNumbers(spec), rows + 1) == 2);
   }
   CHECK(lse_merge_cost({Dtype::bf16, 64, true, true}, 10, 2).minimum_bytes ==
         10 * (2 * 65 * 4 + 64 * 2 + 4) + 8);
