@@ -150,7 +150,10 @@ Result<Extents> declared_extents(const lathe_problem& problem) {
     const Declared& declared = problem.tensors[i];
     if (declared.given && has_dim(declared.shape, Dim::N)) states = problem.op->tensors[i].name;
   }
-  LATHE_TRY(resolve_sequences(*problem.op, packed, &extents, states));
+  // Packed offsets beside q in batches: the operator's check says which of the two is meant.
+  const bool mixed = packed && problem.op->sequences == Sequences::either &&
+                     is_batched_shape(problem.tensors[0].shape);
+  if (!mixed) LATHE_TRY(resolve_sequences(*problem.op, packed, &extents, states));
   return extents;
 }
 

@@ -62,6 +62,9 @@ int keys_of(const AttentionProblem& problem, const Tile& tile) {
   // those of a block step, whose walk has registers of its own.
   const bool wide_sums = tile.value_width > 2 * tile.width;
   if (wide_sums && problem.local && (problem.pack_gqa || problem.ranges)) return tile.mod_keys;
+  // At (256, 256) a word of such masks does not, with a cap and a sink.
+  const bool crowded = tile.width == 256 && problem.softcap && problem.sinks;
+  if (crowded && problem.local && problem.pack_gqa) return tile.mod_keys;
   return problem.local ? tile.local_keys : tile.keys;
 }
 
