@@ -28,7 +28,7 @@ struct Slot {
   bool repeats = false;  // only read, by kernels that take a stride of 0
   int alignment = 1;     // of the address; of strides as well if strided
 
-  // What follows from these, so that no run works it out again.
+  // These follow from the others: no run works them out again.
   DLDataType type{};     // as the tensor must have it
   int element = 1;       // bytes
   bool offsets = false;  // an extent is a dim and a number: "N+1"

@@ -56,7 +56,7 @@ class MemorySystem {
 
   // Passes over shared memory, or the reads of a matrix instruction.
   double shared(double time, double wavefronts);
-  // What a cp.async brings is there at `time`; the call returns when it is written to shared
+  // The bytes of a cp.async are there at `time`; the call returns when they are written to shared
   // memory. That takes passes of its own and none from loads: an H200 whose loads all miss L1, so
   // that each byte is written to it and read from it, gets 124 bytes a cycle of 128 [units].
   double fill(double time, double wavefronts);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a slot keeps of a spec for launches.
+// These tests cover what a slot keeps of a spec for launches.
 #include "ops/kernel.h"
 
 #include <doctest/doctest.h>

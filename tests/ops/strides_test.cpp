@@ -146,7 +146,7 @@ TEST_CASE("strides: each is a multiple of the alignment, with gaps and without")
         CAPTURE(gap);
         CAPTURE(rows);
         const bool fits = row % 8 == 0 || (rows == 1 && width % 8 == 0);
-        // Of single rows the strides from batch to batch are those of dense rows.
+        // Batches of one row have the strides of dense rows.
         const Three strides = {rows == 1 ? width : rows * row, row, 1};
         CHECK(read(slot, {{2, rows, width}, strides}).status.ok() == fits);
       }

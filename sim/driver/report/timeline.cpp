@@ -4,7 +4,9 @@
 #include "sim/driver/report/timeline.h"
 
 #include <algorithm>
+#include <chrono>
 #include <fstream>
+#include <thread>
 #include <utility>
 
 #include "sim/driver/entry.h"
@@ -20,6 +22,7 @@ namespace {
 constexpr double kMicro = 1e6;             // microseconds in a second
 constexpr double kNothing = 0.0005;        // microseconds: a shorter wait is none
 constexpr size_t kMostUnsettled = 20'000;  // pieces of work
+constexpr int kMostTriesAtExit = 1000;     // a millisecond apart
 
 // This says whose line it is.
 struct Who {
@@ -268,8 +271,13 @@ void restart(Driver& driver) {
 void settle_at_exit() {
   if (forked()) return;
   Driver& driver = Driver::get();
-  const Lock lock(driver.mutex, std::try_to_lock);
-  if (!lock.owns_lock()) return;
+  // A worker that has just ended an operation lets go soon. The end of a process must not wait for
+  // who never does, such as a thread that ends it from within a call.
+  Lock lock(driver.mutex, std::defer_lock);
+  for (int left = kMostTriesAtExit; !lock.try_lock(); --left) {
+    if (left == 0) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   settle(driver);
   draw(driver);
 }
