@@ -84,7 +84,7 @@ Status run(const lathe_plan* plan, const lathe_shard* shard, const DLTensor* con
   LATHE_TRY(require(plan, "plan"));
   LATHE_TRY(require_ranks(*plan));
   LATHE_TRY(require_device(*plan->context, "a run"));
-  Call call;
+  Call call(plan->op->tensors.size());
   LATHE_TRY(prepare_call(*plan, shard, slots, Checks::all, &call));
   call.workspace = static_cast<char*>(workspace);
   call.workspace_bytes = workspace_bytes;

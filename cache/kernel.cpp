@@ -70,6 +70,10 @@ Result<std::shared_ptr<const Kernel>> Kernel::load(std::shared_ptr<const Device>
   std::shared_ptr<Kernel> kernel(new Kernel);
   kernel->device_ = device;
   kernel->spec_ = std::move(spec);
+  if (!kernel->spec_->tensor_maps.empty() && !driver.cuTensorMapEncodeTiled) {
+    return Status(Code::unsupported,
+                  text(driver.path, " has no entry point cuTensorMapEncodeTiled"));
+  }
   for (const TensorMapRecipe& recipe : kernel->spec_->tensor_maps) {
     kernel->forms_.emplace_back(recipe);
   }
@@ -101,12 +105,7 @@ Kernel::~Kernel() {
 }
 
 Status Kernel::encode(size_t index, const MappedTensor& tensor, TensorMap* out) const {
-  const Driver& driver = device_->driver();
-  if (!driver.cuTensorMapEncodeTiled) {
-    return Status(Code::unsupported,
-                  text(driver.path, " has no entry point cuTensorMapEncodeTiled"));
-  }
-  return encode_tensor_map(driver, forms_[index], tensor, out);
+  return encode_tensor_map(device_->driver(), forms_[index], tensor, out);
 }
 
 Status Kernel::launch(const Grid& grid, const void* params, CUstream stream) const {

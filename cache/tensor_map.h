@@ -22,13 +22,13 @@ struct MappedTensor {
   std::array<int, kMostMapped> box{};         // where the recipe leaves it to the call
 };
 
-// A recipe in words that are compared and copied fast: made once, when a kernel is loaded.
+// A recipe of a loaded kernel, in words that are read fast. A form is used with one driver.
 struct TensorMapForm {
-  TensorMapForm() = default;
   explicit TensorMapForm(const TensorMapRecipe& recipe);
 
-  Dtype dtype = Dtype::bf16;
-  int swizzle_bytes = 0, rank = 0;
+  uint64_t number;  // that no other form of the process has had
+  Dtype dtype;
+  int swizzle_bytes, rank;
   std::array<int, kMostMapped> box{};
 };
 

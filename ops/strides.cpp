@@ -12,6 +12,50 @@
 namespace lathe {
 namespace {
 
+template <typename... Why>
+Status shape_error(const Slot& slot, const DLTensor& tensor, const Why&... why) {
+  return invalid(text(slot.name, " has shape ", extents_text(tensor.ndim, tensor.shape), why...));
+}
+
+// Says why an extent is refused. `known` is that of the tensors before it.
+Status extent_error(const Slot& slot, const Extents& declared, const DLTensor& tensor, int d,
+                    int64_t known) {
+  const Axis axis = slot.shape.dims[d];
+  const int64_t found = tensor.shape[d] - axis.plus;
+  if (axis.dim == Dim::fixed) {
+    return shape_error(slot, tensor, "; extent ", d, " of ", shape_text(slot.shape), " must be ",
+                       axis.plus);
+  }
+  if (found < 0 || found > kMaxExtent) {
+    return shape_error(slot, tensor, "; extent ", d, " of ", shape_text(slot.shape), " must be ",
+                       axis.plus, " to ", kMaxExtent);
+  }
+  const int64_t expected = declared[axis.dim];
+  if (expected != kUnknown && expected != found) {
+    return shape_error(slot, tensor, ", so ", name_of(axis.dim), " is ", found,
+                       "; the problem declared ", name_of(axis.dim), " = ", expected);
+  }
+  return shape_error(slot, tensor, ", so ", name_of(axis.dim), " is ", found,
+                     "; the tensors before it have ", name_of(axis.dim), " = ", known);
+}
+
+Status check_extents(const Slot& slot, const Extents& declared, const DLTensor& tensor,
+                     Extents* extents) {
+  for (int d = 0; d < slot.shape.rank; ++d) {
+    const Axis axis = slot.shape.dims[d];
+    const int64_t found = tensor.shape[d] - axis.plus;
+    int64_t& known = (*extents)[axis.dim];
+    if (found == known && found >= 0) continue;
+    const int64_t expected = declared[axis.dim];
+    if (known != kUnknown || found < 0 || found > kMaxExtent ||
+        (expected != kUnknown && expected != found)) {
+      return extent_error(slot, declared, tensor, d, known);
+    }
+    known = found;
+  }
+  return {};
+}
+
 Status size_error(const Slot& slot, const DLTensor& from, const char* unit) {
   return invalid(text(slot.name, " has shape ", extents_text(from.ndim, from.shape),
                       "; its size passes 2^63 ", unit));
@@ -24,10 +68,10 @@ Status stride_error(const Slot& slot, const DLTensor& from, const std::string& w
 
 // Returns whether every stride steps over all that the dimensions behind it reach, and the size
 // fits: so are almost all views, and then no two elements overlap.
-bool is_nested(const Slot& slot, const Tensor& tensor) {
+bool is_nested(const Slot& slot, const DLTensor& from, const Tensor& tensor) {
   int64_t reach = 1;  // elements from the first to one past the last
   for (int d = slot.shape.rank - 1; d >= 0; --d) {
-    const int64_t extent = tensor.extent[d], stride = tensor.stride[d];
+    const int64_t extent = from.shape[d], stride = tensor.stride[d];
     if (extent <= 1) continue;
     int64_t step;
     if (stride < reach || __builtin_mul_overflow(extent - 1, stride, &step) ||
@@ -42,7 +86,7 @@ bool is_nested(const Slot& slot, const Tensor& tensor) {
 // Checks that elements do not overlap: every stride must step over all that the smaller ones reach.
 // Only what repeats along a whole dimension may, where it is read by kernels that allow it.
 Status check_overlap(const Slot& slot, const DLTensor& from, const Tensor& tensor) {
-  if (is_nested(slot, tensor)) return {};
+  if (is_nested(slot, from, tensor)) return {};
   const int rank = slot.shape.rank;
   std::array<int, kMaxRank> order{};
   for (int d = 0; d < rank; ++d) order[d] = d;
@@ -53,7 +97,7 @@ Status check_overlap(const Slot& slot, const DLTensor& from, const Tensor& tenso
   }
   int64_t reach = 1;  // elements from the first to one past the last
   for (int i = 0; i < rank; ++i) {
-    const int64_t extent = tensor.extent[order[i]], stride = tensor.stride[order[i]];
+    const int64_t extent = from.shape[order[i]], stride = tensor.stride[order[i]];
     if (extent <= 1 || (stride == 0 && slot.repeats)) continue;
     if (stride == 0 && !slot.written) {
       return stride_error(slot, from,
@@ -79,35 +123,45 @@ Status check_overlap(const Slot& slot, const DLTensor& from, const Tensor& tenso
   return {};
 }
 
-// Takes over the extents and gives the tensor the strides of one without gaps. Returns in `gaps`
-// whether the caller's strides are others, and in `empty` whether there is no element.
-Status read_shape(const Slot& slot, const DLTensor& from, Tensor* tensor, bool* gaps, bool* empty) {
-  int64_t stride = 1;
+// What one walk over the dimensions of a tensor finds.
+struct Walk {
+  int64_t elements;
+  bool fits;   // that number does
+  bool known;  // the extents are those of earlier tensors
+  bool gaps;   // the caller's strides are not those of a tensor without gaps
+  bool empty;
+};
+
+// Gives the tensor the strides of one without gaps. An extent of Dim::fixed is 0 from the start.
+Walk walk(const Slot& slot, const DLTensor& from, const Extents& extents, Tensor* tensor) {
+  int64_t* const dense = tensor->stride.data();
+  const int64_t* const strides = from.strides ? from.strides : dense;
+  int64_t elements = 1, unlike = 0, signs = 0;
+  bool fits = true, gaps = false, empty = false;
   for (int d = slot.shape.rank - 1; d >= 0; --d) {
-    const int64_t extent = from.shape[d];
+    const Axis axis = slot.shape.dims[d];
+    const int64_t extent = from.shape[d], known = extents[axis.dim];
+    unlike |= (extent - axis.plus) ^ known;
+    signs |= known;  // negative if not known
     tensor->extent[d] = extent;
-    tensor->stride[d] = stride;
+    dense[d] = elements;
     if (extent <= 1) {
-      *empty = *empty || extent == 0;
+      empty |= extent == 0;
       continue;
     }
-    if (from.strides) *gaps = *gaps || from.strides[d] != stride;
-    if (__builtin_mul_overflow(stride, extent, &stride)) {
-      return size_error(slot, from, "elements");
-    }
+    gaps |= strides[d] != elements;
+    int64_t more;
+    fits &= !__builtin_mul_overflow(elements, extent, &more);
+    elements = more;
   }
-  int64_t bytes;
-  if (__builtin_mul_overflow(stride, slot.element, &bytes)) {
-    return size_error(slot, from, "bytes");
-  }
-  return {};
+  return {elements, fits, unlike == 0 && signs >= 0, gaps, empty};
 }
 
 // Takes over strides that are not those of a tensor without gaps.
 Status read_strides(const Slot& slot, const DLTensor& from, Tensor* tensor) {
   const int rank = slot.shape.rank;
   for (int d = 0; d < rank; ++d) {
-    if (tensor->extent[d] <= 1) continue;
+    if (from.shape[d] <= 1) continue;
     const int64_t stride = from.strides[d];
     if (stride < 0) return stride_error(slot, from, "negative strides are not allowed");
     if (!slot.strided && stride != tensor->stride[d]) {
@@ -126,10 +180,10 @@ bool is_aligned(const Slot& slot, int64_t elements) {
   return (elements * slot.element & (slot.alignment - 1)) == 0;
 }
 
-Status check_stride_alignment(const Slot& slot, const Tensor& tensor) {
+Status check_stride_alignment(const Slot& slot, const DLTensor& from, const Tensor& tensor) {
   for (int d = 0; d + 1 < slot.shape.rank; ++d) {
     // One row is never stepped over: its stride is the contiguous one whatever was given.
-    if (tensor.extent[d] <= 1 || is_aligned(slot, tensor.stride[d])) continue;
+    if (from.shape[d] <= 1 || is_aligned(slot, tensor.stride[d])) continue;
     return invalid(text(slot.name, " has stride ", tensor.stride[d], " at ", d, ", ",
                         tensor.stride[d] * slot.element,
                         " bytes; the problem declared multiples of ", slot.alignment,
@@ -140,14 +194,21 @@ Status check_stride_alignment(const Slot& slot, const Tensor& tensor) {
 
 }  // namespace
 
-Status read_layout(const Slot& slot, const DLTensor& from, Tensor* tensor, bool* empty) {
-  bool gaps = false;
-  LATHE_TRY(read_shape(slot, from, tensor, &gaps, empty));
-  if (*empty) return {};
-  if (gaps) LATHE_TRY(read_strides(slot, from, tensor));
+Status read_layout(const Slot& slot, const DLTensor& from, const Extents& declared,
+                   Extents* extents, Tensor* tensor, bool* empty) {
+  const Walk found = walk(slot, from, *extents, tensor);
+  if (!found.known) LATHE_TRY(check_extents(slot, declared, from, extents));
+  int64_t bytes;
+  if (!found.fits) return size_error(slot, from, "elements");
+  if (__builtin_mul_overflow(found.elements, slot.element, &bytes)) {
+    return size_error(slot, from, "bytes");
+  }
+  *empty = found.empty;
+  if (found.empty) return {};
+  if (found.gaps) LATHE_TRY(read_strides(slot, from, tensor));
   // Strides without gaps are multiples of a row.
-  const bool aligned = !gaps && is_aligned(slot, tensor->extent[slot.shape.rank - 1]);
-  return slot.strided && !aligned ? check_stride_alignment(slot, *tensor) : Status();
+  const bool aligned = !found.gaps && is_aligned(slot, from.shape[slot.shape.rank - 1]);
+  return slot.strided && !aligned ? check_stride_alignment(slot, from, *tensor) : Status();
 }
 
 }  // namespace lathe

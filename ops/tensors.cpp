@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Makes the checks of every run, cheapest first: some tens of integer comparisons, text only on
-// failure.
+// Makes the checks of every run: some tens of integer comparisons, text only on failure.
 #include "ops/tensors.h"
 
 #include <algorithm>
@@ -55,52 +54,6 @@ Status kind_error(const Slot& slot, const DLTensor& tensor) {
   return invalid(text(slot.name, " has a NULL shape"));
 }
 
-template <typename... Why>
-Status shape_error(const Slot& slot, const DLTensor& tensor, const Why&... why) {
-  return invalid(text(slot.name, " has shape ", extents_text(tensor.ndim, tensor.shape), why...));
-}
-
-// Says why an extent is refused. `known` is that of the tensors before it.
-Status extent_error(const Slot& slot, const Extents& declared, const DLTensor& tensor, int d,
-                    int64_t known) {
-  const Axis axis = slot.shape.dims[d];
-  const int64_t found = tensor.shape[d] - axis.plus;
-  if (axis.dim == Dim::fixed) {
-    return shape_error(slot, tensor, "; extent ", d, " of ", shape_text(slot.shape), " must be ",
-                       axis.plus);
-  }
-  if (found < 0 || found > kMaxExtent) {
-    return shape_error(slot, tensor, "; extent ", d, " of ", shape_text(slot.shape), " must be ",
-                       axis.plus, " to ", kMaxExtent);
-  }
-  const int64_t expected = declared[axis.dim];
-  if (expected != kUnknown && expected != found) {
-    return shape_error(slot, tensor, ", so ", name_of(axis.dim), " is ", found,
-                       "; the problem declared ", name_of(axis.dim), " = ", expected);
-  }
-  return shape_error(slot, tensor, ", so ", name_of(axis.dim), " is ", found,
-                     "; the tensors before it have ", name_of(axis.dim), " = ", known);
-}
-
-// Most extents are those of an earlier tensor, which have passed. That of Dim::fixed is 0 from the
-// start.
-Status check_extents(const Slot& slot, const Extents& declared, const DLTensor& tensor,
-                     Extents* extents) {
-  for (int d = 0; d < slot.shape.rank; ++d) {
-    const Axis axis = slot.shape.dims[d];
-    const int64_t found = tensor.shape[d] - axis.plus;
-    int64_t& known = (*extents)[axis.dim];
-    if (found == known && found >= 0) continue;
-    const int64_t expected = declared[axis.dim];
-    if (known != kUnknown || found < 0 || found > kMaxExtent ||
-        (expected != kUnknown && expected != found)) {
-      return extent_error(slot, declared, tensor, d, known);
-    }
-    known = found;
-  }
-  return {};
-}
-
 const char* device_name(int type) {
   return type == kDLCPU ? "CPU memory" : type == kDLCUDA ? "kDLCUDA" : "device type";
 }
@@ -129,15 +82,21 @@ Status check_address(const Slot& slot, const DLTensor& from, int ordinal, bool e
   return {};
 }
 
+Status alias_error(const Slot& written, const Slot& other, const char* data) {
+  return invalid(text(written.name, " is at ", static_cast<const void*>(data), ", where ",
+                      other.name, " is; an output must have memory of its own"));
+}
+
 // Tiles read their neighbours' inputs, so nothing may be written over an input.
 Status check_aliases(const std::vector<Slot>& slots, const Call& call) {
-  for (const Slot& written : slots) {
-    const char* data = call.tensors[written.tensor].data;
-    if (!written.written || !data) continue;
-    for (const Slot& other : slots) {
-      if (other.tensor == written.tensor || call.tensors[other.tensor].data != data) continue;
-      return invalid(text(written.name, " is at ", static_cast<const void*>(data), ", where ",
-                          other.name, " is; an output must have memory of its own"));
+  const size_t count = slots.size();
+  const char* addresses[kMaxTensors];
+  for (size_t i = 0; i < count; ++i) addresses[i] = call.tensors[slots[i].tensor].data;
+  for (size_t i = 0; i < count; ++i) {
+    const char* const data = addresses[i];
+    if (!slots[i].written || !data) continue;
+    for (size_t j = 0; j < count; ++j) {
+      if (addresses[j] == data && j != i) return alias_error(slots[i], slots[j], data);
     }
   }
   return {};
@@ -185,22 +144,20 @@ Status read_call(const Operator& op, const std::vector<Slot>& slots, const Exten
                  const DLTensor* const* tensors, Checks checks, int ordinal, Call* call) {
   if (!tensors) return invalid("slots is NULL, but must be given");
   bool packed = false;
-  for (size_t i = 0; i < slots.size(); ++i) {
-    const Slot& slot = slots[i];
-    if (!tensors[i]) return invalid(text(slot.name, " (slot ", i, ") is NULL"));
-    if (!has_kind(slot, *tensors[i])) return kind_error(slot, *tensors[i]);
-    LATHE_TRY(check_extents(slot, declared, *tensors[i], &call->extents));
+  const DLTensor* const* next = tensors;
+  for (const Slot& slot : slots) {
+    const DLTensor* const from = *next++;
+    if (!from) {
+      return invalid(text(slot.name, " (slot ", &slot - slots.data(), ") is NULL"));
+    }
+    if (!has_kind(slot, *from)) return kind_error(slot, *from);
+    Tensor& tensor = call->tensors[slot.tensor];
+    bool empty = false;
+    LATHE_TRY(read_layout(slot, *from, declared, &call->extents, &tensor, &empty));
+    if (checks == Checks::all) LATHE_TRY(check_address(slot, *from, ordinal, empty, &tensor));
     packed = packed || slot.offsets;
   }
   LATHE_TRY(resolve_sequences(op, packed, &call->extents));
-  for (size_t i = 0; i < slots.size(); ++i) {
-    const Slot& slot = slots[i];
-    const DLTensor& from = *tensors[i];
-    Tensor& tensor = call->tensors[slot.tensor];
-    bool empty = false;
-    LATHE_TRY(read_layout(slot, from, &tensor, &empty));
-    if (checks == Checks::all) LATHE_TRY(check_address(slot, from, ordinal, empty, &tensor));
-  }
   return checks == Checks::all ? check_aliases(slots, *call) : Status();
 }
 

@@ -2,11 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every layer reports failure by a code and a text, no exceptions.
 //
-// A text names the thing, the value found and the values allowed. An ok Status holds no text and
-// allocates nothing, so it is fit for the launch path.
+// A text names the thing, the value found and the values allowed. An ok Status is one null pointer:
+// a launch makes and drops some tens of them.
 #pragma once
 
 #include <exception>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -32,15 +33,25 @@ enum class Code : int {
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(Code code, std::string text) : code_(code), text_(std::move(text)) {}
+  Status(Code code, std::string text) : failure_(new Failure{code, std::move(text)}) {}
+  Status(const Status& other) : failure_(other.ok() ? nullptr : new Failure(*other.failure_)) {}
+  Status(Status&&) noexcept = default;
+  Status& operator=(const Status& other) { return *this = Status(other); }
+  Status& operator=(Status&&) noexcept = default;
+  ~Status() = default;
 
-  bool ok() const { return code_ == Code::ok; }
-  Code code() const { return code_; }
-  const std::string& text() const { return text_; }
+  bool ok() const { return failure_ == nullptr; }
+  Code code() const { return ok() ? Code::ok : failure_->code; }
+  const std::string& text() const { return ok() ? kNoText : failure_->text; }
 
  private:
-  Code code_ = Code::ok;
-  std::string text_;
+  struct Failure {
+    Code code;
+    std::string text;
+  };
+  static inline const std::string kNoText;
+
+  std::unique_ptr<const Failure> failure_;  // null: ok
 };
 
 // A value, or the Status that says why there is none.
@@ -84,10 +95,11 @@ auto guarded(Body&& body) -> decltype(body()) {
 }  // namespace lathe
 
 // Returns from the enclosing function if `expression`, a Status or a Result, is not ok.
-#define LATHE_TRY(expression)                                      \
-  do {                                                             \
-    auto&& lathe_tried = (expression);                             \
-    if (!lathe_tried.ok()) return ::lathe::status_of(lathe_tried); \
+#define LATHE_TRY(expression)                 \
+  do {                                        \
+    auto&& lathe_tried = (expression);        \
+    if (!lathe_tried.ok()) [[unlikely]]       \
+      return ::lathe::status_of(lathe_tried); \
   } while (0)
 
 #define LATHE_JOIN_(a, b) a##b

@@ -58,16 +58,9 @@ class AttentionExecutor final : public PlannedExecutor<AttentionExecutor, Attent
   }
 
   Result<AttentionPlan> plan(const Call& call) const {
-    const AttentionProblem& problem = request_.problem;
+    // The only return: the plan is made where the caller wants it.
     Result<AttentionPlan> made(std::in_place);
-    AttentionPlan& out = *made;
-    out.shape = out.whole = attention_shape(call.extents, problem.packed);
-    if (problem.packed) out.whole.sequences = std::max<int64_t>(out.whole.sequences, 1);
-    out.forward =
-        problem.forward && out.whole.sequences > 0 && out.whole.heads > 0 && out.whole.seq_q > 0;
-    LATHE_TRY(check(out));
-    LATHE_TRY(plan_backward(&out));
-    LATHE_TRY(plan_lists(&out));
+    if (Status status = fill(call, &*made); !status.ok()) made = std::move(status);
     return made;
   }
 
@@ -108,6 +101,17 @@ class AttentionExecutor final : public PlannedExecutor<AttentionExecutor, Attent
   }
 
  private:
+  Status fill(const Call& call, AttentionPlan* plan) const {
+    const AttentionProblem& problem = request_.problem;
+    plan->shape = plan->whole = attention_shape(call.extents, problem.packed);
+    AttentionShape& whole = plan->whole;
+    if (problem.packed) whole.sequences = std::max<int64_t>(whole.sequences, 1);
+    plan->forward = problem.forward && whole.sequences > 0 && whole.heads > 0 && whole.seq_q > 0;
+    LATHE_TRY(check(*plan));
+    LATHE_TRY(plan_backward(plan));
+    return plan_lists(plan);
+  }
+
   bool takes_packed(const AttentionShape& shape) const {
     if (!kernels_.forward || !kernels_.forward_packed) return kernels_.forward_packed.has_value();
     const int64_t ratio = shape.kv_heads > 0 ? shape.heads / shape.kv_heads : 1;

@@ -65,7 +65,7 @@ TEST_CASE("a good library is opened once and its table is full") {
   const auto driver = open_driver(DeviceChoice::sim);
   REQUIRE(driver.ok());
   CHECK((*driver)->version == 12090);
-  CHECK(says(Status(Code::ok, (*driver)->path), LATHE_FAKE_DRIVER_DIR));
+  CHECK((*driver)->path.find(LATHE_FAKE_DRIVER_DIR) != std::string::npos);
 #define LATHE_CHECK_MEMBER(name) CHECK(((*driver)->name ? #name : "missing") == std::string(#name));
   LATHE_DRIVER_FUNCTIONS(LATHE_CHECK_MEMBER)
 #undef LATHE_CHECK_MEMBER

@@ -66,6 +66,7 @@ TensorMapRecipe recipe_of(int columns, int rows) {
   recipe.swizzle_bytes = 128;
   return recipe;
 }
+TensorMapForm form_of(int columns, int rows) { return TensorMapForm(recipe_of(columns, rows)); }
 
 MappedTensor tensor_at(uintptr_t address) {
   MappedTensor tensor;
@@ -75,10 +76,10 @@ MappedTensor tensor_at(uintptr_t address) {
   return tensor;
 }
 
-TensorMap encode(const TensorMapRecipe& recipe, const MappedTensor& tensor,
+TensorMap encode(const TensorMapForm& form, const MappedTensor& tensor,
                  const Driver& driver = plain()) {
   TensorMap map = {};
-  REQUIRE(encode_tensor_map(driver, TensorMapForm(recipe), tensor, &map).ok());
+  REQUIRE(encode_tensor_map(driver, form, tensor, &map).ok());
   return map;
 }
 
@@ -89,90 +90,93 @@ bool same(const TensorMap& one, const TensorMap& other) {
 }  // namespace
 
 TEST_CASE("the driver is asked once for a tensor that comes again") {
-  const TensorMapRecipe recipe = recipe_of(64, 128);
+  const TensorMapForm form = form_of(64, 128);
   const int before = asked;
-  const TensorMap first = encode(recipe, tensor_at(0x10000));
+  const TensorMap first = encode(form, tensor_at(0x10000));
   CHECK(asked == before + 1);
-  CHECK(same(encode(recipe, tensor_at(0x10000)), first));
+  CHECK(same(encode(form, tensor_at(0x10000)), first));
   CHECK(asked == before + 1);
 }
 
 TEST_CASE("what differs in anything is another map") {
-  const TensorMapRecipe recipe = recipe_of(64, 128);
+  const TensorMapForm form = form_of(64, 128);
   const MappedTensor tensor = tensor_at(0x20000);
-  const TensorMap first = encode(recipe, tensor);
-  const auto differs = [&](const TensorMapRecipe& other, const MappedTensor& changed) {
+  const TensorMap first = encode(form, tensor);
+  const auto differs = [&](const TensorMapForm& other, const MappedTensor& changed) {
     const int before = asked;
     CHECK_FALSE(same(encode(other, changed), first));
     CHECK(asked == before + 1);
-    CHECK(same(encode(recipe, tensor), first));
+    CHECK(same(encode(form, tensor), first));
   };
   for (size_t k = 0; k < 3; ++k) {
     MappedTensor changed = tensor;
     changed.extent[k] += 1;
-    differs(recipe, changed);
+    differs(form, changed);
     if (k == 0) continue;
     changed = tensor;
     changed.stride[k] += 8;
-    differs(recipe, changed);
+    differs(form, changed);
   }
-  // The text of a recipe, not where it lies, is what the map follows from.
-  TensorMapRecipe changing = recipe;
-  encode(changing, tensor);
-  changing.box[1] = 64;
-  differs(changing, tensor);
-  changing = recipe;
+  differs(form_of(64, 64), tensor);
+  TensorMapRecipe changing = recipe_of(64, 128);
   changing.swizzle_bytes = 64;
-  differs(changing, tensor);
-  changing = recipe;
+  differs(TensorMapForm(changing), tensor);
+  changing = recipe_of(64, 128);
   changing.dtype = Dtype::f16;
-  differs(changing, tensor);
-  differs(recipe, tensor_at(0x20000 + (uint64_t{1} << 40)));
+  differs(TensorMapForm(changing), tensor);
+  differs(form, tensor_at(0x20000 + (uint64_t{1} << 40)));
+}
+
+TEST_CASE("a form that lies where another lay is another form") {
+  std::optional<TensorMapForm> form(form_of(64, 128));
+  const TensorMap first = encode(*form, tensor_at(0x60000));
+  form.emplace(recipe_of(64, 64));
+  CHECK_FALSE(same(encode(*form, tensor_at(0x60000)), first));
 }
 
 TEST_CASE("a box that the call chooses is part of the map") {
-  TensorMapRecipe recipe = recipe_of(64, 0);
+  const TensorMapForm form = form_of(64, 0);
   MappedTensor tensor = tensor_at(0x30000);
   tensor.box = {0, 32, 0};
-  const TensorMap first = encode(recipe, tensor);
+  const TensorMap first = encode(form, tensor);
   tensor.box[1] = 16;
-  CHECK_FALSE(same(encode(recipe, tensor), first));
+  CHECK_FALSE(same(encode(form, tensor), first));
 }
 
 TEST_CASE("each driver makes maps of its own") {
-  const TensorMapRecipe recipe = recipe_of(64, 128);
+  const TensorMapForm form = form_of(64, 128), other_form = form_of(64, 128);
   const Driver other = driver_of(write_other);
-  const TensorMap first = encode(recipe, tensor_at(0x40000));
-  CHECK_FALSE(same(encode(recipe, tensor_at(0x40000), other), first));
-  CHECK(same(encode(recipe, tensor_at(0x40000)), first));
+  const TensorMap first = encode(form, tensor_at(0x40000));
+  CHECK_FALSE(same(encode(other_form, tensor_at(0x40000), other), first));
+  CHECK(same(encode(form, tensor_at(0x40000)), first));
 }
 
 TEST_CASE("a map that the driver refuses is asked for again") {
-  const TensorMapRecipe recipe = recipe_of(64, 128);
+  const TensorMapForm form = form_of(64, 128);
   TensorMap map = {};
   answer = CUDA_ERROR_INVALID_VALUE;
-  CHECK_FALSE(encode_tensor_map(plain(), TensorMapForm(recipe), tensor_at(0x50000), &map).ok());
+  CHECK_FALSE(encode_tensor_map(plain(), form, tensor_at(0x50000), &map).ok());
   answer = CUDA_SUCCESS;
   const int before = asked;
-  encode(recipe, tensor_at(0x50000));
+  encode(form, tensor_at(0x50000));
   CHECK(asked == before + 1);
 }
 
 TEST_CASE("many tensors by turns, in eight threads, each get the map of a first question") {
-  const TensorMapRecipe recipes[] = {recipe_of(64, 128), recipe_of(64, 64), recipe_of(32, 128)};
+  const TensorMapForm forms[] = {form_of(64, 128), form_of(64, 64), form_of(32, 128)};
   std::atomic<int> wrong{0};
   const auto work = [&](unsigned seed) {
     std::mt19937 random(seed);
     for (int k = 0; k < 4000; ++k) {
-      const TensorMapRecipe& recipe = recipes[random() % 3];
+      const TensorMapForm& form = forms[random() % 3];
       MappedTensor tensor = tensor_at(0x100000 + 0x10000 * (random() % 40));
       tensor.extent[1] = 500 + random() % 3;
       TensorMap map = {}, expected = {};
-      if (!encode_tensor_map(plain(), TensorMapForm(recipe), tensor, &map).ok()) ++wrong;
+      if (!encode_tensor_map(plain(), form, tensor, &map).ok()) ++wrong;
       const cuuint64_t extents[] = {64, static_cast<cuuint64_t>(tensor.extent[1]), 8};
       const cuuint64_t strides[] = {1024, 128};
-      const cuuint32_t box[] = {static_cast<cuuint32_t>(recipe.box[0]),
-                                static_cast<cuuint32_t>(recipe.box[1]), 1};
+      const cuuint32_t box[] = {static_cast<cuuint32_t>(form.box[0]),
+                                static_cast<cuuint32_t>(form.box[1]), 1};
       write_down(reinterpret_cast<CUtensorMap*>(&expected), CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3,
                  const_cast<void*>(tensor.data), extents, strides, box, nullptr,
                  CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,

@@ -30,7 +30,7 @@ Slot slot_of(bool repeats, bool written) {
 
 struct Read {
   Status status;
-  Tensor tensor;
+  Tensor tensor{};
   bool empty = false;
 };
 Read read(const Slot& slot, View view) {
@@ -38,8 +38,9 @@ Read read(const Slot& slot, View view) {
   from.ndim = 3;
   from.dtype = slot.type;
   from.shape = view.extents.data(), from.strides = view.strides.data();
-  Read out;
-  out.status = read_layout(slot, from, &out.tensor, &out.empty);
+  Read out{};
+  Extents extents;
+  out.status = read_layout(slot, from, Extents(), &extents, &out.tensor, &out.empty);
   return out;
 }
 
@@ -126,8 +127,8 @@ TEST_CASE("strides: those that are read are the caller's, of single elements the
     if (!found.status.ok()) return;
     int64_t dense = 1;
     for (int d = 2; d >= 0; --d) {
-      const bool own = view.extents[d] > 1 && !is_empty(view);
       wrong += found.tensor.extent[d] != view.extents[d] ? 1 : 0;
+      const bool own = view.extents[d] > 1 && !is_empty(view);
       wrong += found.tensor.stride[d] != (own ? view.strides[d] : dense) ? 1 : 0;
       dense *= std::max<int64_t>(view.extents[d], 1);
     }
@@ -163,9 +164,10 @@ TEST_CASE("strides: a dense size beyond 2^63 is refused with strides and without
     from.shape = view.extents.data();
     for (int64_t* strides : {static_cast<int64_t*>(nullptr), view.strides.data()}) {
       from.strides = strides;
-      Tensor tensor;
+      Tensor tensor{};
       bool empty = false;
-      const Status status = read_layout(slot, from, &tensor, &empty);
+      Extents extents;
+      const Status status = read_layout(slot, from, Extents(), &extents, &tensor, &empty);
       CHECK(status.code() == Code::invalid_argument);
       CHECK(status.text().find("its size passes 2^63") != std::string::npos);
     }
