@@ -123,7 +123,7 @@ Status check_overlap(const Slot& slot, const DLTensor& from, const Tensor& tenso
   return {};
 }
 
-// What one walk over the dimensions of a tensor finds.
+// Holds what one walk over the dimensions of a tensor finds.
 struct Walk {
   int64_t elements;
   bool fits;   // that number does
