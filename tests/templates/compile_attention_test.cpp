@@ -60,9 +60,12 @@ void add_jobs(const AttentionProblem& problem, bool apart, const std::string& ar
   REQUIRE_MESSAGE(forward.ok(), forward.status().text());
   // With a mask the forward of width 128 may be short of a word, and of up to 21 where rows are
   // aligned to fewer than 16 bytes, whose addresses take registers. By the clock of an H100 it
-  // takes 494 us then, and 551 in the tile that spills nothing.
-  const bool full = problem.local && problem.value_dim == 128;
-  const int words = !full ? 0 : problem.alignment < 16 ? 21 : 1;
+  // takes 494 us then, and 551 in the tile that spills nothing. For sm_120 the compiler is short of
+  // up to 16 words at width 64 too, for rows aligned to fewer than 16 bytes.
+  const bool unaligned = problem.alignment < 16;
+  int words = 0;
+  if (problem.local && problem.value_dim == 128) words = unaligned ? 21 : 1;
+  if (problem.local && problem.value_dim == 64 && unaligned && arch == "sm_120") words = 16;
   jobs->add(*forward->forward, arch, std::max(spilt, 4 * words));
   const auto backward = attention_backward_kernels(problem, facts, {!apart, apart});
   REQUIRE_MESSAGE(backward.ok(), backward.status().text());

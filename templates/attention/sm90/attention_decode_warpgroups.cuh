@@ -400,10 +400,10 @@ __device__ void attention_decode_warpgroups(const AttentionDecodeWarpgroupsParam
   __syncthreads();  // the barriers are there for all
   const int warp = static_cast<int>(threadIdx.x / 32);
   if (warp >= 8) {
-    give_registers<24>();
+    give_registers<kCopyingRegisters>();
     if (warp < 10) copy_keys<Config>(p, buffers, tile, table, part, warp - 8);
   } else {
-    take_registers<240>();
+    take_registers<kMultiplyingRegisters>();
     if (warp < 4) {
       DecodeMultiplier<Config, 0>{decode, tile, buffers, split, warp}.run(visits, part);
     } else {

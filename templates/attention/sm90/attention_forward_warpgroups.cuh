@@ -341,10 +341,10 @@ __device__ void attention_forward_warpgroups(const AttentionWarpgroupsParams& p)
   clear_unused_rows(p.forward, ring);
   __syncthreads();  // the barriers and what is cleared are there for all
   if (threadIdx.x >= kMultiply) {
-    give_registers<kMultiply == 256 ? 24 : 32>();
+    give_registers<kMultiply == 256 ? kCopyingRegisters : 32>();
     if (threadIdx.x == kMultiply) AttentionCopies<Config>{p, ring}.run();
   } else {
-    take_registers<kMultiply == 256 ? 240 : 160>();
+    take_registers<kMultiply == 256 ? kMultiplyingRegisters : 160>();
     AttentionMultiplier<Config>{p, ring, {threadIdx.x / 128}}.run();
   }
 }
