@@ -11,6 +11,7 @@
 #include "api/cache/manifest.h"
 #include "api/tune/tune_choices.h"
 #include "cache/report.h"
+#include "codegen/base/log.h"
 #include "codegen/base/printable.h"
 #include "ops/resolve.h"
 
@@ -25,21 +26,37 @@ std::string rejection_of(const KernelSpec& spec, const BuiltKernel& built) {
   return text(spec.mods.empty() ? "" : "with these mods ", "the compiler reports ", found.front());
 }
 
+// Says whether a failure to build a kernel leaves another one to be tried: there is a compiler, and
+// it failed.
+bool leaves_others(const Status& failure, const lathe_context& context, const KernelSpec& spec) {
+  return failure.code() == Code::compile_failed && spec.may_be_rejected() &&
+         context.registry->compiler_identity().ok();
+}
+
 // Chooses, compiles and loads. A mod, or an old compiler, may have ptxas spill registers of a
-// kernel for Hopper or serialise its products: then kernels are chosen again without that one. The
-// cache has what was compiled for nothing too, so that a later plan compiles nothing.
+// kernel for Hopper, serialise its products or crash: then kernels are chosen again without that
+// one. The cache has what was compiled for nothing too, so that a later plan compiles nothing,
+// unless the compiler failed, which it may not do again.
 Status take_kernels(lathe_plan* plan, const Resolved& resolved, DeviceFacts facts) {
   LATHE_ASSIGN(plan->executor, make_executor(resolved, facts));
   const std::vector<KernelSpec> specs = plan->executor->specs();
-  LATHE_ASSIGN(const auto kernels, build_kernels(*plan->context, specs, Load::yes));
+  size_t failed = 0;
+  const auto kernels = build_kernels(*plan->context, specs, Load::yes, 0, &failed);
   const size_t known = facts.rejected.size();
-  for (size_t i = 0; i < kernels.size(); ++i) {
-    const std::string reason = rejection_of(specs[i], *kernels[i].built);
+  if (!kernels.ok() && leaves_others(kernels.status(), *plan->context, specs[failed])) {
+    log_message(LogLevel::warning, kernels.status().text());
+    facts.reject(specs[failed].kernel, specs[failed].text(),
+                 text(specs[failed].mods.empty() ? "" : "with these mods ", "the compiler fails"),
+                 known);
+  }
+  for (size_t i = 0; kernels.ok() && i < kernels->size(); ++i) {
+    const std::string reason = rejection_of(specs[i], *(*kernels)[i].built);
     if (!reason.empty()) facts.reject(specs[i].kernel, specs[i].text(), reason, known);
   }
   if (facts.rejected.size() > known) return take_kernels(plan, resolved, std::move(facts));
-  for (size_t i = 0; i < kernels.size(); ++i) {
-    const auto& [built, loaded] = kernels[i];
+  LATHE_TRY(kernels.status());
+  for (size_t i = 0; i < kernels->size(); ++i) {
+    const auto& [built, loaded] = (*kernels)[i];
     plan->kernels.push_back({built, loaded, built->spec_text(), built->entry->key.digest.hex(),
                              specs[i].family_reason});
   }

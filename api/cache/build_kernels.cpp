@@ -36,7 +36,7 @@ Order order_of(const std::vector<KernelSpec>& specs) {
 
 Result<std::vector<LoadedKernel>> build_kernels(lathe_context& context,
                                                 const std::vector<KernelSpec>& specs, Load load,
-                                                int most) {
+                                                int most, size_t* failed) {
   const Order order = order_of(specs);
   std::vector<std::optional<Result<std::shared_ptr<const BuiltKernel>>>> results(specs.size());
   std::vector<LoadedKernel> out(specs.size());
@@ -62,7 +62,9 @@ Result<std::vector<LoadedKernel>> build_kernels(lathe_context& context,
   LATHE_TRY(failure);
   // Whatever stands before a failure was begun before it, and has ended.
   for (const size_t i : order.distinct) {
-    if (results[i]) LATHE_TRY(*results[i]);
+    if (!results[i] || results[i]->ok()) continue;
+    if (failed) *failed = i;
+    return results[i]->status();
   }
   for (; taken < order.distinct.size(); ++taken) LATHE_TRY(take(order.distinct[taken]));
   for (const size_t i : order.repeated) {

@@ -15,10 +15,11 @@ namespace lathe {
 // was in. Kernels loaded before a failure stay loaded, and the next plan finds them.
 enum class Load { no, yes };
 
-// Returns the kernels in the order of `specs`, or the first failure in that order. Counts each
-// kernel in the context. `most` is the number of threads; 0: as many as cores and memory allow.
+// Returns the kernels in the order of `specs`, or the first failure in that order; if that is one
+// to build a kernel, `failed` is the kernel's index. Counts each kernel in the context. `most` is
+// the number of threads; 0: as many as cores and memory allow.
 Result<std::vector<LoadedKernel>> build_kernels(lathe_context& context,
                                                 const std::vector<KernelSpec>& specs, Load load,
-                                                int most = 0);
+                                                int most = 0, size_t* failed = nullptr);
 
 }  // namespace lathe

@@ -96,6 +96,9 @@ void misbehave(Program* program) {
     std::exit(3);
   }
   if (asked("kill")) raise(SIGKILL);
+#ifdef FAKE_CRASHES_ON
+  if (program->text.find(FAKE_CRASHES_ON) != program->text.npos) raise(SIGSEGV);
+#endif
   if (asked("pause")) usleep(100'000);
   if (asked("handler")) compile_under_handler();
   if (asked("describe")) program->ptx = describe_process();

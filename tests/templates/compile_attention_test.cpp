@@ -169,8 +169,7 @@ TEST_CASE("the backward by warpgroups compiles without spills") {
         problem.deterministic = deterministic;
         const bool wide = widths.head_dim + widths.value_dim > 320;  // no order of dq there
         const char* const refusal = attention_backward_warpgroups_refusal(problem, facts);
-        const bool crash = wide && widths.head_dim == 192 && (options.softcap || options.alibi);
-        REQUIRE((refusal == nullptr) == !(crash || (deterministic && wide)));
+        REQUIRE((refusal == nullptr) == !(deterministic && wide));
         if (refusal != nullptr) continue;
         const KernelSpec spec = attention_backward_warpgroups_spec(problem, options.apart);
         jobs.add(spec, facts.arch);

@@ -77,10 +77,6 @@ const char* attention_backward_warpgroups_refusal(const AttentionProblem& proble
   if (problem.deterministic && tile_of(problem)->keys == kPanel) {
     return "at these head widths blocks add to dq in no order";
   }
-  if (tile_of(problem)->width == 192 && tile_of(problem)->keys == kPanel &&
-      (problem.softcap || problem.alibi)) {
-    return "the compiler of CUDA 12.9 crashes on softcap and ALiBi at this head width";
-  }
   return facts.rejection(kKernel, forms_of(problem));
 }
 

@@ -161,7 +161,6 @@ struct ColumnMultiplier {
     wgmma_wait<0>();
     dq.in_place();
     const AttentionBackwardParams& b = p.backward;
-    if (b.dq == nullptr) return;
     const long long first = Config::kPacked
                                 ? tile->start_q / kM + tile->sequence
                                 : static_cast<long long>(tile->sequence) * b.heads * p.dq_tiles;
@@ -169,6 +168,8 @@ struct ColumnMultiplier {
         static_cast<float*>(b.dq) +
         (first + static_cast<long long>(at.head) * p.dq_tiles + at.cursor) * Dq::kFloats +
         thread() * 4;
+    // Ahead of the address, NVRTC 12.9 ends by a segmentation fault wherever scores are modified.
+    if (b.dq == nullptr) return;
     add_piece(to + Half::first_column(group()) * kM, dq.first);
     if constexpr (Half::kSecond > 0) add_piece(to + Half::second_column(group()) * kM, dq.second);
   }
