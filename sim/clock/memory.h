@@ -62,7 +62,9 @@ class MemorySystem {
   double fill(double time, double wavefronts);
   // A request of a warp; returns when its data are there, or its stores accepted.
   double global(double time, const WarpTrace& trace, const Effect& effect, bool load, bool cached);
-  // A copy of bytes between shared memory and L2, not through registers.
+  // A copy of bytes between shared memory and L2, not through registers. What it writes takes
+  // passes from reads. Without that FlashAttention-3 is at 0.88 of its published speed for D 256
+  // instead of 0.83, but at 1.16 for D 128 instead of 1.04.
   double bulk(double time, double bytes, double sectors, bool load);
   // A copy of bytes to another block of the cluster; returns when they have left.
   double send(double time, double bytes);

@@ -7,10 +7,10 @@
 // row, 512 columns, take two warpgroups' registers: the left one has columns 0 to 255, the right
 // one the others. The left one computes the scores of even blocks, the right one of odd blocks, and
 // each hands its weights to the other through shared memory, so that both multiply all of them with
-// their own columns. While one computes a softmax the other's products run (the "seesaw" of
-// DeepSeek-AI, FlashMLA, 2025). The maximum of a row goes from even to odd block and on to the next
-// pair. Two warps of a third warpgroup copy keys by tensor maps, a panel of 64 columns at a time:
-// a product begins with the first one that has landed.
+// their own columns. While one computes a softmax products run (after the "seesaw" of DeepSeek-AI,
+// FlashMLA, 2025). The maximum of a row goes from even to odd block and on to the next pair. Two
+// warps of a third warpgroup copy keys by tensor maps, a panel of 64 columns at a time: a product
+// begins with the first one that has landed.
 #pragma once
 #include "attention/decode_results.cuh"
 #include "attention/operand.cuh"
@@ -45,8 +45,10 @@ struct DecodeMultiplier {
   using Weights = Accumulated<Element, 8>;
   static constexpr int kHalf = Smem::kHalf, kPanels = Smem::kPanels, kPanel = Smem::kPanel;
   enum What { kEvenMaxima, kOddMaxima, kEvenSums, kOddSums };
-  // Named barriers of both warpgroups: one arrives, the other waits.
-  enum Barrier { kEvenMaximaThere = 1, kOddWeightsThere, kEvenWeightsThere, kBoth };
+  // Named barriers of both warpgroups: one arrives, the other waits. Behind kEvenAsked the product
+  // of the odd block's scores is asked for, so that the even one's, which more waits for, is first;
+  // behind the next two there are a block's weights and maxima. kEvenRead is the left one's own.
+  enum Barrier { kEvenAsked = 1, kEvenThere, kOddThere, kBoth, kEvenRead };
 
   const AttentionDecodeParams& decode;
   const AttentionTile& tile;
@@ -106,11 +108,13 @@ struct DecodeMultiplier {
     }
     wgmma_commit();
   }
+  // All four steps of the product, or some.
+  template <int kBegin = 0, int kEnd = 4>
   __device__ __forceinline__ void start_others(Sums& o) const {
     const WgmmaTile w = the_same(wgmma_columns(buffers.weights(1 - kOdd))), v = values(1 - kOdd);
     wgmma_begin();
 #pragma unroll
-    for (int step = 0; step < 4; ++step) {
+    for (int step = kBegin; step < kEnd; ++step) {
       Wgmma<256, true, Element>::run(reinterpret_cast<float(&)[128]>(o), w.at(step * 32),
                                      v.at(step * 16 * 128), 1);
     }
@@ -165,25 +169,12 @@ struct DecodeMultiplier {
       weights.put(n, 1, s[0][n][2], s[0][n][3]);
     }
   }
-  // The weights, a row's times scale[half], where the other warpgroup multiplies them.
-  __device__ __forceinline__ void hand_over(const Scores& s, const float (&scale)[2]) const {
+  // The weights, where the other warpgroup multiplies them.
+  __device__ __forceinline__ void hand_over(const Weights& weights) const {
     const int lane = threadIdx.x % 32, row = warp * 16 + (lane & 15);
-    const unsigned to = buffers.weights(kOdd);
+    const unsigned to = buffers.weights(kOdd) + panel_offset(row, lane >> 4);
 #pragma unroll
-    for (int step = 0; step < 4; ++step) {
-      unsigned word[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float(&four)[4] = s[0][2 * step + i / 2];
-        const int half = i % 2;
-        word[i] =
-            pack_pair(four[2 * half] * scale[half], four[2 * half + 1] * scale[half], Element{});
-      }
-      asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-                       to + panel_offset(row, 2 * step + (lane >> 4))),
-                   "r"(word[0]), "r"(word[1]), "r"(word[2]), "r"(word[3])
-                   : "memory");
-    }
+    for (int step = 0; step < 4; ++step) store_matrix(to ^ (step * 32), weights.word[step]);
     fence_shared_writes();
   }
   static __device__ __forceinline__ void rescale(Sums& o, const float (&scale)[2]) {
@@ -195,7 +186,67 @@ struct DecodeMultiplier {
     }
   }
 
+  // Maxima go up to those of the own block, or to those that the other warpgroup has put. `scale`:
+  // what all sums so far are multiplied by.
+  static __device__ __forceinline__ void raise(float most, int half, float t,
+                                               RunningSoftmax<1>& softmax, float (&scale)[2]) {
+    const float before = softmax.most[0][half];
+    scale[half] = ex2_flushed(__fmul_rn(__fsub_rn(before, guarded(most)), t));
+    softmax.most[0][half] = most;
+    softmax.sum[0][half] *= scale[half];
+  }
+  __device__ __forceinline__ void put_maxima(const Scores& s, float t, RunningSoftmax<1>& softmax,
+                                             float (&scale)[2]) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float most = late_maximum(softmax.most[0][half], row_maximum(s, half), t);
+      put_row(kOdd ? kOddMaxima : kEvenMaxima, half, most);
+      raise(most, half, t, softmax, scale);
+    }
+  }
+  __device__ __forceinline__ void take_maxima(float t, RunningSoftmax<1>& softmax,
+                                              float (&scale)[2]) const {
+    named_barrier_wait<kOdd ? kEvenThere : kOddThere, 256>();
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      raise(get_row(kOdd ? kEvenMaxima : kOddMaxima, half), half, t, softmax, scale);
+    }
+  }
+  // Scores become weights, which the other warpgroup gets with the maxima.
+  __device__ __forceinline__ void weigh(Scores& s, float t, RunningSoftmax<1>& softmax,
+                                        Weights& weights) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      softmax.sum[0][half] += soften(s, half, guarded(softmax.most[0][half]), t);
+    }
+    pack(s, weights);
+    // The even block's weights replace keys that other warps' products of scores may still read.
+    if constexpr (kOdd == 0) named_barrier_wait<kEvenRead, 128>();
+    hand_over(weights);
+    named_barrier_arrive<kOdd ? kOddThere : kEvenThere, 256>();
+  }
+
+  // The own block's scores become weights, and those multiply its values.
+  __device__ __forceinline__ void multiply_own(Scores& s, float t, const float (&scale)[2],
+                                               RunningSoftmax<1>& softmax, Sums& o) const {
+    Weights weights;
+    weigh(s, t, softmax, weights);
+    rescale(o, scale);
+    start_own(weights, o);
+    wgmma_wait<0>();
+    keep(o);
+    arrive(kOdd ? buffers.free_right(1) : buffers.free_left(0));
+  }
+
   // ---- a pair of blocks, of which the odd one may be missing: its number is then below `first`
+  //
+  // In time, where "v" are products with a block's values:
+  //
+  //   tensor cores   even scores | odd scores, left even v | right even v | odd v | even scores
+  //   left                       | even softmax            |              |       |
+  //   right                      |                         | odd softmax  |       |
+  //
+  // So a block's memory is free, and its successor on the way, one step before it is needed.
 
   // `s`: the scores of the even block, and at the end those of the next one. No product is under
   // way at either end, which is what the compiler can follow around a loop.
@@ -204,102 +255,62 @@ struct DecodeMultiplier {
                                             const DecodeRows<Config>& rows,
                                             const Visits<Pieces>& visits,
                                             RunningSoftmax<1>& softmax, Scores& s, Sums& o) const {
-    Weights weights;
-    modify(s, units, rows, visits, block);
     float scale[2];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float before = softmax.most[0][half];
-      const float most = late_maximum(before, row_maximum(s, half), units.t);
-      put_row(kEvenMaxima, half, most);
-      softmax.most[0][half] = most;
-      scale[half] = ex2_flushed(__fmul_rn(__fsub_rn(before, guarded(most)), units.t));
-    }
-    named_barrier_arrive<kEvenMaximaThere, 256>();
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float sum = soften(s, half, guarded(softmax.most[0][half]), units.t);
-      softmax.sum[0][half] = __fmaf_rn(softmax.sum[0][half], scale[half], sum);
-    }
-    pack(s, weights);
+    modify(s, units, rows, visits, block);
+    put_maxima(s, units.t, softmax, scale);
+    multiply_own(s, units.t, scale, softmax, o);
+    if (!uniform(block > first)) return;
+    take_maxima(units.t, softmax, scale);
     rescale(o, scale);
-    start_own(weights, o);
-    named_barrier_wait<kOddWeightsThere, 256>();
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float most = get_row(kOddMaxima, half), before = softmax.most[0][half];
-      scale[half] = ex2_flushed(__fmul_rn(__fsub_rn(before, guarded(most)), units.t));
-      softmax.most[0][half] = most;
-      softmax.sum[0][half] *= scale[half];
-    }
-    hand_over(s, scale);
-    named_barrier_arrive<kEvenWeightsThere, 256>();
-    wgmma_wait<0>();
-    keep(o);
-    arrive(buffers.free_left(0));
-    rescale(o, scale);
+    start_others(o);
     if (uniform(block > first + 1)) {
-      start_others(o);
       start_scores<0, kHalf>(parity ^ 1, false, s);
       wgmma_wait<1>();
       keep(o);
       arrive(buffers.free_left(1));
       start_scores<kHalf, kPanels>(parity ^ 1, true, s);
+      named_barrier_arrive<kEvenAsked, 256>();
       wgmma_wait<0>();
       keep(s);
-    } else if (uniform(block > first)) {
-      start_others(o);
+    } else {
       wgmma_wait<0>();
       keep(o);
     }
   }
 
-  __device__ __forceinline__ void right_pair(int block, int first, unsigned parity,
+  // While the first half of the even block's product runs, the maxima of the odd one are found.
+  __device__ __forceinline__ void right_pair(int block, unsigned parity,
                                              const ScoreUnits<Pieces>& units,
                                              const DecodeRows<Config>& rows,
                                              const Visits<Pieces>& visits,
                                              RunningSoftmax<1>& softmax, Sums& o) const {
     Scores s;
-    Weights weights;
-    const bool there = uniform(block >= first);
-    if (there) {
-      start_scores<kHalf, kPanels>(parity, false, s);
-      start_scores<0, kHalf>(parity, true, s);
-      wgmma_wait<0>();
-      keep(s);
-      modify(s, units, rows, visits, block);
-    } else {
-#pragma unroll
-      for (int n = 0; n < 8; ++n) {
-#pragma unroll
-        for (int c = 0; c < 4; ++c) s[0][n][c] = minus_infinity();
-      }
-    }
-    const float found[2] = {row_maximum(s, 0), row_maximum(s, 1)};
-    named_barrier_wait<kEvenMaximaThere, 256>();
     float scale[2];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float before = softmax.most[0][half];
-      const float most = late_maximum(get_row(kEvenMaxima, half), found[half], units.t);
-      put_row(kOddMaxima, half, most);
-      softmax.most[0][half] = most;
-      scale[half] = ex2_flushed(__fmul_rn(__fsub_rn(before, guarded(most)), units.t));
-      const float sum = soften(s, half, guarded(most), units.t);
-      softmax.sum[0][half] = __fmaf_rn(softmax.sum[0][half], scale[half], sum);
-    }
-    hand_over(s, {1.0f, 1.0f});
-    named_barrier_arrive<kOddWeightsThere, 256>();
-    pack(s, weights);
+    named_barrier_wait<kEvenAsked, 256>();
+    start_scores<kHalf, kPanels>(parity, false, s);
+    start_scores<0, kHalf>(parity, true, s);
+    take_maxima(units.t, softmax, scale);
+    wgmma_wait<0>();
+    keep(s);
     rescale(o, scale);
-    if (there) start_own(weights, o);
-    named_barrier_wait<kEvenWeightsThere, 256>();
-    start_others(o);
-    wgmma_wait<1>();
-    if (there) arrive(buffers.free_right(1));
+    start_others<0, 2>(o);
+    modify(s, units, rows, visits, block);
+    put_maxima(s, units.t, softmax, scale);
+    start_others<2, 4>(o);
     wgmma_wait<0>();
     keep(o);
     arrive(buffers.free_right(0));
+    multiply_own(s, units.t, scale, softmax, o);
+  }
+  // The last even block, without an odd one.
+  __device__ __forceinline__ void right_last(float t, RunningSoftmax<1>& softmax, Sums& o) const {
+    float scale[2];
+    named_barrier_wait<kEvenAsked, 256>();
+    take_maxima(t, softmax, scale);
+    rescale(o, scale);
+    start_others(o);
+    wgmma_wait<0>();
+    keep(o);
   }
 
   // ---- the whole part
@@ -361,6 +372,7 @@ struct DecodeMultiplier {
       Scores s;
       if constexpr (kOdd == 0) {
         start_scores<0, kPanels>(0, false, s);
+        named_barrier_arrive<kEvenAsked, 256>();
         wgmma_wait<0>();
         keep(s);
       }
@@ -369,7 +381,11 @@ struct DecodeMultiplier {
         if constexpr (kOdd == 0) {
           left_pair(block, part.first, parity, units, rows, visits, softmax, s, o);
         } else {
-          right_pair(block - 1, part.first, parity, units, rows, visits, softmax, o);
+          if (uniform(block > part.first)) {
+            right_pair(block - 1, parity, units, rows, visits, softmax, o);
+          } else {
+            right_last(units.t, softmax, o);
+          }
         }
         parity ^= 1;
       }

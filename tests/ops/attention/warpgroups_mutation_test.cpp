@@ -76,10 +76,9 @@ TEST_CASE("latent decoding by warpgroups: nothing that orders it can go") {
   const auto inputs = std::make_shared<const DecodeInputs>(make_decode(c));
   Subject subject = {"attention_decode_warpgroups", [=] { return run_decode(c, *inputs); },
                      [=](const Answer& answer) { check_decode(c, *inputs, answer); }, "", true};
-  // The first warpgroup gets the second one's weights and hands over its own, behind a fence of its
-  // own, before it multiplies either: that fence stands for the second one's.
   // Each lane that copies has waited for the place itself, and a copy may end ahead of the arrival
-  // that expects its bytes.
-  subject.covered = {{"no fence", 1}, {"no warp barrier", 4}};
+  // that expects its bytes. Behind a last even block no odd one's scores wait for their turn; the
+  // barrier there only takes what the other warpgroup gave.
+  subject.covered = {{"no warp barrier", 4}, {"no barrier", 1}};
   check_mutations(subject);
 }
