@@ -97,13 +97,17 @@ class DumpCases(Case):
         if items["nvdisasm"]["state"] != "found":
             self.skipTest(items["nvdisasm"]["where"])
         q = [word for name in "qkv" for word in ("--tensor", f"{name}=bf16:1,1024,8,64")]
-        status, out, err = self.lathe("dump", "flash_attention", *q, "--arch", "sm_90a", "--what", "sass", **self.named())
-        self.assertEqual((status, err), (0, ""))
-        self.assertRegex(out, r"\.target\s+sm_90a")
-        counts = self.counts(out)
-        self.assertEqual(counts["HMMA"], len(re.findall(r"\*/ .*\bHMMA\.", out)))
-        self.assertGreater(min(counts[name] for name in ("instructions", "HMMA", "LDSM", "LDGSTS", "BAR")), 0)
-        self.assertEqual((counts["HGMMA"], counts["UTMALDG"], counts["LDL"], counts["STL"]), (0, 0, 0, 0))
+        own = {"portable": ("HMMA", "LDSM", "LDGSTS"), "sm90": ("HGMMA", "UTMALDG")}  # instructions of a family alone
+        for family, others in (("portable", "sm90"), ("sm90", "portable")):
+            status, out, err = self.lathe("dump", "flash_attention", *q, "--arch", "sm_90a", "--what", "sass",
+                                          **self.named(), LATHE_FAMILY=family)
+            self.assertEqual((status, err), (0, ""))
+            self.assertRegex(out, r"\.target\s+sm_90a")
+            counts = self.counts(out)
+            for name in own[family]:
+                self.assertEqual(counts[name], len(re.findall(rf"\*/ .*\b{name}\.", out)), name)
+            self.assertGreater(min(counts[name] for name in ("instructions", "BAR", *own[family])), 0)
+            self.assertEqual([counts[name] for name in (*own[others], "LDL", "STL")], [0] * (len(own[others]) + 2))
         planted = self.planted()
         status, out, err = self.lathe(*SASS, **planted, **self.named())
         self.assertEqual((status, err), (0, ""))
