@@ -6,6 +6,9 @@
 # makes in build/peers. Ends with one line in the words of ctest.
 #
 #   scripts/test --python             the types, the tests with NumPy, those with torch
+#     --torch oldest                  with the oldest torch that the package takes, in build/peers-oldest;
+#                                     default: newest, which tests/peers/requirements.txt names
+#     --sample K/N                    the K-th of N parts of the tests with torch, and no others
 #   scripts/test --wheels PYTHON...   the tests with NumPy under other interpreters, on the wheels
 #                                     that scripts/wheels left in dist/
 #   scripts/test --peer-suites CHECKOUT [--sample N] [ARGUMENT...]
@@ -22,6 +25,9 @@ logs=$PWD/build/python/logs
 # transformers is what flash-linear-attention's layers import; they are imported because their
 # functions are replaced there too.
 transformers=transformers==5.23.0
+
+# What pyproject.toml promises as the least.
+oldest=torch==2.6.0
 
 die() { echo "test: $*" >&2; exit 2; }
 
@@ -87,6 +93,12 @@ whole() {
   if [ "$code" = 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
 }
 
+# sampled PART: a part of the tests with torch, dealt by their names.
+sampled() {
+  run with_torch env -C "$tests" "$python" -m pytest -q -p no:cacheprovider with_torch --part "$1"
+  count with_torch
+}
+
 # The folders have files of equal names, which one pytest would take for the same module.
 own_tests() {
   local folder
@@ -150,10 +162,28 @@ suite() {
 
 case "${1:-}" in
   --python)
-    [ $# -eq 1 ] || die "--python takes no argument"
+    shift
+    part=
+    while [ $# -gt 0 ]; do
+      case "$1 ${2:-}" in
+        "--torch newest") ;;
+        "--torch oldest")
+          export LATHE_PEERS_TORCH=$oldest
+          peers=$peers-oldest
+          python=$peers/venv/bin/python
+          ;;
+        "--sample "*/*) part=$2 ;;
+        *) die "--python takes --torch oldest|newest and --sample K/N, not '$1 ${2:-}'" ;;
+      esac
+      shift 2
+    done
     prepare
-    types
-    own_tests
+    if [ -n "$part" ]; then
+      sampled "$part"
+    else
+      types
+      own_tests
+    fi
     ;;
   --wheels)
     [ $# -ge 2 ] || die "--wheels needs interpreters, such as python3.13"
