@@ -66,58 +66,28 @@ function(lathe_memoize)
 endfunction()
 set(LATHE_MEMOIZED "^(${LATHE_FAMILY_TESTS}|api_|bench_|ranks_|shard_|templates_)")
 
-# Seconds of a processor that a test takes with nothing cached, where that is more than six. These begin
-# first, so that none of them is what the others' end is waited for, and may take ten times as long: a
-# busy machine is no failure. All others have a minute (scripts/test).
-set(LATHE_TEST_SECONDS
-  kda_options_test 83 kda_chunks_test 60 golden_kda 76 templates_test 66 kda_relations_test 61 conv_numerics_test 56 kda_ranks_test 54
-  kda_adversarial_test 46 templates_attention_compile_test 120 golden_causal_conv1d 39 attention_options_test 38
-  attention_dispatch_test 37 golden_flash_attention_ranks 36 golden_flash_attention_ranks_sm90 36 attention_ranks_test 35 kda_counters_test 33
-  kda_numerics_test 40 golden_flash_attention 32 templates_kda_compile_test 32 kda_isolation_test 45
-  attention_block_test 27 kda_recurrent_run_test 27 sparse_ranks_test 27 kda_repeat_test 25 attention_mods_test 24
-  golden_sparse_flash_attention 24 attention_counters_test 21 golden_kda_ranks 21 sparse_options_test 21
-  attention_backward_test 18 kda_offsets_test 25 attention_repeat_test 16
-  templates_sparse_compile_test 15 attention_heads_test 14 conv_ranks_test 14 attention_decode_test 20
-  attention_latent_test 40 attention_latent_warpgroups_test 40 attention_block_warpgroups_test 60
-  attention_f32_test 12 attention_ranks_counters_test 10 conv_update_test 10 kda_layer_ranks_test 10
-  golden_kda_recurrent 7 kda_recurrent_numerics_test 12 kda_chains_test 10 sparse_repeat_test 7 nccl_errors_test 6 attention_ring_test 20 sparse_run_test 6
-  attention_tiles_test 60 attention_block_tiles_test 60 sparse_tiles_test 25 attention_warpgroups_test 65
-  attention_warpgroups_mutation_test 60 attention_block_mutation_test 35 attention_wide_mutation_test 50
-  attention_warpgroups_counters_test 60 attention_warpgroups_backward_test 150
-  attention_warpgroups_groups_test 30 attention_warpgroups_mods_test 80 attention_warpgroups_order_test 60
-  attention_warpgroups_mods_backward_test 200 attention_families_test 25
-  attention_launch_test 20 attention_alignment_test 12 attention_alignment_steps_test 20
-  python_golden_test 60 python_core_test 20
-  collective_test 22 package_test 12 api_launch_test 10 processes_test 9
-  cli_input_test 7 cli_cache_test 7 cli_ship_test 30 cli_lengths_test 20 cli_tools_test 20 sim_program_algorithms 15
-  sim_clock_units_test 74 sim_clock_tensor_test 32 sim_clock_barriers_test 8 cli_clock_test 15)
-function(lathe_limit name)
-  list(FIND LATHE_TEST_SECONDS ${name} at)
-  if(at GREATER -1)
-    math(EXPR at "${at} + 1")
-    list(GET LATHE_TEST_SECONDS ${at} seconds)
-    math(EXPR limit "10 * ${seconds}")
+# lathe_takes(SECONDS TEST... [THOROUGH]): tests of this folder that take more than six seconds of a processor
+# with nothing cached. They begin first, so that none of them is what the others' end is waited for, and may
+# take ten times as long: a busy machine is no failure. All others have a minute (scripts/test).
+# THOROUGH: the release suite leaves them out, because shorter tests see the same code. Their programs are
+# built by the target thorough_tests.
+function(lathe_takes seconds)
+  cmake_parse_arguments(arg "THOROUGH" "" "" ${ARGN})
+  math(EXPR limit "10 * ${seconds}")
+  foreach(name ${arg_UNPARSED_ARGUMENTS})
+    if(NOT TEST ${name})
+      message(SEND_ERROR "lathe_takes: there is no test ${name} in this folder")
+    endif()
     set_tests_properties(${name} PROPERTIES COST ${seconds} TIMEOUT ${limit})
-  endif()
+    if(arg_THOROUGH)
+      set_property(TEST ${name} APPEND PROPERTY LABELS thorough)
+      if(TARGET ${name})
+        set_target_properties(${name} PROPERTIES LATHE_THOROUGH ON)
+      endif()
+    endif()
+  endforeach()
 endfunction()
 
-# The tests that scripts/test leaves to --thorough: each takes ten seconds or more with nothing cached,
-# and what it looks at is also seen by shorter ones. Regular expressions for ctest. Their programs are
-# built by the target thorough_tests.
-set(LATHE_THOROUGH
-  attention_alignment_sm80_test attention_alignment_steps_test attention_alignment_steps_sm80_test
-  attention_block_test attention_counters_test attention_dispatch_test attention_heads_test attention_options_test
-  attention_options_sm90_test attention_ranks_test attention_repeat_test attention_repeat_sm90_test attention_mods_test conv_numerics_test conv_ranks_test
-  golden_.*_sm80 golden_causal_conv1d_ranks golden_flash_attention_ranks golden_flash_attention_ranks_sm90 golden_kda_ranks
-  python_golden_test kda_adversarial_test kda_chains_test kda_chunks_test kda_counters_test kda_isolation_test
-  kda_options_test kda_ranks_test kda_recurrent_run_test kda_relations_test kda_repeat_test sparse_options_test
-  sparse_ranks_test templates_attention_compile_test templates_kda_compile_test
-  templates_sparse_compile_test templates_test
-  attention_block_tiles_test attention_block_sm90_test attention_block_warpgroups_test attention_warpgroups_backward_test
-  attention_warpgroups_mods_backward_test attention_families_test)
-list(JOIN LATHE_THOROUGH "$|^" LATHE_THOROUGH_PATTERN)
-set(LATHE_THOROUGH_PATTERN "^${LATHE_THOROUGH_PATTERN}$")
-file(WRITE ${CMAKE_BINARY_DIR}/thorough.txt "${LATHE_THOROUGH_PATTERN}\n")
 add_custom_target(thorough_tests)
 # The programs of all other tests. Neither is part of `all`, so that a run of chosen tests builds what it
 # runs and no more (tests/selection.py).
@@ -138,13 +108,8 @@ function(lathe_test name)
     add_dependencies(benchmarks ${name})
   else()
     add_test(NAME ${name} COMMAND ${name})
-    if(name MATCHES "${LATHE_THOROUGH_PATTERN}")
-      add_dependencies(thorough_tests ${name})
-    else()
-      add_dependencies(release_tests ${name})
-    endif()
+    set_property(GLOBAL APPEND PROPERTY LATHE_TEST_PROGRAMS ${name})
   endif()
-  lathe_limit(${name})
   if(name MATCHES "${LATHE_MEMOIZED}")
     lathe_memoize(${name})
     add_dependencies(${name} lathe_nvrtc_memo)
@@ -153,6 +118,19 @@ function(lathe_test name)
     set_tests_properties(${name} PROPERTIES LABELS sanitized)
     add_dependencies(sanitized_tests ${name})
   endif()
+endfunction()
+
+# lathe_collect_tests(): fills release_tests and thorough_tests, when all folders have said what takes long.
+function(lathe_collect_tests)
+  get_property(programs GLOBAL PROPERTY LATHE_TEST_PROGRAMS)
+  foreach(name ${programs})
+    get_target_property(thorough ${name} LATHE_THOROUGH)
+    if(thorough)
+      add_dependencies(thorough_tests ${name})
+    else()
+      add_dependencies(release_tests ${name})
+    endif()
+  endforeach()
 endfunction()
 
 # lathe_parts(NAME TEST COUNT [FROM K]): tests NAME_K to NAME_<COUNT-1>, each a part of the cases that

@@ -37,6 +37,6 @@ if(LATHE_TESTS)
       ${CMAKE_CURRENT_SOURCE_DIR}/tests/runtime/programs/program_test.py ${program} ${CMAKE_BINARY_DIR}/sim
       ${CMAKE_BINARY_DIR}/sim/programs)
     set_tests_properties(sim_program_${program} PROPERTIES SKIP_RETURN_CODE 77)
-    lathe_limit(sim_program_${program})
   endforeach()
+  lathe_takes(15 sim_program_algorithms)
 endif()

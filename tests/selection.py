@@ -115,8 +115,8 @@ def seen_by(root: str, path: str) -> tuple[set[str], bool]:
     for folder in ("ops/", "tests/ops/"):
         for family in FAMILIES:
             if path.startswith(f"{folder}{family}/"):
-                golden = set() if folder == "tests/ops/" else {"root"}
-                return {family, *golden}, True
+                # Its schema and its pure functions are tested beside those of the others.
+                return {family, "api", "ops", "root"}, True
     if path.startswith("templates/"):
         own = not path.startswith(("templates/common/", "templates/params/"))
         return _device_areas(root, path.removeprefix("templates/")), own
@@ -169,8 +169,6 @@ def tests_of(build: str, source: str) -> list[Test]:
     shown = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"],
                            capture_output=True, text=True, check=True).stdout
     data = json.loads(shown)
-    with open(os.path.join(build, "thorough.txt"), encoding="utf-8") as file:
-        thorough = re.compile(file.read().strip())
     found = []
     for each in data["tests"]:
         properties = {row["name"]: row["value"] for row in each.get("properties", [])}
@@ -181,7 +179,7 @@ def tests_of(build: str, source: str) -> list[Test]:
         target = None if inside.startswith("..") else inside
         seconds = float(properties.get("COST", 3)) + (_BUILDING if target else 0)
         found.append(Test(each["name"], areas_of(each["name"], folders), seconds,
-                          bool(thorough.search(each["name"])), target))
+                          "thorough" in properties.get("LABELS", ()), target))
     return found
 
 
