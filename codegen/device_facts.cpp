@@ -5,9 +5,9 @@
 #include "codegen/device_facts.h"
 
 #include <algorithm>
-#include <cctype>
 #include <string_view>
 
+#include "codegen/base/letters.h"
 #include "codegen/base/printable.h"
 #include "codegen/base/text.h"
 
@@ -61,8 +61,7 @@ DeviceFacts facts_of(const Gpu& gpu) {
 
 std::string lower(std::string_view text) {
   std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  std::transform(out.begin(), out.end(), out.begin(), to_lower);
   return out;
 }
 
@@ -71,7 +70,7 @@ bool has_word(std::string_view name, std::string_view part) {
   const size_t at = name.find(part);
   if (at == name.npos) return false;
   const size_t end = at + part.size();
-  return end == name.size() || !std::isalnum(static_cast<unsigned char>(name[end]));
+  return end == name.size() || !is_alphanumeric(name[end]);
 }
 
 }  // namespace

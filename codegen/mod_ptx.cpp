@@ -3,8 +3,9 @@
 #include "codegen/mod_ptx.h"
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
+
+#include "codegen/base/letters.h"
 
 namespace lathe {
 namespace {
@@ -13,8 +14,7 @@ constexpr char kMarked = '\x01';  // kPtxMark, once comments are gone
 constexpr std::string_view kBlanks = " \t\n\v\f\r";
 
 bool is_name(char letter) {
-  return std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '_' || letter == '$' ||
-         letter == '%';
+  return is_alphanumeric(letter) || letter == '_' || letter == '$' || letter == '%';
 }
 
 std::string without_comments(std::string_view text) {

@@ -3,9 +3,9 @@
 #include "codegen/mod_text.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstdint>
 
+#include "codegen/base/letters.h"
 #include "codegen/base/printable.h"
 
 namespace lathe {
@@ -13,12 +13,10 @@ namespace {
 
 using Kind = ModToken::Kind;
 
-bool is_digit(char letter) { return std::isdigit(static_cast<unsigned char>(letter)) != 0; }
-
 // NVRTC takes $ and letters of other alphabets into names.
 bool is_word(char letter) {
   const auto byte = static_cast<unsigned char>(letter);
-  return std::isalnum(byte) != 0 || letter == '_' || letter == '$' || byte >= 0x80;
+  return is_alphanumeric(letter) || letter == '_' || letter == '$' || byte >= 0x80;
 }
 
 bool is_blank(char letter) {

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "codegen/base/digest.h"
+#include "codegen/base/letters.h"
 #include "codegen/base/text.h"
 #include "codegen/nvrtc.h"
 
@@ -28,7 +28,7 @@ std::string stem_of(std::string_view unit) {
   std::string stem;
   const size_t from = std::min(unit.find_first_not_of("/ "), unit.size());
   for (const char c : unit.substr(from, kMostNameBytes)) {
-    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '_') break;
+    if (!is_alphanumeric(c) && c != '_') break;
     stem += c;
   }
   return (stem.empty() ? "unit" : stem) + '-' + digest(unit).hex().substr(0, 16);

@@ -4,8 +4,8 @@
 #include "codegen/spec.h"
 
 #include <cassert>
-#include <cctype>
 
+#include "codegen/base/letters.h"
 #include "codegen/base/sha256.h"
 
 namespace lathe {
@@ -27,7 +27,7 @@ std::string Mod::type() const {
   bool first = true;  // letter of a word
   for (const char letter : name) {
     if (letter != '_') {
-      words += first ? static_cast<char>(std::toupper(static_cast<unsigned char>(letter))) : letter;
+      words += first ? to_upper(letter) : letter;
     }
     first = letter == '_';
   }

@@ -14,6 +14,8 @@ need (KernelNumbers). The program (api/cli) sees the public header, and of the l
 lists. python/, the extension of the Python package, sees lathe.h and its own headers, and none includes
 it. Files in templates/params include nothing. Headers in angle brackets are C++'s, C's, POSIX's, or one of the
 few that scripts/bootstrap installs: a machine with a CUDA tool kit would not notice another one.
+The library, the simulator and the extension are loaded into programs that may have any locale: they call no function
+that reads or writes numbers and letters as a locale has them (LOCAL). Programs of ours set no locale.
 Prints one line per breach; exits 1 if there is any, 2 if nothing was there to check.
 """
 import pathlib
@@ -30,6 +32,14 @@ SYSTEM = {"dirent.h", "dlfcn.h", "elf.h", "errno.h", "fcntl.h", "limits.h", "lin
 SYSTEM_FOLDERS = {"arpa", "linux", "net", "netinet", "sys"}
 SUFFIXES = {".h", ".c", ".cpp", ".cuh"}
 INCLUDE = re.compile(r'\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
+# What follows the program's locale: C's numbers and letters, C++'s streams.
+LOCAL = re.compile(r"\b(strto(?:d|f|ld)|sto(?:d|f|ld)|atof|[fsv]?scanf|vsscanf|"
+                   r"is(?:alpha|alnum|digit|xdigit|space|upper|lower|punct|print|graph|cntrl|blank)|to(?:lower|upper)|"
+                   r"ostringstream)\b(?=\s*[(>;]|\s+\w+\s*[;({])")
+REALS = re.compile(r'\b[a-z]*printf\s*\([^;]*?"[^"\n]*%[-+ #0-9.*]*l?[fFeEgGaA][^;]*;', re.S)
+SETS = re.compile(r"\b(setlocale\s*\(|locale::global)")
+# These make what they write plain themselves.
+PLAIN = {"codegen/base/text.h"}
 # Functions of texts and numbers, which the program compiles in.
 PROGRAM_SEES = {"api/lathe.h", "codegen/base/half.h", "codegen/base/json.h", "codegen/base/printable.h",
                 "codegen/base/text.h"}
@@ -101,6 +111,24 @@ def lookups(path, text):
     return [number for number, line in enumerate(text.splitlines(), 1) if re.search(r"\bconstant\(", line)]
 
 
+def is_program(path):
+    """Whether a file is of a program of ours, or of a test: not of what other programs load."""
+    return path[0] in ("tests", "bench", "reference", "abi", "templates") or path[:2] in (
+        ("api", "cli"), ("sim", "examples"), ("sim", "tests"))
+
+
+def local(path, text):
+    """(line, what follows the locale there) of a file."""
+    if is_program(path):
+        return [(text.count("\n", 0, m.start()) + 1, m[1]) for m in SETS.finditer(text)] if path[0] != "tests" else []
+    if "/".join(path) in PLAIN:
+        return []
+    plain = re.sub(r"//[^\n]*|/\*.*?\*/", lambda m: "\n" * m[0].count("\n"), text, flags=re.S)
+    found = [(plain.count("\n", 0, m.start()) + 1, m[1]) for m in LOCAL.finditer(re.sub(r'"(?:[^"\\\n]|\\.)*"', '""', plain))]
+    found += [(plain.count("\n", 0, m.start()) + 1, "printf of a real number") for m in REALS.finditer(plain)]
+    return found + [(plain.count("\n", 0, m.start()) + 1, m[1]) for m in SETS.finditer(plain)]
+
+
 def check(root):
     """(files read, breaches as text)."""
     read, found = 0, []
@@ -113,6 +141,9 @@ def check(root):
             text = re.sub(r'R"(\w*)\(.*?\)\1"', lambda m: "\n" * m[0].count("\n"), file.read_text(), flags=re.S)
             for number in lookups(path, text):
                 found.append(f"{'/'.join(path)}:{number}: a launch has no time to look up constants (KernelNumbers)")
+            for number, what in local(path, text):
+                found.append(f"{'/'.join(path)}:{number}: {what} follows the program's locale: use from_chars, to_chars, "
+                             "codegen/base/letters.h, sim/model/letters.h or text()")
             for number, line in enumerate(text.splitlines(), 1):
                 match = INCLUDE.match(line)
                 if not match:

@@ -3,10 +3,11 @@
 #include "bench/operators/chain.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <string_view>
 #include <unordered_map>
+
+#include "codegen/base/letters.h"
 
 namespace bench {
 namespace {
@@ -26,8 +27,7 @@ bool starts(std::string_view text, std::string_view with) {
   return text.substr(0, with.size()) == with;
 }
 bool is_name(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '%' || c == '$' ||
-         c == '.';
+  return lathe::is_alphanumeric(c) || c == '_' || c == '%' || c == '$' || c == '.';
 }
 
 // Returns instructions and labels, without comments, directives and braces around them.
@@ -38,8 +38,7 @@ std::vector<Statement> statements(const std::string& ptx) {
     const char c = ptx[i];
     if (c == '\n') {
       ++line, ++i;
-    } else if (std::isspace(static_cast<unsigned char>(c)) || c == '{' || c == '}' || c == '(' ||
-               c == ')' || c == ';') {
+    } else if (lathe::is_space(c) || c == '{' || c == '}' || c == '(' || c == ')' || c == ';') {
       ++i;
     } else if (ptx.compare(i, 2, "//") == 0) {
       i = std::min(ptx.find('\n', i), ptx.size());
@@ -52,8 +51,7 @@ std::vector<Statement> statements(const std::string& ptx) {
         if (ptx.compare(i, 2, "//") == 0) i = std::min(ptx.find('\n', i), ptx.size() - 1);
         line += ptx[i] == '\n';
         one.text += ptx[i] == '\n' ? ' ' : ptx[i];
-        const bool at_end = ptx[i] == ':' && (i + 1 == ptx.size() ||
-                                              std::isspace(static_cast<unsigned char>(ptx[i + 1])));
+        const bool at_end = ptx[i] == ':' && (i + 1 == ptx.size() || lathe::is_space(ptx[i + 1]));
         if (!at_end) continue;
         one.label = true;
         break;
@@ -74,8 +72,7 @@ std::vector<std::string_view> names_in(std::string_view text) {
       ++i;
       continue;
     }
-    if (!std::isdigit(static_cast<unsigned char>(text[i])))
-      names.push_back(text.substr(i, end - i));
+    if (!lathe::is_digit(text[i])) names.push_back(text.substr(i, end - i));
     i = end;
   }
   return names;

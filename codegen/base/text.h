@@ -4,15 +4,18 @@
 #pragma once
 
 #include <functional>
+#include <locale>
 #include <sstream>
 #include <string>
 
 namespace lathe {
 
-// text("width is ", 9, ", allowed are 2..8"): the arguments one after another.
+// text("width is ", 9, ", allowed are 2..8"): the arguments one after another, numbers as C++
+// writes them whatever the program's locale.
 template <typename... Args>
 std::string text(const Args&... args) {
   std::ostringstream out;
+  out.imbue(std::locale::classic());
   (out << ... << args);
   return out.str();
 }

@@ -5,9 +5,12 @@
 #include <cstdarg>
 #include <cstdio>
 
+#include "sim/model/letters.h"
+
 namespace sim::clock {
 
 std::string formatted(const char* format, ...) {
+  const PlainNumbers plain;
   char buffer[1024];
   va_list arguments;
   va_start(arguments, format);

@@ -3,13 +3,13 @@
 #include "sim/clock/ptx_program.h"
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <string_view>
 #include <unordered_map>
 
 #include "sim/clock/order.h"
 #include "sim/clock/walk/map.h"
+#include "sim/model/letters.h"
 #include "sim/ptx/tensor.h"
 #include "sim/ptx/wmma.h"
 
@@ -108,9 +108,7 @@ void find_registers(std::string_view line, bool results, Draft* draft) {
       at = end;
     } else if (c == '%') {
       size_t end = at + 1;
-      while (end < line.size() &&
-             (std::isalnum(static_cast<unsigned char>(line[end])) || line[end] == '_'))
-        ++end;
+      while (end < line.size() && (is_alphanumeric(line[end]) || line[end] == '_')) ++end;
       (first ? draft->writes : draft->reads).emplace_back(line.substr(at, end - at));
       at = end - 1;
     } else if (c == ',' && braces == 0) {

@@ -3,10 +3,10 @@
 // This file holds the names of all error codes of the driver API; the sentence is the name in
 // words.
 #include <array>
-#include <cctype>
 #include <string>
 
 #include "sim/driver/entry.h"
+#include "sim/model/letters.h"
 
 namespace {
 
@@ -129,7 +129,7 @@ std::string in_words(const std::string& name) {
   const size_t start = name.rfind("CUDA_ERROR_", 0) == 0 ? 11 : 5;
   std::string words;
   for (char letter : name.substr(start)) {
-    words += letter == '_' ? ' ' : static_cast<char>(std::tolower(letter));
+    words += letter == '_' ? ' ' : sim::to_lower(letter);
   }
   return words;
 }

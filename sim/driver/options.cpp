@@ -3,12 +3,14 @@
 // Reads LATHE_SIM_* into Options.
 #include "sim/driver/options.h"
 
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <initializer_list>
 
 #include "sim/clock/tools.h"
 #include "sim/driver/environment.h"
+#include "sim/model/letters.h"
 #include "sim/model/model.h"
 
 namespace sim::driver {
@@ -127,15 +129,16 @@ void read_link(Reader& reader, Options* out) {
   out->link_latency = model::kLinkLatency;
   const std::string given = Reader::text(kName);
   if (given.empty()) return;
-  char* end = nullptr;
-  const double rate = std::strtod(given.c_str(), &end);
-  bool good = end != given.c_str() && rate > 0 && std::isfinite(rate);
-  if (good && *end == ',') {
-    const char* latency = end + 1;
-    out->link_latency = 1e-6 * std::strtod(latency, &end);
-    good = end != latency && out->link_latency >= 0 && std::isfinite(out->link_latency);
+  double rate = 0, microseconds = 0;
+  const char* const last = given.data() + given.size();
+  std::from_chars_result read = std::from_chars(given.data(), last, rate);
+  bool good = read.ec == std::errc() && rate > 0 && std::isfinite(rate);
+  if (good && read.ptr != last && *read.ptr == ',') {
+    read = std::from_chars(read.ptr + 1, last, microseconds);
+    good = read.ec == std::errc() && microseconds >= 0 && std::isfinite(microseconds);
+    out->link_latency = 1e-6 * microseconds;
   }
-  if (!good || *end != '\0') reader.refuse(kName, given, "GB/s above 0[,microseconds from 0]");
+  if (!good || read.ptr != last) reader.refuse(kName, given, "GB/s above 0[,microseconds from 0]");
   out->link_bytes = 1e9 * rate;
 }
 

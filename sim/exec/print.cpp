@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "sim/exec/grid_state.h"
+#include "sim/model/letters.h"
 
 namespace sim {
 namespace {
@@ -134,6 +135,7 @@ class Printer {
   void put(const std::string& spec, const int* stars, int n, T value, std::string* out) {
     char text[8300];
     const char* f = spec.c_str();
+    const PlainNumbers plain;
     const int length = n == 0   ? std::snprintf(text, sizeof(text), f, value)
                        : n == 1 ? std::snprintf(text, sizeof(text), f, stars[0], value)
                                 : std::snprintf(text, sizeof(text), f, stars[0], stars[1], value);

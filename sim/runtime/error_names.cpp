@@ -3,10 +3,10 @@
 // This file holds the names of all error codes of the runtime API; the sentence is the name in
 // words.
 #include <array>
-#include <cctype>
 #include <cstring>
 #include <string>
 
+#include "sim/model/letters.h"
 #include "sim/runtime/entry.h"
 
 namespace sim::runtime {
@@ -170,9 +170,9 @@ std::string in_words(const char* name) {
   if (std::strcmp(name, "cudaSuccess") == 0) return "no error";
   std::string words;
   for (const char* at = name + std::strlen("cudaError"); *at != 0; ++at) {
-    const bool starts = std::isupper(*at) && (std::islower(at[-1]) || std::islower(at[1]));
+    const bool starts = is_upper(*at) && (is_lower(at[-1]) || is_lower(at[1]));
     if (starts && !words.empty()) words += ' ';
-    words += static_cast<char>(std::tolower(*at));
+    words += to_lower(*at);
   }
   return words;
 }

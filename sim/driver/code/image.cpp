@@ -4,10 +4,13 @@
 #include "sim/driver/code/image.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <string_view>
 
 #include "sim/driver/code/fat_binary.h"
+#include "sim/model/letters.h"
 
 namespace sim::driver {
 namespace {
@@ -31,11 +34,16 @@ bool runs_on(const std::string& target, const Profile& profile) {
 
 // 84 for ".version 8.4"; 0 if it is not said.
 int ptx_version_of(const std::string& text) {
-  const size_t at = text.find(".version");
-  int major = 0, minor = 0;
+  constexpr std::string_view kWord = ".version";
+  const size_t word = text.find(kWord);
+  if (word == std::string::npos) return 0;
+  const size_t at = text.find_first_not_of(" \t", word + kWord.size());
   if (at == std::string::npos) return 0;
-  if (std::sscanf(text.c_str() + at, ".version %3d.%1d", &major, &minor) != 2) return 0;
-  return 10 * major + minor;
+  int major = 0;
+  const char* const last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data() + at, last, major);
+  if (error != std::errc() || last - end < 2 || *end != '.' || !is_digit(end[1])) return 0;
+  return 10 * major + (end[1] - '0');
 }
 
 // "sm_90a" for ".target sm_90a, debug"; "" if it is not said.

@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/driver/report/json_line.h"
 
+#include <charconv>
 #include <cstdio>
+
+#include "sim/model/letters.h"
 
 namespace sim::driver {
 namespace {
@@ -40,9 +43,10 @@ void JsonLine::add(const char* name, int value) { raw(name, std::to_string(value
 void JsonLine::add(const char* name, const JsonLine& object) { raw(name, object.text()); }
 
 void JsonLine::add(const char* name, double value) {
-  char buffer[32];
-  std::snprintf(buffer, sizeof buffer, "%.9f", value);
-  raw(name, buffer);
+  char buffer[512];  // as many digits as the largest double has, and nine
+  const auto end =
+      std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::fixed, 9).ptr;
+  raw(name, std::string(buffer, end));
 }
 
 void JsonLine::add(const char* name, const uint32_t (&value)[3]) {

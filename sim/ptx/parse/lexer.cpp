@@ -3,13 +3,17 @@
 // This file implements the PTX lexer.
 #include "sim/ptx/parse/lexer.h"
 
+#include <bit>
+#include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
+
+#include "sim/model/letters.h"
 
 namespace sim {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_start(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$' || c == '%';
 }
@@ -108,27 +112,35 @@ class Lexer {
       const char c = text_[at_];
       const bool exponent = !hex && (c == 'e' || c == 'E');
       const bool sign = (c == '+' || c == '-') && fraction && std::strchr("eE", text_[at_ - 1]);
-      if (!(is_digit(c) || (hex && std::isxdigit(static_cast<unsigned char>(c))) || exponent ||
-            sign || (!hex && c == '.'))) {
+      if (!(is_digit(c) || (hex && is_hex_digit(c)) || exponent || sign || (!hex && c == '.'))) {
         break;
       }
       fraction |= exponent || (!hex && c == '.');
       digits += c;
     }
     if (digits.empty()) return false;
+    if (fraction) return decimal(from, digits);
     char* end = nullptr;
-    if (fraction) {
-      const double value = std::strtod(digits.c_str(), &end);
-      uint64_t bits;
-      std::memcpy(&bits, &value, 8);
-      push(Token::Kind::real64, from, at_, bits);
-      return *end == '\0';
-    }
     const int base = hex ? 16 : binary ? 2 : digits[0] == '0' ? 8 : 10;
     const uint64_t value = std::strtoull(digits.c_str(), &end, base);
     if (at_ < text_.size() && text_[at_] == 'U') ++at_;
     push(Token::Kind::integer, from, at_, value);
     return *end == '\0';
+  }
+
+  // A decimal fraction, which has a point in every locale. Values that no double holds are infinite
+  // or 0, as in C.
+  bool decimal(size_t from, const std::string& digits) {
+    double value = 0;
+    const char* const last = digits.data() + digits.size();
+    const auto [end, error] = std::from_chars(digits.data(), last, value);
+    if (error == std::errc::result_out_of_range) {
+      value = digits.find('-') == std::string::npos ? HUGE_VAL : 0.0;
+    } else if (error != std::errc()) {
+      return false;
+    }
+    push(Token::Kind::real64, from, at_, std::bit_cast<uint64_t>(value));
+    return end == last;
   }
 
   bool real_bits(size_t from) {
