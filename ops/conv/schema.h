@@ -27,7 +27,9 @@ inline constexpr TensorInfo kTensors[] = {
         .needs("dy"),
     output("dbias", "D", "=weight", "The gradient of bias, accumulated in float32.")
         .needs("dweight,bias"),
-    output("dresidual", "B,T,D", "=x", "The gradient of residual, which is dy itself.")
+    output("dresidual", "B,T,D", "=x",
+           "The gradient of residual: dy itself, but for packed rows past the last offset, where "
+           "it is 0.")
         .alias("dy")
         .strided(),
     output("dinitial_state", "N,D,W", "=x", "The gradient of initial_state.")

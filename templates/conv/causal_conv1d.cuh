@@ -78,6 +78,19 @@ __device__ __forceinline__ void conv_run(const ConvForwardParams& p, const ConvP
   }
 }
 
+// y of the padding [position, stop), which is 0 with a residual too.
+template <class Config>
+__device__ __forceinline__ void conv_zero_rows(const ConvForwardParams& p, const ConvPlace& place,
+                                               int position, int stop) {
+  using Element = typename Config::Element;
+  if (place.channel >= p.channels) return;
+  Element* y = static_cast<Element*>(p.y) + place.row * p.y_batch_stride +
+               static_cast<long long>(position - p.begin) * p.y_token_stride + place.channel;
+  for (; position < stop; ++position, y += p.y_token_stride) {
+    store_global(y, Words<Config::kVectorBytes>{});
+  }
+}
+
 // final_state of one sequence by one warp: exact copies, turned from rows of channels into rows of
 // slots in shared memory so that both sides are contiguous.
 template <class Config>
@@ -147,6 +160,10 @@ __device__ void causal_conv1d(const ConvForwardParams& p) {
   int position = tokens.first;
   while (position < tokens.last) {  // once per sequence that has tokens here
     const Sequence sequence = conv_sequence<Config>(p, place.row, position);
+    if (conv_is_padding<Config>(p, sequence)) {
+      conv_zero_rows<Config>(p, place, position, tokens.last);
+      break;
+    }
     const int stop = minimum(tokens.last, sequence.end);
     float history[Shape::kWidth - 1][Shape::kVector];
     load_history<Config>(p, place, place.row, sequence, position, state_stage, history);

@@ -71,6 +71,27 @@ __device__ __forceinline__ void stage_dfinal(const ConvBackwardParams& p, const 
   __syncwarp();  // all slots are there
 }
 
+// dx of the padding [position, stop) is 0. As dx leaves W - 1 tokens late, these rows send off
+// those of the sequence before them; nothing here enters the weights' gradient, and dy is not read.
+template <class Config>
+__device__ __forceinline__ void conv_pad_bwd(const ConvBackwardParams& p, const ConvPlace& place,
+                                             int position, const ConvTokens& tokens,
+                                             ConvBackwardThread<Config>& thread) {
+  using Element = typename Config::Element;
+  constexpr int kWidth = Config::kWidth, kVector = ConvShape<Config>::kVector;
+  if (!Config::kDx || place.channel >= p.channels) return;
+  Element* dx = static_cast<Element*>(p.dx) + place.row * p.dx_batch_stride +
+                static_cast<long long>(position - p.begin - (kWidth - 1)) * p.dx_token_stride +
+                place.channel;
+  for (; position < tokens.last; ++position, dx += p.dx_token_stride) {
+    if (position - tokens.first >= kWidth - 1) {
+      store_global(dx, pack<Element, Config::kVectorBytes>(thread.pending[0]));
+    }
+    const float nothing[kVector] = {};
+    shift_in(thread.pending, nothing);
+  }
+}
+
 // dz[t] reaches dx[t - (W - 1) + i] by weight[i], inside the sequence: t is its token `since`. The
 // newest position begins with the gradient of the final state's slot that it was copied to, if any.
 template <class Config, int kVector>
@@ -353,6 +374,11 @@ __device__ __forceinline__ void conv_walk_bwd(const ConvBackwardParams& p, const
   int position = tokens.first;
   while (position < tokens.last) {  // once per sequence that has tokens here
     const Sequence sequence = conv_sequence<Config>(p, place.row, position);
+    if (conv_is_padding<Config>(p, sequence)) {
+      conv_pad_bwd<Config>(p, place, position, tokens, thread);
+      position = tokens.last;
+      break;
+    }
     int stop = minimum(sequence.end, tokens.last);
     if (Config::kDx && sequence.end > tokens.last) {
       stop += minimum(kWidth - 1, minimum(sequence.end, p.end) - tokens.last);

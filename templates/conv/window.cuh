@@ -74,14 +74,23 @@ __device__ __forceinline__ ConvTokens conv_tokens(const ConvPlace& place, int be
   return {tile_first + skip, tile_first + skip + count};
 }
 
-// The sequence of a position of this row.
+// The sequence of a position of this row. Packed rows from the last offset on are padding: nobody's
+// sequence, which has index N and begins where it is asked for, so that nothing reaches into it or
+// out of it.
 template <class Config, class Params>
 __device__ __forceinline__ Sequence conv_sequence(const Params& p, int row, int position) {
   if constexpr (Config::kPacked) {
+    if (position >= offset_at<typename Config::Offset>(p.cu_seqlens, p.sequences, p.length)) {
+      return {p.sequences, position, p.length};
+    }
     return find_sequence<typename Config::Offset>(p.cu_seqlens, p.sequences, p.length, position);
   } else {
     return {row, 0, p.length};
   }
+}
+template <class Config, class Params>
+__device__ __forceinline__ bool conv_is_padding(const Params& p, const Sequence& sequence) {
+  return Config::kPacked && sequence.index == p.sequences;
 }
 // Sequence `index` itself, which may be empty.
 template <class Config, class Params>

@@ -34,8 +34,11 @@ Shard make_shard(const Call& call, const Ranks& ranks, int rank) {
   const auto data = [](const std::vector<int64_t>& values) {
     return values.empty() ? nullptr : values.data();
   };
-  const auto cu = offsets_in(call, {"cu_seqlens_q", "cu_seqlens"});
-  const auto cu_k = offsets_in(call, {"cu_seqlens_k"});
+  std::vector<int64_t> cu, cu_k;
+  if (ranks.offsets) {
+    cu = offsets_in(call, {"cu_seqlens_q", "cu_seqlens"});
+    cu_k = offsets_in(call, {"cu_seqlens_k"});
+  }
   lathe_shard_options options = LATHE_SHARD_OPTIONS_INIT;
   options.world = ranks.world, options.rank = rank, options.balance = ranks.balance;
   options.length = length_of(call, kQueryDims), options.key_length = length_of(call, kKeyDims);

@@ -17,6 +17,7 @@ struct Ranks {
   unsigned flags = 0;           // of lathe_problem_group
   std::vector<int64_t> bounds;  // where the caller cuts; empty: even parts
   int64_t block_size = 3;       // of LATHE_BALANCE_PTRR
+  bool offsets = true;          // the shard is told those of packed sequences
   int runs = 1;                 // of the same plan and shard, one after another: all alike
   bool graph = false;           // captured once, then launched
   // For a dim that is cut with the tokens, such as chunks of them, this says how many entries each

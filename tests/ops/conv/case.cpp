@@ -134,9 +134,9 @@ Outputs run_conv(const ConvCase& conv, const ref::Conv& inputs) {
 }
 
 Outputs run_conv_ranks(const ConvCase& conv, const ref::Conv& inputs,
-                       const std::vector<int64_t>& parts, unsigned flags) {
+                       const std::vector<int64_t>& parts, unsigned flags, bool offsets) {
   Ranks ranks;
-  ranks.world = static_cast<int>(parts.size()), ranks.flags = flags;
+  ranks.world = static_cast<int>(parts.size()), ranks.flags = flags, ranks.offsets = offsets;
   ranks.bounds = {0};
   for (const int64_t part : parts) ranks.bounds.push_back(ranks.bounds.back() + part);
   return run_ranks(conv_call(conv, inputs), ranks).outputs;

@@ -43,10 +43,10 @@ Call conv_update_call(const ConvCase& conv, const ref::Conv& inputs);
 // conflicts.
 Answer run_conv_call(const Call& call);
 // These functions run so on one rank and on parts.size() ranks, of which rank r has parts[r]
-// tokens.
+// tokens, whose shard is told the offsets or not: it takes none that leave rows out.
 Outputs run_conv(const ConvCase& conv, const ref::Conv& inputs);
 Outputs run_conv_ranks(const ConvCase& conv, const ref::Conv& inputs,
-                       const std::vector<int64_t>& parts, unsigned flags);
+                       const std::vector<int64_t>& parts, unsigned flags, bool offsets = true);
 
 // Checks outputs against the reference by the rules of causal_conv1d.md, section 8. `roundings` is
 // the number of roundings allowed in 16-bit gradients.

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from lathe._errors import InvalidArgument
-from lathe.torch._calls import Call, Options, Over, options_of
+from lathe.torch._calls import Call, Options, Over, count, options_of
 from lathe.torch._tensors import (computed, dense_upstream, laid, no_second_gradient,
                                   upstream_or_zeros)
 
@@ -50,9 +50,19 @@ class _CausalConv1d(torch.autograd.Function):
         dx, dweight, dbias, dstate = _conv_bwd(ctx.options, x, weight, bias, residual, state,
                                                cu_seqlens, dy, dense_upstream(dfinal),
                                                over=ctx.over)
-        # The residual is added after all else, so its gradient is dy.
-        return (None, None, None, dx, dweight, dbias, dy if residual is not None else None,
-                dstate, None)
+        dresidual = None
+        if residual is not None and ctx.needs_input_grad[6]:
+            dresidual = _residual_gradient(dy, cu_seqlens if ctx.over is None else None)
+        return None, None, None, dx, dweight, dbias, dresidual, dstate, None
+
+
+def _residual_gradient(dy: Tensor, cu_seqlens: Tensor | None) -> Tensor:
+    """Returns the gradient of what is added after all else: dy, and 0 in rows of no sequence."""
+    if cu_seqlens is None:
+        return dy
+    count("gradients of a residual with rows of no sequence set to 0")
+    rows = torch.arange(dy.shape[1], device=dy.device)
+    return dy.masked_fill((rows >= cu_seqlens[-1]).view(1, -1, 1), 0)
 
 
 def causal_conv1d(x: Tensor, weight: Tensor, bias: Tensor | None = None, *,
