@@ -30,6 +30,13 @@ inline KernelSpec shared_spec(const Template& from, const char* smem, int smem_b
   return spec;
 }
 
+// Adds the alignment of the caller's rows to the spec of a kernel that reads or writes them, if it
+// is less than what kernels expect.
+inline void add_alignment(int alignment, KernelSpec* spec) {
+  if (alignment >= 16) return;
+  spec->constants.push_back(Constant::integer("alignment", "kAlignment", alignment));
+}
+
 // Holds a kernel as a plan has it.
 struct PlanKernel {
   std::shared_ptr<const BuiltKernel> built;

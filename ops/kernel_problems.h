@@ -127,7 +127,8 @@ struct KdaProblem {
   bool sigmoid = false;        // beta is a logit
   bool state_v_first = false;  // states are [.., V, K]
 
-  int states = 0;  // KdaStates: where those of kda_recurrent are
+  int states = 0;      // KdaStates: where those of kda_recurrent are
+  int alignment = 16;  // of kda_recurrent's rows: pointers and strides are multiples, in bytes
 
   int vector_bytes =
       16;  // 8 or 16: rows of q, k, v and g, and what lies between them, are multiples

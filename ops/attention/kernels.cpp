@@ -84,11 +84,6 @@ const AttentionTile& preferred(const AttentionProblem& problem, const DeviceFact
 
 }  // namespace
 
-void add_alignment(int alignment, KernelSpec* spec) {
-  if (alignment >= kMapAlignment) return;
-  spec->constants.push_back(Constant::integer("alignment", "kAlignment", alignment));
-}
-
 const char* map_alignment_refusal(const AttentionProblem& problem) {
   if (problem.alignment >= kMapAlignment) return nullptr;
   return "rows are aligned to fewer than 16 bytes (lathe_problem_alignment)";

@@ -65,9 +65,6 @@ KernelSpec attention_forward_spec(const AttentionProblem& problem, const Attenti
 
 // Returns the kernel that lists key blocks under a mask_mod, for the kernel whose spec is `walker`.
 KernelSpec attention_mask_blocks_spec(const AttentionProblem& problem, const KernelSpec& walker);
-// Adds the alignment of the caller's rows to the spec of a kernel that reads or writes them, if it
-// is less than what kernels expect.
-void add_alignment(int alignment, KernelSpec* spec);
 // Returns why a kernel that copies rows by tensor maps cannot have such rows; null: it can.
 const char* map_alignment_refusal(const AttentionProblem& problem);
 // Adds to a spec the problem's mods, or one of them, and the types of the arrays that they capture.

@@ -48,7 +48,7 @@ Result<KdaRecurrentTile> kda_recurrent_choose(const KdaProblem& problem, const D
 
 KernelSpec kda_recurrent_spec(const KdaProblem& problem, const KdaRecurrentTile& tile) {
   const bool pool = problem.states != kKdaStatesPlain;
-  return shared_spec(
+  KernelSpec spec = shared_spec(
       LATHE_TEMPLATE("kda", "kda_recurrent", KdaRecurrentParams, reserved), "KdaRecurrentSmem",
       kda_recurrent_smem(problem, tile), 32 * tile.warps,
       {
@@ -70,6 +70,8 @@ KernelSpec kda_recurrent_spec(const KdaProblem& problem, const KdaRecurrentTile&
           Constant::flag("v_first", "kStateVFirst", problem.state_v_first),
           Constant::flag("packed", "kPacked", problem.packed),
       });
+  add_alignment(problem.alignment, &spec);
+  return spec;
 }
 
 Result<KernelSpec> kda_recurrent_kernel(const KdaProblem& problem, const DeviceFacts& facts) {

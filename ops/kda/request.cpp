@@ -124,10 +124,10 @@ KdaRequest read_kda_inputs(const Resolved& resolved) {
 
 Result<KdaRequest> kda_recurrent_request(const Resolved& resolved) {
   using namespace kda_recurrent;
-  LATHE_TRY(check_row_alignment(resolved.problem, kRowAlignment));
   KdaRequest out = read_kda_inputs(resolved);
   out.final_state = resolved.has(final_state);
   KdaProblem& asked = out.problem;
+  asked.alignment = resolved.problem.alignment;
   if (resolved.has(state_pool)) {
     const Declared& indices = resolved.problem.tensors[state_indices];
     asked.index = indices.dtype;
@@ -138,8 +138,6 @@ Result<KdaRequest> kda_recurrent_request(const Resolved& resolved) {
 
 // The functions below are those of `kda` alone.
 namespace {
-
-constexpr int kLeastAlignment = 8;  // kernels read rows in pieces of 8 or 16 bytes
 
 // Returns whether any gradient needs more than the walk back, which alone gives that of the initial
 // state.
@@ -241,7 +239,6 @@ Status check_kda(const Resolved& resolved) {
 }
 
 Result<KdaRequest> kda_request(const Resolved& resolved) {
-  LATHE_TRY(check_row_alignment(resolved.problem, kLeastAlignment));
   const auto& options = resolved.options_as<KdaOptions>();
   KdaRequest out = read_kda_inputs(resolved);
   out.final_state = resolved.has(kda::final_state);

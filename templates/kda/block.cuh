@@ -62,7 +62,10 @@ struct KdaBlock {
 // The natural logarithm of the decay of a raw gate.
 template <class Config>
 __device__ __forceinline__ float decay_log(float raw, float bias, const KdaNumbers& numbers) {
-  const float z = Config::kDtBias ? __fadd_rn(raw, bias) : raw;
+  float z = Config::kDtBias ? __fadd_rn(raw, bias) : raw;
+  if constexpr (Config::kAlog && Config::kGate == kKdaGateSoftplus) {
+    z = __fadd_rn(z, numbers.gate_shift);
+  }
   return kda_gate<Config::kGate>(z, numbers.gate_factor, numbers.lower_bound);
 }
 template <class Config>

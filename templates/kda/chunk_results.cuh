@@ -123,7 +123,7 @@ __device__ __forceinline__ void KdaChunkResults<Config>::finish_gate(int value_h
                                                                      float (&dg)[2][4]) const {
   KdaNumbers numbers = {in.scale, in.lower_bound, in.beta_factor, 1.0f, nullptr};
   if constexpr (Config::kAlog) {
-    numbers.gate_factor = kda_rate(load_element(static_cast<const float*>(in.A_log) + value_head));
+    numbers.set_rate(load_element(static_cast<const float*>(in.A_log) + value_head));
   }
   const float rate = numbers.gate_factor;
   float rate_sum = 0.0f, sums[4] = {};
@@ -147,11 +147,14 @@ __device__ __forceinline__ void KdaChunkResults<Config>::finish_gate(int value_h
         for (int i = 0; i < 2; ++i) {
           float& d = dg[h][c + i];
           const float sum = z[i] + bias[i];
-          if constexpr (Config::kGate == 1) {
-            if (inside) {
-              rate_sum = __fmaf_rn(d, decay_log<Config>(z[i], bias[i], numbers), rate_sum);
-            }
-            d *= -rate * sigmoid(sum);
+          if constexpr (Config::kGate == kKdaGateSoftplus) {
+            const float log = decay_log<Config>(z[i], bias[i], numbers);
+            // Nothing depends on a decay of 0: a large rate would make much of what is rounding.
+            if (log <= kKdaLeastGate) d = 0.0f;
+            if (inside) rate_sum = __fmaf_rn(d, log, rate_sum);
+            // Far below 0 softplus is its own derivative, where sigmoid is too small for a float32.
+            const float shifted = sum + numbers.gate_shift;
+            d *= shifted < -17.0f ? log : -rate * sigmoid(shifted);
           } else {
             const float s = sigmoid(rate * sum);
             d *= in.lower_bound * s * (1.0f - s) * rate;

@@ -342,7 +342,7 @@ __device__ __forceinline__ void KdaChunkWork<Config>::load_own(int value_head, i
                                                                float (&alpha)[2][4]) const {
   KdaNumbers numbers = {in.scale, in.lower_bound, in.beta_factor, 1.0f, nullptr};
   if constexpr (Config::kAlog) {
-    numbers.gate_factor = kda_rate(load_element(static_cast<const float*>(in.A_log) + value_head));
+    numbers.set_rate(load_element(static_cast<const float*>(in.A_log) + value_head));
   }
   find_beta(own);
   float logarithm[4] = {};

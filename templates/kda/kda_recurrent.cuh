@@ -54,13 +54,14 @@ struct KdaStateTile {
   // A plain load: the grid writes the pool that it reads.
   __device__ __forceinline__ void load(const float* from, int lane, int column, long long stride) {
     each(lane, column, stride, [from](long long at, float& a, float& b, float& c, float& d) {
-      const float4 four = *reinterpret_cast<const float4*>(from + at);
-      a = four.x, b = four.y, c = four.z, d = four.w;
+      float four[4];
+      unpack<f32>(load_written<kAlignmentOf<Config, float>>(from + at), four);
+      a = four[0], b = four[1], c = four[2], d = four[3];
     });
   }
   __device__ __forceinline__ void store(float* to, int lane, int column, long long stride) {
     each(lane, column, stride, [to](long long at, float& a, float& b, float& c, float& d) {
-      store_global(to + at, pack<f32, 16>({a, b, c, d}));
+      store_aligned<kAlignmentOf<Config, float>>(to + at, pack<f32, 16>({a, b, c, d}));
     });
   }
 };
@@ -161,7 +162,8 @@ __device__ void kda_zero_rows(typename Config::Element* o, long long token_strid
   if (column >= Shape::kTileV || place.column + column >= Config::kValueDim) return;
   const Words<4 * sizeof(typename Config::Element)> zeros = {};
   for (int row = from + place.warp; row < to; row += Shape::kWarps) {
-    store_global(o + row * token_stride + column, zeros);
+    store_aligned<kAlignmentOf<Config, typename Config::Element>>(o + row * token_stride + column,
+                                                                  zeros);
   }
 }
 

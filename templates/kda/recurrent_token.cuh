@@ -3,6 +3,7 @@
 // Tokens of kda_recurrent on their way to the recurrence: raw in the registers of the warp that
 // fetches them, then transformed in shared memory, where every warp reads them.
 #pragma once
+#include "common/aligned.cuh"
 #include "common/types.cuh"
 #include "kda/transforms.cuh"
 
@@ -60,7 +61,7 @@ __device__ __forceinline__ int kda_slot(const KdaRecurrentParams& p, long long a
 // What is the same for all tokens of a value head, for the lane's elements of K.
 template <class Config>
 struct KdaHeadGate {
-  float rate = 1;
+  KdaRate rate = {1, 0};
   float bias[KdaRecurrentShape<Config>::kPasses][4];
 
   __device__ __forceinline__ KdaHeadGate(const KdaRecurrentParams& p, const KdaPlace& place) {
@@ -72,9 +73,10 @@ struct KdaHeadGate {
       const int d = 4 * place.lane + 128 * pass;
       Words<16> raw = {};
       if (Config::kDtBias && d < Config::kKeyDim) {
-        load_global(static_cast<const float*>(p.dt_bias) +
-                        static_cast<long long>(place.value_head) * Config::kKeyDim + d,
-                    raw);
+        load_aligned<kAlignmentOf<Config, float>>(
+            static_cast<const float*>(p.dt_bias) +
+                static_cast<long long>(place.value_head) * Config::kKeyDim + d,
+            raw);
       }
       unpack<f32>(raw, bias[pass]);
     }
@@ -110,15 +112,15 @@ struct KdaRawToken {
       q[pass] = k[pass] = {};
       g[pass] = {};
       if (d < Config::kKeyDim) {
-        load_global(q_row + d, q[pass]);
-        load_global(k_row + d, k[pass]);
-        load_global(g_row + d, g[pass]);
+        load_aligned<kAlignmentOf<Config, Element>>(q_row + d, q[pass]);
+        load_aligned<kAlignmentOf<Config, Element>>(k_row + d, k[pass]);
+        load_aligned<kAlignmentOf<Config, Gate>>(g_row + d, g[pass]);
       }
     }
     const int column = 4 * place.lane;
     v = {};
     if (column < Shape::kTileV && place.column + column < Config::kValueDim) {
-      load_global(v_row + place.column + column, v);
+      load_aligned<kAlignmentOf<Config, Element>>(v_row + place.column + column, v);
     }
     beta =
         to_float(load_element(static_cast<const Beta*>(p.beta) + place.batch * p.beta_batch_stride +
@@ -165,7 +167,10 @@ struct KdaRawToken {
       for (int i = 0; i < 4; ++i) {
         float z = alpha[i];
         if constexpr (Config::kDtBias) z = __fadd_rn(z, gate.bias[pass][i]);
-        alpha[i] = kda_decay(kda_gate<Config::kGate>(z, gate.rate, p.lower_bound));
+        if constexpr (Config::kAlog && Config::kGate == kKdaGateSoftplus) {
+          z = __fadd_rn(z, gate.rate.shift);
+        }
+        alpha[i] = kda_decay(kda_gate<Config::kGate>(z, gate.rate.factor, p.lower_bound));
         query[pass][i] = __fmul_rn(query[pass][i], of_q);
         key[pass][i] = __fmul_rn(key[pass][i], of_k);
       }

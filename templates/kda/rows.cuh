@@ -4,6 +4,7 @@
 // (kda/block.cuh).
 #pragma once
 #include "common/types.cuh"
+#include "kda/transforms.cuh"
 
 namespace lathe {
 
@@ -76,9 +77,15 @@ __device__ __forceinline__ int fresh_lane() {
 struct KdaNumbers {
   float scale, lower_bound;
   float beta_factor;     // 2 with negative eigenvalues, else 1
-  float gate_factor;     // exp(A_log), or 1
+  float gate_factor;     // of exp(A_log), or 1
   const float* dt_bias;  // of the head
   int key_dim;
+  float gate_shift = 0;  // of exp(A_log)
+
+  __device__ __forceinline__ void set_rate(float A_log) {
+    const KdaRate rate = kda_rate(A_log);
+    gate_factor = rate.factor, gate_shift = rate.shift;
+  }
 };
 
 // What a lane holds of a slice, as it lies in memory: tokens g and g + 8 of the block, some

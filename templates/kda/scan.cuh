@@ -206,7 +206,7 @@ template <class Config>
 __device__ __forceinline__ KdaNumbers KdaScan<Config>::numbers() const {
   KdaNumbers numbers = {in.scale, in.lower_bound, in.beta_factor, 1.0f, nullptr, in.key_dim};
   if constexpr (Config::kAlog) {
-    numbers.gate_factor = kda_rate(load_element(static_cast<const float*>(in.A_log) + place.head));
+    numbers.set_rate(load_element(static_cast<const float*>(in.A_log) + place.head));
   }
   if constexpr (Config::kDtBias) {
     numbers.dt_bias =

@@ -18,15 +18,25 @@ __device__ __forceinline__ float softplus(float z) {
   return __fadd_rn(most, log1pf(ex2(__fmul_rn(-fabsf(z), kLog2E))));
 }
 
-// exp(A_log); 1 where there is none.
-__device__ __forceinline__ float kda_rate(float A_log) { return ex2(__fmul_rn(A_log, kLog2E)); }
+// exp(A_log) as factor * e^shift: from 89 on it is no float32, but times a softplus that is all but
+// 0 it is a decay like any other. There softplus(z) is e^z, so the shift is added to z. Where that
+// would be wrong, the gate is far beyond the least either way.
+struct KdaRate {
+  float factor, shift;
+};
+__device__ __forceinline__ KdaRate kda_rate(float A_log) {
+  constexpr float kMost = 88.0f;
+  const float held = A_log > kMost ? kMost : A_log;
+  return {ex2(__fmul_rn(held, kLog2E)), __fsub_rn(A_log, held)};
+}
 
 // sigmoid(z), 0 where it is below the smallest normal number: fewer instructions, the same values.
 __device__ __forceinline__ float gate_sigmoid(float z) {
   return rcp_normal(__fadd_rn(1.0f, ex2_normal(__fmul_rn(z, -kLog2E))));
 }
 
-// The natural logarithm of the decay. `z`: g as given, or the raw gate with its bias.
+// The natural logarithm of the decay. `z`: g as given, or the raw gate with its bias, and for a
+// softplus with the rate's shift.
 template <int kGate>
 __device__ __forceinline__ float kda_gate(float z, float rate, float lower_bound) {
   float g = z;

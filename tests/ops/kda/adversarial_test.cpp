@@ -210,6 +210,36 @@ TEST_CASE("kda: an unbounded gate with a rate of 16") {
   check_case(kda, inputs);
 }
 
+// exp(A_log) is no float32 from 89 on, and softplus is 0 in float32 below -104: what the decay is
+// hangs on both together.
+TEST_CASE("kda: a rate beyond float32 times a softplus of nearly 0") {
+  for (const bool bias : {false, true}) {
+    for (const double A_log : {88.0, 89.0, 100.0, 140.0}) {
+      KdaCase kda = normalized();
+      kda.gate = 1, kda.dt_bias = bias;
+      KdaInputs inputs = make_kda_inputs(kda);
+      fill(&inputs.kda.A_log, LATHE_F32, A_log);
+      if (bias) fill(&inputs.kda.dt_bias, LATHE_F32, -3.0);
+      for (size_t i = 0; i < inputs.kda.g.size(); ++i) {
+        // Decays from exp(-e^2) to 1 - e^-20, some of 1 and some of 0.
+        const double from = -A_log + (bias ? 3.0 : 0.0) + 2.0;
+        const double far = i % 11 == 0 ? -40.0 : i % 13 == 0 ? 60.0 : 0.0;
+        inputs.kda.g[i] = numbers::rounded(LATHE_F32, from - 22.0 * (i % 97) / 97.0 + far);
+      }
+      INFO("A_log " << A_log);
+      CHECK(all_finite(check_case(kda, inputs)));
+    }
+  }
+  for (const int gate : {1, 3}) {
+    KdaCase kda = normalized();
+    kda.gate = gate;
+    KdaInputs inputs = make_kda_inputs(kda);
+    fill(&inputs.kda.A_log, LATHE_F32, 89.0);
+    fill(&inputs.kda.g, LATHE_F32, -120.0);
+    CHECK(all_finite(check_case(kda, inputs)));
+  }
+}
+
 TEST_CASE("kda: a gate below what safe_gate promises breaks nothing else") {
   KdaCase kda = normalized();
   kda.safe_gate = true;

@@ -8,6 +8,7 @@
 #include <array>
 #include <random>
 
+#include "tests/numbers.h"
 #include "tests/ops/kda/case.h"
 
 namespace {
@@ -77,6 +78,49 @@ TEST_CASE("kda_recurrent: random shapes on every configuration") {
       const KdaInputs inputs = make_kda_inputs(kda, seed);
       INFO(kda.text() << " seed " << seed);
       check_kda_recurrent(kda, inputs, run_kda_recurrent(kda, inputs));
+    }
+  }
+}
+
+TEST_CASE("kda_recurrent: a rate beyond float32 times a softplus of nearly 0") {
+  for (const double A_log : {88.0, 89.0, 140.0}) {
+    KdaCase kda{.gate = 1};
+    KdaInputs inputs = make_kda_inputs(kda);
+    std::ranges::fill(inputs.kda.A_log, A_log);
+    for (size_t i = 0; i < inputs.kda.g.size(); ++i) {
+      const double below = i % 11 == 0 ? 60.0 : 20.0 * static_cast<double>(i % 97) / 97.0;
+      inputs.kda.g[i] = numbers::rounded(LATHE_F32, 2.0 - A_log - below);
+    }
+    INFO("A_log " << A_log);
+    const Outputs outputs = run_kda_recurrent(kda, inputs);
+    check_kda_recurrent(kda, inputs, outputs);
+    for (const double value : outputs.at("o")) CHECK(std::isfinite(value));
+  }
+}
+
+// Views that begin at any element: every access is as narrow as it must be, and the bits are those
+// of aligned rows.
+TEST_CASE("kda_recurrent: rows at multiples of 2, 4 and 8 bytes") {
+  for (const KdaCase::States states : {KdaCase::both, KdaCase::pool, KdaCase::columns}) {
+    const Setup s = {kBf16, kF32, kBf16, 64, 100, 4, 2, states, "l2norm sigmoid"};
+    for (const bool v_first : {false, true}) {
+      KdaCase kda = shape_of(s, 4);
+      kda.v_first = v_first;
+      const KdaInputs inputs = make_kda_inputs(kda, 4);
+      const Outputs aligned = run_kda_recurrent(kda, inputs);
+      for (const int alignment : {2, 4, 8}) {
+        INFO(kda.text() << " alignment " << alignment);
+        Call call = kda_recurrent_call(kda, inputs);
+        call.alignment = alignment;
+        for (auto& [name, tensor] : call.tensors) {
+          const bool rows = tensor.shape.size() > 2;
+          const int64_t item = tensor.dtype == LATHE_F32 ? 4 : 2;
+          if (rows) tensor.placement.offset = std::max<int64_t>(alignment / item, 1);
+        }
+        Answer answer = execute(shared_context(), call);
+        check_findings(answer);
+        CHECK(answer.outputs == aligned);
+      }
     }
   }
 }

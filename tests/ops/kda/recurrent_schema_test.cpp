@@ -47,7 +47,6 @@ TEST_CASE("kda_recurrent: tensors that do not fit are refused by name, with what
 TEST_CASE("kda_recurrent: options out of range, and options that need another, are refused") {
   request.check_refused(bad_options());
   request.check_refused({{kPlain, {{"chunk_size", "64"}}, {"no option 'chunk_size'"}}});
-  request.check_refused({kPlain, {}, {"alignment is 8"}}, Code::unsupported, 8);
 }
 
 TEST_CASE("kda_recurrent: a problem becomes flags of the code and numbers of the launch") {
