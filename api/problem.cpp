@@ -27,7 +27,8 @@ lathe_operator_tensor to_c(const TensorInfo& tensor) {
           .alias_of = tensor.alias_of,
           .sentence = tensor.sentence,
           .given_if = tensor.given_if,
-          .changed_by = tensor.changed_by};
+          .changed_by = tensor.changed_by,
+          .wide = is_wide(tensor)};
 }
 
 lathe_operator_option to_c(const OptionInfo& option) {
@@ -53,7 +54,8 @@ struct Listed {
             .tensor_count = tensors.size(),
             .options = options.data(),
             .option_count = options.size(),
-            .ranks = op.ranks};
+            .ranks = op.ranks,
+            .least_alignment = op.least_alignment};
   }
 };
 

@@ -165,6 +165,7 @@ Result<Resolved> resolve(const lathe_problem& problem) {
   LATHE_ASSIGN(std::shared_ptr<const void> options, parse_options(problem));
   Resolved resolved{problem, extents, std::move(options)};
   LATHE_TRY(problem.op->check(resolved));
+  LATHE_TRY(check_row_alignment(problem, problem.op->least_alignment));
   return resolved;
 }
 
@@ -190,8 +191,16 @@ int row_alignment(const Resolved& resolved) {
 
 Status check_row_alignment(const lathe_problem& problem, int bytes) {
   if (problem.alignment >= bytes) return {};
-  return unsupported(text("alignment is ", problem.alignment, "; ", problem.op->name, " needs ",
-                          bytes, " bytes (lathe_problem_alignment)"));
+  std::string names;
+  for (size_t i = 0; i < problem.op->tensors.size(); ++i) {
+    if (!problem.tensors[i].given || !is_wide(problem.op->tensors[i])) continue;
+    names += text(names.empty() ? "" : ", ", problem.op->tensors[i].name);
+  }
+  return unsupported(text("the problem promises addresses and strides that are multiples of ",
+                          problem.alignment, " bytes (lathe_problem_alignment); ", problem.op->name,
+                          " accesses rows of ", names, " in pieces of ", bytes, ": allowed ",
+                          bytes == 16 ? "is " : text("are ", bytes, " to "),
+                          "16, with a copy of each tensor that is less aligned"));
 }
 
 Status check_width(const char* tensor, const char* dim, int64_t width, int64_t step, int64_t least,

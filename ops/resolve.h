@@ -49,9 +49,9 @@ int vector_bytes(Dtype dtype, int alignment, int64_t channels);
 // of.
 int row_alignment(const Resolved& resolved);
 
-// Kernels copy rows in pieces of so many bytes.
+// Rows that are sent between ranks are copied in pieces of so many bytes.
 inline constexpr int kRowAlignment = 16;
-// Returns UNSUPPORTED if the problem declares less.
+// Returns UNSUPPORTED if the problem promises less; the text names the tensors that it holds for.
 Status check_row_alignment(const lathe_problem& problem, int bytes);
 // Checks a width that changes the code: it must be known, and a multiple of `step` from `least` to
 // `most`.

@@ -72,6 +72,11 @@ struct TensorInfo {
     return out;
   }
 };
+// Returns whether kernels access a tensor in pieces of up to 16 bytes, as far as the problem's
+// alignment allows. Any other may begin at each of its elements.
+constexpr bool is_wide(const TensorInfo& tensor) {
+  return tensor.alignment != 0 ? tensor.alignment > 1 : tensor.is_strided;
+}
 // Inputs are required, outputs are optional, tensors that are changed in place are required.
 constexpr TensorInfo input(const char* name, const char* shape, const char* dtypes,
                            const char* sentence) {
@@ -145,6 +150,9 @@ struct Operator {
   bool chain = false;         // over ranks states go along the tokens: shards must be contiguous
   Sequences sequences = Sequences::one_row;
   const char* shape_option = "";  // chooses among a tensor's shapes of one rank, by number
+  // Kernels load and store rows in pieces of at least so many bytes: a problem that promises less
+  // of its wide tensors (is_wide) is refused. 1: every promise is taken.
+  int least_alignment = 1;
   // Returns the operator's struct of options with its defaults. Null: it has none.
   std::shared_ptr<void> (*new_options)() = nullptr;
   // Refuses problems that the tables cannot exclude. Called after the tables' checks.

@@ -29,6 +29,8 @@ typedef struct lathe_operator_tensor {
   const char* sentence;
   const char* given_if;   /* "saved_forward": an input where that option is 1; NULL otherwise */
   const char* changed_by; /* "k_new": in and out, but only read unless that tensor is given */
+  int wide; /* 1: accessed in pieces of up to 16 bytes, so that lathe_problem_alignment speaks of
+               its address and strides; 0: it may begin at any multiple of its element's size */
 } lathe_operator_tensor;
 
 typedef enum lathe_option_type {
@@ -53,7 +55,8 @@ typedef struct lathe_operator_info {
   size_t tensor_count;
   const lathe_operator_option* options;
   size_t option_count;
-  int ranks; /* 1 if it can be split over a group */
+  int ranks;           /* 1 if it can be split over a group */
+  int least_alignment; /* bytes: what lathe_problem_alignment must promise at least; 1: anything */
 } lathe_operator_info;
 
 LATHE_API size_t lathe_operator_count(void);
@@ -199,13 +202,16 @@ LATHE_API lathe_status lathe_plan_workspace(const lathe_plan* plan, const DLTens
  * their batch, token and head strides are free. `workspace` is 256-byte aligned device memory, not
  * used by anybody else until the run has finished.
  *
- * Outputs need memory of their own: tiles read what their neighbours may already have written. Only
- * `state` of the update is input and output at once.
+ * What a run writes shares no element with another tensor of the call, because tiles read what
+ * their neighbours may already have written; it may be a view of the same buffer that lies between
+ * the other's rows. Two tensors that are changed in place may overlap, as the pages of a cache for
+ * keys and of one for values do in one buffer: then the call's indices must keep apart what is
+ * written.
  *
  * Checked on the host at every call: presence, dtype, rank, extents against each other and the
  * problem, strides (overlap, but for an input's stride of 0 where no kernel copies by tensor maps,
  * overflow, alignment), pointers (device, null unless the tensor is
- * empty, alignment, an output that begins where another tensor does), workspace. Not
+ * empty, alignment, an output with an element of another tensor), workspace. Not
  * checked: the contents of cu_seqlens, which are on the device; kernels clamp every offset to [0,
  * T], so bad contents give wrong numbers but never an access outside the tensors. INVALID_ARGUMENT,
  * CUDA. */

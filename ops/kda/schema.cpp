@@ -71,6 +71,7 @@ constexpr Operator kOperators[] = {
      .ranks = true,
      .chain = true,
      .shape_option = "state_v_first",
+     .least_alignment = 8,
      .new_options = new_options<KdaOptions>,
      .check = check_kda,
      .make = make_kda,

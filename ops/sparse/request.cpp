@@ -119,7 +119,6 @@ Status check_sparse(const Resolved& resolved) {
 }
 
 Result<SparseRequest> sparse_request(const Resolved& resolved) {
-  LATHE_TRY(check_row_alignment(resolved.problem, kRowAlignment));
   const auto& options = resolved.options_as<SparseOptions>();
   SparseRequest out;
   out.scale = *options.scale;

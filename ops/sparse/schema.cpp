@@ -56,6 +56,7 @@ constexpr Operator kOperators[] = {
      .backward = "dout",
      .ranks = true,
      .sequences = Sequences::apart,
+     .least_alignment = 16,
      .new_options = new_options<SparseOptions>,
      .check = check_sparse,
      .make = make_sparse,

@@ -22,6 +22,8 @@
 PyObject* raise_status(lathe_status status);
 /* Raises lathe.InvalidArgument with this text. Returns NULL. */
 PyObject* raise_invalid(const char* format, ...);
+/* Raises lathe.Unsupported with this text. Returns NULL. */
+PyObject* raise_unsupported(const char* format, ...);
 /* Returns 1 if `status` is LATHE_OK; else raises and returns 0. */
 int succeeded(lathe_status status);
 

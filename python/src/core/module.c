@@ -31,6 +31,15 @@ PyObject* raise_invalid(const char* format, ...) {
   return raise_text(LATHE_INVALID_ARGUMENT, text);
 }
 
+PyObject* raise_unsupported(const char* format, ...) {
+  char text[512];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  return raise_text(LATHE_UNSUPPORTED, text);
+}
+
 int succeeded(lathe_status status) {
   if (status == LATHE_OK) return 1;
   raise_status(status);
@@ -66,11 +75,11 @@ int add_type(PyObject* module, PyType_Spec* spec, PyTypeObject** out) {
 
 static PyObject* tensor_row(const lathe_operator_tensor* tensor) {
   static const char* const kRoles[] = {"input", "output", "inout"};
-  return Py_BuildValue("{s:s,s:s,s:s,s:O,s:s,s:z,s:s,s:z,s:z}", "name", tensor->name, "shape",
+  return Py_BuildValue("{s:s,s:s,s:s,s:O,s:s,s:z,s:s,s:z,s:z,s:O}", "name", tensor->name, "shape",
                        tensor->shape, "role", kRoles[tensor->role], "optional",
                        tensor->optional ? Py_True : Py_False, "dtypes", tensor->dtypes, "alias_of",
                        tensor->alias_of, "sentence", tensor->sentence, "given_if", tensor->given_if,
-                       "changed_by", tensor->changed_by);
+                       "changed_by", tensor->changed_by, "wide", tensor->wide ? Py_True : Py_False);
 }
 
 static PyObject* option_row(const lathe_operator_option* option) {
@@ -92,10 +101,11 @@ static PyObject* operator_row(const lathe_operator_info* op) {
     PyObject* row = option_row(&op->options[i]);
     good = row && PyTuple_SetItem(options, (Py_ssize_t)i, row) == 0;
   }
-  PyObject* out = good ? Py_BuildValue("{s:s,s:s,s:O,s:O,s:O}", "name", op->name, "sentence",
-                                       op->sentence, "tensors", tensors, "options", options,
-                                       "ranks", op->ranks ? Py_True : Py_False)
-                       : NULL;
+  PyObject* out =
+      good ? Py_BuildValue("{s:s,s:s,s:O,s:O,s:O,s:i}", "name", op->name, "sentence", op->sentence,
+                           "tensors", tensors, "options", options, "ranks",
+                           op->ranks ? Py_True : Py_False, "least_alignment", op->least_alignment)
+           : NULL;
   Py_XDECREF(tensors), Py_XDECREF(options);
   return out;
 }

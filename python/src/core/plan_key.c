@@ -10,11 +10,9 @@ static int lowest_bit(uint64_t value) {
   return bit == 0 || bit > BEST_ALIGNMENT ? BEST_ALIGNMENT : (int)bit;
 }
 
-/* Returns what a problem may promise of this tensor: 16, unless its address or a stride keeps it
- * from accesses as wide as its rows allow. Tensors of rank 1 and of integers take narrow ones. */
-static int alignment_of(const DLTensor* tensor) {
+int alignment_of(const DLTensor* tensor) {
   const int last = tensor->ndim - 1;
-  if (last < 1 || tensor->dtype.code == kDLInt) return BEST_ALIGNMENT;
+  if (last < 0) return BEST_ALIGNMENT;
   const uint64_t item = tensor->dtype.bits / 8u;
   const int wanted = lowest_bit((uint64_t)tensor->shape[last] * item);
   int found = lowest_bit((uint64_t)(uintptr_t)tensor->data + tensor->byte_offset);
@@ -26,7 +24,38 @@ static int alignment_of(const DLTensor* tensor) {
   return found < wanted ? found : BEST_ALIGNMENT;
 }
 
-static void add_tensor(const FixedDims* dims, size_t index, const DLTensor* tensor, Key* key) {
+int read_alignments(const char* op, const char* const* names, size_t count, Alignments* out) {
+  const lathe_operator_info* info = lathe_operator_find(op);
+  if (!info) return raise_invalid("there is no operator \"%.40s\"", op), -1;
+  *out = (Alignments){.least = info->least_alignment};
+  for (size_t i = 0; i < count; ++i) {
+    for (size_t at = 0; at < info->tensor_count; ++at) {
+      if (strcmp(names[i], info->tensors[at].name) != 0) continue;
+      out->wide |= (uint64_t)(info->tensors[at].wide != 0) << i;
+    }
+  }
+  return 0;
+}
+
+PyObject* raise_unaligned(const char* name, int found, const lathe_operator_info* op) {
+  return raise_unsupported(
+      "%s begins at an address, or has strides, that are multiples of %d bytes; %s takes multiples "
+      "of %d: give a copy, clone() in torch or copy() in NumPy, which begins at a multiple of 16",
+      name, found, op->name, op->least_alignment);
+}
+
+uint64_t unaligned(const Alignments* alignments, const Given* given) {
+  uint64_t found = 0;
+  for (size_t i = 0; alignments->least > 1 && i < given->count; ++i) {
+    if (given->borrowed_at[i] < 0 || !(alignments->wide >> i & 1)) continue;
+    const DLTensor* tensor = &given->tensors.borrowed[given->borrowed_at[i]].tensor;
+    found |= (uint64_t)(alignment_of(tensor) < alignments->least) << i;
+  }
+  return found;
+}
+
+static void add_tensor(const FixedDims* dims, size_t index, const DLTensor* tensor, int wide,
+                       Key* key) {
   const uint64_t device =
       (uint64_t)tensor->device.device_type << 8 | (uint8_t)tensor->device.device_id;
   key->words[key->count++] =
@@ -36,12 +65,12 @@ static void add_tensor(const FixedDims* dims, size_t index, const DLTensor* tens
   for (int d = 0; d < tensor->ndim; ++d) {
     if (fixed >> d & 1) key->words[key->count++] = tensor->shape[d];
   }
-  const int alignment = alignment_of(tensor);
+  const int alignment = wide ? alignment_of(tensor) : BEST_ALIGNMENT;
   if (alignment < key->alignment) key->alignment = alignment;
 }
 
-int make_key(const char* const* names, const FixedDims* dims, const Given* given, int aligned,
-             Key* key) {
+int make_key(const char* const* names, const FixedDims* dims, const Alignments* alignments,
+             const Given* given, int aligned, Key* key) {
   key->count = 0;
   key->alignment = BEST_ALIGNMENT;
   for (size_t i = 0; i < given->count; ++i) {
@@ -54,7 +83,7 @@ int make_key(const char* const* names, const FixedDims* dims, const Given* given
       raise_invalid("%s has rank %d; allowed are up to %d", names[i], tensor->ndim, LATHE_MAX_RANK);
       return -1;
     }
-    add_tensor(dims, i, tensor, key);
+    add_tensor(dims, i, tensor, alignments->wide >> i & 1, key);
   }
   if (aligned) key->alignment = BEST_ALIGNMENT;
   key->words[key->count++] = key->alignment;

@@ -26,6 +26,12 @@ typedef struct {
   int alignment; /* what a problem may promise of the tensors */
 } Key;
 
+/* What an operator asks of addresses and strides. */
+typedef struct {
+  int least;     /* bytes that they must be multiples of; 1: anything */
+  uint64_t wide; /* a bit for each tensor of which it asks that */
+} Alignments;
+
 /* Says which dimensions are in the key: a bit for each, by tensor and rank. */
 typedef struct {
   uint8_t of[MOST_TENSORS][LATHE_MAX_RANK + 1];
@@ -47,10 +53,20 @@ int borrow_given(const char* const* names, Given* given);
 /* Returns 1 if the tensors whose bits are set in `rows` have contiguous rows and are not expanded,
  * and the others are contiguous. */
 int lie_well(const Given* given, uint64_t rows);
+/* Reads the alignments of an operator of this name, for tensors of these names. Returns 0, or -1
+ * with an exception. */
+int read_alignments(const char* op, const char* const* names, size_t count, Alignments* out);
+/* Returns what a problem may promise of this tensor: 16, unless its address or a stride keeps it
+ * from accesses as wide as its rows allow. */
+int alignment_of(const DLTensor* tensor);
+/* Returns a bit for each tensor that is less aligned than the operator takes. */
+uint64_t unaligned(const Alignments* alignments, const Given* given);
+/* Raises Unsupported for a tensor that is aligned to `found` bytes. Returns NULL. */
+PyObject* raise_unaligned(const char* name, int found, const lathe_operator_info* op);
 /* Makes the key of a call. If `aligned`, it promises the best alignment, whatever the tensors have.
  * Returns 0, or -1. */
-int make_key(const char* const* names, const FixedDims* dims, const Given* given, int aligned,
-             Key* key);
+int make_key(const char* const* names, const FixedDims* dims, const Alignments* alignments,
+             const Given* given, int aligned, Key* key);
 /* Learns from a problem which extents of its tensors change the code. */
 void learn_dims(const char* const* names, size_t count, const lathe_problem* problem,
                 FixedDims* out);

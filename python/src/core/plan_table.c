@@ -17,6 +17,8 @@ typedef struct {
   PyObject* modes;     /* a tuple of functions, see `eager`; or NULL */
   PyObject* gradients; /* a function, see `eager`; or NULL */
   unsigned long long rows;         /* see `inference` */
+  const char* op;                  /* of the operator table; or NULL */
+  Alignments alignments;           /* that this operator asks for; without one all count */
   const char* words[MOST_TENSORS]; /* the names */
   size_t count;
   FixedDims fixed;
@@ -70,10 +72,21 @@ static int take(const TableObject* self, PyObject* options, PyObject* tensors, P
   return 1;
 }
 
+/* Raises Unsupported for the first tensor that is less aligned than the operator takes. */
+static PyObject* refuse_unaligned(const TableObject* self, const Given* given) {
+  const uint64_t found = unaligned(&self->alignments, given);
+  size_t at = 0;
+  while (!(found >> at & 1)) ++at;
+  const DLTensor* tensor = &given->tensors.borrowed[given->borrowed_at[at]].tensor;
+  return raise_unaligned(self->words[at], alignment_of(tensor), lathe_operator_find(self->op));
+}
+
 /* Returns what was made for a call, whose tensors are borrowed; a new reference. */
 static PyObject* look_up(TableObject* self, Given* given) {
   Key key;
-  if (make_key(self->words, &self->fixed, given, self->shard != NULL, &key) != 0) return NULL;
+  const int ranks = self->shard != NULL;
+  if (make_key(self->words, &self->fixed, &self->alignments, given, ranks, &key) != 0) return NULL;
+  if (key.alignment < self->alignments.least) return refuse_unaligned(self, given);
   if (self->entries.used > 0) {
     const Entry* entry = find_entry(&self->entries, &key, given->options);
     if (!entry) return NULL;
@@ -89,7 +102,7 @@ static PyObject* look_up(TableObject* self, Given* given) {
     Py_CLEAR(value);
   }
   /* The key may have become shorter by what was learned. */
-  if (value && (make_key(self->words, &self->fixed, given, self->shard != NULL, &key) != 0 ||
+  if (value && (make_key(self->words, &self->fixed, &self->alignments, given, ranks, &key) != 0 ||
                 put_entry(&self->entries, &key, given->options, value) != 0)) {
     Py_CLEAR(value);
   }
@@ -116,7 +129,9 @@ static PyObject* run_given(TableObject* self, Given* given, int only_laid) {
   const lathe_shard* shard = self->shard ? ((ShardObject*)self->shard)->handle : NULL;
   PyObject *made = NULL, *value = NULL;
   const int borrowed = borrow_given(self->words, given) == 0;
-  if (borrowed && only_laid && !lie_well(given, self->rows)) {
+  const int laid = !only_laid || (borrowed && lie_well(given, self->rows) &&
+                                  unaligned(&self->alignments, given) == 0);
+  if (borrowed && !laid) {
     Py_INCREF(Py_None);
     made = Py_None;
   } else if (borrowed) {
@@ -169,6 +184,26 @@ static PyObject* table_inference(TableObject* self, PyObject* const* arguments, 
   return run_at_once(self, arguments, count, 1);
 }
 
+/* Returns the indices of the tensors that the operator takes only as copies. */
+static PyObject* table_unaligned(TableObject* self, PyObject* tensors) {
+  Given given;
+  const int taken = take(self, Py_None, tensors, 0, &given);
+  if (taken < 0) return NULL;
+  if (taken == 0) return PyTuple_New(0);
+  PyObject* found = borrow_given(self->words, &given) == 0 ? PyList_New(0) : NULL;
+  const uint64_t bits = found ? unaligned(&self->alignments, &given) : 0;
+  for (size_t i = 0; found && i < given.count; ++i) {
+    if (!(bits >> i & 1)) continue;
+    PyObject* index = PyLong_FromSize_t(i);
+    if (!index || PyList_Append(found, index) != 0) Py_CLEAR(found);
+    Py_XDECREF(index);
+  }
+  give_back(given.tensors.borrowed, given.tensors.count);
+  PyObject* out = found ? PySequence_Tuple(found) : NULL;
+  Py_XDECREF(found);
+  return out;
+}
+
 static PyObject* table_clear(TableObject* self, PyObject* unused) {
   (void)unused;
   drop_entries(&self->entries);
@@ -178,11 +213,13 @@ static PyObject* table_clear(TableObject* self, PyObject* unused) {
 static Py_ssize_t table_length(TableObject* self) { return (Py_ssize_t)self->entries.used; }
 
 static int table_init(TableObject* self, PyObject* arguments, PyObject* keywords) {
-  static char* names[] = {"names", "build", "types", "shard", "modes", "gradients", "rows", NULL};
+  static char* names[] = {"names",     "build", "types", "shard", "modes",
+                          "gradients", "rows",  "op",    NULL};
   PyObject *list, *build, *types = NULL, *shard = NULL, *modes = NULL, *gradients = NULL;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O|O!O!O!OK:PlanTable", names,
+  const char* op = NULL;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O|O!O!O!OKs:PlanTable", names,
                                    &PyTuple_Type, &list, &build, &PyTuple_Type, &types, ShardType,
-                                   &shard, &PyTuple_Type, &modes, &gradients, &self->rows)) {
+                                   &shard, &PyTuple_Type, &modes, &gradients, &self->rows, &op)) {
     return -1;
   }
   if (self->build) return raise_invalid("a PlanTable is made once"), -1;
@@ -195,6 +232,10 @@ static int table_init(TableObject* self, PyObject* arguments, PyObject* keywords
     self->words[i] = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(list, i), NULL);
     if (!self->words[i]) return -1;
   }
+  self->alignments = (Alignments){.least = 1, .wide = ~(uint64_t)0};
+  const size_t count = (size_t)PyTuple_Size(list);
+  if (op && read_alignments(op, self->words, count, &self->alignments) != 0) return -1;
+  self->op = op ? lathe_operator_find(op)->name : NULL;
   memset(&self->fixed, ALL_DIMS, sizeof self->fixed);
   Py_INCREF(list), Py_INCREF(build), Py_XINCREF(types), Py_XINCREF(shard);
   Py_XINCREF(modes), Py_XINCREF(gradients);
@@ -223,18 +264,24 @@ static PyMethodDef methods[] = {
      "inference(options, tensors)\n\nAs eager, but returns None too if gradients() says yes and a\n"
      "tensor requires one, or if a tensor would have to be copied: those whose bits are set in\n"
      "`rows` have contiguous rows and are not expanded, the others are contiguous."},
+    {"unaligned", (PyCFunction)table_unaligned, METH_O,
+     "unaligned(tensors)\n\nReturns the indices of those that begin at an address, or have "
+     "strides,\n"
+     "that kernels of the operator do not take: a run needs a copy of them. Without `op`: none."},
     {"clear", (PyCFunction)table_clear, METH_NOARGS, "clear()\n\nForgets all entries."},
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot slots[] = {
     {Py_tp_doc,
-     "PlanTable(names, build, types=(), shard, modes=(), gradients, rows=0)\n\n"
+     "PlanTable(names, build, types=(), shard, modes=(), gradients, rows=0, op)\n\n"
      "table(options, *tensors) returns what build(options, alignment, "
      "*tensors) made for tensors of\n"
      "that kind; build returns (value, problem). The options must be "
      "hashable. With types it returns\n"
      "None if a tensor is of another type. With a shard, runs are over its group, and every entry\n"
-     "promises the best alignment: ranks must have the same entries."},
+     "promises the best alignment: ranks must have the same entries. op: the operator's name, "
+     "which\n"
+     "says of which tensors the alignment counts."},
     {Py_tp_init, table_init},
     {Py_tp_new, PyType_GenericNew},
     {Py_tp_dealloc, table_dealloc},

@@ -3,7 +3,7 @@
 /* lathe._core.Problem: which tensors there are, of what kind, and with which options. */
 #include <string.h>
 
-#include "core.h"
+#include "plan_key.h"
 
 PyTypeObject* ProblemType;
 
@@ -69,6 +69,32 @@ static PyObject* problem_alignment(ProblemObject* self, PyObject* bytes) {
   if ((value == -1 && PyErr_Occurred()) || !is_made(self->handle, "Problem")) return NULL;
   return done(
       lathe_problem_alignment(self->handle, value < 0 || value > 1 << 20 ? -1 : (int)value));
+}
+
+/* Promises what the arrays of a dictionary have. */
+static PyObject* problem_align(ProblemObject* self, PyObject* arguments) {
+  const char* op;
+  PyObject* arrays;
+  if (!PyArg_ParseTuple(arguments, "sO!:align", &op, &PyDict_Type, &arrays) ||
+      !is_made(self->handle, "Problem")) {
+    return NULL;
+  }
+  const lathe_operator_info* info = lathe_operator_find(op);
+  if (!info) return raise_invalid("there is no operator \"%.40s\"", op);
+  int promise = BEST_ALIGNMENT;
+  for (size_t i = 0; i < info->tensor_count; ++i) {
+    const char* name = info->tensors[i].name;
+    PyObject* array = PyDict_GetItemString(arrays, name);
+    if (!array || array == Py_None || !info->tensors[i].wide) continue;
+    Borrowed borrowed;
+    const int failed = borrow(array, name, &borrowed) != 0;
+    const int found = failed ? 0 : alignment_of(&borrowed.tensor);
+    give_back(&borrowed, 1);
+    if (failed) return NULL;
+    if (found < info->least_alignment) return raise_unaligned(name, found, info);
+    if (found < promise) promise = found;
+  }
+  return done(lathe_problem_alignment(self->handle, promise));
 }
 
 static PyObject* set_bytes(ProblemObject* self, const char* option, PyObject* value) {
@@ -215,6 +241,8 @@ static PyMethodDef methods[] = {
      "tensor(name, dtype, shape)\n\nDeclares a tensor; -1 in the shape varies from run to run."},
     {"alignment", (PyCFunction)problem_alignment, METH_O,
      "alignment(bytes)\n\nPromises that addresses and strides are multiples of it; default 16."},
+    {"align", (PyCFunction)problem_align, METH_VARARGS,
+     "align(op, arrays)\n\nPromises the alignment that these arrays have, a dictionary by name."},
     {"set", (PyCFunction)problem_set, METH_VARARGS,
      "set(option, value)\n\nSets an option. bytes are the text of an option that takes a file."},
     {"group", (PyCFunction)problem_group, METH_VARARGS,

@@ -22,6 +22,7 @@ class Tensor(NamedTuple):
     sentence: str
     given_if: str | None
     changed_by: str | None
+    wide: bool  # its address and strides count for an alignment
 
 
 class Option(NamedTuple):
@@ -42,6 +43,7 @@ class Operator(NamedTuple):
     tensors: Mapping[str, Tensor]
     options: Mapping[str, Option]
     ranks: bool
+    least_alignment: int  # bytes that the addresses and strides of wide tensors are multiples of
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {self.sentence}"]
@@ -61,7 +63,8 @@ def operators() -> Mapping[str, Operator]:
     for row in _core.operators():
         tensors = {each["name"]: Tensor(**each) for each in row["tensors"]}
         options = {each["name"]: Option(**each) for each in row["options"]}
-        found[row["name"]] = Operator(row["name"], row["sentence"], tensors, options, row["ranks"])
+        found[row["name"]] = Operator(row["name"], row["sentence"], tensors, options, row["ranks"],
+                                      row["least_alignment"])
     return found
 
 

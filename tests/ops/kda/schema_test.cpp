@@ -102,7 +102,9 @@ TEST_CASE("kda: options out of range, and options that need another, are refused
        {{"warmup_segments", "4"}, {"segments", "2"}, {"use_qk_l2norm_in_kernel", "1"}},
        {"warmup_segments is 4 and segments is 2"}},
   });
-  request.check_refused({kForward, {}, {"alignment is 4; kda needs 8"}}, Code::unsupported, 4);
+  request.check_refused(
+      {kForward, {}, {"multiples of 4 bytes", "kda", "rows of q, k, v", "pieces of 8"}},
+      Code::unsupported, 4);
 }
 
 TEST_CASE("kda: a problem becomes flags of the code and numbers of the launch") {

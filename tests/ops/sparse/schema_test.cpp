@@ -152,7 +152,9 @@ TEST_CASE("sparse attention: options that do not fit are refused") {
                           {{"scale", "1"}, {"block_size", "128"}},
                           {"topk = 16777216", "block_size is 128"}}},
                         Code::unsupported);
-  request.check_refused({kBatch, kScaled, {"alignment is 8"}}, Code::unsupported, 8);
+  request.check_refused(
+      {kBatch, kScaled, {"multiples of 8 bytes", "rows of q, k, v", "pieces of 16"}},
+      Code::unsupported, 8);
 }
 
 TEST_CASE("sparse attention: a problem becomes flags of the code and numbers of the launch") {

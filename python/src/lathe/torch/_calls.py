@@ -119,7 +119,7 @@ class Call:
         self.rows = frozenset(self.inputs.index(name) for name in rows)
         self.table = _core.PlanTable(self.inputs, self._prepare, (torch.Tensor, Parameter),
                                      modes=_modes, gradients=torch.is_grad_enabled,
-                                     rows=sum(1 << i for i in self.rows))
+                                     rows=sum(1 << i for i in self.rows), op=op)
         self.eager, self.inference = self.table.eager, self.table.inference
         self._define()
         if into:
