@@ -67,8 +67,8 @@ Status stride_error(const Slot& slot, const DLTensor& from, const std::string& w
 }
 
 // Returns whether every stride steps over all that the dimensions behind it reach, and the size
-// fits: so are almost all views, and then no two elements overlap.
-bool is_nested(const Slot& slot, const DLTensor& from, const Tensor& tensor) {
+// fits: so are almost all views, and then no two elements overlap. Sets the bytes that they span.
+bool is_nested(const Slot& slot, const DLTensor& from, const Tensor& tensor, int64_t* bytes) {
   int64_t reach = 1;  // elements from the first to one past the last
   for (int d = slot.shape.rank - 1; d >= 0; --d) {
     const int64_t extent = from.shape[d], stride = tensor.stride[d];
@@ -79,14 +79,13 @@ bool is_nested(const Slot& slot, const DLTensor& from, const Tensor& tensor) {
       return false;
     }
   }
-  int64_t bytes;
-  return !__builtin_mul_overflow(reach, slot.element, &bytes);
+  return !__builtin_mul_overflow(reach, slot.element, bytes);
 }
 
 // Checks that elements do not overlap: every stride must step over all that the smaller ones reach.
 // Only what repeats along a whole dimension may, where it is read by kernels that allow it.
-Status check_overlap(const Slot& slot, const DLTensor& from, const Tensor& tensor) {
-  if (is_nested(slot, from, tensor)) return {};
+Status check_overlap(const Slot& slot, const DLTensor& from, const Tensor& tensor, int64_t* bytes) {
+  if (is_nested(slot, from, tensor, bytes)) return {};
   const int rank = slot.shape.rank;
   std::array<int, kMaxRank> order{};
   for (int d = 0; d < rank; ++d) order[d] = d;
@@ -116,8 +115,7 @@ Status check_overlap(const Slot& slot, const DLTensor& from, const Tensor& tenso
       return stride_error(slot, from, "its size passes 2^63");
     }
   }
-  int64_t bytes;
-  if (__builtin_mul_overflow(reach, slot.element, &bytes)) {
+  if (__builtin_mul_overflow(reach, slot.element, bytes)) {
     return stride_error(slot, from, "its size passes 2^63 bytes");
   }
   return {};
@@ -158,7 +156,7 @@ Walk walk(const Slot& slot, const DLTensor& from, const Extents& extents, Tensor
 }
 
 // Takes over strides that are not those of a tensor without gaps.
-Status read_strides(const Slot& slot, const DLTensor& from, Tensor* tensor) {
+Status read_strides(const Slot& slot, const DLTensor& from, Tensor* tensor, int64_t* bytes) {
   const int rank = slot.shape.rank;
   for (int d = 0; d < rank; ++d) {
     if (from.shape[d] <= 1) continue;
@@ -172,7 +170,7 @@ Status read_strides(const Slot& slot, const DLTensor& from, Tensor* tensor) {
     }
     tensor->stride[d] = stride;
   }
-  return check_overlap(slot, from, *tensor);
+  return check_overlap(slot, from, *tensor, bytes);
 }
 
 // Alignments are powers of 2; a division for each dimension would be half of a run's cost.
@@ -195,17 +193,18 @@ Status check_stride_alignment(const Slot& slot, const DLTensor& from, const Tens
 }  // namespace
 
 Status read_layout(const Slot& slot, const DLTensor& from, const Extents& declared,
-                   Extents* extents, Tensor* tensor, bool* empty) {
+                   Extents* extents, Tensor* tensor, int64_t* bytes) {
   const Walk found = walk(slot, from, *extents, tensor);
   if (!found.known) LATHE_TRY(check_extents(slot, declared, from, extents));
-  int64_t bytes;
   if (!found.fits) return size_error(slot, from, "elements");
-  if (__builtin_mul_overflow(found.elements, slot.element, &bytes)) {
+  if (__builtin_mul_overflow(found.elements, slot.element, bytes)) {
     return size_error(slot, from, "bytes");
   }
-  *empty = found.empty;
-  if (found.empty) return {};
-  if (found.gaps) LATHE_TRY(read_strides(slot, from, tensor));
+  if (found.empty) {
+    *bytes = 0;
+    return {};
+  }
+  if (found.gaps) LATHE_TRY(read_strides(slot, from, tensor, bytes));
   // Strides without gaps are multiples of a row.
   const bool aligned = !found.gaps && is_aligned(slot, from.shape[slot.shape.rank - 1]);
   return slot.strided && !aligned ? check_stride_alignment(slot, from, *tensor) : Status();

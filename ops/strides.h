@@ -10,9 +10,9 @@ namespace lathe {
 
 // Fills the extents and strides of `tensor`, and `extents` where an extent is not known yet: two
 // tensors have the same extent in a dim, and so has the problem that declares it. The kind of
-// `from` has been checked. Sets `empty` if there is no element, whose strides are then not looked
-// at.
+// `from` has been checked. Sets `bytes` from the first element to one past the last; 0: there is no
+// element, and strides are not looked at.
 Status read_layout(const Slot& slot, const DLTensor& from, const Extents& declared,
-                   Extents* extents, Tensor* tensor, bool* empty);
+                   Extents* extents, Tensor* tensor, int64_t* bytes);
 
 }  // namespace lathe

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "codegen/base/invalid.h"
+#include "ops/overlap.h"
 #include "ops/resolve.h"
 #include "ops/strides.h"
 #include "ops/workspace.h"
@@ -82,21 +83,40 @@ Status check_address(const Slot& slot, const DLTensor& from, int ordinal, bool e
   return {};
 }
 
-Status alias_error(const Slot& written, const Slot& other, const char* data) {
-  return invalid(text(written.name, " is at ", static_cast<const void*>(data), ", where ",
-                      other.name, " is; an output must have memory of its own"));
+// Addresses from a tensor's first byte to one past its last; both null if it is empty.
+struct Range {
+  const char *first, *end;
+};
+
+Status alias_error(const Slot& written, const Range& range, const Slot& other,
+                   const Range& others) {
+  const auto at = [](const char* address) { return static_cast<const void*>(address); };
+  return invalid(text(written.name, " lies from ", at(range.first), " to ", at(range.end), " and ",
+                      other.name, " from ", at(others.first), " to ", at(others.end),
+                      ", with elements in common; allowed are memory of its own for what is "
+                      "written, or views of one buffer that share no element"));
+}
+
+// Called where the ranges of two tensors overlap, of which one is written. Two that are changed in
+// place may share memory: caches are views of one buffer, [0, P) and [1, P + 1) of its pages, and
+// the call's indices keep apart what is written.
+Status check_shared(const Slot& slot, const Range& range, const Slot& other, const Range& others,
+                    const Call& call) {
+  if (slot.in_place && other.in_place && range.first != others.first) return {};
+  if (!share_elements(slot, call.tensors[slot.tensor], other, call.tensors[other.tensor]))
+    return {};
+  return alias_error(slot, range, other, others);
 }
 
 // Tiles read their neighbours' inputs, so nothing may be written over an input.
-Status check_aliases(const std::vector<Slot>& slots, const Call& call) {
+Status check_aliases(const std::vector<Slot>& slots, const Range* ranges, const Call& call) {
   const size_t count = slots.size();
-  const char* addresses[kMaxTensors];
-  for (size_t i = 0; i < count; ++i) addresses[i] = call.tensors[slots[i].tensor].data;
   for (size_t i = 0; i < count; ++i) {
-    const char* const data = addresses[i];
-    if (!slots[i].written || !data) continue;
+    if (!slots[i].written) continue;
+    const Range range = ranges[i];
     for (size_t j = 0; j < count; ++j) {
-      if (addresses[j] == data && j != i) return alias_error(slots[i], slots[j], data);
+      if (ranges[j].first >= range.end || ranges[j].end <= range.first || j == i) continue;
+      LATHE_TRY(check_shared(slots[i], range, slots[j], ranges[j], call));
     }
   }
   return {};
@@ -129,6 +149,7 @@ std::vector<Slot> make_slots(const Resolved& resolved) {
     slot.tensor = static_cast<int>(i);
     slot.strided = tensor.is_strided;
     slot.written = problem.writes(slot.tensor);
+    slot.in_place = slot.written && tensor.role == Role::inout;
     const Dim last = slot.shape.dims[slot.shape.rank - 1].dim;
     slot.alignment = slot.strided ? vector_bytes(declared.dtype, problem.alignment, resolved[last])
                                   : bytes_of(declared.dtype);
@@ -144,6 +165,8 @@ Status read_call(const Operator& op, const std::vector<Slot>& slots, const Exten
                  const DLTensor* const* tensors, Checks checks, int ordinal, Call* call) {
   if (!tensors) return invalid("slots is NULL, but must be given");
   bool packed = false;
+  Range ranges[kMaxTensors];
+  Range* range = ranges;
   const DLTensor* const* next = tensors;
   for (const Slot& slot : slots) {
     const DLTensor* const from = *next++;
@@ -152,13 +175,16 @@ Status read_call(const Operator& op, const std::vector<Slot>& slots, const Exten
     }
     if (!has_kind(slot, *from)) return kind_error(slot, *from);
     Tensor& tensor = call->tensors[slot.tensor];
-    bool empty = false;
-    LATHE_TRY(read_layout(slot, *from, declared, &call->extents, &tensor, &empty));
-    if (checks == Checks::all) LATHE_TRY(check_address(slot, *from, ordinal, empty, &tensor));
+    int64_t bytes = 0;
+    LATHE_TRY(read_layout(slot, *from, declared, &call->extents, &tensor, &bytes));
+    if (checks == Checks::all) {
+      LATHE_TRY(check_address(slot, *from, ordinal, bytes == 0, &tensor));
+      *range++ = {tensor.data, tensor.data + bytes};
+    }
     packed = packed || slot.offsets;
   }
   LATHE_TRY(resolve_sequences(op, packed, &call->extents));
-  return checks == Checks::all ? check_aliases(slots, *call) : Status();
+  return checks == Checks::all ? check_aliases(slots, ranges, *call) : Status();
 }
 
 Status Call::check_workspace(int64_t needed) const {

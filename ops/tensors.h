@@ -27,8 +27,9 @@ struct Slot {
   Shape shape;
   bool strided = false;
   bool written = false;
-  bool repeats = false;  // only read, by kernels that take a stride of 0
-  int alignment = 1;     // of the address; of strides as well if strided
+  bool in_place = false;  // written and read: the operator changes it
+  bool repeats = false;   // only read, by kernels that take a stride of 0
+  int alignment = 1;      // of the address; of strides as well if strided
 
   // These follow from the others: no run works them out again.
   DLDataType type{};     // as the tensor must have it

@@ -2,19 +2,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs plans on tensors in host memory, on the simulator. Each tensor gets an allocation of its own
  * on the device, so that a read past its end is found, with the strides that it has and an address
- * that is as well aligned. */
+ * that is as well aligned. Tensors whose memory overlaps, views of one buffer, get one allocation
+ * for all of them: what a run writes through one of them is there for the others, as on a GPU. */
 #include <string.h>
 
 #include "core.h"
 
-/* The device's side of one tensor. */
+/* A range of host memory and its copy on the device. */
 typedef struct {
-  char* memory;  /* as it was allocated */
-  size_t before; /* bytes of `memory` before the tensor */
-  size_t bytes;  /* from the tensor's first byte to its last */
-  char* host;
-  int shared; /* an earlier tensor with this address has the memory */
-} Stage;
+  char *begin, *end; /* on the host */
+  char* memory;      /* as it was allocated on the device; NULL: nothing is */
+  char* first;       /* in `memory`: the copy of *begin */
+} Region;
 
 static size_t item_bytes(const DLTensor* tensor) { return tensor->dtype.bits / 8u; }
 
@@ -55,37 +54,61 @@ static void copy_elements(const DLTensor* tensor, int d, char* to, const char* f
   }
 }
 
-/* Puts one tensor on the device and lets `tensor` point there. */
-static int upload(ContextObject* context, DLTensor* tensor, void* stream, Stage* stage) {
+/* Copies a region to the device. */
+static int upload(ContextObject* context, void* stream, Region* region) {
   enum { ALIGNED = 16 };
-  stage->host = (char*)tensor->data + tensor->byte_offset;
-  stage->bytes = span_of(tensor);
-  stage->before = (size_t)((uintptr_t)stage->host % ALIGNED);
-  tensor->device = (DLDevice){kDLCUDA, context->ordinal};
-  tensor->byte_offset = 0;
-  tensor->data = NULL;
-  if (stage->bytes == 0) return 0;
+  const size_t before = (size_t)((uintptr_t)region->begin % ALIGNED);
+  const size_t bytes = (size_t)(region->end - region->begin);
   void* memory = NULL;
-  if (!succeeded(lathe_malloc(context->handle, &memory, stage->before + stage->bytes))) return -1;
-  stage->memory = memory;
-  tensor->data = stage->memory + stage->before;
-  return succeeded(
-             lathe_copy_to_device(context->handle, tensor->data, stage->host, stage->bytes, stream))
-             ? 0
-             : -1;
+  if (!succeeded(lathe_malloc(context->handle, &memory, before + bytes))) return -1;
+  region->memory = memory;
+  region->first = region->memory + before;
+  const lathe_status status =
+      lathe_copy_to_device(context->handle, region->first, region->begin, bytes, stream);
+  return succeeded(status) ? 0 : -1;
 }
 
 /* Brings a written tensor back. What lies between its elements stays as it is on the host. */
-static int download(ContextObject* context, const DLTensor* tensor, void* stream,
-                    const Stage* stage) {
-  if (stage->bytes == 0) return 0;
-  char* copy = PyMem_Malloc(stage->bytes);
+static int download(ContextObject* context, const DLTensor* tensor, char* host, void* stream) {
+  const size_t bytes = span_of(tensor);
+  if (bytes == 0) return 0;
+  char* copy = PyMem_Malloc(bytes);
   if (!copy) return PyErr_NoMemory(), -1;
   const int copied =
-      succeeded(lathe_copy_to_host(context->handle, copy, tensor->data, stage->bytes, stream));
-  if (copied) copy_elements(tensor, 0, stage->host, copy);
+      succeeded(lathe_copy_to_host(context->handle, copy, tensor->data, bytes, stream));
+  if (copied) copy_elements(tensor, 0, host, copy);
   PyMem_Free(copy);
   return copied ? 0 : -1;
+}
+
+/* Adds the memory of a tensor to the regions, which do not overlap: those that it overlaps become
+ * one with it. */
+static void add_range(char* begin, char* end, Region* regions, size_t* count) {
+  size_t kept = 0;
+  for (size_t i = 0; i < *count; ++i) {
+    if (regions[i].begin < end && begin < regions[i].end) {
+      if (regions[i].begin < begin) begin = regions[i].begin;
+      if (regions[i].end > end) end = regions[i].end;
+    } else {
+      regions[kept++] = regions[i];
+    }
+  }
+  regions[kept] = (Region){.begin = begin, .end = end};
+  *count = kept + 1;
+}
+
+/* Lets a tensor of the host point to its copy. */
+static void move_to_device(const ContextObject* context, const Region* regions, size_t count,
+                           DLTensor* tensor) {
+  const char* host = (char*)tensor->data + tensor->byte_offset;
+  tensor->device = (DLDevice){kDLCUDA, context->ordinal};
+  tensor->byte_offset = 0;
+  tensor->data = NULL;
+  for (size_t i = 0; i < count && span_of(tensor) > 0; ++i) {
+    if (regions[i].begin <= host && host < regions[i].end) {
+      tensor->data = regions[i].first + (host - regions[i].begin);
+    }
+  }
 }
 
 /* Runs with a workspace and a stream of its own: ranks on one device need a stream each. */
@@ -111,34 +134,35 @@ static int run_uploaded(PlanObject* plan, const DLTensor* const* slots, const la
 
 int run_staged(PlanObject* plan, Borrowed* slots, const lathe_shard* shard) {
   ContextObject* context = plan->context;
-  Stage stages[MOST_TENSORS] = {{0}};
+  Region regions[MOST_TENSORS];
   DLTensor tensors[MOST_TENSORS];
   const DLTensor* pointers[MOST_TENSORS];
+  char* hosts[MOST_TENSORS];
+  size_t count = 0;
   void* stream = NULL;
   if (!succeeded(lathe_stream_create(context->handle, &stream))) return -1;
-  int failed = 0;
-  for (size_t i = 0; i < plan->count && !failed; ++i) {
+  for (size_t i = 0; i < plan->count; ++i) {
     tensors[i] = slots[i].tensor;
     pointers[i] = &tensors[i];
+    hosts[i] = NULL;
     if (tensors[i].device.device_type != kDLCPU) continue;
-    const char* host = (char*)tensors[i].data + tensors[i].byte_offset;
-    for (size_t j = 0; j < i && !stages[i].shared; ++j) {
-      if (stages[j].memory && stages[j].host == host && stages[j].bytes >= span_of(&tensors[i])) {
-        stages[i] = stages[j], stages[i].shared = 1;
-        tensors[i].data = tensors[j].data, tensors[i].byte_offset = 0;
-        tensors[i].device = tensors[j].device;
-      }
-    }
-    if (!stages[i].shared) failed = upload(context, &tensors[i], stream, &stages[i]);
+    hosts[i] = (char*)tensors[i].data + tensors[i].byte_offset;
+    const size_t bytes = span_of(&tensors[i]);
+    if (bytes > 0) add_range(hosts[i], hosts[i] + bytes, regions, &count);
+  }
+  int failed = 0;
+  for (size_t i = 0; i < count && !failed; ++i) failed = upload(context, stream, &regions[i]);
+  for (size_t i = 0; i < plan->count && !failed; ++i) {
+    if (hosts[i]) move_to_device(context, regions, count, &tensors[i]);
   }
   if (!failed) failed = run_uploaded(plan, pointers, shard, stream);
   for (size_t i = 0; i < plan->count && !failed; ++i) {
-    if (plan->slots[i].written && stages[i].memory) {
-      failed = download(context, &tensors[i], stream, &stages[i]);
+    if (plan->slots[i].written && hosts[i]) {
+      failed = download(context, &tensors[i], hosts[i], stream);
     }
   }
-  for (size_t i = 0; i < plan->count; ++i) {
-    if (stages[i].memory && !stages[i].shared) lathe_free(context->handle, stages[i].memory);
+  for (size_t i = 0; i < count; ++i) {
+    if (regions[i].memory) lathe_free(context->handle, regions[i].memory);
   }
   lathe_stream_destroy(context->handle, stream);
   return failed ? -1 : 0;
