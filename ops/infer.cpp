@@ -224,7 +224,9 @@ Status check_sinks(const Values& values, int sinks) {
   const std::vector<float> logits = values.floats(sinks);
   for (size_t i = 0; i < logits.size(); ++i) {
     if (!std::isnan(logits[i])) continue;
-    return invalid(text("sinks holds nan at entry ", i, "; allowed are numbers, or -inf for none"));
+    return invalid(text("sinks holds nan at entry ", i,
+                        "; allowed are numbers, -inf for "
+                        "none, or +inf, which takes all weight"));
   }
   return {};
 }

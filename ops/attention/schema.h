@@ -77,7 +77,7 @@ using namespace attention_rows;
 
 inline constexpr auto kTensors = joined(
     std::array{
-        input("q", "B,Sq,H,D", kHalves, "Queries; their dtype is that of keys, values and out.")
+        input("q", "B,Sq,H,D", "f16|bf16", "Queries; their dtype is that of keys, values and out.")
             .strided(),
         inout("k_cache", "P,page,HK,D", "=q", "Keys in pages; HK divides H.")
             .changed("k_new")
@@ -89,7 +89,10 @@ inline constexpr auto kTensors = joined(
             .optional()
             .strided(),
         input("block_table", "B,M", "i32", "The pages of each sequence, in order."),
-        input("cache_seqlens", "B", "i32", "Keys of each sequence before new ones are appended."),
+        input("cache_seqlens", "B", "i32",
+              "Keys of each sequence before new ones are appended; below 0: padding, whose pages "
+              "are not "
+              "looked at."),
         input("k_new", "B,Sq,HK,D", "=q", "Keys of the queries' tokens, appended to the cache.")
             .optional()
             .strided(),

@@ -38,7 +38,8 @@ Status check_entries(const Pages& cache, std::map<int64_t, size_t>* writers) {
   const int64_t room = cache.width * cache.page;
   for (size_t b = 0; b < cache.lengths.size(); ++b) {
     const int64_t stored = cache.lengths[b], keys = stored + cache.more;
-    if (stored < 0 || keys > room) {
+    if (stored < 0) continue;  // padding
+    if (keys > room) {
       return invalid(text("cache_seqlens has ", stored, " at entry ", b, "; allowed are 0 to ",
                           room - cache.more, ", M * page = ", room,
                           cache.more ? text(" less the ", cache.more, " that are appended") : ""));
@@ -57,6 +58,7 @@ Status check_entries(const Pages& cache, std::map<int64_t, size_t>* writers) {
 
 Status check_writers(const Pages& cache, const std::map<int64_t, size_t>& writers) {
   for (size_t b = 0; b < cache.lengths.size() && !writers.empty(); ++b) {
+    if (cache.lengths[b] < 0) continue;  // padding
     for (int64_t i = 0; i * cache.page < cache.lengths[b] + cache.more; ++i) {
       const auto writer = writers.find(cache.entry(b, i));
       if (writer == writers.end() || writer->second == b) continue;

@@ -123,7 +123,10 @@ struct PrepareRows {
                          static_cast<long long>(b) * p.seq_q;
     store_element(static_cast<float*>(p.lse2) + at, lse2);
     store_element(static_cast<float*>(p.error) + at, error);
-    return -ex2_flushed(__fmaf_rn(sink, kLog2E, -lse2)) * error;
+    // A sink of +inf has all weight; rows that are not there have an error of 0.
+    const float weight =
+        sink == -minus_infinity() ? 1.0f : ex2_flushed(__fmaf_rn(sink, kLog2E, -lse2));
+    return -weight * error;
   }
 
   // Returns the lane's part of dsinks.

@@ -15,8 +15,9 @@ namespace lathe {
 __device__ __forceinline__ float merge_base(float largest) {
   return largest == minus_infinity() ? 0.0f : largest;
 }
+// The largest weighs 1, an infinite one too, of a sink.
 __device__ __forceinline__ float merge_weight(float lse, float base) {
-  return ex2_flushed(__fmul_rn(__fsub_rn(lse, base), kLog2E));
+  return lse == base ? 1.0f : ex2_flushed(__fmul_rn(__fsub_rn(lse, base), kLog2E));
 }
 // What the weights are multiplied by: 1 / W.
 __device__ __forceinline__ float merge_scale(float sum) { return sum == 0.0f ? 0.0f : rcp(sum); }

@@ -24,10 +24,11 @@ struct PageTable {
                 static_cast<long long>(b) * from.table_width),
         sequence(b) {}
 
-  // Keys of the sequence, `more` of them behind cache_seqlens.
+  // Keys of the sequence, `more` of them behind cache_seqlens. A length below 0 is that of padding,
+  // which has none, new ones neither.
   __device__ __forceinline__ int keys(int more) const {
     const long long cached = stored();
-    const long long all = (cached < 0 ? 0 : cached) + more;
+    const long long all = cached < 0 ? 0 : cached + more;
     return static_cast<int>(all < pages.most_keys ? all : pages.most_keys);
   }
   __device__ __forceinline__ int stored() const {

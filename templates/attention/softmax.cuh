@@ -134,7 +134,8 @@ template <>
 __device__ __forceinline__ float row_end<f32>(float o, const RowEnd& end) {
   return __fdiv_rn(__fmul_rn(o, end.factor), end.sum);
 }
-// `sum` is the whole row's. With a sink: one more logit, whose value is 0.
+// `sum` is the whole row's. With a sink: one more logit, whose value is 0. One of +inf takes all
+// weight, and lse is +inf.
 template <bool kSinks>
 __device__ __forceinline__ RowEnd softmax_end(float most, float sum, float t, float sink) {
   float base = most == minus_infinity() ? minus_infinity() : __fmul_rn(most, t);
@@ -144,7 +145,7 @@ __device__ __forceinline__ RowEnd softmax_end(float most, float sum, float t, fl
     const float larger = fmaxf(base, logit);
     const float guarded = larger == minus_infinity() ? 0.0f : larger;
     factor = ex2_flushed(base - guarded);
-    sum = __fmaf_rn(sum, factor, ex2_flushed(logit - guarded));
+    sum = __fmaf_rn(sum, factor, logit == guarded ? 1.0f : ex2_flushed(logit - guarded));
     base = larger;
   }
   if (sum == 0.0f) return {0.0f, minus_infinity(), 0.0f, 1.0f};

@@ -86,7 +86,9 @@ struct SparseDelta {
     const bool empty = lse == minus_infinity();
     store_element(static_cast<float*>(p.delta) + static_cast<long long>(row) * p.heads + head,
                   empty ? 0.0f : delta);
-    return empty ? 0.0f : -ex2_flushed(__fmul_rn(__fsub_rn(sink, lse), kLog2E)) * delta;
+    // A sink of +inf has all weight.
+    const float weight = sink == lse ? 1.0f : ex2_flushed(__fmul_rn(__fsub_rn(sink, lse), kLog2E));
+    return empty ? 0.0f : -weight * delta;
   }
   // Returns the lane's part of dsinks.
   __device__ __forceinline__ float run(int first, float sink) const {

@@ -148,7 +148,10 @@ __device__ __forceinline__ void SparseForward<Config>::store(const RunningSoftma
         const float sink = load_element(static_cast<const float*>(in.sinks) + all_heads + head);
         const float larger = fmaxf(most, sink), base = larger == minus_infinity() ? 0.0f : larger;
         factor = ex2_flushed(__fmul_rn(__fsub_rn(most, base), kLog2E));
-        sum = __fmaf_rn(sum, factor, ex2_flushed(__fmul_rn(__fsub_rn(sink, base), kLog2E)));
+        // A sink of +inf takes all weight.
+        const float added =
+            sink == base ? 1.0f : ex2_flushed(__fmul_rn(__fsub_rn(sink, base), kLog2E));
+        sum = __fmaf_rn(sum, factor, added);
         most = larger;
       }
     }

@@ -271,9 +271,6 @@ Status check_attention_decode(const Resolved& resolved) {
 
 Result<DecodeRequest> decode_request(const Resolved& resolved) {
   using namespace attention_decode;
-  if (resolved.dtype(q) == Dtype::f32) {
-    return unsupported("q has dtype f32; flash_attention_decode has kernels for f16 and bf16");
-  }
   DecodeRequest asked;
   LATHE_ASSIGN(asked.attention, score_request(resolved, q, capture_0, alibi_slopes));
   asked.splits = resolved.options_as<DecodeOptions>().num_splits;

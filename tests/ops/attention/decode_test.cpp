@@ -176,6 +176,50 @@ TEST_CASE("one plan serves other batches, lengths, pages and strides") {
 
 // Nobody can check what is on the device: lengths are cut to the table, pages that are not there
 // read as zeros and are not written, and nothing out of bounds is touched.
+// A server's batch has rows without a sequence: a length below 0, and whatever in their row of the
+// table. Nothing of theirs is read or written, and the other rows are as without them.
+TEST_CASE("padding rows read nothing, write nothing and are 0") {
+  for (const bool append : {false, true}) {
+    for (const char* splits : {"1", "3"}) {
+      for (const bool latent : {false, true}) {
+        DecodeCase c{.kv_heads = 1, .ratio = 16, .cached = {40, 40, 21}, .append = append};
+        if (latent) c.latent = true, c.head_dim = 576, c.value_dim = 512;
+        c.splits = splits, c.fixed = true;
+        const DecodeInputs in = make_decode(c);
+        PlannedCall call(shared_context(), decode_call(c, in));
+        const Answer whole = execute(call);
+        Values table = in.table;
+        for (int64_t i = 0; i < c.table_width; ++i) {
+          table[static_cast<size_t>(c.table_width + i)] = i % 2 == 0 ? -1 : 1 << 30;
+        }
+        call.upload("cache_seqlens", {40, -1, 21});
+        call.upload("block_table", table);
+        const Answer padded = execute(call);
+        check_findings(padded);
+        INFO("append " << append << " splits " << splits << " latent " << latent);
+        const size_t row = static_cast<size_t>(c.queries * c.heads() * c.value_dim);
+        for (size_t i = 0; i < padded.at("out").size(); ++i) {
+          const double expected = i / row == 1 ? 0.0 : whole.at("out")[i];
+          REQUIRE(padded.at("out")[i] == expected);
+        }
+        const auto logs = static_cast<size_t>(c.heads() * c.queries);
+        for (size_t i = 0; i < padded.at("lse").size(); ++i) {
+          const double expected = i / logs == 1 ? -ref::kInfinity : whole.at("lse")[i];
+          REQUIRE(padded.at("lse")[i] == expected);
+        }
+        if (!append) continue;
+        size_t changed = 0;  // places that the append of the padding row would have written
+        for (size_t i = 0; i < in.k_cache.size(); ++i) {
+          const double now = padded.at("k_cache")[i], then = whole.at("k_cache")[i];
+          const bool same = now == then || (std::isnan(now) && std::isnan(then));
+          changed += same ? 0 : 1;
+        }
+        CHECK(changed <= static_cast<size_t>(c.queries * c.kv_heads * c.head_dim));
+      }
+    }
+  }
+}
+
 TEST_CASE("lengths and pages out of range stay in bounds") {
   DecodeCase c;
   c.table_width = 6, c.append = true, c.splits = "2", c.seed = 5;
