@@ -134,8 +134,8 @@ Status set_option(lathe_problem* problem, const char* name, OptionType given,
   const OptionInfo& option = op.options[index];
   const bool widens = given == OptionType::integer && option.type == OptionType::number;
   if (given != option.type && given != OptionType::word && !widens) {
-    return invalid(text("option ", name, " is ", type_text(option.type), " and was given ",
-                        type_text(given), " (", value, "); allowed are ", option.allowed));
+    return invalid(text("option ", name, " is set to ", value, " as ", type_text(given),
+                        "; it takes ", type_text(option.type), ": allowed are ", option.allowed));
   }
   if (!is_allowed(option, value)) {
     return invalid(

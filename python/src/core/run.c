@@ -42,7 +42,10 @@ static int fit_slots(const PlanObject* plan, Tensors* tensors) {
     name_bits(slot, &borrowed->tensor);
     tensors->on_host |= borrowed->tensor.device.device_type == kDLCPU;
     if (!slot->written || !borrowed->readonly) continue;
-    raise_invalid("%s is read-only, but the run writes it", slot->name);
+    raise_invalid(
+        "%s is read-only, but the run writes it; allowed is memory that can be changed: "
+        "give a copy of it",
+        slot->name);
     return -1;
   }
   return 0;

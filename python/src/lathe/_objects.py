@@ -80,6 +80,8 @@ class Problem(_core.Problem):
             value = value.encode()
         elif isinstance(value, os.PathLike):
             value = os.fspath(value)
+        elif type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0:
+            value = value.item()  # numpy.True_, numpy.int64(1), numpy.float32(0.5)
         super().set(option, value)
 
     @property

@@ -3,6 +3,7 @@
 """run(): any operator on arrays of NumPy, CuPy or torch, by the names of the operator table."""
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import Any, Callable, Mapping, Sequence
 
@@ -28,21 +29,77 @@ class Results(dict[str, Any]):
             raise AttributeError(f"there is no result {name}; there are {names}") from None
 
 
+# The same by a buffer's format of one character, as the module struct writes it.
+_FORMATS = {"f": "float32", "e": "float16", "i": "int32", "l": "int64", "q": "int64", "H": "uint16"}
+_DLPACK_CPU = 1
+
+
 def dtype_name(name: str, array: Any) -> str:
     """Returns lathe's name of an array's dtype: "bf16"."""
-    word = str(array.dtype).rpartition(".")[2]
+    if hasattr(array, "dtype"):
+        word = str(array.dtype).rpartition(".")[2]
+    else:
+        format = memoryview(array).format
+        word = _FORMATS.get(format.lstrip("@=<"), format)
     if word not in _DTYPES:
         raise InvalidArgument(f"{name} has dtype {word}; allowed are {', '.join(_DTYPES)}")
     return _DTYPES[word]
 
 
-def _is_numpy(array: Any) -> bool:
-    return type(array).__module__.partition(".")[0] == "numpy"
+def _library_of(array: Any) -> str:
+    return type(array).__module__.partition(".")[0]
+
+
+def _has_buffer(array: Any) -> bool:
+    try:
+        memoryview(array).release()
+    except TypeError:
+        return False
+    return True
+
+
+def _check_array(name: str, array: Any) -> None:
+    """Raises InvalidArgument unless a run can borrow the array."""
+    described = hasattr(array, "__dlpack__") and hasattr(array, "dtype")
+    if not described and not _has_buffer(array):
+        raise InvalidArgument(f"{name} is of type {type(array).__name__}; allowed is an array with "
+                              "__dlpack__ or a buffer, of NumPy, CuPy, torch or JAX: "
+                              f"numpy.array({name}) makes one of a list")
+
+
+def _check_written(name: str, array: Any) -> None:
+    """Raises InvalidArgument for arrays of a library whose arrays never change."""
+    if _library_of(array) in ("jax", "jaxlib"):
+        raise InvalidArgument(f"{name} is an array of JAX, which never changes, and the run writes "
+                              "it; allowed is an array of NumPy, CuPy or torch: give a copy there")
+
+
+def _shape_of(array: Any) -> tuple[int, ...]:
+    shape = array.shape if hasattr(array, "shape") else memoryview(array).shape
+    return tuple(shape or ())
+
+
+def _on_host(array: Any) -> bool:
+    if not hasattr(array, "__dlpack_device__"):
+        return True
+    return int(array.__dlpack_device__()[0]) == _DLPACK_CPU
 
 
 def allocator(array: Any) -> Callable[[tuple[int, ...], str], Any]:
-    """Returns empty(shape, dtype) that makes arrays of the library and on the device of `array`."""
-    library = type(array).__module__.partition(".")[0]
+    """Returns empty(shape, dtype) that makes arrays of the library and on the device of `array`.
+
+    Buffers have no library, and arrays of JAX never change: their outputs are of NumPy, or of CuPy.
+    """
+    library = _library_of(array)
+    if library in ("jax", "jaxlib") or not hasattr(array, "dtype"):
+        library = "numpy" if _on_host(array) else "cupy"
+        if library not in sys.modules:
+            try:
+                importlib.import_module(library)
+            except ImportError:
+                raise InvalidArgument("outputs for arrays of type "
+                                      f"{type(array).__name__} would be of {library}, which is not "
+                                      "installed; give the outputs too") from None
     if library == "torch":
         torch = sys.modules["torch"]
         return lambda shape, dtype: torch.empty(shape, dtype=getattr(torch, _WORDS[dtype]),
@@ -59,8 +116,7 @@ def _host_values(tensors: Mapping[str, Any]) -> dict[str, Any]:
     """Returns those whose values the host can read; from them exact extents follow."""
     found = {}
     for name, array in tensors.items():
-        on_host = _is_numpy(array) or str(getattr(array, "device", "")) == "cpu"
-        if on_host and dtype_name(name, array) in ("i32", "i64"):
+        if _on_host(array) and dtype_name(name, array) in ("i32", "i64"):
             found[name] = array
     return found
 
@@ -85,7 +141,7 @@ def make_problem(op: str, tensors: Mapping[str, Any], options: Mapping[str, Any]
     """Returns the problem of a call, open in what may vary, and the shapes of its tensors."""
     problem = Problem(op, alignment=alignment, group=group, flags=flags, **options)
     for name, array in tensors.items():
-        problem.tensor(name, dtype_name(name, array), tuple(array.shape))
+        problem.tensor(name, dtype_name(name, array), _shape_of(array))
     problem.infer(_host_values(tensors))
     shapes = {each["name"]: each["shape"] for each in problem.tensors() if each["declared"]}
     problem.open()
@@ -112,17 +168,25 @@ def run(op: str | Operator, *, context: Context | None = None, stream: Any = Non
     if not tensors:
         raise InvalidArgument(f"{table.name} was given no tensor; it takes "
                               + ", ".join(table.tensors))
+    for name, array in tensors.items():
+        _check_array(name, array)
     problem, shapes = make_problem(table.name, tensors, options, group=group, flags=flags)
+    described = {each["name"]: each for each in problem.tensors()}
+    for name, array in tensors.items():
+        if described[name]["written"]:
+            _check_written(name, array)
     first = next(iter(tensors.values()))
     where = context or shared_context()
-    if where.device == "cuda" and _is_numpy(first):
-        raise NoDevice("arrays of NumPy lie in host memory, which a GPU does not compute on; set "
-                       'LATHE_DEVICE=sim, or give context=lathe.Context("sim"), for the simulator')
+    if where.device == "cuda" and _on_host(first):
+        raise NoDevice(f"{next(iter(tensors))} lies in host memory, which a GPU does not compute "
+                       'on; set LATHE_DEVICE=sim, or give context=lathe.Context("sim"), for the '
+                       "simulator")
+    if group is None:  # ranks make the same plan, whatever their arrays
+        problem.align(table.name, tensors)
     plan = Plan(where, problem)
     empty = allocator(first)
     results = Results()
     arrays: list[Any] = []
-    described = {each["name"]: each for each in problem.tensors()}
     for name in plan.slots:
         array = tensors.get(name)
         if array is None:

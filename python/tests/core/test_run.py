@@ -147,7 +147,7 @@ def test_refusals_of_a_run():
         plan(x, w, y)
     with pytest.raises(TypeError, match="no tensor"):
         plan(x, w, 3)
-    with pytest.raises(lathe.InvalidArgument, match="an output must have memory of its own"):
+    with pytest.raises(lathe.InvalidArgument, match="y lies from .* and x from .*memory of its own for"):
         plan(x, w, x)
 
 
@@ -235,3 +235,92 @@ def test_importing_is_cheap_and_brings_no_framework():
                    "heavy = {'numpy', 'torch', 'ctypes', 'asyncio'} & (set(sys.modules) - before)\n"
                    "print(sorted(heavy))")
     assert found.stdout == "[]\n", found.stdout + found.stderr
+
+
+@pytest.mark.parametrize("value", [np.True_, np.int64(1), np.uint8(1), np.array(1)])
+def test_numbers_of_numpy_are_options(value):
+    q, k, v = attention_inputs()
+    found = lathe.run("flash_attention", q=q, k=k, v=v, causal=value).out
+    assert rms_error(found, attention(q, k, v)) < 3e-3
+    scaled = lathe.run("flash_attention", q=q, k=k, v=v, causal=value,
+                       softmax_scale=np.float32(32 ** -0.5)).out
+    assert rms_error(scaled, attention(q, k, v)) < 3e-3
+
+
+@pytest.mark.parametrize("change,words", [
+    (dict(causal=1.0), "causal is set to 1 as a .*it takes an integer: allowed are 0|1"),
+    (dict(softcap=float("nan")), "softcap is nan, but must be finite"),
+    (dict(softcap=float("inf")), "softcap is inf, but must be finite"),
+    (dict(softcap=-1.0), "softcap is '-1'; allowed are"),
+    (dict(softmax_scale=float("nan")), "softmax_scale is nan, but must be finite"),
+    (dict(softmax_scale=0.0), "softmax_scale is '0'; allowed are"),
+    (dict(sinks=[0.0, 1.0]), "sinks is of type list; allowed is an array"),
+    (dict(q=3), "q is of type int; allowed is an array")])
+def test_what_is_no_number_and_what_is_no_array(change, words):
+    q, k, v = attention_inputs()
+    with pytest.raises(lathe.InvalidArgument, match=words):
+        lathe.run("flash_attention", **{**dict(q=q, k=k, v=v), **change})
+
+
+def test_buffers_are_arrays():
+    q, k, v = attention_inputs()
+    found = lathe.run("flash_attention", q=memoryview(q), k=memoryview(k), v=memoryview(v),
+                      causal=True).out
+    assert isinstance(found, np.ndarray)
+    assert rms_error(found, attention(q, k, v)) < 3e-3
+
+
+class Frozen:
+    """What JAX gives: DLPack on the host, immutable, in a library without a function empty."""
+
+    def __init__(self, array):
+        self.array, self.dtype, self.shape = array, array.dtype, array.shape
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+
+Frozen.__module__ = "jaxlib._jax"
+
+
+def test_arrays_that_never_change():
+    q, k, v = attention_inputs()
+    found = lathe.run("flash_attention", q=Frozen(q), k=Frozen(k), v=Frozen(v), causal=True).out
+    assert isinstance(found, np.ndarray)
+    assert rms_error(found, attention(q, k, v)) < 3e-3
+    with pytest.raises(lathe.InvalidArgument, match="out is an array of JAX, which never changes"):
+        lathe.run("flash_attention", q=q, k=k, v=v, out=Frozen(q.copy()))
+    state = np.zeros((2, 16, 4), np.float32)
+    x, w = np.ones((2, 16), np.float32), np.ones((16, 4), np.float32)
+    with pytest.raises(lathe.InvalidArgument, match="state is an array of JAX, which never"):
+        lathe.run("causal_conv1d_update", x=x, weight=w, state=Frozen(state))
+
+
+def test_views_that_begin_at_any_element():
+    r = rng()
+    wide = r.standard_normal((1, 20, 41)).astype(np.float32)
+    w = r.standard_normal((8, 4)).astype(np.float32)
+    x = wide[:, :, 33:41]
+    assert rms_error(lathe.run("causal_conv1d", x=x, weight=w).y, conv(x, w)) < 1e-6
+    q, k, v = (r.standard_normal((1, 20, 2, 16)).astype(np.float16) for _ in range(3))
+    g = -r.random((1, 20, 2, 16)).astype(np.float32)
+    beta = wide[:, :, 33:35]  # of a fused projection: its rows begin anywhere
+    given = dict(q=q, k=k, v=v, use_qk_l2norm_in_kernel=1, use_beta_sigmoid_in_kernel=1)
+    whole = lathe.run("kda", **given, g=g, beta=beta.copy()).o
+    for op in ("kda", "kda_recurrent"):
+        assert rms_error(lathe.run(op, **given, g=g, beta=beta).o, whole) < 3e-3
+    shifted = np.zeros(g.size + 1, np.float32)[1:].reshape(g.shape)
+    shifted[:] = g
+    assert rms_error(lathe.run("kda_recurrent", **given, g=shifted, beta=beta).o, whole) < 3e-3
+    with pytest.raises(lathe.Unsupported, match="g begins at an address, .* multiples of 4 bytes; "
+                                                "kda takes multiples of 8: give a copy"):
+        lathe.run("kda", **given, g=shifted, beta=beta)
+
+
+def test_packed_rows_of_no_sequence_are_refused_where_the_offsets_can_be_read():
+    x, w = np.ones((1, 12, 8), np.float32), np.ones((8, 4), np.float32)
+    with pytest.raises(lathe.InvalidArgument, match="cu_seqlens ends with 9; allowed is T = 12"):
+        lathe.run("causal_conv1d", x=x, weight=w, cu_seqlens=np.array([0, 4, 9], np.int32))
