@@ -32,6 +32,7 @@ int read_alignments(const char* op, const char* const* names, size_t count, Alig
     for (size_t at = 0; at < info->tensor_count; ++at) {
       if (strcmp(names[i], info->tensors[at].name) != 0) continue;
       out->wide |= (uint64_t)(info->tensors[at].wide != 0) << i;
+      out->kept |= (uint64_t)(info->tensors[at].role == LATHE_INOUT) << i;
     }
   }
   return 0;
@@ -52,6 +53,24 @@ uint64_t unaligned(const Alignments* alignments, const Given* given) {
     found |= (uint64_t)(alignment_of(tensor) < alignments->least) << i;
   }
   return found;
+}
+
+int copy_unaligned(const char* const* names, const Alignments* alignments, PyObject* copy,
+                   Given* given, PyObject** copies) {
+  const uint64_t found = copy ? unaligned(alignments, given) & ~alignments->kept : 0;
+  for (size_t i = 0; i < given->count; ++i) {
+    if (!(found >> i & 1)) continue;
+    PyObject* made = PyObject_CallFunctionObjArgs(copy, given->objects[i], NULL);
+    if (made && !*copies) *copies = PyList_New(0);
+    const int failed = !made || !*copies || PyList_Append(*copies, made) != 0;
+    Py_XDECREF(made); /* the list has it */
+    if (failed) return -1;
+    Borrowed* borrowed = &given->tensors.borrowed[given->borrowed_at[i]];
+    give_back(borrowed, 1);
+    if (borrow(made, names[i], borrowed) != 0) return memset(borrowed, 0, sizeof *borrowed), -1;
+    given->objects[i] = given->tensors.objects[given->borrowed_at[i]] = made;
+  }
+  return 0;
 }
 
 static void add_tensor(const FixedDims* dims, size_t index, const DLTensor* tensor, int wide,
@@ -113,6 +132,15 @@ int borrow_given(const char* const* names, Given* given) {
     if (there && borrow_more(given->objects[i], names[i], &given->tensors) != 0) return -1;
   }
   return 0;
+}
+
+PyObject* refuse_unaligned(const char* const* names, const Alignments* alignments, const char* op,
+                           const Given* given) {
+  const uint64_t found = unaligned(alignments, given);
+  size_t at = 0;
+  while (!(found >> at & 1)) ++at;
+  const DLTensor* tensor = &given->tensors.borrowed[given->borrowed_at[at]].tensor;
+  return raise_unaligned(names[at], alignment_of(tensor), lathe_operator_find(op));
 }
 
 /* True if no two elements of a tensor share a place and each row is contiguous. */

@@ -30,6 +30,7 @@ typedef struct {
 typedef struct {
   int least;     /* bytes that they must be multiples of; 1: anything */
   uint64_t wide; /* a bit for each tensor of which it asks that */
+  uint64_t kept; /* and for each that may be changed in place, of which no copy is made */
 } Alignments;
 
 /* Says which dimensions are in the key: a bit for each, by tensor and rank. */
@@ -61,8 +62,15 @@ int read_alignments(const char* op, const char* const* names, size_t count, Alig
 int alignment_of(const DLTensor* tensor);
 /* Returns a bit for each tensor that is less aligned than the operator takes. */
 uint64_t unaligned(const Alignments* alignments, const Given* given);
+/* Takes copy(tensor) in the place of each input that is less aligned than the operator takes, and
+ * keeps the copies in `copies`, a list or NULL, to be dropped after the run. Returns 0, or -1. */
+int copy_unaligned(const char* const* names, const Alignments* alignments, PyObject* copy,
+                   Given* given, PyObject** copies);
 /* Raises Unsupported for a tensor that is aligned to `found` bytes. Returns NULL. */
 PyObject* raise_unaligned(const char* name, int found, const lathe_operator_info* op);
+/* The same for the first tensor of a call that the operator does not take; there is one. */
+PyObject* refuse_unaligned(const char* const* names, const Alignments* alignments, const char* op,
+                           const Given* given);
 /* Makes the key of a call. If `aligned`, it promises the best alignment, whatever the tensors have.
  * Returns 0, or -1. */
 int make_key(const char* const* names, const FixedDims* dims, const Alignments* alignments,

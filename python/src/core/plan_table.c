@@ -18,6 +18,7 @@ typedef struct {
   PyObject* gradients; /* a function, see `eager`; or NULL */
   unsigned long long rows;         /* see `inference` */
   const char* op;                  /* of the operator table; or NULL */
+  PyObject* copy;                  /* a function, see `unaligned`; or NULL */
   Alignments alignments;           /* that this operator asks for; without one all count */
   const char* words[MOST_TENSORS]; /* the names */
   size_t count;
@@ -72,21 +73,14 @@ static int take(const TableObject* self, PyObject* options, PyObject* tensors, P
   return 1;
 }
 
-/* Raises Unsupported for the first tensor that is less aligned than the operator takes. */
-static PyObject* refuse_unaligned(const TableObject* self, const Given* given) {
-  const uint64_t found = unaligned(&self->alignments, given);
-  size_t at = 0;
-  while (!(found >> at & 1)) ++at;
-  const DLTensor* tensor = &given->tensors.borrowed[given->borrowed_at[at]].tensor;
-  return raise_unaligned(self->words[at], alignment_of(tensor), lathe_operator_find(self->op));
-}
-
 /* Returns what was made for a call, whose tensors are borrowed; a new reference. */
 static PyObject* look_up(TableObject* self, Given* given) {
   Key key;
   const int ranks = self->shard != NULL;
   if (make_key(self->words, &self->fixed, &self->alignments, given, ranks, &key) != 0) return NULL;
-  if (key.alignment < self->alignments.least) return refuse_unaligned(self, given);
+  if (key.alignment < self->alignments.least) {
+    return refuse_unaligned(self->words, &self->alignments, self->op, given);
+  }
   if (self->entries.used > 0) {
     const Entry* entry = find_entry(&self->entries, &key, given->options);
     if (!entry) return NULL;
@@ -127,14 +121,15 @@ static PyObject* table_call(TableObject* self, PyObject* arguments, PyObject* ke
  * unless the tensors lie as kernels take them. */
 static PyObject* run_given(TableObject* self, Given* given, int only_laid) {
   const lathe_shard* shard = self->shard ? ((ShardObject*)self->shard)->handle : NULL;
-  PyObject *made = NULL, *value = NULL;
+  PyObject *made = NULL, *value = NULL, *copies = NULL;
   const int borrowed = borrow_given(self->words, given) == 0;
   const int laid = !only_laid || (borrowed && lie_well(given, self->rows) &&
                                   unaligned(&self->alignments, given) == 0);
   if (borrowed && !laid) {
     Py_INCREF(Py_None);
     made = Py_None;
-  } else if (borrowed) {
+  } else if (borrowed &&
+             copy_unaligned(self->words, &self->alignments, self->copy, given, &copies) == 0) {
     value = look_up(self, given);
   }
   if (value && PyObject_TypeCheck(value, PreparedType)) {
@@ -144,6 +139,7 @@ static PyObject* run_given(TableObject* self, Given* given, int only_laid) {
   }
   Py_XDECREF(value);
   give_back(given->tensors.borrowed, given->tensors.count);
+  Py_XDECREF(copies);
   return made;
 }
 
@@ -214,12 +210,14 @@ static Py_ssize_t table_length(TableObject* self) { return (Py_ssize_t)self->ent
 
 static int table_init(TableObject* self, PyObject* arguments, PyObject* keywords) {
   static char* names[] = {"names",     "build", "types", "shard", "modes",
-                          "gradients", "rows",  "op",    NULL};
+                          "gradients", "rows",  "op",    "copy",  NULL};
   PyObject *list, *build, *types = NULL, *shard = NULL, *modes = NULL, *gradients = NULL;
+  PyObject* copy = NULL;
   const char* op = NULL;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O|O!O!O!OKs:PlanTable", names,
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O|O!O!O!OKsO:PlanTable", names,
                                    &PyTuple_Type, &list, &build, &PyTuple_Type, &types, ShardType,
-                                   &shard, &PyTuple_Type, &modes, &gradients, &self->rows, &op)) {
+                                   &shard, &PyTuple_Type, &modes, &gradients, &self->rows, &op,
+                                   &copy)) {
     return -1;
   }
   if (self->build) return raise_invalid("a PlanTable is made once"), -1;
@@ -238,9 +236,9 @@ static int table_init(TableObject* self, PyObject* arguments, PyObject* keywords
   self->op = op ? lathe_operator_find(op)->name : NULL;
   memset(&self->fixed, ALL_DIMS, sizeof self->fixed);
   Py_INCREF(list), Py_INCREF(build), Py_XINCREF(types), Py_XINCREF(shard);
-  Py_XINCREF(modes), Py_XINCREF(gradients);
+  Py_XINCREF(modes), Py_XINCREF(gradients), Py_XINCREF(copy);
   self->names = list, self->build = build, self->types = types, self->shard = shard;
-  self->modes = modes, self->gradients = gradients;
+  self->modes = modes, self->gradients = gradients, self->copy = copy;
   self->count = (size_t)PyTuple_Size(list);
   return 0;
 }
@@ -248,7 +246,8 @@ static int table_init(TableObject* self, PyObject* arguments, PyObject* keywords
 static void table_dealloc(TableObject* self) {
   drop_entries(&self->entries);
   Py_XDECREF(self->names), Py_XDECREF(self->build), Py_XDECREF(self->types),
-      Py_XDECREF(self->shard), Py_XDECREF(self->modes), Py_XDECREF(self->gradients);
+      Py_XDECREF(self->shard), Py_XDECREF(self->modes), Py_XDECREF(self->gradients),
+      Py_XDECREF(self->copy);
   free_object((PyObject*)self);
 }
 
@@ -266,14 +265,15 @@ static PyMethodDef methods[] = {
      "`rows` have contiguous rows and are not expanded, the others are contiguous."},
     {"unaligned", (PyCFunction)table_unaligned, METH_O,
      "unaligned(tensors)\n\nReturns the indices of those that begin at an address, or have "
-     "strides,\n"
-     "that kernels of the operator do not take: a run needs a copy of them. Without `op`: none."},
+     "strides,\nthat kernels of the operator do not take. A run takes copy(tensor) in their place, "
+     "if\n"
+     "`copy` was given and the operator does not change them in place. Without `op`: none."},
     {"clear", (PyCFunction)table_clear, METH_NOARGS, "clear()\n\nForgets all entries."},
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot slots[] = {
     {Py_tp_doc,
-     "PlanTable(names, build, types=(), shard, modes=(), gradients, rows=0, op)\n\n"
+     "PlanTable(names, build, types=(), shard, modes=(), gradients, rows=0, op, copy)\n\n"
      "table(options, *tensors) returns what build(options, alignment, "
      "*tensors) made for tensors of\n"
      "that kind; build returns (value, problem). The options must be "

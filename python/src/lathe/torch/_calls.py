@@ -83,6 +83,12 @@ def _defined(name: str, parameters: Sequence[str], results: str, run: Any, fake:
     return getattr(torch.ops.lathe, name).default
 
 
+def _aligned_copy(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns a copy at an address and with strides that every kernel takes."""
+    count("copied to an aligned place")
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
 class Over(Protocol):
     """Ranks that a call runs over: lathe.torch.Ranks."""
 
@@ -119,7 +125,8 @@ class Call:
         self.rows = frozenset(self.inputs.index(name) for name in rows)
         self.table = _core.PlanTable(self.inputs, self._prepare, (torch.Tensor, Parameter),
                                      modes=_modes, gradients=torch.is_grad_enabled,
-                                     rows=sum(1 << i for i in self.rows), op=op)
+                                     rows=sum(1 << i for i in self.rows), op=op,
+                                     copy=_aligned_copy)
         self.eager, self.inference = self.table.eager, self.table.inference
         self._define()
         if into:
