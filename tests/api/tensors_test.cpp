@@ -129,7 +129,7 @@ const Bad kBadPacked[] = {
      {"weight is at 0x20002", "4 bytes"}},
     {"an output over an input",
      [](auto& a) { a["y"].view.data = a["x"].view.data; },
-     {"y is at 0x10000", "where x is"}},
+     {"y lies from 0x10000", "x from 0x10000"}},
 };
 
 const Bad kBadBatched[] = {

@@ -128,7 +128,7 @@ void World::fill(const char* dims, const std::vector<int64_t>& extents) {
 }
 
 void* World::address(int tensor) {
-  return reinterpret_cast<void*>(uintptr_t{0x100000} * static_cast<uintptr_t>(tensor + 1));
+  return reinterpret_cast<void*>((uintptr_t{1} << 44) * static_cast<uintptr_t>(tensor + 1));
 }
 
 void check_addresses(const std::vector<std::pair<const void*, int>>& places) {

@@ -144,7 +144,7 @@ struct ExecutorCall : DeclaredCall {
   lathe::Result<lathe::Call> call(lathe::Checks checks = lathe::Checks::all) {
     uintptr_t address = 0;
     for (const lathe::Slot& slot : slots) {
-      arrays.at(slot.name).view.data = reinterpret_cast<void*>(address += 0x100000);
+      arrays.at(slot.name).view.data = reinterpret_cast<void*>(address += uintptr_t{1} << 52);
     }
     lathe::Call made;
     LATHE_TRY(read(&made, checks));
