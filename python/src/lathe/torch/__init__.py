@@ -7,7 +7,7 @@
 
 On a machine without a GPU, lathe.torch.use_simulator() lets CPU tensors be computed.
 """
-from lathe.torch import _flops
+from lathe.torch import _batching, _flops
 from lathe.torch._calls import Call, options_of, stats
 from lathe.torch._device import simulated, use_simulator
 from lathe.torch._functions import (causal_conv1d, causal_conv1d_update, flash_attention,
@@ -15,6 +15,7 @@ from lathe.torch._functions import (causal_conv1d, causal_conv1d_update, flash_a
                                     sparse_flash_attention)
 from lathe.torch._ranks import Ranks, group
 
+_batching.install()
 _flops.install()
 
 __all__ = ["Call", "Ranks", "causal_conv1d", "causal_conv1d_update", "flash_attention",

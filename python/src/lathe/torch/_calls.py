@@ -28,7 +28,7 @@ is_compiling = torch.compiler.is_compiling
 _modes = (torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack,
           torch._C._are_functorch_transforms_active, in_forward_mode)
 
-_library: Any = torch.library.Library("lathe", "DEF")  # type: ignore[no-untyped-call]
+library: Any = torch.library.Library("lathe", "DEF")  # type: ignore[no-untyped-call]
 _calls: list[Call] = []
 _followers: list[Callable[[Call], None]] = []
 _statistics: dict[str, int] = {}
@@ -77,11 +77,11 @@ Tensors = Sequence[torch.Tensor | None]
 
 def _defined(name: str, parameters: Sequence[str], results: str, run: Any, fake: Any) -> Any:
     """Defines an operator of torch.library; `run` computes it, `fake` says its outputs' shapes."""
-    _library.define(f"{name}({', '.join(parameters)}, str options) -> {results}",
+    library.define(f"{name}({', '.join(parameters)}, str options) -> {results}",
                     tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides))
     for key in ("CPU", "CUDA"):
-        _library.impl(name, run, key)
-    torch.library.register_fake(f"lathe::{name}", fake, lib=_library)
+        library.impl(name, run, key)
+    torch.library.register_fake(f"lathe::{name}", fake, lib=library)
     return getattr(torch.ops.lathe, name).default
 
 
