@@ -111,7 +111,8 @@ class _Estimates:
         def wrapped(made, tensors):
             named = {**dict(zip(call.inputs, tensors)), **dict(zip(call.outputs, made))}
             plan = call.table(self.options, *tensors).plan
-            self.flops += plan.estimate(*(named[slot] for slot in plan.slots))["flops"]
+            slots = [named[slot].detach() for slot in plan.slots]
+            self.flops += plan.estimate(*slots)["flops"]
             return returned(made, tensors)
         return wrapped
 
