@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.debug import CommDebugMode
 
 import lathe
@@ -118,6 +118,20 @@ def test_a_state_is_changed_where_it_lies():
         return lt.causal_conv1d_update(x, state, weight), state
 
     check(step, (x, weight, state), [Shard(1), Shard(0), Shard(1)], [Shard(1), Shard(1)])
+
+
+def test_heads_that_a_mesh_of_two_dimensions_does_not_divide():
+    """Six key heads over two by two ranks would be 2, 1, 2, 1, and queries 3 each."""
+    torch.manual_seed(0)
+    q, k = randn(1, 8, 12, 16), randn(1, 8, 6, 16)
+
+    def on_rank(rank):
+        mesh = init_device_mesh("cpu", (2, 2))
+        given = [distribute_tensor(each, mesh, [Shard(2), Shard(2)]) for each in (q, k)]
+        return attention()(given[0], given[1], given[1])[0].full_tensor()
+
+    for found in over_ranks(4, on_rank):
+        assert torch.equal(found, attention()(q, k, k)[0])
 
 
 # ---- what is refused -----------------------------------------------------------------------------

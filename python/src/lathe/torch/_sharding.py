@@ -10,6 +10,7 @@ operators.
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, Mapping, NamedTuple, Sequence
 
 from lathe._errors import Unsupported
@@ -49,6 +50,21 @@ def _heads_of(arguments: Sequence[_Argument]) -> tuple[str, ...]:
     return ("H", "G") if extents.get("HK") == 1 else ("H", "HK", "HV")
 
 
+def _even(arguments: Sequence[_Argument], heads: Sequence[str]) -> bool:
+    """Returns true if every rank gets as many heads: those of queries and of keys then match.
+
+    Several dimensions of the mesh may shard the heads; none of them may leave a rest.
+    """
+    shape = arguments[0].spec.mesh.shape
+    together = math.prod(
+        size for i, size in enumerate(shape)
+        if any(each.dims[dim] in heads for each in arguments
+               for dim in [getattr(each.spec.placements[i], "dim", None)]
+               if dim is not None and dim < len(each.dims)))
+    return all(extent % size == 0 for each in arguments for extent in each.extents(heads)
+               for size in (together, *shape))
+
+
 def _refuse_other_dims(call: Call, arguments: Sequence[_Argument], heads: Sequence[str],
                        packed: bool) -> None:
     for each in arguments:
@@ -72,8 +88,9 @@ def _refuse_mods(call: Call, options: Mapping[str, Any], arguments: Sequence[_Ar
         sharded = [each.name for each in arguments
                    if not all(placement.is_replicate() for placement in each.spec.placements)]
         if options.get(name) is not None and sharded:
-            raise Unsupported(f"{name} reads indices of the batch and of heads, which begin at 0 in "
-                              f"each shard of {sharded[0]}; redistribute it to Replicate() first")
+            raise Unsupported(f"{name} reads indices of the batch and of heads, which begin at 0 "
+                              f"in each shard of {sharded[0]}; redistribute it to Replicate() "
+                              "first")
 
 
 def _refuse_moved(call: Call, arguments: Sequence[_Argument], offered: Sequence[Any],
@@ -111,8 +128,7 @@ def _offered(call: Call, *given: Any) -> list[tuple[list[Any], list[Any]]]:
     _refuse_other_dims(call, arguments, heads, packed)
     _refuse_mods(call, options, arguments)
     ways: list[tuple[str, ...]] = [()]
-    if all(extent % size == 0 for each in arguments for extent in each.extents(heads)
-           for size in each.spec.mesh.shape):
+    if _even(arguments, heads):
         ways.append(heads)
     if not packed and options.get("index_space") != "absolute":
         ways.append(_BATCH)
