@@ -4,8 +4,9 @@
 """What belongs into the wheels, and nothing else: scripts/wheel_contents.py WHEEL...
 
 Names each file that is missing or too many, a wheel of 10 MB or more, a tag that claims more than
-the machine code keeps, and code that looks for libraries in a build folder or takes the driver's
-name. Exits 1 if there is anything. Needs readelf.
+the machine code keeps, code that looks for libraries in a build folder or takes the driver's name,
+and a description that is missing or has a link that leads nowhere. Exits 1 if there is anything.
+Needs readelf.
 """
 import pathlib
 import re
@@ -23,9 +24,10 @@ compat/_fla_checks.py compat/_fla_context.py compat/_fla_conv.py compat/_fla_kda
 compat/_fla_register.py compat/_kvcache.py compat/_ragged.py compat/_torch_cp_balancers.py
 compat/_vllm_attention.py compat/causal_conv1d.py compat/fla.py compat/flash_attn.py
 compat/flash_attn_3.py compat/flash_attn_4.py compat/flash_mla.py compat/sdpa.py compat/torch_cp.py
-compat/vllm.py compat/vllm_conv.py torch/__init__.py torch/_calls.py torch/_device.py
-torch/_functions.py torch/_mod_operations.py torch/_mod_text.py torch/_mod_trace.py torch/_ranks.py
-torch/_shapes.py torch/_tensors.py torch/_transforms.py""".split()
+compat/vllm.py compat/vllm_conv.py torch/__init__.py torch/_batching.py torch/_calls.py
+torch/_device.py torch/_flops.py torch/_functions.py torch/_late.py torch/_mod_operations.py
+torch/_mod_text.py torch/_mod_trace.py torch/_ranks.py torch/_shapes.py torch/_sharding.py
+torch/_tensors.py torch/_transforms.py""".split()
 HEADERS = ["lathe.h", *(f"lathe/{part}.h" for part in ("cache", "plan", "ranks", "tune"))]
 
 # For each wheel: the files of the package, those of its .dist-info, and the tags before the platform.
@@ -87,6 +89,18 @@ def check_tag(tag, path, python, written):
     return wrong, min(oldest)
 
 
+def check_description(written):
+    """What is wrong with METADATA: the document after its first empty line is what an index shows."""
+    _, _, document = written.partition("\n\n")
+    if not document.strip():
+        yield "METADATA has no description"
+    # Code may hold what looks like a link.
+    prose = re.sub(r"^```.*?^```$|`[^`\n]*`", "", document, flags=re.M | re.S)
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+        if not re.match(r"https?://|#", target):
+            yield f"METADATA links to {target}, which no wheel has"
+
+
 def check(path):
     """The sentences about one wheel."""
     path = pathlib.Path(path)
@@ -102,7 +116,9 @@ def check(path):
         found = {each for each in wheel.namelist() if not each.endswith("/")}
         wanted = {*(f"lathe/{file}" for file in files), *(f"{about}/{note}" for note in notes)}
         wrong += check_names(found, wanted)
-        written = wheel.read(f"{about}/WHEEL").decode() if f"{about}/WHEEL" in found else ""
+        written, metadata = (wheel.read(f"{about}/{each}").decode() if f"{about}/{each}" in found
+                             else "" for each in ("WHEEL", "METADATA"))
+        wrong += check_description(metadata)
         complaints, oldest = check_tag(tag, about, python, written)
         wrong += complaints
         for file in sorted(found):

@@ -17,6 +17,9 @@ SOURCE = pathlib.Path(sys.argv.pop(1)).resolve()
 sys.path.insert(0, str(SOURCE / "scripts"))
 import wheel_contents
 
+sys.path.insert(0, str(SOURCE / "python"))
+import wheel_metadata
+
 VERSION = "0.1.0"
 PLATFORM = "manylinux_2_34_x86_64"
 
@@ -39,6 +42,7 @@ class WheelContents(unittest.TestCase):
         about = f"{name}-{VERSION}.dist-info"
         content = {**{f"lathe/{file}": b"" for file in files}, **{f"{about}/{note}": b"" for note in notes}}
         content[f"{about}/WHEEL"] = f"Wheel-Version: 1.0\nTag: {python}-{written or platform}\n".encode()
+        content[f"{about}/METADATA"] = b"Name: lathe\n\nWhat it is.\n"
         content.update(changes or {})
         path = self.root / f"{name}-{VERSION}-{python}-{platform}.whl"
         with zipfile.ZipFile(path, "w") as archive:
@@ -94,11 +98,27 @@ class WheelContents(unittest.TestCase):
         found = self.complaints(name="lathe_jit_sim", changes={"lathe/lib/sim/libcuda.so.1": driver})
         self.assertEqual(found, ["lathe/lib/sim/libcuda.so.1 calls itself libcuda.so.1"])
 
+    def test_a_description_that_is_missing_or_has_dead_links(self):
+        name = f"lathe_jit-{VERSION}.dist-info/METADATA"
+        self.assertEqual(self.complaints(changes={name: b"Name: lathe\n"}), ["METADATA has no description"])
+        text = b"Name: lathe\n\n[a](docs/a.md) `[b](b)` [c](https://c.org/c.md) [d](#d)\n```\n[](e)\n```\n"
+        self.assertEqual(self.complaints(changes={name: text}), ["METADATA links to docs/a.md, which no wheel has"])
+
     def test_the_list_of_modules_is_that_of_the_sources(self):
         package = SOURCE / "python/src/lathe"
         found = {str(path.relative_to(package)) for pattern in ("*.py", "*.pyi", "py.typed")
                  for path in package.rglob(pattern)}
         self.assertEqual(found, set(wheel_contents.MODULES))
+
+    def test_what_wheels_say_of_themselves(self):
+        for remote, url in (("https://name:secret@host.org/a/b.git", "https://host.org/a/b"),
+                            ("git@host.org:a/b.git", "https://host.org/a/b"), ("/srv/git/b", ""), ("../b", "")):
+            self.assertEqual(wheel_metadata.web_address(remote), url)
+        for url in ("", "https://host.org/a/b"):
+            for path in ("docs/python.md", "docs/simulator.md"):
+                document = wheel_metadata.document(path, url)
+                self.assertEqual(list(wheel_contents.check_description("Name: lathe\n\n" + document)), [])
+        self.assertIn("(https://host.org/a/b/blob/HEAD/docs/cache.md)", wheel_metadata.document("docs/python.md", url))
 
     def test_a_wheel_of_another_name(self):
         path = self.root / f"other-{VERSION}-py3-none-any.whl"

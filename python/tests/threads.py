@@ -5,7 +5,8 @@ import threading
 
 import torch
 import torch.distributed as dist
-from torch.testing._internal.distributed.multi_threaded_pg import (_install_threaded_pg,
+from torch.testing._internal.distributed.multi_threaded_pg import (ProcessLocalGroup,
+                                                                   _install_threaded_pg,
                                                                    _uninstall_threaded_pg)
 
 
@@ -22,7 +23,6 @@ def over_ranks(world, work):
             results[index] = work(index)
         except BaseException as failure:
             failures.append(failure)
-            from torch.testing._internal.distributed.multi_threaded_pg import ProcessLocalGroup
             ProcessLocalGroup.exception_handle(failure)
         finally:
             if dist.is_initialized():
@@ -37,7 +37,9 @@ def over_ranks(world, work):
     finally:
         torch._C._distributed_c10d._set_thread_isolation_mode(False)
         _uninstall_threaded_pg()
+        ProcessLocalGroup.reset()  # the failure of a rank would end those of the next call
         del world_object
     if failures:
-        raise failures[0]
+        # A rank that waits for one that has failed is ended by SystemExit.
+        raise next((each for each in failures if not isinstance(each, SystemExit)), failures[0])
     return results

@@ -4,7 +4,8 @@
 
 standins.py OUTPUT_FOLDER [SITE_PACKAGES]. The wheel is linked against gigabytes of NVIDIA libraries that
 a CPU never calls. Each stand-in has the name and the symbols that torch looks for; every function
-answers 100, cudaErrorNoDevice.
+answers 100, cudaErrorNoDevice, and those that name an error answer a text: torch.cuda raises its own
+exceptions, as it does with NVIDIA's libraries on a machine without a GPU.
 """
 import pathlib
 import re
@@ -18,6 +19,27 @@ ABSENT = re.compile(r"^lib(cu(?!da\.)|nccl|nvrtc|nvshmem|quadmath)")
 # Undefined symbols without a version: which prefix belongs to which library does not matter to the
 # loader, so all of them go into one.
 LOOSE = re.compile(r"^(nccl|nvshmem|cusparseLt|cuFile|cufile|nvrtc|cudnn|cublas|cufft|cusolver|cupti)")
+
+# Functions that name an error, by what they return or fill; torch reads their texts to raise an exception.
+RETURNS_TEXT = re.compile(r"(String|ErrorName|StatusName)$|^ncclGetLastError$")
+FILLS_TEXT = {
+    "cuptiGetResultString": "int {}(int code, const char **text) {{ *text = no_device; return 0; }}",
+    "cudnnGetLastErrorString": "void {}(char *text, unsigned long size) {{ if (size) *text = 0; }}",
+}
+
+
+def definition(symbol):
+    """A function of C under a symbol's name."""
+    if symbol in FILLS_TEXT:
+        return FILLS_TEXT[symbol].format(symbol) + "\n"
+    if RETURNS_TEXT.search(symbol):
+        return f"const char *{symbol}(void) {{ return no_device; }}\n"
+    return f"int {symbol}(void) {{ return 100; }}\n"
+
+
+def source_of(symbols):
+    text = 'static const char no_device[] = "no CUDA-capable device: this library stands in for the real one";\n'
+    return text + "".join(map(definition, symbols))
 
 
 def output_of(*command):
@@ -59,14 +81,13 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     for name, versions in sorted(wanted.items()):
         symbols = sorted(set().union(*versions.values()))
-        source = "".join(f"int {symbol}(void) {{ return 100; }}\n" for symbol in symbols)
         command = ["gcc", "-w", "-shared", "-fPIC", "-x", "c", "-", f"-Wl,-soname,{name}", "-o", str(folder / name)]
         if any(versions):
             script = folder / f"{name}.map"
             script.write_text("".join(f"{version} {{ {' '.join(s + ';' for s in sorted(symbols))} }};\n"
                                       for version, symbols in sorted(versions.items()) if version))
             command.append(f"-Wl,--version-script={script}")
-        subprocess.run(command, input=source, text=True, check=True)
+        subprocess.run(command, input=source_of(symbols), text=True, check=True)
     print(f"{len(wanted)} stand-ins in {folder}")
 
 

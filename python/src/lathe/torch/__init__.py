@@ -7,12 +7,17 @@
 
 On a machine without a GPU, lathe.torch.use_simulator() lets CPU tensors be computed.
 """
+from lathe.torch import _batching, _flops, _sharding
 from lathe.torch._calls import Call, options_of, stats
 from lathe.torch._device import simulated, use_simulator
 from lathe.torch._functions import (causal_conv1d, causal_conv1d_update, flash_attention,
                                     flash_attention_decode, kda, kda_recurrent,
                                     sparse_flash_attention)
 from lathe.torch._ranks import Ranks, group
+
+_batching.install()
+_flops.install()
+_sharding.install()
 
 __all__ = ["Call", "Ranks", "causal_conv1d", "causal_conv1d_update", "flash_attention",
            "flash_attention_decode", "group", "kda", "kda_recurrent", "options_of", "simulated",

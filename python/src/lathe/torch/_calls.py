@@ -8,7 +8,7 @@ In eager mode a Call finds its plan in a table of the extension and runs it. Whe
 from __future__ import annotations
 
 import ast
-from typing import Any, Protocol, Sequence
+from typing import Any, Callable, Protocol, Sequence
 
 import torch
 from torch.nn import Parameter
@@ -28,8 +28,9 @@ is_compiling = torch.compiler.is_compiling
 _modes = (torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack,
           torch._C._are_functorch_transforms_active, in_forward_mode)
 
-_library: Any = torch.library.Library("lathe", "DEF")  # type: ignore[no-untyped-call]
+library: Any = torch.library.Library("lathe", "DEF")  # type: ignore[no-untyped-call]
 _calls: list[Call] = []
+_followers: list[Callable[[Call], None]] = []
 _statistics: dict[str, int] = {}
 
 
@@ -65,7 +66,8 @@ def _text_of(options: Options) -> str:
     return "\n".join([f"{name}={value!r}" for name, value in options])
 
 
-def _options_of_text(text: str) -> Options:
+def options_of_text(text: str) -> Options:
+    """Returns the options of the text that an operator of torch.library takes."""
     pairs = [line.partition("=") for line in text.split("\n") if line]
     return tuple((name, ast.literal_eval(value)) for name, _, value in pairs)
 
@@ -75,11 +77,11 @@ Tensors = Sequence[torch.Tensor | None]
 
 def _defined(name: str, parameters: Sequence[str], results: str, run: Any, fake: Any) -> Any:
     """Defines an operator of torch.library; `run` computes it, `fake` says its outputs' shapes."""
-    _library.define(f"{name}({', '.join(parameters)}, str options) -> {results}",
+    library.define(f"{name}({', '.join(parameters)}, str options) -> {results}",
                     tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides))
     for key in ("CPU", "CUDA"):
-        _library.impl(name, run, key)
-    torch.library.register_fake(f"lathe::{name}", fake, lib=_library)
+        library.impl(name, run, key)
+    torch.library.register_fake(f"lathe::{name}", fake, lib=library)
     return getattr(torch.ops.lathe, name).default
 
 
@@ -129,9 +131,12 @@ class Call:
                                      copy=_aligned_copy)
         self.eager, self.inference = self.table.eager, self.table.inference
         self._define()
+        self.traced_into: Any = None
         if into:
             self._define_into()
         _calls.append(self)
+        for tell in _followers:
+            tell(self)
 
     # ---- eager ---------------------------------------------------------------------------------
 
@@ -246,7 +251,7 @@ class Call:
     def _traced_run(self, *arguments: Any) -> Any:
         *tensors, text = arguments
         plain = [each.detach() if each is not None else None for each in tensors]
-        made = self.table.run(_options_of_text(text), tuple(plain))
+        made = self.table.run(options_of_text(text), tuple(plain))
         assert made is not None
         note_change(plain[i] for i in self.changed)  # torch does it for none of these operators
         return self._returned(made, plain)
@@ -255,12 +260,12 @@ class Call:
         *tensors, text = arguments
         plain = [each.detach() if each is not None else None for each in tensors]
         inputs = len(self.inputs)
-        self.table(_options_of_text(text), *plain[:inputs]).into(*plain)
+        self.table(options_of_text(text), *plain[:inputs]).into(*plain)
         note_change([*plain[inputs:], *(plain[i] for i in self.changed)])
 
     def _traced_fake(self, *arguments: Any) -> Any:
         *tensors, text = arguments
-        options = dict(_options_of_text(text))
+        options = dict(options_of_text(text))
         problem = _shapes.wanted_problem(self.op, self.inputs, tensors, options, self.outputs)
         outputs = _shapes.outputs_of(problem, self.inputs)
         known: dict[str, Any] = {}
@@ -277,6 +282,13 @@ class Call:
                                  "does not have", Status.UNSUPPORTED)
             by_name[output.name] = torch.empty(shape, dtype=output.dtype, device=first.device)
         return self._returned([by_name.get(name) for name in self.outputs], tensors)
+
+
+def follow(tell: Callable[[Call], None]) -> None:
+    """Tells of every Call: those there are, and those that will be made."""
+    for call in _calls:
+        tell(call)
+    _followers.append(tell)
 
 
 def forget_plans() -> None:

@@ -19,12 +19,17 @@ def in_forward_mode() -> bool:
 
 
 def _is_differentiated(tensor: torch.Tensor) -> bool:
-    """Returns true if a transform of torch.func, or forward-mode autograd, follows a tensor."""
+    """Returns true if a transform of torch.func, or forward-mode autograd, follows a tensor.
+
+    A tensor within vmap says that it requires no gradient; the one that vmap goes over may.
+    """
     functorch = torch._C._functorch
     while functorch.is_functorch_wrapped_tensor(tensor):
         if functorch.is_gradtrackingtensor(tensor):
             return True
         tensor = functorch.get_unwrapped(tensor)
+        if tensor.requires_grad and torch.is_grad_enabled():
+            return True
     if not in_forward_mode():
         return False
     dual = forward_ad.unpack_dual(tensor)  # type: ignore[no-untyped-call]
