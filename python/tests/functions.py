@@ -232,7 +232,7 @@ ATTENTION = (
             packed, offsets(len(packed) // 2), len(packed)),), (0,)),
     Row(flash_attn, "flash_attn_with_kvcache", pages,
         _decode(flash_attn.flash_attn_with_kvcache), full=None),
-    Row(flash_attn_3, "flash_attn_func", attention_inputs,
+    Row(flash_attn_3, "flash_attn_func", lambda n, t: attention_inputs(n, t, sinks="s_aux"),
         _called(flash_attn_3.flash_attn_func, window_size=(5, 2)), (0,)),
     Row(flash_attn_3, "flash_attn_qkvpacked_func", _Q,
         lambda packed: (flash_attn_3.flash_attn_qkvpacked_func(
