@@ -55,14 +55,16 @@ def flash_attn_varlen_func(q: Tensor, k: Tensor, v: Tensor, max_seqlen_q: int, c
         "seqused_k must be provided if block_table is provided"
     fa_version_unsupported_reason(fa_version)
     refuse_float8(q=q, k=k)
-    options = options_for(softmax_scale, causal, window_size or (-1, -1), softcap, deterministic,
+    options = options_for(softmax_scale, causal, window_size, softcap, deterministic,
                           dropout_p=dropout_p, output_scale=output_scale, q_v=q_v,
                           mask_mod=mask_mod, aux_tensors=aux_tensors,
-                          block_sparse_tensors=block_sparse_tensors, dynamic_causal=dynamic_causal)
+                          block_sparse_tensors=block_sparse_tensors,
+                          dynamic_causal=dynamic_causal)
     if cp_world_size != 1:
-        refuse("cp_world_size", cp_world_size, "give each rank all keys, or use lathe.torch.group")
+        refuse("cp_world_size", cp_world_size,
+               "give each rank all keys, or use lathe.torch.group")
     found, lse = attend_varlen(options, q, k, v, cu_seqlens_q, cu_seqlens_k, None, seqused_k,
-                               max_seqlen_q, max_seqlen_k, block_table, alibi_slopes,
+                               max_seqlen_q, block_table, alibi_slopes,
                                float_sinks(s_aux), num_splits, out)
     return (found, lse) if return_softmax_lse else found
 

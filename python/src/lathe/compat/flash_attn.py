@@ -28,13 +28,15 @@ DROP_INS = (
     ("flash_attn_kvpacked_func", "padded to a width that is a multiple of 8", "dropout_p"),
     ("flash_attn_qkvpacked_func", "padded to a width that is a multiple of 8", "dropout_p"),
     ("flash_attn_varlen_func",
-     "padded to a width that is a multiple of 8; gathered keys and values from pages; waited for "
-     "the device: lengths",
+     "padded to a width that is a multiple of 8; cast to int32; moved queries into parts; moved "
+     "results of parts to their rows; gathered keys and values from pages; waited for the device: "
+     "lengths",
      "dropout_p"),
     ("flash_attn_varlen_kvpacked_func", "padded to a width that is a multiple of 8", "dropout_p"),
     ("flash_attn_varlen_qkvpacked_func", "padded to a width that is a multiple of 8", "dropout_p"),
     ("flash_attn_with_kvcache",
-     "padded to a width that is a multiple of 8; cast to int32; appended to the cache by torch",
+     "padded to a width that is a multiple of 8; cast to int32; appended by a call of its own; "
+     "appended to the cache by torch",
      "rotary_cos; rotary_sin; cache_leftpad"),
 )
 
@@ -86,13 +88,13 @@ def flash_attn_varlen_func(q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor
                            block_table: Tensor | None = None) -> Any:
     """Returns out [Tq,H,DV] for packed q [Tq,H,D], k [Tk,HK,D] and v, or keys in pages.
 
-    With a block table there is no gradient; where all sequences have max_seqlen_q queries the pages
-    are read in place, else torch gathers them first.
+    With a block table there is no gradient. Up to 16 queries a sequence, on average, read the pages
+    in place; for more torch gathers them first.
     """
     options = options_for(softmax_scale, causal, window_size, softcap, deterministic,
                           dropout_p=dropout_p)
-    found = attend_varlen(options, q, k, v, cu_seqlens_q, cu_seqlens_k, None, None, max_seqlen_q,
-                          max_seqlen_k, block_table, alibi_slopes)
+    found = attend_varlen(options, q, k, v, cu_seqlens_q, cu_seqlens_k, None, None,
+                          max_seqlen_q, block_table, alibi_slopes)
     return _result(*found, return_attn_probs)
 
 
@@ -135,8 +137,9 @@ def flash_attn_with_kvcache(q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Tens
                             num_splits: int = 0, return_softmax_lse: bool = False) -> Any:
     """Returns out [B,Sq,H,DV] of queries over a cache, to which k and v are appended in place.
 
-    The cache is [B,S,HK,D], or pages [P,page,HK,D] of any size with a block table. Lengths on a GPU
-    are not read by the host, so keys past the block table are an error on the simulator alone.
+    The cache is [B,S,HK,D], or pages [P,page,HK,D] of any size with a block table. New keys of a
+    negative length, or on a page that is none, go nowhere. Lengths on a GPU are not read by the
+    host, so keys past the block table are an error on the simulator alone.
     """
     assert k_cache.stride(-1) == 1, "k_cache must have contiguous last dimension"
     assert v_cache.stride(-1) == 1, "v_cache must have contiguous last dimension"

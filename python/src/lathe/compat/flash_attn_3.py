@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from lathe._errors import InvalidArgument
-from lathe.compat import _kvcache, _ragged
+from lathe.compat import _kvcache, _places, _ragged
 from lathe.compat._attention import (attend, attend_packed, float_sinks, options_for,
                                      refuse_float8)
 from lathe.torch._calls import count
@@ -35,9 +35,10 @@ DROP_INS = (
      "moved results to their slots",
      "qv; attention_chunk"),
     ("flash_attn_with_kvcache",
-     "padded to a width that is a multiple of 8; cast to int32; cast sinks to float32; appended to "
-     "the cache by torch; chose rows of the page table; gathered keys and values from pages; "
-     "waited for the device: lengths",
+     "padded to a width that is a multiple of 8; cast to int32; cast sinks to float32; appended by "
+     "a call of its own; appended to the cache by torch; chose rows of the page table; moved "
+     "queries into parts; moved results of parts to their rows; gathered keys and values from "
+     "pages; waited for the device: lengths",
      "qv; rotary_cos; rotary_sin; cache_leftpad; attention_chunk"),
     ("get_scheduler_metadata", "", ""),
 )
@@ -97,8 +98,7 @@ def flash_attn_varlen_func(q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor
     options = options_for(softmax_scale, causal, window_size, softcap, deterministic, qv=qv,
                           attention_chunk=attention_chunk)
     found = _ragged.attend_varlen(options, q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_q,
-                                  seqused_k, max_seqlen_q, max_seqlen_k, None, None,
-                                  float_sinks(s_aux))
+                                  seqused_k, max_seqlen_q, None, None, float_sinks(s_aux))
     return _result(*found, return_attn_probs)
 
 
@@ -120,8 +120,8 @@ def flash_attn_with_kvcache(q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Tens
                             return_softmax_lse: bool = False, s_aux: Tensor | None = None) -> Any:
     """Returns out of queries over a cache, to which k and v are appended in place.
 
-    q is [B,Sq,H,D], or packed [Tq,H,D] with cu_seqlens_q. Packed queries of one length, which is
-    max_seqlen_q, read the cache in place; for others torch gathers it first.
+    q is [B,Sq,H,D], or packed [Tq,H,D] with cu_seqlens_q. Up to 16 packed queries a sequence, on
+    average, read the cache in place; for more torch gathers it first.
     """
     assert k_cache.stride(-1) == 1, "k_cache must have contiguous last dimension"
     assert v_cache.stride(-1) == 1, "v_cache must have contiguous last dimension"
@@ -131,10 +131,12 @@ def flash_attn_with_kvcache(q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Tens
                           cache_leftpad=cache_leftpad, attention_chunk=attention_chunk)
     if page_table is not None and cache_batch_idx is not None:
         count("chose rows of the page table")
-        page_table, cache_batch_idx = page_table.index_select(0, cache_batch_idx), None
+        page_table = _places.chosen_tables(_places.table32("page_table", page_table),
+                                           _places.int32("cache_batch_idx", cache_batch_idx))
+        cache_batch_idx = None
     sinks = float_sinks(s_aux)
     batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
-    table = _kvcache.table_of(k_cache, batch, cache_batch_idx, page_table)
+    table = _kvcache.table_of(k_cache, batch, cache_batch_idx, page_table, "page_table")
     lengths = _kvcache.lengths_of(k_cache, table, cache_seqlens)
     if k is not None and (cu_seqlens_q is not None or cu_seqlens_k_new is not None):
         lengths = _append(k_cache, v_cache, table, lengths, k, v, cu_seqlens_k_new)
@@ -143,9 +145,8 @@ def flash_attn_with_kvcache(q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Tens
         out, lse = _kvcache.decode(options, q, k_cache, v_cache, lengths, table, k, v, None,
                                    sinks, num_splits)
     else:
-        _kvcache.check_lengths(lengths, 0, k_cache, table)
-        out, lse = _ragged.attend_pages(options, q, k_cache, v_cache, cu_seqlens_q, lengths, table,
-                                        max_seqlen_q, None, None, sinks, num_splits)
+        out, lse = _ragged.attend_pages(options, q, k_cache, v_cache, cu_seqlens_q, lengths,
+                                        table, max_seqlen_q, None, sinks, num_splits)
     return (out, lse) if return_softmax_lse else out
 
 
@@ -154,9 +155,7 @@ def _append(k_cache: Tensor, v_cache: Tensor, table: Tensor, lengths: Tensor, k:
     if v is None:
         raise InvalidArgument("k is given, but v is not; give both, or neither")
     if starts is None:
-        _kvcache.check_lengths(lengths, k.shape[1], k_cache, table)
         return _kvcache.append(k_cache, v_cache, table, lengths, k, v)
-    _kvcache.check_lengths(lengths + starts.diff(), 0, k_cache, table)
     return _kvcache.append_packed(k_cache, v_cache, table, lengths, k, v, starts)
 
 
