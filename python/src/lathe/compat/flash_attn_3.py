@@ -18,6 +18,7 @@ from torch import Tensor
 
 from lathe._errors import InvalidArgument
 from lathe.compat import _kvcache, _places, _ragged
+from lathe.compat._arguments import NOT_TENSORS, refuse_others
 from lathe.compat._attention import (attend, attend_packed, float_sinks, options_for,
                                      refuse_float8)
 from lathe.torch._calls import count
@@ -57,16 +58,20 @@ def flash_attn_qkvpacked_func(qkv: Tensor, softmax_scale: float | None = None, c
                               num_heads_q: int | None = None, sm_margin: int = 0,
                               return_attn_probs: bool = False) -> Any:
     """Returns out [B,S,H,D] for qkv [B,S,3,H,D], or [B,S,H+2HK,D] with num_heads_q = H."""
-    refuse_float8(qkv=qkv)
-    options = options_for(softmax_scale, causal, window_size, softcap, deterministic,
-                          attention_chunk=attention_chunk)
-    if qkv.dim() == 5:
-        return _result(*attend_packed(options, None, qkv), return_attn_probs)
-    assert qkv.dim() == 4 and num_heads_q is not None, "qkv of 4 dimensions needs num_heads_q"
-    heads = (qkv.shape[2] - num_heads_q) // 2
-    assert num_heads_q + 2 * heads == qkv.shape[2], "heads of k and v differ in number"
-    q, k, v = torch.split(qkv, [num_heads_q, heads, heads], dim=2)
-    return _result(*attend(options, q, k, v), return_attn_probs)
+    try:
+        refuse_float8(qkv=qkv)
+        options = options_for(softmax_scale, causal, window_size, softcap, deterministic,
+                              attention_chunk=attention_chunk)
+        if qkv.dim() == 5:
+            return _result(*attend_packed(options, None, qkv), return_attn_probs)
+        assert qkv.dim() == 4 and num_heads_q is not None, "qkv of 4 dimensions needs num_heads_q"
+        heads = (qkv.shape[2] - num_heads_q) // 2
+        assert num_heads_q + 2 * heads == qkv.shape[2], "heads of k and v differ in number"
+        q, k, v = torch.split(qkv, [num_heads_q, heads, heads], dim=2)
+        return _result(*attend(options, q, k, v), return_attn_probs)
+    except NOT_TENSORS:
+        refuse_others(flash_attn_qkvpacked_func, locals())
+        raise
 
 
 def flash_attn_func(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None = None,
@@ -77,10 +82,14 @@ def flash_attn_func(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None
                     pack_gqa: bool | None = None, deterministic: bool = False, sm_margin: int = 0,
                     return_attn_probs: bool = False, s_aux: Tensor | None = None) -> Any:
     """Returns out [B,Sq,H,DV] for q [B,Sq,H,D], k [B,Sk,HK,D] and v [B,Sk,HK,DV]."""
-    refuse_float8(q=q)
-    options = options_for(softmax_scale, causal, window_size, softcap, deterministic, qv=qv,
-                          attention_chunk=attention_chunk)
-    return _result(*attend(options, q, k, v, None, float_sinks(s_aux)), return_attn_probs)
+    try:
+        refuse_float8(q=q)
+        options = options_for(softmax_scale, causal, window_size, softcap, deterministic, qv=qv,
+                              attention_chunk=attention_chunk)
+        return _result(*attend(options, q, k, v, None, float_sinks(s_aux)), return_attn_probs)
+    except NOT_TENSORS:
+        refuse_others(flash_attn_func, locals())
+        raise
 
 
 def flash_attn_varlen_func(q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor,
@@ -94,12 +103,16 @@ def flash_attn_varlen_func(q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor
                            deterministic: bool = False, sm_margin: int = 0,
                            return_attn_probs: bool = False, s_aux: Tensor | None = None) -> Any:
     """Returns out [Tq,H,DV] for packed q, k and v. Torch moves slots used in part (seqused)."""
-    refuse_float8(q=q)
-    options = options_for(softmax_scale, causal, window_size, softcap, deterministic, qv=qv,
-                          attention_chunk=attention_chunk)
-    found = _ragged.attend_varlen(options, q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_q,
-                                  seqused_k, max_seqlen_q, None, None, float_sinks(s_aux))
-    return _result(*found, return_attn_probs)
+    try:
+        refuse_float8(q=q)
+        options = options_for(softmax_scale, causal, window_size, softcap, deterministic, qv=qv,
+                              attention_chunk=attention_chunk)
+        found = _ragged.attend_varlen(options, q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_q,
+                                      seqused_k, max_seqlen_q, None, None, float_sinks(s_aux))
+        return _result(*found, return_attn_probs)
+    except NOT_TENSORS:
+        refuse_others(flash_attn_varlen_func, locals())
+        raise
 
 
 def flash_attn_with_kvcache(q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Tensor | None = None,
@@ -123,31 +136,35 @@ def flash_attn_with_kvcache(q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Tens
     q is [B,Sq,H,D], or packed [Tq,H,D] with cu_seqlens_q. Up to 16 packed queries a sequence, on
     average, read the cache in place; for more torch gathers it first.
     """
-    assert k_cache.stride(-1) == 1, "k_cache must have contiguous last dimension"
-    assert v_cache.stride(-1) == 1, "v_cache must have contiguous last dimension"
-    refuse_float8(q=q, k_cache=k_cache)
-    options = options_for(softmax_scale, causal, window_size, softcap, qv=qv,
-                          rotary_cos=rotary_cos, rotary_sin=rotary_sin,
-                          cache_leftpad=cache_leftpad, attention_chunk=attention_chunk)
-    if page_table is not None and cache_batch_idx is not None:
-        count("chose rows of the page table")
-        page_table = _places.chosen_tables(_places.table32("page_table", page_table),
-                                           _places.int32("cache_batch_idx", cache_batch_idx))
-        cache_batch_idx = None
-    sinks = float_sinks(s_aux)
-    batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
-    table = _kvcache.table_of(k_cache, batch, cache_batch_idx, page_table, "page_table")
-    lengths = _kvcache.lengths_of(k_cache, table, cache_seqlens)
-    if k is not None and (cu_seqlens_q is not None or cu_seqlens_k_new is not None):
-        lengths = _append(k_cache, v_cache, table, lengths, k, v, cu_seqlens_k_new)
-        k = v = None
-    if cu_seqlens_q is None:
-        out, lse = _kvcache.decode(options, q, k_cache, v_cache, lengths, table, k, v, None,
-                                   sinks, num_splits)
-    else:
-        out, lse = _ragged.attend_pages(options, q, k_cache, v_cache, cu_seqlens_q, lengths,
-                                        table, max_seqlen_q, None, sinks, num_splits)
-    return (out, lse) if return_softmax_lse else out
+    try:
+        assert k_cache.stride(-1) == 1, "k_cache must have contiguous last dimension"
+        assert v_cache.stride(-1) == 1, "v_cache must have contiguous last dimension"
+        refuse_float8(q=q, k_cache=k_cache)
+        options = options_for(softmax_scale, causal, window_size, softcap, qv=qv,
+                              rotary_cos=rotary_cos, rotary_sin=rotary_sin,
+                              cache_leftpad=cache_leftpad, attention_chunk=attention_chunk)
+        if page_table is not None and cache_batch_idx is not None:
+            count("chose rows of the page table")
+            page_table = _places.chosen_tables(_places.table32("page_table", page_table),
+                                               _places.int32("cache_batch_idx", cache_batch_idx))
+            cache_batch_idx = None
+        sinks = float_sinks(s_aux)
+        batch = q.shape[0] if cu_seqlens_q is None else cu_seqlens_q.shape[0] - 1
+        table = _kvcache.table_of(k_cache, batch, cache_batch_idx, page_table, "page_table")
+        lengths = _kvcache.lengths_of(k_cache, table, cache_seqlens)
+        if k is not None and (cu_seqlens_q is not None or cu_seqlens_k_new is not None):
+            lengths = _append(k_cache, v_cache, table, lengths, k, v, cu_seqlens_k_new)
+            k = v = None
+        if cu_seqlens_q is None:
+            out, lse = _kvcache.decode(options, q, k_cache, v_cache, lengths, table, k, v, None,
+                                       sinks, num_splits)
+        else:
+            out, lse = _ragged.attend_pages(options, q, k_cache, v_cache, cu_seqlens_q, lengths,
+                                            table, max_seqlen_q, None, sinks, num_splits)
+        return (out, lse) if return_softmax_lse else out
+    except NOT_TENSORS:
+        refuse_others(flash_attn_with_kvcache, locals())
+        raise
 
 
 def _append(k_cache: Tensor, v_cache: Tensor, table: Tensor, lengths: Tensor, k: Tensor,

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from lathe._errors import InvalidArgument, Unsupported
 from lathe.compat import _places
+from lathe.compat._arguments import NOT_TENSORS, refuse_others
 from lathe.torch._calls import count, options_of
 from lathe.torch._functions import _sparse
 from lathe.torch._tensors import usable
@@ -98,12 +99,16 @@ def flash_mla_sparse_fwd(q: Tensor, kv: Tensor, indices: Tensor, sm_scale: float
     q [T,H,D], kv [Tk,1,D], indices [T,1,topk] int32, topk_length [T]. max_logits and lse leave the
     sink out; lse is +inf in a row without keys.
     """
-    if indexer_topk:
-        raise Unsupported(f"indexer_topk is {indexer_topk}; allowed is 0: call once more with "
-                          "the first entries of the lists for their lse")
-    lists = _shortened(indices, None if topk_length is None else topk_length.unsqueeze(-1))
-    out, most, lse = _attend(q, kv, lists, sm_scale, d_v, attn_sink)
-    return out, most, lse.t()
+    try:
+        if indexer_topk:
+            raise Unsupported(f"indexer_topk is {indexer_topk}; allowed is 0: call once more with "
+                              "the first entries of the lists for their lse")
+        lists = _shortened(indices, None if topk_length is None else topk_length.unsqueeze(-1))
+        out, most, lse = _attend(q, kv, lists, sm_scale, d_v, attn_sink)
+        return out, most, lse.t()
+    except NOT_TENSORS:
+        refuse_others(flash_mla_sparse_fwd, locals())
+        raise
 
 
 def _lists_of_pages(table: Tensor, lengths: Tensor, cache: Tensor, q: Tensor, causal: bool
@@ -168,19 +173,23 @@ def flash_mla_with_kvcache(
     _refuse_given(is_fp8_kvcache=is_fp8_kvcache, extra_k_cache=extra_k_cache,
                   extra_indices_in_kvcache=extra_indices_in_kvcache,
                   extra_topk_length=extra_topk_length)
-    batch, queries, heads, width = q.shape
-    if indices is None:
-        assert attn_sink is None and topk_length is None, (
-            "attn_sink and topk_length must be None when dense attention is used")
-        assert block_table is not None and cache_seqlens is not None, (
-            "block_table and cache_seqlens must be provided when dense attention is used")
-        lists = _lists_of_pages(block_table, cache_seqlens, k_cache, q, bool(causal))
-    else:
-        assert not causal, "causal must be False when sparse attention is enabled"
-        lists = _lists_of_indices(q, indices, topk_length)
-    scale = width**-0.5 if softmax_scale is None else softmax_scale
-    lists = lists.reshape(batch * queries, 1, lists.shape[-1])
-    out, _, lse = _attend(q.reshape(batch * queries, heads, width), _flat(k_cache), lists,
-                          scale, head_dim_v, attn_sink)
-    return (out.view(batch, queries, heads, head_dim_v),
-            lse.view(heads, batch, queries).permute(1, 0, 2))
+    try:
+        batch, queries, heads, width = q.shape
+        if indices is None:
+            assert attn_sink is None and topk_length is None, (
+                "attn_sink and topk_length must be None when dense attention is used")
+            assert block_table is not None and cache_seqlens is not None, (
+                "block_table and cache_seqlens must be provided when dense attention is used")
+            lists = _lists_of_pages(block_table, cache_seqlens, k_cache, q, bool(causal))
+        else:
+            assert not causal, "causal must be False when sparse attention is enabled"
+            lists = _lists_of_indices(q, indices, topk_length)
+        scale = width**-0.5 if softmax_scale is None else softmax_scale
+        lists = lists.reshape(batch * queries, 1, lists.shape[-1])
+        out, _, lse = _attend(q.reshape(batch * queries, heads, width), _flat(k_cache), lists,
+                              scale, head_dim_v, attn_sink)
+        return (out.view(batch, queries, heads, head_dim_v),
+                lse.view(heads, batch, queries).permute(1, 0, 2))
+    except NOT_TENSORS:
+        refuse_others(flash_mla_with_kvcache, locals())
+        raise
