@@ -131,7 +131,7 @@ def test_refusals():
         compat.causal_conv1d_fn(x, weight, activation="gelu")
     with pytest.raises(TypeError, match="dilation"):
         compat.causal_conv1d_fn(x, weight, dilation=2)
-    with pytest.raises(RuntimeError, match="conv_state has 2 slots; allowed are width - 1 = 3"):
+    with pytest.raises(lathe.InvalidArgument, match="conv_state has 2 columns; allowed are 3 or"):
         compat.causal_conv1d_update(x[..., 0], randn(1, 32, 2), weight)
     with pytest.raises(lathe.InvalidArgument, match="bias"):
         compat.causal_conv1d_fn(x, weight, randn(32).half())

@@ -124,7 +124,7 @@ def test_dtypes_and_refusals():
                                    block_idx_last_scheduled_token=offsets)
     with pytest.raises(lathe.Unsupported, match="2 dimensions; allowed is 1"):
         vllm_conv.causal_conv1d_fn(x, WEIGHT, BIAS, pool, offsets, offsets[None])
-    with pytest.raises(ValueError, match="states have 2 columns; allowed are 3 or more"):
+    with pytest.raises(ValueError, match="conv_state has 2 columns; allowed are 3 or more"):
         vllm_conv.causal_conv1d_update(x[..., 0][None], pool[..., 1:], WEIGHT)
     with pytest.raises(NotImplementedError, match="activation must be None, silu, or swish"):
         vllm_conv.causal_conv1d_fn(x, WEIGHT, BIAS, pool, offsets, activation="gelu")
