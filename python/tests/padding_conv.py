@@ -1,34 +1,31 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""Convolution and KDA by the peers' names, with garbage where nobody is: rows of padding.py's table.
-"""
+"""Convolution by the peers' names, with garbage where nobody is: rows of padding.py's table."""
 import torch
 
-import fla_reference
-from lathe.compat import causal_conv1d, fla, vllm_conv
+from lathe.compat import causal_conv1d, vllm_conv
 from padding import NAN, Row
 
-MODULES = (causal_conv1d, fla, vllm_conv)
-REASONS = {(fla, "build_cp_context"): "reads the offsets on the host and makes its own of them"}
+MODULES = (causal_conv1d, vllm_conv)
 
 D, W = 24, 4
 KEPT = W - 1
 BOUND = 1e-5
 
 
-def _ints(*values):
+def ints(*values):
     return torch.tensor(values, dtype=torch.int32)
 
 
-def _random(*shape, seed=0):
+def randn(*shape, seed=0):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed + sum(shape)))
 
 
-def _filter():
-    return {"weight": _random(D, W) / 2, "bias": _random(D)}
+def taps():
+    return {"weight": randn(D, W) / 2, "bias": randn(D)}
 
 
-def _outside(garbage, size):
+def outside(garbage, size):
     """Returns an index that is no place of a pool: the garbage, or -1 where it is one."""
     return garbage.index if not 0 <= garbage.index < size else -1
 
@@ -42,13 +39,13 @@ def _convolved(x, weight, bias, before):
 
 def _pool(garbage, slots, columns, named):
     """Returns states [S,D,L], channel-last; slots that are not named hold garbage."""
-    pool = _random(slots, columns, D, seed=1)
+    pool = randn(slots, columns, D, seed=1)
     for slot in set(range(slots)) - set(named):
         pool[slot] = garbage.number
     return pool.transpose(1, 2)
 
 
-def _slots(*numbers, of):
+def slot_mask(*numbers, of):
     mask = torch.zeros(of, dtype=torch.bool)
     mask[list(numbers)] = True
     return {"pool": mask}
@@ -60,10 +57,10 @@ def _slots(*numbers, of):
 def _numbered(garbage):
     """Returns x [B,T,D] and seq_idx [B,T] with tokens of nobody before, between and behind."""
     number = min(garbage.index, -1) if garbage.index < 2**31 - 1 else -1
-    seq_idx = _ints(0, 0, 0, number, number, 1, 1, number, number, 0, 0, 0, 0, 4, 4, 7)
-    x = _random(2, 8, D)
+    seq_idx = ints(0, 0, 0, number, number, 1, 1, number, number, 0, 0, 0, 0, 4, 4, 7)
+    x = randn(2, 8, D)
     x.view(16, D)[seq_idx < 0] = garbage.number
-    return {"x": x, **_filter(), "seq_idx": seq_idx.view(2, 8)}
+    return {"x": x, **taps(), "seq_idx": seq_idx.view(2, 8)}
 
 
 def _numbered_wanted(x, weight, bias, seq_idx):
@@ -82,11 +79,11 @@ def _numbered_call(x, weight, bias, seq_idx):
 def _steps(tokens, columns):
     """Returns a maker of tokens x [B,D,T] and states in slots, of which two rows have none."""
     def made(garbage):
-        x = _random(4, tokens, D).transpose(1, 2)
+        x = randn(4, tokens, D).transpose(1, 2)
         x[1], x[3] = garbage.number, garbage.number
-        return {"x": x, **_filter(), "pool": _pool(garbage, 6, columns, (4, 2)),
-                "slots": _ints(4, _outside(garbage, 6), 2, -1),
-                "taken": _ints(3, garbage.length, 7, garbage.length)}
+        return {"x": x, **taps(), "pool": _pool(garbage, 6, columns, (4, 2)),
+                "slots": ints(4, outside(garbage, 6), 2, -1),
+                "taken": ints(3, garbage.length, 7, garbage.length)}
     return made
 
 
@@ -119,14 +116,14 @@ def _steps_call(ring):
 
 
 def _steps_named(pool, **others):
-    return _slots(4, 2, of=len(pool))
+    return slot_mask(4, 2, of=len(pool))
 
 
 def _packed(garbage):
     """Returns packed x [T,D] with two rows past the last offset, and empty sequences."""
-    x = _random(12, D)
+    x = randn(12, D)
     x[10:] = garbage.number
-    return {"x": x, "offsets": _ints(0, 1, 1, 6, 10, 10, 10)}
+    return {"x": x, "offsets": ints(0, 1, 1, 6, 10, 10, 10)}
 
 
 def _last_wanted(x, offsets):
@@ -160,15 +157,15 @@ NULL = 0  # the block that is padding
 
 def _sequences(garbage, slots):
     """Returns packed x [T,D] of five sequences, of which those of nobody may have tokens."""
-    x = _random(15, D)
+    x = randn(15, D)
     x[5:7], x[13:] = garbage.number, garbage.number
-    return {"x": x, **_filter(), "slots": slots,
-            "offsets": _ints(0, 5, 7, 7, 12, 13, 13, 13)}
+    return {"x": x, **taps(), "slots": slots,
+            "offsets": ints(0, 5, 7, 7, 12, 13, 13, 13)}
 
 
 def _prefill(garbage):
     # The second sequence is padding with tokens, the third and the last two have none.
-    slots = _ints(3, garbage.index if garbage.index not in (1, 3, 5) else NULL, 4, 1, 5,
+    slots = ints(3, garbage.index if garbage.index not in (1, 3, 5) else NULL, 4, 1, 5,
                   garbage.index, NULL)
     known = torch.tensor([True, True, False, False, True, garbage.length > 0, True])
     return {**_sequences(garbage, slots), "pool": _pool(garbage, 8, KEPT + 2, (3, 1, 5)),
@@ -201,13 +198,13 @@ def _columns(pool, *slots, first):
 def _drafts(tokens, columns, most):
     """Returns a maker of a step of `tokens` of each row; of the last step's, some count."""
     def made(garbage):
-        x = _random(5, tokens, D).transpose(1, 2)
+        x = randn(5, tokens, D).transpose(1, 2)
         x[[1, 3, 4]] = garbage.number
-        return {"x": x, **_filter(), "pool": _pool(garbage, 8, columns, (6, 2)),
-                "slots": _ints(6, garbage.index if garbage.index not in (2, 6) else NULL, 2, NULL,
-                               _outside(garbage, 8)) if garbage.index != 3
-                else _ints(6, NULL, 2, NULL, -1),
-                "accepted": _ints(most, garbage.length, 1, 0, garbage.length)}
+        return {"x": x, **taps(), "pool": _pool(garbage, 8, columns, (6, 2)),
+                "slots": ints(6, garbage.index if garbage.index not in (2, 6) else NULL, 2, NULL,
+                               outside(garbage, 8)) if garbage.index != 3
+                else ints(6, NULL, 2, NULL, -1),
+                "accepted": ints(most, garbage.length, 1, 0, garbage.length)}
     return made
 
 
@@ -245,7 +242,7 @@ def _packed_drafts(garbage):
     found = _prefill(garbage)
     del found["known"]
     return {**found, "pool": _pool(garbage, 8, KEPT + 6, (3, 1, 5)),
-            "accepted": _ints(3, garbage.length, garbage.length, 1, 2, 0, garbage.length)}
+            "accepted": ints(3, garbage.length, garbage.length, 1, 2, 0, garbage.length)}
 
 
 def _packed_drafts_wanted(drafts):
@@ -290,139 +287,4 @@ VLLM = (
           ("no max_query_len", -1, True))),
 )
 
-# ---- flash-linear-attention ----------------------------------------------------------------------
-
-HV, K, V = 2, 16, 16
-OFFSETS = (0, 4, 4, 9, 9, 9)  # the second sequence and the last two have no token
-THERE = [0, 2]
-
-
-def _fla_conv(garbage):
-    x = _random(1, 11, D)
-    x[:, 9:] = garbage.number
-    states = _random(5, D, W, seed=2)
-    states[[1, 3, 4]] = garbage.number
-    return {"x": x, **_filter(), "states": states, "offsets": _ints(*OFFSETS)}
-
-
-def _fla_conv_wanted(x, weight, bias, states, offsets):
-    y, final = fla_reference.conv(x.double()[:, :9], weight.double(), bias.double(), None,
-                                  states.double(), offsets, True)
-    y = torch.cat([y[0], torch.zeros(2, D, dtype=torch.float64)])
-    mask = torch.ones(5, dtype=torch.bool)
-    mask[THERE] = False
-    return y, final.masked_fill(mask[:, None, None], NAN)
-
-
-def _fla_conv_call(x, weight, bias, states, offsets):
-    y, final = fla.causal_conv1d(x, weight, bias, None, states, True, "silu", cu_seqlens=offsets)
-    return y[0], final
-
-
-def _kda(garbage, tokens=11, last=9):
-    found = {"q": _random(1, tokens, 1, K), "k": _random(1, tokens, 1, K, seed=1) / 4,
-             "v": _random(1, tokens, HV, V), "g": -_random(1, tokens, HV, K, seed=3).abs(),
-             "beta": torch.rand(1, tokens, HV, generator=torch.Generator().manual_seed(4))}
-    for each in found.values():
-        each[:, last:] = garbage.number
-    return found
-
-
-def _kda_states(garbage):
-    states = _random(5, HV, K, V)
-    states[[1, 3, 4]] = garbage.number
-    return {**_kda(garbage), "states": states, "offsets": _ints(*OFFSETS)}
-
-
-def _kda_wanted(states, offsets, **tokens):
-    tokens = {name: each.double()[:, :9] for name, each in tokens.items()}
-    o, final = fla_reference.kda(**tokens, initial_state=states.double(), cu_seqlens=offsets)
-    mask = torch.ones(5, dtype=torch.bool)
-    mask[THERE] = False
-    return (torch.cat([o[0], torch.zeros(2, HV, V, dtype=torch.float64)]),
-            final.masked_fill(mask[:, None, None, None], NAN))
-
-
-def _kda_call(function):
-    def call(states, offsets, **tokens):
-        o, final = function(**tokens, initial_state=states, output_final_state=True,
-                            cu_seqlens=offsets)
-        return o[0], final
-    return call
-
-
-def _served(garbage):
-    """Returns sequences with states in slots: the second is padding with tokens."""
-    found = _kda(garbage, last=10)
-    for each in found.values():
-        each[:, 4:6] = garbage.number
-    pool = _random(6, HV, K, V)
-    pool[[0, 1, 3, 4]] = garbage.number
-    return {**found, "pool": pool, "slots": _ints(5, _outside(garbage, 6), 2, -1, garbage.index),
-            "offsets": _ints(0, 4, 6, 10, 10, 10)}
-
-
-def _served_wanted(pool, slots, offsets, **tokens):
-    o, after = torch.zeros(11, HV, V, dtype=torch.float64), pool.double()
-    for n, slot in ((0, 5), (2, 2)):
-        begin, end = offsets[n], offsets[n + 1]
-        part = {name: each.double()[:, begin:end] for name, each in tokens.items()}
-        found, state = fla_reference.kda(**part, initial_state=pool[slot:slot + 1].double())
-        o[begin:end], after[slot] = found[0], state[0]
-    return o, after
-
-
-def _served_call(pool, slots, offsets, **tokens):
-    o, found = fla.fused_recurrent_kda_fwd(**tokens, initial_state=pool, cu_seqlens=offsets,
-                                           ssm_state_indices=slots)
-    return o[0], found
-
-
-def _drafted(garbage):
-    """Returns rows of slots, one a token, where of the last step's tokens some count."""
-    found = _served(garbage)
-    none = _outside(garbage, 12)
-    pool = _random(12, HV, K, V)
-    pool[[0, 1, 3, 4, 8]] = garbage.number
-    slots = torch.tensor([[5, 2, 9, 10], [none] * 4, [11, 7, 6, 0], [none] * 4,
-                          [garbage.index] * 4], dtype=torch.int32)
-    # Two of the first sequence's tokens count, three of the third's, whose fourth slot is not known.
-    slots[2, 3] = none
-    return {**found, "pool": pool, "slots": slots,
-            "accepted": _ints(2, garbage.length, 3, 0, garbage.length)}
-
-
-def _drafted_wanted(pool, slots, offsets, accepted, **tokens):
-    o, after = torch.zeros(11, HV, V, dtype=torch.float64), pool.double()
-    for n, row, first in ((0, (5, 2, 9, 10), 2), (2, (11, 7, 6), 6)):
-        for column in range(4):
-            begin, end = offsets[n], offsets[n] + column + 1
-            part = {name: each.double()[:, begin:end] for name, each in tokens.items()}
-            found, state = fla_reference.kda(**part, initial_state=pool[first:first + 1].double())
-            o[begin:end] = found[0]
-            if column < len(row):
-                after[row[column]] = state[0]
-    return o, after
-
-
-def _drafted_call(pool, slots, offsets, accepted, **tokens):
-    o, found = fla.fused_recurrent_kda_fwd(**tokens, initial_state=pool, cu_seqlens=offsets,
-                                           ssm_state_indices=slots, num_accepted_tokens=accepted)
-    return o[0], found
-
-
-FLA = (
-    Row(fla, "causal_conv1d", _fla_conv, _fla_conv_call, _fla_conv_wanted,
-        gradients=("x", "weight", "bias"), bound=BOUND),
-    Row(fla, "chunk_kda", _kda_states, _kda_call(fla.chunk_kda), _kda_wanted,
-        gradients=("q", "k", "v", "g", "beta"), bound=1e-4),
-    Row(fla, "fused_recurrent_kda", _kda_states, _kda_call(fla.fused_recurrent_kda), _kda_wanted,
-        bound=BOUND),
-    Row(fla, "fused_recurrent_kda_fwd", _served, _served_call, _served_wanted,
-        lambda pool, **others: _slots(5, 2, of=len(pool)), bound=BOUND),
-    Row(fla, "fused_recurrent_kda_fwd", _drafted, _drafted_call, _drafted_wanted,
-        lambda pool, **others: _slots(5, 2, 9, 10, 11, 7, 6, of=len(pool)), what="drafts",
-        bound=BOUND),
-)
-
-ROWS = (*CONV, *VLLM, *FLA)
+ROWS = (*CONV, *VLLM)

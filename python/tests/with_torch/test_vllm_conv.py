@@ -176,7 +176,7 @@ def prefill(x, offsets=TWO, **more):
 REFUSED = {
     "few slots": (lambda: update(randn(2, D), conv_state_indices=TWO[:1]),
                   r"conv_state_indices has shape \[1\]; allowed is \[B\], here \[2\]"),
-    "list": (lambda: update(randn(2, D), conv_state_indices=[1, 0]), "is of type list; allowed is"),
+    "list": (lambda: update(randn(2, D), conv_state_indices=[1, 0]), "is a list; allowed is"),
     "few states": (lambda: update(randn(4, D)), "3 states for 4 sequences; .*conv_state_indices"),
     "counts": (lambda: update(randn(2, D), conv_state_indices=TWO, num_accepted_tokens=NONE),
                r"num_accepted_tokens has shape \[0\]; allowed is \[B\], here \[2\]"),
@@ -194,7 +194,7 @@ REFUSED = {
     "has": (lambda: prefill(randn(D, 4), has_initial_state=TWO),
             r"has_initial_state has shape \[2\]; allowed is \[N\], here \[1\]"),
     "has is a list": (lambda: prefill(randn(D, 4), has_initial_state=[True]),
-                      "has_initial_state is of type list"),
+                      "has_initial_state is a list"),
 }
 
 

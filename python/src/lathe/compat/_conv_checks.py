@@ -21,8 +21,9 @@ def check_tensors(**given: Any) -> None:
     """Raises InvalidArgument for an argument that is neither None nor a tensor of torch."""
     for name, value in given.items():
         if value is not None and not isinstance(value, Tensor):
-            raise InvalidArgument(f"{name} is of type {type(value).__name__}; allowed is a tensor "
-                                  "of torch: torch.as_tensor makes one")
+            kind = f"{type(value).__module__}.{type(value).__name__}".removeprefix("builtins.")
+            raise InvalidArgument(f"{name} is a {kind}; allowed is a tensor of torch: "
+                                  "torch.as_tensor makes a tensor of it")
 
 
 def check_shape(name: str, tensor: Tensor, letters: str, extents: Sequence[int | None],

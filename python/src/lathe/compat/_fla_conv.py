@@ -157,9 +157,17 @@ class ShortConvolution(nn.Conv1d):
         mask [B, T] multiplies x in place. Where no gradient is recorded and each sequence has one
         token, this is a step of decoding, as in the peer: the cache is changed in place.
         """
+        check_tensors(x=x, mask=mask, cache=cache, cu_seqlens=cu_seqlens)
+        if x.dim() < 3:
+            raise InvalidArgument(f"x has shape {list(x.shape)}; allowed is [B, T, D]: give a batch "
+                                  "and tokens their dimensions")
         if mask is not None:
             if cu_seqlens is not None:
                 raise ValueError("mask and cu_seqlens are both given; one can be")
+            if mask.dim() != 2 or mask.shape[0] not in (1, x.shape[0]) or (
+                    mask.shape[1] != x.shape[1]):
+                raise InvalidArgument(f"mask has shape {list(mask.shape)}; allowed is [B, T], here "
+                                      f"{list(x.shape[:2])}: give one number for each token")
             count("x multiplied by a mask")
             x = x.mul_(mask.unsqueeze(-1))
         decodes = not torch.is_grad_enabled() and (
