@@ -9,10 +9,12 @@ import torch
 
 import padding
 import padding_attention
+import padding_conv
+import padding_fla
 
-ROWS = padding_attention.ROWS
-MODULES = padding_attention.MODULES
-REASONS = padding_attention.REASONS
+ROWS = (*padding_attention.ROWS, *padding_conv.ROWS, *padding_fla.ROWS)
+MODULES = (*padding_attention.MODULES, *padding_conv.MODULES, *padding_fla.MODULES)
+REASONS = {**padding_attention.REASONS, **padding_fla.REASONS}
 
 # Parameters in which servers send padding.
 _SENT = re.compile("cu_seqlens|cu_seq_lens|seqused|cache_seqlens|block_table|page_table|batch_idx"

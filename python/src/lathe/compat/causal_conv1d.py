@@ -4,7 +4,8 @@
 
 Channel-last x, which is rows.transpose(1, 2), is read where it lies; a channel-first x is
 transposed each way. More is accepted than there: widths up to 8, any number of channels, any
-strides, and states in either layout.
+strides, and states in either layout. One token is a single launch where states have W slots, and a
+row whose slot is none of the pool's is padding.
 """
 from __future__ import annotations
 

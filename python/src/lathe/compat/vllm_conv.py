@@ -4,7 +4,9 @@
 
 They read and write slots of a pool of states [S,D,L] in place; a slot holds the last width - 1
 inputs in its first columns. Later versions name the slot that is padding null_block_id: both names
-are taken. Nothing waits for the device. States of prefix caching (block_idx_...) are refused.
+are taken. A row whose slot is that one or none of the pool's, or whose count of accepted tokens its
+slot cannot hold, is padding, too: nothing is read or written. max_query_len decides nothing, and
+nothing waits for the device. States of prefix caching (block_idx_...) are refused.
 """
 from __future__ import annotations
 
