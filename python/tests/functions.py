@@ -232,7 +232,7 @@ ATTENTION = (
             packed, offsets(len(packed) // 2), len(packed)),), (0,)),
     Row(flash_attn, "flash_attn_with_kvcache", pages,
         _decode(flash_attn.flash_attn_with_kvcache), full=None),
-    Row(flash_attn_3, "flash_attn_func", attention_inputs,
+    Row(flash_attn_3, "flash_attn_func", lambda n, t: attention_inputs(n, t, sinks="s_aux"),
         _called(flash_attn_3.flash_attn_func, window_size=(5, 2)), (0,)),
     Row(flash_attn_3, "flash_attn_qkvpacked_func", _Q,
         lambda packed: (flash_attn_3.flash_attn_qkvpacked_func(
@@ -253,12 +253,12 @@ ATTENTION = (
     Row(vllm, "flash_attn_varlen_func", rows_inputs,
         lambda **t: _with(torch.zeros(t["q"].shape, dtype=t["q"].dtype), lambda out: _varlen(
             vllm.flash_attn_varlen_func, out=out)(**t)), what="out"),
-    Row(vllm, "flash_attn_varlen_func", pages,
-        lambda q, k_cache, v_cache, table, lengths, k, v: _with(
-            torch.zeros(4, 4, 32, dtype=q.dtype), lambda out: vllm.flash_attn_varlen_func(
-                q.flatten(0, 1), k_cache, v_cache, 2, torch.tensor([0, 2, 4]).int(), 16,
-                seqused_k=lengths, block_table=table, out=out)), what="pages",
-        full=None),
+    *(Row(vllm, "flash_attn_varlen_func", pages,
+          lambda q, k_cache, v_cache, table, lengths, k, v, n=n: _with(
+              torch.zeros(2 * n, 4, 32, dtype=q.dtype), lambda out: vllm.flash_attn_varlen_func(
+                  q[:, :n].flatten(0, 1), k_cache, v_cache, n, torch.arange(3).int() * n, 16,
+                  seqused_k=lengths, block_table=table, out=out)), what=f"pages, {n} each",
+          full=None) for n in (1, 2)),
     Row(flash_mla, "flash_mla_sparse_fwd", mla_inputs,
         lambda q, kv, indices, sink: flash_mla.flash_mla_sparse_fwd(
             q, kv, indices, 0.05, attn_sink=sink), full=None),

@@ -125,16 +125,71 @@ def test_short_sequences_and_their_states():
         assert last is out and torch.equal(out.double(), last_wide)
 
 
-def test_refusals():
-    x, weight = randn(1, 8, 32).transpose(1, 2), randn(32, 4)
-    with pytest.raises(NotImplementedError, match="activation must be None, silu, or swish"):
-        compat.causal_conv1d_fn(x, weight, activation="gelu")
-    with pytest.raises(TypeError, match="dilation"):
-        compat.causal_conv1d_fn(x, weight, dilation=2)
-    with pytest.raises(RuntimeError, match="conv_state has 2 slots; allowed are width - 1 = 3"):
-        compat.causal_conv1d_update(x[..., 0], randn(1, 32, 2), weight)
-    with pytest.raises(lathe.InvalidArgument, match="bias"):
-        compat.causal_conv1d_fn(x, weight, randn(32).half())
+def seq_idx_of(*shape):
+    return torch.zeros(shape, dtype=torch.int32)
+
+
+X, WEIGHT = randn(1, 8, 32).transpose(1, 2), randn(32, 4)
+REFUSED = {  # the call, its class, its words
+    "activation": (lambda: compat.causal_conv1d_fn(X, WEIGHT, activation="gelu"),
+                   NotImplementedError, "activation must be None, silu, or swish"),
+    "unknown": (lambda: compat.causal_conv1d_fn(X, WEIGHT, dilation=2), TypeError, "dilation"),
+    "bias": (lambda: compat.causal_conv1d_fn(X, WEIGHT, randn(32).half()), lathe.InvalidArgument,
+             "bias"),
+    "array": (lambda: compat.causal_conv1d_fn(X.numpy(), WEIGHT), lathe.InvalidArgument,
+              "x is a numpy.ndarray; allowed is a tensor of torch: torch.as_tensor makes a"),
+    "list": (lambda: compat.causal_conv1d_fn(X, WEIGHT, seq_idx=[[0] * 8]), lathe.InvalidArgument,
+             "seq_idx is a list; allowed is a tensor"),
+    "x": (lambda: compat.causal_conv1d_fn(X[0], WEIGHT), lathe.InvalidArgument,
+          r"x has shape \[32, 8\]; allowed is \[B, D, T\] with weight's 32 channels"),
+    "turned": (lambda: compat.causal_conv1d_fn(X.transpose(1, 2), WEIGHT), lathe.InvalidArgument,
+               r"x has shape \[1, 8, 32\]; allowed is \[B, D, T\].*transpose x"),
+    "weight": (lambda: compat.causal_conv1d_fn(X, WEIGHT[:, None]), lathe.InvalidArgument,
+               r"weight has shape \[32, 1, 4\]; allowed is \[D, W\]: squeeze"),
+    "seq_idx": (lambda: compat.causal_conv1d_fn(X, WEIGHT, seq_idx=seq_idx_of(1, 5)),
+                lathe.InvalidArgument, r"seq_idx has shape \[1, 5\]; allowed is \[B, T\], here "
+                                       r"\[1, 8\]: give one number for each token"),
+    "one seq_idx": (lambda: compat.causal_conv1d_fn(X, WEIGHT, seq_idx=seq_idx_of(1, 1)),
+                    lathe.InvalidArgument, r"seq_idx has shape \[1, 1\]"),
+    "seq_idx's dtype": (lambda: compat.causal_conv1d_fn(X, WEIGHT, seq_idx=randn(1, 8)),
+                        lathe.InvalidArgument, "seq_idx has dtype float32; allowed are int32 and"),
+    "states": (lambda: compat.causal_conv1d_fn(X, WEIGHT, initial_states=randn(1, 32, 4)),
+               lathe.InvalidArgument, r"initial_states has shape .*\[B, D, W - 1\].*slice it"),
+    "states' dtype": (lambda: compat.causal_conv1d_fn(X, WEIGHT,
+                                                      initial_states=randn(1, 32, 3).half()),
+                      lathe.InvalidArgument, "initial_states has dtype float16; allowed is that"),
+    "out": (lambda: compat.causal_conv1d_fn(X, WEIGHT, return_final_states=True,
+                                            final_states_out=randn(2, 32, 3)),
+            lathe.InvalidArgument, r"final_states_out has shape \[2, 32, 3\]"),
+    "update": (lambda: compat.causal_conv1d_update(X[..., 0], randn(1, 32, 2), WEIGHT),
+               lathe.InvalidArgument, "conv_state has 2 columns; allowed are 3 or more"),
+    "update of a list": (lambda: compat.causal_conv1d_update(
+        X[..., 0], randn(1, 32, 4), WEIGHT, conv_state_indices=[0]), lathe.InvalidArgument,
+        "conv_state_indices is a list"),
+    "few states": (lambda: compat.causal_conv1d_update(randn(3, 32), randn(2, 32, 4), WEIGHT),
+                   lathe.InvalidArgument, "conv_state has 2 states for 3 rows; .*one for each"),
+    "one state": (lambda: compat.causal_conv1d_update(randn(3, 32, 2), randn(1, 32, 4), WEIGHT),
+                  lathe.InvalidArgument, "conv_state has 1 states for 3 rows"),
+    "pool": (lambda: compat.causal_conv1d_update(X, randn(1, 4, 32), WEIGHT),
+             lathe.InvalidArgument, r"conv_state has shape .* \[S, D, L\], here \[any, 32, any\]"),
+    "pool's dtype": (lambda: compat.causal_conv1d_update(X, randn(1, 32, 4).half(), WEIGHT),
+                     lathe.InvalidArgument, "conv_state has dtype float16; allowed is that of x"),
+    "few slots": (lambda: compat.causal_conv1d_update(
+        randn(3, 32), randn(5, 32, 4), WEIGHT, conv_state_indices=torch.tensor([0])),
+        lathe.InvalidArgument, r"conv_state_indices has shape \[1\]; allowed is \[B\], here \[3\]"),
+    "counts": (lambda: compat.causal_conv1d_update(
+        X, randn(1, 32, 4), WEIGHT, cache_seqlens=torch.tensor([1.0])), lathe.InvalidArgument,
+        "cache_seqlens has dtype float32"),
+    "offsets": (lambda: compat.causal_conv1d_varlen_states(X[0].t(), torch.tensor([]).int(), 2),
+                lathe.InvalidArgument, r"cu_seqlens is empty; .*give 0 for none"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name):
+    call, error, words = REFUSED[name]
+    with pytest.raises(error, match=words):
+        call()
 
 
 @pytest.mark.parametrize("indexed", [False, True])
@@ -175,6 +230,70 @@ def test_update_when_all_rows_are_padding():
     y = compat.causal_conv1d_update(randn(2, 32), pool, randn(32, 4),
                                     conv_state_indices=torch.tensor([-1, -1], dtype=torch.int32))
     assert torch.equal(pool, kept) and torch.equal(y, torch.zeros(2, 32))
+
+
+@pytest.mark.parametrize("slots", [3, 4])
+def test_a_token_of_three_dimensions(slots):
+    """Where states have W slots, [B,D,1] is one launch, as [B,D] is; it is the same in all ways."""
+    batch, bias = 3, randn(32, seed=3)
+    x, states = randn(batch, 32), randn(batch, 32, slots, seed=1)
+    wide = [states.clone(), states.clone(), states.transpose(1, 2).contiguous().transpose(1, 2)]
+    wanted_y, wanted = reference(x[..., None].double(), WEIGHT.double(), bias.double(),
+                                 states[..., slots - 3:].double(), "silu")
+    for given, token in zip(wide, (x, x[..., None], x[..., None])):
+        lathe.torch.stats(reset=True)
+        y = compat.causal_conv1d_update(token, given, WEIGHT, bias, "silu")
+        copies = lathe.torch.stats(reset=True)
+        assert copies == {} or slots == 3 or given is wide[2]
+        assert y.shape == token.shape
+        close(y.view(batch, 32, 1), wanted_y, torch.float32)
+        assert torch.equal(given[..., slots - 3:].double(), wanted)
+
+
+NO_ROWS = {"state of each row": {}, "slots": {"conv_state_indices": seq_idx_of(0)},
+           "ring": {"cache_seqlens": seq_idx_of(0)},
+           "slots of rings": {"conv_state_indices": seq_idx_of(0), "cache_seqlens": seq_idx_of(0)}}
+
+
+@pytest.mark.parametrize("shape", [(0, 32), (0, 32, 1), (0, 32, 5), (0, 32, 0)])
+@pytest.mark.parametrize("slots", [3, 4, 6])
+@pytest.mark.parametrize("name", NO_ROWS)
+def test_update_of_no_row(name, slots, shape):
+    named = "conv_state_indices" in NO_ROWS[name]
+    for pool in (randn(3 if named else 0, 32, slots), randn(0, 32, slots)):
+        kept = pool.clone()
+        y = compat.causal_conv1d_update(randn(*shape), pool, WEIGHT, **NO_ROWS[name])
+        assert y.shape == shape and torch.equal(pool, kept)
+
+
+def test_update_of_no_token_and_of_no_pool():
+    pool, taken = randn(3, 32, 4), torch.tensor([2, 0, 1], dtype=torch.int32)
+    for more in ({}, {"conv_state_indices": taken}, {"cache_seqlens": taken}):
+        kept = pool.clone()
+        y = compat.causal_conv1d_update(randn(3, 32, 0), pool, WEIGHT, **more)
+        assert y.shape == (3, 32, 0) and torch.equal(pool, kept)
+    for tokens in (1, 2):
+        y = compat.causal_conv1d_update(randn(3, 32, tokens), pool[:0], WEIGHT,
+                                        conv_state_indices=taken)
+        assert torch.equal(y, torch.zeros(3, 32, tokens)), "no slot is there: all rows are padding"
+
+
+def test_the_last_of_rows_that_name_one_slot_counts():
+    pool, x = randn(4, 32, 4, seed=1), randn(5, 32)
+    wanted = pool.clone()
+    for row, slot in ((4, 2), (2, 1)):
+        wanted[slot] = torch.cat([pool[slot, :, 1:], x[row, :, None]], 1)
+    y = compat.causal_conv1d_update(x, pool, WEIGHT,
+                                    conv_state_indices=torch.tensor([2, 2, 1, -1, 2]))
+    assert torch.equal(pool, wanted) and not y[3].any()
+
+
+def test_no_token_with_seq_idx():
+    for shape in ((2, 32, 0), (0, 32, 4)):
+        x = randn(*shape).requires_grad_()
+        y = compat.causal_conv1d_fn(x, WEIGHT, seq_idx=seq_idx_of(shape[0], shape[2]))
+        y.sum().backward()
+        assert y.shape == shape and x.grad.shape == shape
 
 
 @pytest.mark.parametrize("file", golden.cases("causal_conv1d_update"))

@@ -32,11 +32,13 @@ SIGNATURES = {
             "softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, "
             "rotary_interleaved=True, alibi_slopes=None, num_splits=0, return_softmax_lse=False",
     },
+    # s_aux is of the peer's forks, which callers give by name; it is last, so that the rest is as
+    # in the peer.
     flash_attn_3: {
         "flash_attn_func":
             f"q, k, v, softmax_scale=None, causal=False, qv=None, {DESCALES}, "
             "window_size=(-1, -1), attention_chunk=0, softcap=0.0, num_splits=1, pack_gqa=None, "
-            "deterministic=False, sm_margin=0, return_attn_probs=False",
+            "deterministic=False, sm_margin=0, return_attn_probs=False, s_aux=None",
         "flash_attn_qkvpacked_func":
             f"qkv, softmax_scale=None, causal=False, {DESCALES}, window_size=(-1, -1), "
             "attention_chunk=0, softcap=0.0, deterministic=False, num_heads_q=None, sm_margin=0, "
@@ -45,14 +47,14 @@ SIGNATURES = {
             f"q, k, v, {PACKED}, seqused_q=None, seqused_k=None, softmax_scale=None, causal=False, "
             f"qv=None, {DESCALES}, window_size=(-1, -1), attention_chunk=0, softcap=0.0, "
             "num_splits=1, pack_gqa=None, deterministic=False, sm_margin=0, "
-            "return_attn_probs=False",
+            "return_attn_probs=False, s_aux=None",
         "flash_attn_with_kvcache":
             "q, k_cache, v_cache, k=None, v=None, qv=None, rotary_cos=None, rotary_sin=None, "
             "cache_seqlens=None, cache_batch_idx=None, cache_leftpad=None, page_table=None, "
             "cu_seqlens_q=None, cu_seqlens_k_new=None, max_seqlen_q=None, rotary_seqlens=None, "
             f"{DESCALES}, softmax_scale=None, causal=False, window_size=(-1, -1), "
             "attention_chunk=0, softcap=0.0, rotary_interleaved=True, scheduler_metadata=None, "
-            "num_splits=0, pack_gqa=None, sm_margin=0, return_softmax_lse=False",
+            "num_splits=0, pack_gqa=None, sm_margin=0, return_softmax_lse=False, s_aux=None",
         "get_scheduler_metadata": METADATA.format("attention_chunk=0, "),
     },
     flash_attn_4: {

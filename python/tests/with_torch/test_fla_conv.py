@@ -55,6 +55,15 @@ def test_sixteen_bits_with_weights_of_float32():
     compared(made(dtype=torch.bfloat16, weight_dtype=torch.float32), 5e-3, activation="silu")
 
 
+def test_one_head_is_flattened():
+    tensors = made()
+    heads = {name: tensors[name].detach().unsqueeze(2) for name in ("x", "residual")}
+    lathe.torch.stats(reset=True)
+    y, _ = causal_conv1d(**{**tensors, **heads}, activation="silu")
+    assert y.shape == (2, 19, 1, 24) and lathe.torch.stats() == {}
+    assert_near(y.squeeze(2), conv(**doubled(tensors), silu=True)[0], _BOUND)
+
+
 def test_heads_are_flattened():
     tensors = made()
     heads = {name: each.detach().unflatten(-1, (6, 4)).requires_grad_()
@@ -114,7 +123,8 @@ def test_results_may_be_changed_in_place():
         assert_near(tensors[name].grad, exact[name].grad, _BOUND, name)
 
 
-@pytest.mark.parametrize("shape", [(3, 24), (3, 1, 24), (1, 3, 24), (3, 1, 6, 4)])
+@pytest.mark.parametrize("shape", [(3, 24), (3, 1, 24), (1, 3, 24), (3, 1, 6, 4), (1, 3, 6, 4),
+                                   (3, 1, 1, 24)])
 def test_update(shape):
     tensors = made(B=3, T=1)
     x, residual = (tensors[name].detach().reshape(shape) for name in ("x", "residual"))
@@ -199,17 +209,28 @@ def test_layer_decodes_in_place():
 
 @torch.no_grad()
 def test_layer_decodes_packed_sequences_in_place():
+    """As many tokens as sequences are a step only if each has one: else the cache stays."""
     module, cache = layer(), torch.randn(3, 24, 4)
     x = torch.randn(1, 3, 24)
-    for offsets in ([0, 1, 2, 3], [0, 2, 2, 3]):
-        state, offsets = cache.clone(), torch.tensor(offsets)
+    for offsets in ([0, 1, 2, 3], [0, 2, 2, 3], [0, 0, 0, 3]):
+        state, steps, offsets = cache.clone(), offsets == [0, 1, 2, 3], torch.tensor(offsets)
         lathe.torch.stats(reset=True)
         y, found = module(x, cache=state, cu_seqlens=offsets, output_final_state=True)
-        assert found is state and lathe.torch.stats() == {"final state copied into cache": 1}
+        assert lathe.torch.stats() == {"final state copied into cache": 1}
         wanted, final = conv(x.double(), module.weight[:, 0].double(), silu=True,
                              initial_state=cache.double(), cu_seqlens=offsets)
         assert_near(y, wanted, _BOUND)
-        assert torch.equal(state, final.float())
+        assert torch.equal(found, final.float())
+        assert torch.equal(state, final.float() if steps else cache)
+
+
+@torch.no_grad()
+def test_layer_of_an_empty_batch():
+    for tokens in (1, 5):
+        cache = torch.randn(0, 24, 4)
+        y, found = layer()(torch.randn(0, tokens, 24), cache=cache, output_final_state=True)
+        assert y.shape == (0, tokens, 24) and found.shape == (0, 24, 4)
+        assert (found is cache) == (tokens == 1)
 
 
 def test_a_token_that_trains_leaves_the_cache_alone():

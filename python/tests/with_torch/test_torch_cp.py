@@ -101,6 +101,12 @@ def test_refusals():
             with torch_cp.context_parallel(Mesh(), buffers=[q], buffer_seq_dims=[2],
                                            no_restore_buffers={k}):
                 pass
+        # A balancer's order of fewer tokens would leave some out, one of more name none.
+        for other in (q[:, :, :32], torch.cat([q, q], 2)):
+            with pytest.raises(lathe.InvalidArgument, match="balancer orders 64 tokens, but dim"):
+                with torch_cp.context_parallel(Mesh(), buffers=[q.clone(), other.clone()],
+                                               buffer_seq_dims=[2, 2]):
+                    pass
 
     over_ranks(2, lambda rank: None)
     over_ranks(WORLD, work)

@@ -124,9 +124,82 @@ def test_dtypes_and_refusals():
                                    block_idx_last_scheduled_token=offsets)
     with pytest.raises(lathe.Unsupported, match="2 dimensions; allowed is 1"):
         vllm_conv.causal_conv1d_fn(x, WEIGHT, BIAS, pool, offsets, offsets[None])
-    with pytest.raises(ValueError, match="states have 2 columns; allowed are 3 or more"):
+    with pytest.raises(ValueError, match="conv_state has 2 columns; allowed are 3 or more"):
         vllm_conv.causal_conv1d_update(x[..., 0][None], pool[..., 1:], WEIGHT)
     with pytest.raises(NotImplementedError, match="activation must be None, silu, or swish"):
         vllm_conv.causal_conv1d_fn(x, WEIGHT, BIAS, pool, offsets, activation="gelu")
     with pytest.raises(TypeError, match="retrieve_parent_token"):
         vllm_conv.causal_conv1d_update(x[..., 0][None], pool, WEIGHT, retrieve_parent_token=offsets)
+
+
+NONE = torch.zeros(0, dtype=torch.int32)
+TWO = torch.tensor([1, 0], dtype=torch.int32)
+
+
+@pytest.mark.parametrize("slots", [0, 3])
+def test_no_sequence(slots):
+    """A rank without requests calls with no row, and with offsets of no sequence."""
+    pool, one_offset = pool_of(slots, KEPT + 2), NONE.new_zeros(1)
+    kept = pool.clone()
+    assert vllm_conv.causal_conv1d_fn(randn(D, 0), WEIGHT, BIAS, pool, one_offset, NONE,
+                                      NONE.bool()).shape == (D, 0)
+    for shape in ((0, D), (0, D, 1), (0, D, 3)):
+        for accepted in (None, NONE):
+            y = vllm_conv.causal_conv1d_update(randn(*shape), pool, WEIGHT, BIAS, True, NONE,
+                                               accepted)
+            assert y.shape == shape
+    for offsets, named in ((one_offset, NONE), (NONE.new_zeros(3), TWO)):
+        for accepted in (None, torch.ones_like(named)):
+            y = vllm_conv.causal_conv1d_update(randn(0, D), pool, WEIGHT, BIAS, True, named,
+                                               accepted, offsets, 0)
+            assert y.shape == (0, D)
+    y = vllm_conv.causal_conv1d_update(randn(2, D, 0), pool, WEIGHT, BIAS, True, TWO, TWO + 1)
+    assert y.shape == (2, D, 0) and torch.equal(pool, kept)
+
+
+def test_a_pool_of_no_slot():
+    """All rows are padding, then."""
+    y = vllm_conv.causal_conv1d_update(randn(2, D), pool_of(0, KEPT), WEIGHT, BIAS, True, TWO)
+    assert torch.equal(y, torch.zeros(2, D))
+    assert vllm_conv.causal_conv1d_fn(randn(4, D).t(), WEIGHT, BIAS, pool_of(0, KEPT),
+                                      torch.tensor([0, 1, 4]), TWO).shape == (D, 4)
+
+
+def update(x, **more):
+    return vllm_conv.causal_conv1d_update(x, pool_of(3, KEPT), WEIGHT, **more)
+
+
+def prefill(x, offsets=TWO, **more):
+    return vllm_conv.causal_conv1d_fn(x, WEIGHT, None, pool_of(3, KEPT), offsets, **more)
+
+
+REFUSED = {
+    "few slots": (lambda: update(randn(2, D), conv_state_indices=TWO[:1]),
+                  r"conv_state_indices has shape \[1\]; allowed is \[B\], here \[2\]"),
+    "list": (lambda: update(randn(2, D), conv_state_indices=[1, 0]), "is a list; allowed is"),
+    "few states": (lambda: update(randn(4, D)), "3 states for 4 sequences; .*conv_state_indices"),
+    "counts": (lambda: update(randn(2, D), conv_state_indices=TWO, num_accepted_tokens=NONE),
+               r"num_accepted_tokens has shape \[0\]; allowed is \[B\], here \[2\]"),
+    "drafts": (lambda: update(randn(2, D, 2), conv_state_indices=TWO, num_accepted_tokens=TWO),
+               "conv_state has 3 columns; allowed are 4 or more"),
+    "max_query_len": (lambda: update(randn(2, D), conv_state_indices=TWO, num_accepted_tokens=TWO,
+                                     query_start_loc=torch.tensor([0, 1, 2]), max_query_len=4),
+                      "conv_state has 3 columns; allowed are 6 or more"),
+    "channels": (lambda: update(randn(2, D + 1)), r"x has shape \[2, 33\]; allowed is \[B, D\] or"),
+    "packed": (lambda: update(randn(2, D, 1), conv_state_indices=TWO,
+                              query_start_loc=torch.tensor([0, 1, 2])), r"\[tokens, D\]"),
+    "prefill": (lambda: prefill(randn(4, D)), r"x has shape \[4, 32\]; allowed is \[D, T\]"),
+    "offsets": (lambda: prefill(randn(D, 4), NONE), "query_start_loc is empty; allowed are N"),
+    "offsets' dtype": (lambda: prefill(randn(D, 4), randn(2)), "query_start_loc has dtype float32"),
+    "has": (lambda: prefill(randn(D, 4), has_initial_state=TWO),
+            r"has_initial_state has shape \[2\]; allowed is \[N\], here \[1\]"),
+    "has is a list": (lambda: prefill(randn(D, 4), has_initial_state=[True]),
+                      "has_initial_state is a list"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name):
+    call, words = REFUSED[name]
+    with pytest.raises(lathe.InvalidArgument, match=words):
+        call()

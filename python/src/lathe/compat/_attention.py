@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lathe._errors import Unsupported
+from lathe._errors import InvalidArgument, Unsupported
 from lathe.torch import _functions
 from lathe.torch._calls import Options, count, is_compiling
 from lathe.torch._tensors import (computed, dense, laid, no_second_gradient, upstream_or_zeros,
@@ -65,8 +65,19 @@ def refuse_float8(**tensors: Tensor) -> None:
             refuse(name, tensor, "convert q, k and v to bfloat16 or float16, with their descales")
 
 
-def options_for(softmax_scale: float | None, causal: bool, window: Sequence[Any], softcap: float,
-                deterministic: bool = False, **refused: Any) -> Options:
+def _bounds(window: Any) -> tuple[int, int]:
+    """Returns a window's two bounds; None and negative ones are -1."""
+    try:
+        left, right = (-1, -1) if window is None else window
+        left, right = (-1 if each is None else int(each) for each in (left, right))
+    except (TypeError, ValueError):
+        raise InvalidArgument(f"window_size is {window!r}; allowed are two integers, left and "
+                              "right, of which None or -1 is no bound") from None
+    return left, right
+
+
+def options_for(softmax_scale: float | None, causal: bool, window: Sequence[Any] | None,
+                softcap: float | None, deterministic: bool = False, **refused: Any) -> Options:
     """Returns the operator's options. A bound that is None or negative is no bound.
 
     refused: arguments of _REMEDIES, of which nothing may be given.
@@ -77,14 +88,12 @@ def options_for(softmax_scale: float | None, causal: bool, window: Sequence[Any]
         found.append(("softmax_scale", float(softmax_scale)))
     if causal:
         found.append(("causal", 1))
-    left, right = window
-    left = -1 if left is None else int(left)
-    right = -1 if right is None else int(right)
+    left, right = _bounds(window)
     if left >= 0:
         found.append(("window_left", left))
     if right >= 0 and not causal:
         found.append(("window_right", right))
-    if softcap > 0.0:
+    if softcap is not None and not softcap <= 0.0:  # the operator refuses nan
         found.append(("softcap", float(softcap)))
     if deterministic or torch.are_deterministic_algorithms_enabled():
         found.append(("deterministic", 1))

@@ -1,18 +1,22 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""Helpers of the causal convolutions that keep a state of width - 1 slots, as serving caches do.
+"""Helpers of the causal convolutions whose states lie in slots of a pool, as in serving caches.
 
-The operators here keep `width` slots, the oldest of which is never read for a result.
+Those states have width - 1 slots; the operators here keep `width`, the oldest of which is never
+read for a result. No index that a caller gives reaches torch's indexing as it is: on a GPU one that
+is out of range ends the process's context.
 """
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from lathe.torch._calls import Options, count, options_of
-from lathe.torch._functions import _conv
-from lathe.torch._tensors import usable
+from lathe.torch._functions import _conv, _conv_update
+from lathe.torch._tensors import dense, usable
 
 _SILU = options_of(activation="silu")
 _NONE = options_of(activation="none")
@@ -47,16 +51,82 @@ def convolve(options: Options, x: Tensor, weight: Tensor, bias: Tensor | None, h
     return y.transpose(1, 2)
 
 
-def put_states(pool: Tensor, slots: Tensor, rows: Tensor, valid: Tensor) -> None:
-    """Writes rows to the slots of a pool, except rows that are not valid. Waits for nothing.
+def rolled(options: Options, x: Tensor, weight: Tensor, bias: Tensor | None, states: Tensor
+           ) -> Tensor:
+    """Returns y [B,D] for one token x [B,D] each; rolls states [B,D,W] in place.
 
-    A row that is not valid writes once more what the first valid row writes, so that no slot is
-    written with two values; if none is valid, a slot is written with what it holds.
+    States that are not contiguous are copied there and back.
+    """
+    state = dense(states)
+    y: Tensor = _conv_update(options, usable(x), weight, bias, None, state)[0]
+    if state is not states:
+        count("states updated by copies")
+        states.copy_(state)
+    return y
+
+
+def advanced(options: Options, x: Tensor, weight: Tensor, bias: Tensor | None, states: Tensor
+             ) -> tuple[Tensor, Tensor]:
+    """Returns (y [B,D,T], the states after x [B,D,T]) of states [B,D,L] with the newest input last.
+
+    States of W slots may be changed on the way.
+    """
+    width, slots = weight.shape[1], states.shape[2]
+    if x.shape[2] == 1 and slots in (width - 1, width):
+        state = states if slots == width else with_unread_slot(states)
+        y = rolled(options, x.squeeze(2), weight, bias, state)
+        return y.unsqueeze(2), state[..., width - slots:]
+    y = convolve(options, x, weight, bias, states[..., slots - (width - 1):])
+    return y, torch.cat([states, x], -1)[..., x.shape[2]:]
+
+
+# ---- pools of states -----------------------------------------------------------------------------
+
+
+class Slots(NamedTuple):
+    """The slots of a pool that the rows of a batch have."""
+
+    at: Tensor  # [B] int64; an index of the pool, also where a row is padding
+    valid: Tensor  # [B] bool; false: the row is padding
+
+    def only(self, rows: Tensor) -> Slots:
+        """Returns the same slots, with the rows as padding that are false in `rows` [B]."""
+        return Slots(self.at, self.valid & rows)
+
+
+def slots_of(pool: Tensor, indices: Tensor, padding: int | None = None) -> Slots:
+    """Returns the slots that indices [B] name. Padding is `padding` and what is outside of the pool.
+
+    The kernels of KDA hold to the same.
+    """
+    slots = pool.shape[0]
+    valid = (indices >= 0) & (indices < slots)
+    if padding is not None and padding >= 0:
+        valid = valid & (indices != padding)
+    return Slots(indices.clamp(0, max(slots - 1, 0)).to(torch.int64), valid)
+
+
+def take_states(pool: Tensor, slots: Slots) -> Tensor:
+    """Returns the states of the rows, in memory of their own; those of padding are anything."""
+    if pool.shape[0] == 0:
+        return pool.new_zeros(slots.at.shape[0], *pool.shape[1:])
+    return pool.index_select(0, slots.at)
+
+
+def put_states(pool: Tensor, slots: Slots, states: Tensor) -> None:
+    """Writes the states of the rows to their slots of a pool, but not those of padding.
+
+    Nothing waits for the device: a row that is padding writes what its slot has to hold anyway.
+    The last of several rows that name one slot counts.
     """
     count("states written to a pool")
-    numbers = torch.arange(slots.shape[0], device=slots.device)
-    source = torch.where(valid, numbers, valid.to(torch.int32).argmax())
-    to = slots.index_select(0, source).clamp(min=0).to(torch.int64)
-    written = rows.index_select(0, source)
-    kept = ~valid.index_select(0, source)
-    pool.index_copy_(0, to, torch.where(kept[:, None, None], pool.index_select(0, to), written))
+    if pool.shape[0] == 0:
+        return
+    at, valid = slots
+    numbers = torch.arange(at.shape[0], device=at.device)
+    owners = torch.full((pool.shape[0],), -1, dtype=torch.int64, device=at.device)
+    owners.scatter_reduce_(0, at, torch.where(valid, numbers, -1), "amax")
+    owner = owners.index_select(0, at)  # the row whose state belongs into a row's slot; -1: none
+    new = states.index_select(0, owner.clamp(min=0))
+    held = pool.index_select(0, at)
+    pool.index_copy_(0, at, torch.where((owner >= 0)[:, None, None], new, held))

@@ -47,7 +47,7 @@ def refusal(q: Tensor, v: Tensor, beta: Tensor, lower_bound: float | None) -> st
         if width % 4 or not 8 <= width <= _WIDEST:
             return (f"{name} is {width}; allowed are multiples of 4 from 8 to {_WIDEST}: pad to "
                     "one with zeros, or split the values over heads")
-    if beta.dim() == v.dim():
+    if beta.dim() == v.dim() == 4:
         return (f"beta has shape {tuple(beta.shape)}, one for each channel; allowed is [B, T, HV]: "
                 "give one for each head")
     if lower_bound is not None and not -5 <= lower_bound < 0:
@@ -124,8 +124,8 @@ def flat_float(tensor: Tensor | None) -> Tensor | None:
 
 def explain_packed(q: Tensor, initial_state: Tensor | None, cu_seqlens: Tensor | None) -> None:
     """Raises what is wrong with packed sequences; their offsets are not read."""
-    if cu_seqlens is None:
-        return
+    if cu_seqlens is None or cu_seqlens.dim() != 1 or cu_seqlens.shape[0] == 0:
+        return  # the library's words fit
     if q.shape[0] != 1:
         raise ValueError(f"the batch is {q.shape[0]}; with cu_seqlens it must be 1: flatten the "
                          "sequences into one row")
@@ -150,10 +150,13 @@ def explain_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor,
     if initial_state is not None:
         assert initial_state.dtype is torch.float32, \
             f"initial_state has dtype {initial_state.dtype}; it must be float32"
+    if q.dim() != 4 or v.dim() != 4:
+        return  # the library's words fit
     batch, tokens, heads, width = q.shape
     value_heads = v.shape[2]
     assert q.shape == k.shape, f"k has shape {tuple(k.shape)}; it must be q's, {tuple(q.shape)}"
     assert width <= _WIDEST, f"K, the width of q and k, is {width}; it must be {_WIDEST} at most"
+    assert heads > 0, "q has 0 heads; there must be one or more"
     assert value_heads % heads == 0, \
         f"v has {value_heads} heads; they must be a multiple of q's, {heads}"
     assert g.shape == (batch, tokens, value_heads, width), \

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import lathe.torch
 from lathe._errors import InvalidArgument, Unsupported
+from lathe.compat._conv_checks import check_tensors
 from lathe.compat._fla_checks import unknown
 from lathe.compat._fla_context import context_of
 from lathe.torch._calls import count
@@ -35,11 +36,14 @@ def given(weight: Tensor | None) -> Tensor:
     return weight
 
 
-def flattened(x: Tensor, channels: int) -> Tensor:
-    """Returns [B, T, D] of [B, T, H, D/H]; x as it is if its last dimension has the channels."""
-    if x.shape[-1] == channels:
+def flattened(x: Tensor) -> Tensor:
+    """Returns x [B, T, D] as it is, and [B, T, H, D/H] as [B, T, D].
+
+    The dimensions decide: the peer flattens where the last one is not D, and so refuses H = 1.
+    """
+    if x.dim() <= 3:
         return x
-    if x.dim() == 4 and x.stride(2) != x.shape[3] * x.stride(3):
+    if x.shape[2] != 1 and x.stride(2) != x.shape[3] * x.stride(3):
         count("copied to contiguous rows")
     return x.flatten(2)
 
@@ -67,29 +71,28 @@ def causal_conv1d(x: Tensor, weight: Tensor | None = None, bias: Tensor | None =
     over = context_of(cp_context, initial_state, final=bool(output_final_state))
     if over is not None:
         cu_seqlens = over.cu_seqlens  # the context's own are those of this rank
-    weight = given(weight)
-    shape, channels = x.shape, weight.shape[0]
-    rows = flattened(x, channels)
+    check_tensors(x=x, weight=weight, bias=bias, residual=residual, initial_state=initial_state,
+                  cu_seqlens=cu_seqlens)
+    shape, rows = x.shape, flattened(x)
     if residual is not None:
-        residual = flattened(residual, channels)
+        residual = flattened(residual)
     y, final = lathe.torch.causal_conv1d(
-        rows, weight, bias, residual=residual, initial_state=initial_state,
+        rows, given(weight), bias, residual=residual, initial_state=initial_state,
         cu_seqlens=cu_seqlens, activation=activation_name(activation),
         output_final_state=bool(output_final_state), over=over and over.ranks)
     return (y if y.shape == shape else y.view(shape)), final
 
 
-def _tokens(x: Tensor, channels: int) -> Tensor:
+def _tokens(x: Tensor) -> Tensor:
     """Returns [N, D] of one token for each sequence."""
-    if x.dim() == 4:
-        x = flattened(x, channels)
+    x = flattened(x)
     if x.dim() == 3 and x.shape[1] == 1:
         x = x.squeeze(1)
     elif x.dim() == 3 and x.shape[0] == 1:
         x = x.squeeze(0)
     if x.dim() != 2:
         raise ValueError(f"x has shape {tuple(x.shape)}; allowed are [N, D], [N, 1, D] and "
-                         "[1, N, D]")
+                         "[1, N, D]: a step takes one token of each sequence")
     return x
 
 
@@ -100,12 +103,13 @@ def causal_conv1d_update(x: Tensor, cache: Tensor, residual: Tensor | None = Non
 
     x is [N, D], [N, 1, D] or [1, N, D], or has heads in place of D. There is no gradient.
     """
-    weight = given(weight)
-    rows = _tokens(x, weight.shape[0])
+    check_tensors(x=x, cache=cache, residual=residual, weight=weight, bias=bias)
+    rows = _tokens(x)
     if residual is not None:
-        residual = _tokens(residual, weight.shape[0])
+        residual = _tokens(residual)
     state = dense(cache)
-    y = lathe.torch.causal_conv1d_update(rows, state.detach(), weight, bias, residual=residual,
+    y = lathe.torch.causal_conv1d_update(rows, state.detach(), given(weight), bias,
+                                         residual=residual,
                                          activation=activation_name(activation))
     if state is not cache:
         count("state copied back into cache")
@@ -150,17 +154,25 @@ class ShortConvolution(nn.Conv1d):
                 chunk_indices: Tensor | None = None, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
         """Returns (y, final_state or None) for x [B, T, D]; cache [N, D, W] is the state before.
 
-        mask [B, T] multiplies x in place. Where no gradient is recorded and there are as many
-        tokens as sequences, this is a step of decoding: the cache is changed in place.
+        mask [B, T] multiplies x in place. Where no gradient is recorded and each sequence has one
+        token, this is a step of decoding, as in the peer: the cache is changed in place.
         """
-        tokens = x.shape[0] * x.shape[1]
-        sequences = x.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
+        check_tensors(x=x, mask=mask, cache=cache, cu_seqlens=cu_seqlens)
+        if x.dim() < 3:
+            raise InvalidArgument(f"x has shape {list(x.shape)}; allowed is [B, T, D]: give a batch "
+                                  "and tokens their dimensions")
         if mask is not None:
             if cu_seqlens is not None:
                 raise ValueError("mask and cu_seqlens are both given; one can be")
+            if mask.dim() != 2 or mask.shape[0] not in (1, x.shape[0]) or (
+                    mask.shape[1] != x.shape[1]):
+                raise InvalidArgument(f"mask has shape {list(mask.shape)}; allowed is [B, T], here "
+                                      f"{list(x.shape[:2])}: give one number for each token")
             count("x multiplied by a mask")
             x = x.mul_(mask.unsqueeze(-1))
-        decodes = tokens == sequences and not torch.is_grad_enabled()
+        decodes = not torch.is_grad_enabled() and (
+            x.shape[1] == 1 if cu_seqlens is None
+            else x.shape[0] * x.shape[1] == cu_seqlens.shape[0] - 1)
         if decodes and cu_seqlens is None and not kwargs:
             return self.step(x, residual, cache, output_final_state)
         in_place = decodes and cache is not None
@@ -168,11 +180,15 @@ class ShortConvolution(nn.Conv1d):
                                  output_final_state or in_place, self.activation, self.backend,
                                  cu_seqlens, None, chunk_indices, **kwargs)
         if in_place:
-            # Only the device knows how many tokens each packed sequence has, so the general kernel
-            # is right here, and the one that changes the state in place may not be.
             assert cache is not None and final is not None
             count("final state copied into cache")
-            final = cache.copy_(final)
+            if cu_seqlens is None:
+                final = cache.copy_(final)
+            else:
+                # Only the device knows whether each packed sequence has one token. So the general
+                # kernel is right here, and the one that changes the state in place may not be.
+                one_each = (cu_seqlens.diff() == 1).all()
+                cache.copy_(torch.where(one_each, final, cache))
         return y, final if output_final_state else None
 
     def step(self, x: Tensor, residual: Tensor | None, cache: Tensor | None,

@@ -9,12 +9,16 @@ import torch
 from torch import Tensor
 
 from lathe._errors import LatheError
+from lathe.compat._conv_checks import check_tensors
 from lathe.compat._fla_checks import (check_chunks, check_gate, check_negative, check_sequences,
                                       check_state_in_place, explain_kda, explain_packed,
                                       explain_unsupported, flat_float, state_layout, unknown)
 from lathe.compat._fla_context import context_of
 from lathe.torch import kda, kda_recurrent
 from lathe.torch._calls import count
+
+# After such an error arguments are looked at once more. In front of each call it would take longer.
+_MAY_BE_EXPLAINED = (LatheError, AttributeError, TypeError)
 
 
 def _options(scale: float | None, norms: bool, gate: bool, sigmoid: bool, negative: bool,
@@ -64,6 +68,7 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, scale: f
     if over is not None:
         cu_seqlens = over.cu_seqlens  # the context's own are those of this rank
     if use_graph:
+        check_tensors(cu_seqlens=cu_seqlens)
         check_sequences(cu_seqlens, max_num_seqs)
     if use_gate_in_kernel:
         check_gate(lower_bound, safe_gate, A_log)
@@ -85,7 +90,9 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, scale: f
                                cu_seqlens=cu_seqlens, output_final_state=output_final_state,
                                output_chunk_states=return_intermediate_states,
                                over=over and over.ranks, **options)
-    except LatheError:
+    except _MAY_BE_EXPLAINED:
+        check_tensors(q=q, k=k, v=v, g=g, beta=beta, A_log=A_log, dt_bias=dt_bias,
+                      initial_state=initial_state, cu_seqlens=cu_seqlens)
         explain_kda(q, k, v, g, beta, initial_state, cu_seqlens, lower_bound)
         raise
     if not return_intermediate_states:
@@ -141,6 +148,8 @@ def fused_recurrent_kda_fwd(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Te
         state_v_first = state_layout(state_v_first, kwargs)
         if kwargs:
             raise unknown("fused_recurrent_kda_fwd", kwargs)
+    check_tensors(initial_state=initial_state, num_accepted_tokens=num_accepted_tokens,
+                  ssm_state_indices=ssm_state_indices, out=out)
     check_state_in_place(initial_state, inplace_final_state, ssm_state_indices)
     if out is not None:
         assert out.shape == v.shape, f"out has shape {tuple(out.shape)}; it must be v's, " \
@@ -166,7 +175,9 @@ def fused_recurrent_kda_fwd(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Te
             state_pool=None if pool is None else pool.detach(),
             state_indices=ssm_state_indices, num_accepted_tokens=num_accepted_tokens,
             output_final_state=with_state, out=out if direct else None, **options)
-    except LatheError:
+    except _MAY_BE_EXPLAINED:
+        check_tensors(q=q, k=k, v=v, g=g, beta=beta, A_log=A_log, dt_bias=dt_bias,
+                      cu_seqlens=cu_seqlens)
         explain_packed(q, initial_state if pool is None else None, cu_seqlens)
         explain_unsupported(q, v, beta, lower_bound)
         raise

@@ -48,11 +48,10 @@ def _conv_gradients(x: Tensor, dy: Tensor, dht: Tensor | None, weight: Tensor | 
                     layout_fallback: bool = False, BT: int = 64) -> tuple[Tensor | None, ...]:
     """Returns the gradients of x, weight, bias, residual and initial_state."""
     weight = _fla_conv.given(weight)
-    channels = weight.shape[0]
     options = options_of(activation=_fla_conv.activation_name(activation))
     dx, dweight, dbias, dstate = _conv_bwd(
-        options, usable(_fla_conv.flattened(x, channels)), dense(weight), dense(bias), None,
-        dense(initial_state), dense(cu_seqlens), usable(_fla_conv.flattened(dy, channels)),
+        options, usable(_fla_conv.flattened(x)), dense(weight), dense(bias), None,
+        dense(initial_state), dense(cu_seqlens), usable(_fla_conv.flattened(dy)),
         dense(dht))
     assert dx is not None
     return dx.view(x.shape), dweight, dbias, dy if residual is not None else None, dstate

@@ -2,60 +2,41 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention over a cache of keys and values, in pages or in rows, as flash-attention has it.
 
-Rows of a cache that has no pages are pages of their own. Tables and lengths that depend on nothing
-but the cache's shape are made once and kept. There are no gradients.
+Rows of a cache that has no pages are pages of their own. There are no gradients.
 """
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from lathe._errors import InvalidArgument
+from lathe.compat import _places
+from lathe.compat._places import capturing as capturing
 from lathe.compat._attention import NO_CAPTURES, is_odd, narrowed, padded, with_scale
 from lathe.torch import _functions
 from lathe.torch._calls import Options, count, traced
 from lathe.torch._tensors import dense, usable, wants_gradient
 
-_kept: dict[Any, Tensor] = {}  # tables and lengths, by what they are and where
-_MOST_KEPT = 256
 
-
-def capturing() -> bool:
-    """Returns true while a CUDA graph is captured."""
-    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
-
-
-def _keep(kind: str, batch: int, value: int, device: torch.device) -> Tensor:
-    """Returns "rows": a table of one page a sequence, or "full": lengths that are all `value`."""
-    key = (kind, batch, value, device)
-    found = None if traced() else _kept.get(key)
-    if found is None:
-        if kind == "rows":
-            found = torch.arange(batch, dtype=torch.int32, device=device)[:, None]
-        else:
-            found = torch.full((batch,), value, dtype=torch.int32, device=device)
-        # Memory of a capture belongs to its graph.
-        if not traced() and not capturing() and len(_kept) < _MOST_KEPT:
-            _kept[key] = found
-    return found
-
-
-def table_of(k_cache: Tensor, batch: int, batch_idx: Tensor | None, table: Tensor | None) -> Tensor:
+def table_of(k_cache: Tensor, batch: int, batch_idx: Tensor | None, table: Tensor | None,
+             name: str = "block_table") -> Tensor:
     """Returns the block table: the one given, or one in which each row of the cache is a page."""
     if table is not None:
         if batch_idx is not None:
             raise InvalidArgument("cache_batch_idx and a block table are given; allowed is one")
-        return _int32("block_table", table)
+        return _places.table32(name, table)
     if batch_idx is not None:
-        return _int32("cache_batch_idx", batch_idx)[:, None]
-    return _keep("rows", batch, 0, k_cache.device)
+        return _places.int32("cache_batch_idx", batch_idx)[:, None]
+    if batch > k_cache.shape[0]:
+        raise InvalidArgument(f"q has {batch} sequences and k_cache {k_cache.shape[0]} rows; "
+                              "allowed are at most as many sequences as rows: give a larger cache, "
+                              "or the rows in cache_batch_idx")
+    return _places.numbers(batch, k_cache.device)[:, None]
 
 
 def full_lengths(k_cache: Tensor, table: Tensor) -> Tensor:
     """Returns lengths of sequences that fill their pages."""
-    return _keep("full", table.shape[0], table.shape[1] * k_cache.shape[1], k_cache.device)
+    return _places.filled(table.shape[0], table.shape[1] * k_cache.shape[1], k_cache.device)
 
 
 def lengths_of(k_cache: Tensor, table: Tensor, cache_seqlens: int | Tensor | None) -> Tensor:
@@ -63,25 +44,27 @@ def lengths_of(k_cache: Tensor, table: Tensor, cache_seqlens: int | Tensor | Non
     if cache_seqlens is None:
         return full_lengths(k_cache, table)
     if isinstance(cache_seqlens, Tensor):
-        return _int32("cache_seqlens", cache_seqlens)
+        return _places.int32("cache_seqlens", cache_seqlens)
+    if isinstance(cache_seqlens, float):
+        raise InvalidArgument(f"cache_seqlens is {cache_seqlens}; allowed are an integer and a "
+                              "tensor of int32")
     return torch.full((table.shape[0],), cache_seqlens, dtype=torch.int32, device=k_cache.device)
 
 
-def _int32(name: str, tensor: Tensor) -> Tensor:
-    if tensor.dtype == torch.int32:
-        return dense(tensor)
-    if tensor.dtype.is_floating_point or tensor.dtype.is_complex or tensor.dtype == torch.bool:
-        raise InvalidArgument(f"{name} has dtype {tensor.dtype}; allowed is int32")
-    count("cast to int32")
-    return tensor.int()
+def check_lengths(lengths: Tensor, new: int | Tensor, k_cache: Tensor, table: Tensor,
+                  starts: Tensor | None = None) -> None:
+    """Raises an error if keys would lie past the block table. Lengths on a GPU are not read.
 
-
-def check_lengths(lengths: Tensor, new: int, k_cache: Tensor, table: Tensor) -> None:
-    """Raises an error if keys would lie past the block table. Lengths on a GPU are not read."""
-    if not lengths.is_cpu or traced() or lengths.numel() == 0:
+    A sequence is padding, whatever its length is, if its first page is none or it has no rows;
+    starts: the offsets of the rows.
+    """
+    if not lengths.is_cpu or traced() or table.numel() == 0 or len(lengths) != len(table):
         return
     room = table.shape[1] * k_cache.shape[1]
-    longest = int(lengths.max()) + new
+    there = (table[:, 0] >= 0) & (table[:, 0] < k_cache.shape[0])
+    if starts is not None:
+        there &= starts.diff() > 0
+    longest = int(torch.where(there, lengths.long() + new, 0).max())
     if longest > room:
         raise InvalidArgument(f"cache_seqlens and new keys reach {longest}; block_table has "
                               f"{table.shape[1]} pages of {k_cache.shape[1]}, so allowed are up "
@@ -91,38 +74,82 @@ def check_lengths(lengths: Tensor, new: int, k_cache: Tensor, table: Tensor) -> 
 # ---- appending -----------------------------------------------------------------------------------
 
 
-def _write(k_cache: Tensor, v_cache: Tensor, table: Tensor, sequence: Tensor, place: Tensor,
-           k: Tensor, v: Tensor) -> None:
-    """Writes rows of keys and values at places of sequences, by torch and without a wait."""
-    page = k_cache.shape[1]
-    pages = table[sequence, (place // page).clamp(max=table.shape[1] - 1)].long()
+def _write_by_torch(cache: Tensor, page: Tensor, row: Tensor, new: Tensor) -> None:
+    """Writes rows of a cache; those on page -1 go nowhere.
+
+    Such a row repeats the first one that has a place, so that nothing else is written twice. If
+    none has a place, the cache's first row gets what it holds.
+    """
+    if cache.numel() == 0:
+        return
+    there = page >= 0
+    first = there.int().argmax()
+    source = torch.where(there, _places.numbers(len(page), page.device), first)
+    page, row = page.index_select(0, source), row.index_select(0, source)
+    page, row = page.clamp(min=0).long(), row.where(page >= 0, 0).long()
     count("appended to the cache by torch")
+    cache.index_put_((page, row), torch.where(there.any(), new.index_select(0, source),
+                                              cache[page, row]))
+
+
+def _write(k_cache: Tensor, v_cache: Tensor, table: Tensor, lengths: Tensor, sequence: Tensor,
+           step: Tensor, k: Tensor, v: Tensor) -> None:
+    """Writes rows k, v [T,HK,D], each `step` places behind the keys of its sequence.
+
+    A row of no sequence, of one with a negative length, or without a page is not written. The
+    kernel that appends gets each row as a sequence of its own; it takes no odd widths.
+    """
+    if k.shape[0] == 0:
+        return
+    page_rows = k_cache.shape[1]
+    before = _places.chosen(lengths, sequence)
+    place = before.long() + step
+    page = _places.page_of(table, sequence, place // page_rows, k_cache.shape[0])
+    page, row = page.masked_fill(before < 0, -1), place % page_rows
     with torch.no_grad():
-        k_cache.index_put_((pages, place % page), k)
-        v_cache.index_put_((pages, place % page), v)
+        if is_odd(k_cache, v_cache):
+            _write_by_torch(k_cache, page, row, k)
+            _write_by_torch(v_cache, page, row, v)
+            return
+        count("appended by a call of its own")
+        k, v = usable(k.unsqueeze(1)), usable(v.unsqueeze(1))
+        _functions._decode((), k[:, :, :0], k_cache, v_cache, page.int()[:, None], row.int(), k, v,
+                           None, None, *NO_CAPTURES)
+
+
+def _check_new(k_cache: Tensor, v_cache: Tensor, k: Tensor, v: Tensor) -> None:
+    for name, new, cache in (("k", k, k_cache), ("v", v, v_cache)):
+        if new.shape[-2:] != cache.shape[-2:] or new.dtype != cache.dtype or (
+                new.shape[:-2] != k.shape[:-2]):
+            raise InvalidArgument(
+                f"{name} has shape {list(new.shape)} and dtype {new.dtype}; allowed are "
+                f"{list((*k.shape[:-2], *cache.shape[-2:]))} and {cache.dtype}, those of the cache")
 
 
 def append(k_cache: Tensor, v_cache: Tensor, table: Tensor, lengths: Tensor, k: Tensor, v: Tensor
            ) -> Tensor:
     """Appends k, v [B,S,HK,D] to the sequences and returns their new lengths."""
+    _check_new(k_cache, v_cache, k, v)
     batch, new = k.shape[:2]
-    sequence = torch.arange(batch, device=k.device)[:, None].expand(batch, new)
-    place = lengths[:, None].long() + torch.arange(new, device=k.device)
-    _write(k_cache, v_cache, table, sequence, place, k, v)
-    return lengths + new
+    _places.check_batch(block_table=table.shape[0], cache_seqlens=lengths.shape[0], k=batch)
+    check_lengths(lengths, new, k_cache, table)
+    sequence = _places.numbers(batch, k.device).repeat_interleave(new)
+    step = _places.numbers(new, k.device).repeat(batch)
+    _write(k_cache, v_cache, table, lengths, sequence, step, k.flatten(0, 1), v.flatten(0, 1))
+    return lengths.clamp(min=0) + new
 
 
 def append_packed(k_cache: Tensor, v_cache: Tensor, table: Tensor, lengths: Tensor, k: Tensor,
                   v: Tensor, starts: Tensor) -> Tensor:
-    """Appends packed k, v [T,HK,D] with offsets to the sequences and returns their new lengths.
-
-    Rows past the last offset would go to no place, so they are not allowed.
-    """
-    at = torch.arange(k.shape[0], device=k.device)
-    sequence = torch.searchsorted(starts[1:].contiguous(), at, right=True)
-    place = lengths.long()[sequence] + at - starts.long()[sequence]
-    _write(k_cache, v_cache, table, sequence, place, k, v)
-    return lengths + starts.diff().to(lengths.dtype)
+    """Appends packed k, v [T,HK,D] with offsets to the sequences and returns their new lengths."""
+    _check_new(k_cache, v_cache, k, v)
+    starts = _places.offsets32("cu_seqlens_k_new", starts)
+    _places.check_batch(block_table=table.shape[0], cache_seqlens=lengths.shape[0],
+                        cu_seqlens_k_new=starts.shape[0] - 1)
+    check_lengths(lengths, starts.diff(), k_cache, table, starts)
+    sequence, step = _places.find(starts, k.shape[0])
+    _write(k_cache, v_cache, table, lengths, sequence, step, k, v)
+    return lengths.clamp(min=0) + starts.diff()
 
 
 # ---- attention -----------------------------------------------------------------------------------

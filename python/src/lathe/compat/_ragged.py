@@ -1,85 +1,171 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sequences that are not packed: pages, used parts of slots. torch moves their rows together.
+"""Sequences that are not packed: ragged queries over pages, used parts of slots.
 
-No operator takes ragged queries over pages, nor slots that are used in part. Here rows are gathered
-by index on the device; the host waits for the device only where it would need very much memory not
-to, and never in a capture or a trace.
+No operator takes ragged queries over pages, nor slots that are used in part, so torch moves rows by
+index on the device. Whether sequences have one length, or as many rows as the caller's maximal
+lengths say, is not asked: what is done is right for all offsets. The host waits for the device only
+where it would need very much memory not to, and never in a capture or a trace.
 """
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from lathe.compat import _kvcache
+from lathe.compat import _kvcache, _places
 from lathe.compat._attention import attend
 from lathe.torch._calls import Options, count, traced
 
 _MOST_BYTES = 1 << 28  # of gathered rows, for which the host does not ask for the exact number
-
-
-def offsets(lengths: Tensor, dtype: torch.dtype = torch.int32) -> Tensor:
-    """Returns [N+1] offsets of sequences with these lengths."""
-    return torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).to(dtype)
-
-
-def _find(starts: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-    """Returns, for each packed row, its sequence and its place there. Rows past the end get any."""
-    at = torch.arange(rows, device=starts.device)
-    sequence = torch.searchsorted(starts[1:].contiguous(), at, right=True, out_int32=False)
-    sequence = sequence.clamp_(max=max(starts.shape[0] - 2, 0))
-    return sequence, at - starts.long()[sequence]
+_FEW = 16  # rows a sequence, on average, for which reading pages in place is the faster way
+_PARTS = (1, 4, _FEW)  # how many rows of a sequence the operator for pages gets at once
+_NONE = -(1 << 31)  # keys of the sequence of padding, plus any number of rows
 
 
 # ---- pages ---------------------------------------------------------------------------------------
 
 
-def _capacity(lengths: Tensor, longest: int, row_bytes: int) -> int:
-    """Returns how many rows are gathered: the most there can be, or as many as there are."""
-    most = lengths.shape[0] * longest
-    if most * row_bytes <= _MOST_BYTES or traced() or _kvcache.capturing():
-        return most
-    count("waited for the device: lengths")
-    return int(lengths.sum())
+def _room(k_cache: Tensor, v_cache: Tensor, table: Tensor) -> tuple[int, int]:
+    """Returns the most keys of a sequence, and the bytes of as many keys and values of each."""
+    longest = table.shape[1] * k_cache.shape[1] if k_cache.shape[0] else 0
+    row = k_cache.shape[2] * (k_cache.shape[3] + v_cache.shape[3]) * k_cache.element_size()
+    return longest, table.shape[0] * longest * row
 
 
-def gather_pages(k_cache: Tensor, v_cache: Tensor, table: Tensor, lengths: Tensor,
-                 max_k: int | None) -> tuple[Tensor, Tensor, Tensor]:
+def _may_wait() -> bool:
+    return not (traced() or _places.capturing())
+
+
+def _gather(cache: Tensor, page: Tensor, row: Tensor) -> Tensor:
+    """Returns rows of a cache; zeros for those on page -1."""
+    if cache.numel() == 0:
+        return cache.new_zeros((page.shape[0], *cache.shape[2:]))
+    return cache[page.clamp(min=0).long(), row.long()].masked_fill_((page < 0)[:, None, None], 0.0)
+
+
+def gather_pages(k_cache: Tensor, v_cache: Tensor, table: Tensor, lengths: Tensor
+                 ) -> tuple[Tensor, Tensor, Tensor]:
     """Returns packed keys and values and their offsets. Rows past the last offset are padding."""
-    page = k_cache.shape[1]
-    longest = table.shape[1] * page
-    if isinstance(max_k, int):
-        longest = min(longest, max_k)
-    lengths = lengths.clamp(max=longest)
-    row_bytes = (k_cache[0, 0].numel() + v_cache[0, 0].numel()) * k_cache.element_size()
-    rows = _capacity(lengths, longest, row_bytes)
-    starts = offsets(lengths)
-    sequence, place = _find(starts, rows)
-    place = place.clamp_(0, max(longest - 1, 0))
-    pages = table[sequence, place // page].long().clamp_(0, k_cache.shape[0] - 1)
+    page_rows = k_cache.shape[1]
+    longest, most_bytes = _room(k_cache, v_cache, table)
+    lengths = lengths.clamp(0, longest)
+    rows = table.shape[0] * longest
+    if most_bytes > _MOST_BYTES and _may_wait():
+        count("waited for the device: lengths")
+        rows = int(lengths.sum())
+    starts = _places.offsets(lengths)
+    sequence, place = _places.find(starts, rows)
+    page = _places.page_of(table, sequence, place // page_rows, k_cache.shape[0])
+    row = place % page_rows
     count("gathered keys and values from pages")
-    return k_cache[pages, place % page], v_cache[pages, place % page], starts
+    return _gather(k_cache, page, row), _gather(v_cache, page, row), starts
+
+
+class _Parts:
+    """Packed queries cut into parts of `size` rows, each of which is a sequence to the operator.
+
+    The last row of a sequence is the last one of a part, so that it stands at the part's last key;
+    what is left over is at the front of its first part. Sequence s owns the parts from
+    starts[s] // size + s on, which is enough for all its rows wherever they start; a part that
+    gets none has no keys. Rows past the last offset are one more sequence, without keys.
+    """
+
+    def __init__(self, cu_q: Tensor, rows: int, size: int) -> None:
+        self.size, device = size, cu_q.device
+        self.place: Tensor | None = None
+        if size == 1:  # a row is a part, and stays where it is
+            self.parts, self.ends = rows, cu_q[1:]
+            self.sequence = _places.sequence_of(cu_q, rows)
+            return
+        sequences = cu_q.shape[0]  # with the one of padding
+        starts = torch.nn.functional.pad(cu_q, (0, 1), value=rows)
+        begins = starts // size + _places.numbers(sequences + 1, device)
+        moved = (begins * size - starts)[1:]
+        first = moved + starts[:-1]  # the place of each sequence's first row
+        self.parts, self.ends = rows // size + sequences, (moved + starts[1:])[:-1]
+        sequence = _places.sequence_of(begins, self.parts).clamp(max=sequences - 1)
+        has_rows = first.index_select(0, sequence) < self._ends_of_parts()
+        self.sequence = torch.where(has_rows, sequence, sequences - 1)
+        home = _places.sequence_of(cu_q, rows)
+        place = moved.index_select(0, home) + _places.numbers(rows, device)
+        self.place = place.clamp(0, max(self.parts * size - 1, 0)).long()
+
+    def _ends_of_parts(self) -> Tensor:
+        numbers = _places.numbers(self.parts + 1, self.ends.device)[1:]
+        return numbers if self.size == 1 else numbers * self.size
+
+    def lengths(self, lengths: Tensor, causal: bool) -> Tensor:
+        """Returns how many keys the last row of each part sees; none where there is no row."""
+        keys = lengths.clamp(min=0)
+        if not causal:
+            return torch.nn.functional.pad(keys, (0, 1)).index_select(0, self.sequence)
+        keys = torch.nn.functional.pad(keys - self.ends, (0, 1), value=_NONE)
+        return (keys.index_select(0, self.sequence) + self._ends_of_parts()).clamp(min=0)
+
+    def cut(self, q: Tensor) -> Tensor:
+        """Returns packed rows [T,..] as parts [parts, size, ..]; zeros where there is none."""
+        if self.place is None:
+            return q.unsqueeze(1)
+        count("moved queries into parts")
+        found = q.new_zeros((self.parts * self.size, *q.shape[1:])).index_copy_(0, self.place, q)
+        return found.view(self.parts, self.size, *q.shape[1:])
+
+    def joined(self, out: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns out [T,H,DV] and lse [H,T] of packed rows."""
+        if self.place is None:
+            return out.squeeze(1), lse.squeeze(2).t()
+        count("moved results of parts to their rows")
+        return (out.flatten(0, 1).index_select(0, self.place),
+                lse.transpose(0, 1).flatten(1).index_select(1, self.place))
+
+
+def _attend_parts(options: Options, q: Tensor, k_cache: Tensor, v_cache: Tensor, cu_q: Tensor,
+                  lengths: Tensor, table: Tensor, max_q: int | None, slopes: Tensor | None,
+                  sinks: Tensor | None, num_splits: int, out: Tensor | None
+                  ) -> tuple[Tensor, Tensor]:
+    """Returns (out, lse) of attend_pages; pages are read where they lie."""
+    few = [size for size in _PARTS if isinstance(max_q, int) and size >= max_q]
+    parts = _Parts(cu_q, q.shape[0], few[0] if few else _FEW)
+    if slopes is not None and slopes.dim() == 2:
+        slopes = _places.chosen(slopes, parts.sequence)
+    in_place = out is not None and parts.place is None
+    found, lse = _kvcache.decode(
+        options, parts.cut(q), k_cache, v_cache, parts.lengths(lengths, ("causal", 1) in options),
+        _places.chosen(table, parts.sequence), None, None, slopes, sinks, num_splits,
+        out.unsqueeze(1) if out is not None and in_place else None)
+    found, lse = parts.joined(found, lse)
+    if sinks is not None:  # the lse of a row without keys is the sink; of padding it is not
+        at = _places.numbers(q.shape[0], q.device)
+        lse = lse.masked_fill(at >= cu_q[-1], float("-inf"))
+    if out is None or in_place:
+        return found if out is None else out, lse
+    count("copied into the given out")
+    return out.copy_(found), lse
 
 
 def attend_pages(options: Options, q: Tensor, k_cache: Tensor, v_cache: Tensor, cu_q: Tensor,
-                 lengths: Tensor, table: Tensor, max_q: int | None, max_k: int | None,
-                 slopes: Tensor | None, sinks: Tensor | None, num_splits: int,
-                 out: Tensor | None = None) -> tuple[Tensor, Tensor]:
+                 lengths: Tensor, table: Tensor, max_q: int | None, slopes: Tensor | None,
+                 sinks: Tensor | None, num_splits: int, out: Tensor | None = None
+                 ) -> tuple[Tensor, Tensor]:
     """Returns (out [Tq,H,DV], lse [H,Tq]) for packed queries over pages. There is no gradient.
 
-    Where all sequences have max_q queries, which is so in decoding, the cache is read in place.
+    Few queries read the pages where they lie; many get their keys gathered, which costs less than
+    reading them again for every few rows. Only what a part's rows see may depend on their places
+    among the rows, so other windows than causal ones are for gathered keys as well.
     """
-    batch = cu_q.shape[0] - 1
-    if isinstance(max_q, int) and q.shape[0] == batch * max_q:
-        into = None if out is None else out.view(batch, max_q, *out.shape[1:])
-        rows = q.reshape(batch, max_q, *q.shape[1:])
-        found, lse = _kvcache.decode(options, rows, k_cache, v_cache, lengths, table, None, None,
-                                     slopes, sinks, num_splits, into)
-        found = found.view(batch * max_q, *found.shape[2:]) if out is None else out
-        return found, lse.transpose(0, 1).reshape(q.shape[1], q.shape[0])
+    cu_q = _places.offsets32("cu_seqlens_q", cu_q)
+    rows, batch = q.shape[0], cu_q.shape[0] - 1
+    _places.check_batch(cu_seqlens_q=batch, block_table=table.shape[0], seqused_k=len(lengths))
+    _kvcache.check_lengths(lengths, 0, k_cache, table, cu_q)
+    names = {name for name, _ in options}
+    whole = "causal" in names or (slopes is None and not names & {"window_left", "window_right"})
+    large = _room(k_cache, v_cache, table)[1] > _MOST_BYTES and not _may_wait()
     with torch.no_grad():
-        k, v, cu_k = gather_pages(k_cache, v_cache, table, lengths, max_k)
-        return attend(options, q, k, v, slopes, sinks, cu_q, cu_k.to(cu_q.dtype), out)
+        if rows > 0 and batch > 0 and whole and (rows <= _FEW * batch or large):
+            return _attend_parts(options, q, k_cache, v_cache, cu_q, lengths, table, max_q, slopes,
+                                 sinks, num_splits, out)
+        k, v, cu_k = gather_pages(k_cache, v_cache, table, lengths)
+        return attend(options, q, k, v, slopes, sinks, cu_q, cu_k, out)
 
 
 # ---- slots that are used in part -----------------------------------------------------------------
@@ -88,22 +174,23 @@ def attend_pages(options: Options, q: Tensor, k_cache: Tensor, v_cache: Tensor, 
 def compact(tensors: tuple[Tensor, ...], starts: Tensor, used: Tensor
             ) -> tuple[tuple[Tensor, ...], Tensor]:
     """Returns packed tensors with only the used rows of each slot, moved together, and offsets."""
-    ends = offsets(torch.minimum(used.to(starts.dtype), starts.diff()), starts.dtype)
-    sequence, place = _find(ends, tensors[0].shape[0])
-    rows = (starts.long()[sequence] + place).clamp_(0, max(tensors[0].shape[0] - 1, 0))
+    used = torch.minimum(used.clamp(min=0).to(starts.dtype), starts.diff())
+    ends = _places.offsets(used, starts.dtype)
+    sequence, place = _places.find(ends, tensors[0].shape[0])
+    rows = starts.index_select(0, sequence) + place
     count("moved used rows together")
-    return tuple(each.index_select(0, rows) for each in tensors), ends
+    return tuple(_places.chosen(each, rows) for each in tensors), ends
 
 
 def _spread(out: Tensor, lse: Tensor, starts: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
     """Returns results of used rows at their places in the slots; others have out 0 and lse -inf."""
-    sequence, place = _find(starts, out.shape[0])
-    is_used = (place < ends.diff().long()[sequence]) & (
-        torch.arange(out.shape[0], device=out.device) < starts[-1])
-    rows = (ends.long()[sequence] + place).clamp_(0, max(out.shape[0] - 1, 0))
+    sequence, place = _places.find(starts, out.shape[0])
+    used = torch.nn.functional.pad(ends.diff(), (0, 1))  # of rows past the last offset none
+    is_used = place < used.index_select(0, sequence)
+    rows = ends.index_select(0, sequence) + place
     count("moved results to their slots")
-    return (out.index_select(0, rows).masked_fill(~is_used[:, None, None], 0.0),
-            lse.index_select(1, rows).masked_fill(~is_used, float("-inf")))
+    return (_places.chosen(out, rows).masked_fill(~is_used[:, None, None], 0.0),
+            _places.chosen(lse.t(), rows).t().masked_fill(~is_used, float("-inf")))
 
 
 def _slots(tensors: tuple[Tensor, ...], starts: Tensor | None) -> tuple[tuple[Tensor, ...], Tensor]:
@@ -111,7 +198,7 @@ def _slots(tensors: tuple[Tensor, ...], starts: Tensor | None) -> tuple[tuple[Te
     if starts is not None:
         return tensors, starts
     batch, length = tensors[0].shape[:2]
-    starts = torch.arange(batch + 1, dtype=torch.int32, device=tensors[0].device) * length
+    starts = _places.numbers(batch + 1, tensors[0].device) * length
     return tuple(each.flatten(0, 1) for each in tensors), starts
 
 
@@ -138,25 +225,28 @@ def attend_slots(options: Options, q: Tensor, k: Tensor, v: Tensor, cu_q: Tensor
 
 def attend_varlen(options: Options, q: Tensor, k: Tensor, v: Tensor, cu_q: Tensor | None,
                   cu_k: Tensor | None, used_q: Tensor | None, used_k: Tensor | None,
-                  max_q: int | None, max_k: int | None, table: Tensor | None,
-                  slopes: Tensor | None = None, sinks: Tensor | None = None, num_splits: int = 0,
-                  out: Tensor | None = None) -> tuple[Tensor, Tensor]:
+                  max_q: int | None, table: Tensor | None, slopes: Tensor | None = None,
+                  sinks: Tensor | None = None, num_splits: int = 0, out: Tensor | None = None
+                  ) -> tuple[Tensor, Tensor]:
     """Returns (out, lse) for what the peers call varlen: packed, batched, partly used, in pages."""
     if table is None and used_q is None and used_k is None and (cu_q is None) == (cu_k is None):
         return attend(options, q, k, v, slopes, sinks, cu_q, cu_k, out)
     if table is None:
         found, lse = attend_slots(options, q, k, v, cu_q, cu_k, used_q, used_k, slopes, sinks)
     else:
+        table = _places.table32("block_table", table)
         if used_k is None:
             used_k = cu_k.diff() if cu_k is not None else _kvcache.full_lengths(k, table)
+        used_k = _places.int32("seqused_k", used_k)
         if cu_q is None and used_q is None:
             return _kvcache.decode(options, q, k, v, used_k, table, None, None, slopes, sinks,
                                    num_splits, out)
         if cu_q is not None and used_q is None:
-            return attend_pages(options, q, k, v, cu_q, used_k, table, max_q, max_k, slopes, sinks,
+            return attend_pages(options, q, k, v, cu_q, used_k, table, max_q, slopes, sinks,
                                 num_splits, out)
+        _places.check_batch(block_table=table.shape[0], seqused_k=len(used_k))
         with torch.no_grad():
-            k, v, cu_k = gather_pages(k, v, table, used_k, max_k)
+            k, v, cu_k = gather_pages(k, v, table, used_k)
             found, lse = attend_slots(options, q, k, v, cu_q, cu_k, used_q, None, slopes, sinks)
     if out is None:
         return found, lse

@@ -39,7 +39,8 @@ class _HeadTailLoadBalancer(_LoadBalancer):
         self.seq_length, self.world_size, self.device = seq_length, world_size, device
 
     def _generate_indices(self, restore: bool = False) -> Tensor:
-        order = torch.tensor([_head_tail(self.seq_length, self.world_size)], device=self.device)
+        order = torch.tensor([_head_tail(self.seq_length, self.world_size)], dtype=torch.int64,
+                             device=self.device)
         return _restored(order, restore)
 
 
@@ -64,7 +65,7 @@ class _PerDocumentHeadTailLoadBalancer(_LoadBalancer):
 
     def _generate_indices(self, restore: bool = False) -> Tensor:
         rows = [self._row(lengths) for lengths in self.seq_length_per_doc]
-        return _restored(torch.tensor(rows, device=self.device), restore)
+        return _restored(torch.tensor(rows, dtype=torch.int64, device=self.device), restore)
 
 
 class _PTRRLoadBalancer(_LoadBalancer):

@@ -8,6 +8,7 @@ from typing import Any, Sequence
 import torch
 from torch import Tensor
 
+from lathe.compat._arguments import NOT_TENSORS, refuse_others
 from lathe.compat._attention import float_sinks, options_for, refuse, refuse_float8
 from lathe.compat._ragged import attend_varlen
 
@@ -47,24 +48,30 @@ def flash_attn_varlen_func(q: Tensor, k: Tensor, v: Tensor, max_seqlen_q: int, c
 
     A given `out` is written by the kernel, with its strides. s_aux are sinks, one logit a head.
     """
-    assert cu_seqlens_k is not None or seqused_k is not None, \
-        "cu_seqlens_k or seqused_k must be provided"
-    assert cu_seqlens_k is None or seqused_k is None, \
-        "cu_seqlens_k and seqused_k cannot be provided at the same time"
-    assert block_table is None or seqused_k is not None, \
-        "seqused_k must be provided if block_table is provided"
-    fa_version_unsupported_reason(fa_version)
-    refuse_float8(q=q, k=k)
-    options = options_for(softmax_scale, causal, window_size or (-1, -1), softcap, deterministic,
-                          dropout_p=dropout_p, output_scale=output_scale, q_v=q_v,
-                          mask_mod=mask_mod, aux_tensors=aux_tensors,
-                          block_sparse_tensors=block_sparse_tensors, dynamic_causal=dynamic_causal)
-    if cp_world_size != 1:
-        refuse("cp_world_size", cp_world_size, "give each rank all keys, or use lathe.torch.group")
-    found, lse = attend_varlen(options, q, k, v, cu_seqlens_q, cu_seqlens_k, None, seqused_k,
-                               max_seqlen_q, max_seqlen_k, block_table, alibi_slopes,
-                               float_sinks(s_aux), num_splits, out)
-    return (found, lse) if return_softmax_lse else found
+    try:
+        assert cu_seqlens_k is not None or seqused_k is not None, \
+            "cu_seqlens_k or seqused_k must be provided"
+        assert cu_seqlens_k is None or seqused_k is None, \
+            "cu_seqlens_k and seqused_k cannot be provided at the same time"
+        assert block_table is None or seqused_k is not None, \
+            "seqused_k must be provided if block_table is provided"
+        fa_version_unsupported_reason(fa_version)
+        refuse_float8(q=q, k=k)
+        options = options_for(softmax_scale, causal, window_size, softcap, deterministic,
+                              dropout_p=dropout_p, output_scale=output_scale, q_v=q_v,
+                              mask_mod=mask_mod, aux_tensors=aux_tensors,
+                              block_sparse_tensors=block_sparse_tensors,
+                              dynamic_causal=dynamic_causal)
+        if cp_world_size != 1:
+            refuse("cp_world_size", cp_world_size,
+                   "give each rank all keys, or use lathe.torch.group")
+        found, lse = attend_varlen(options, q, k, v, cu_seqlens_q, cu_seqlens_k, None, seqused_k,
+                                   max_seqlen_q, block_table, alibi_slopes,
+                                   float_sinks(s_aux), num_splits, out)
+        return (found, lse) if return_softmax_lse else found
+    except NOT_TENSORS:
+        refuse_others(flash_attn_varlen_func, locals())
+        raise
 
 
 def get_scheduler_metadata(batch_size: int, max_seqlen_q: int, max_seqlen_k: int, num_heads_q: int,

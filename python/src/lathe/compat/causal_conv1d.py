@@ -4,7 +4,8 @@
 
 Channel-last x, which is rows.transpose(1, 2), is read where it lies; a channel-first x is
 transposed each way. More is accepted than there: widths up to 8, any number of channels, any
-strides, and states in either layout.
+strides, and states in either layout. One token is a single launch where states have W slots, and a
+row whose slot is none of the pool's is padding.
 """
 from __future__ import annotations
 
@@ -13,10 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lathe.compat._conv import (convolve, options_for, put_states, with_unread_slot,
-                                without_unread_slot)
+from lathe._errors import InvalidArgument
+from lathe.compat._conv import (advanced, convolve, options_for, put_states, rolled, slots_of,
+                                take_states, with_unread_slot, without_unread_slot)
+from lathe.compat._conv_checks import (check_dtype, check_filter, check_integers,
+                                       check_offsets, check_pool, check_shape, check_tensors)
 from lathe.torch._calls import Options, count
-from lathe.torch._functions import _conv, _conv_bwd, _conv_final, _conv_update
+from lathe.torch._functions import _conv, _conv_bwd, _conv_final
 from lathe.torch._tensors import (dense, no_second_gradient, upstream, upstream_or_zeros,
                                   usable, wants_gradient)
 
@@ -25,8 +29,8 @@ __all__ = ["causal_conv1d_fn", "causal_conv1d_update", "causal_conv1d_varlen_sta
 # Rows of docs/python.md, as lathe.compat describes them.
 DROP_INS = (
     ("causal_conv1d_fn",
-     "transposed to channel-first; offsets made of seq_idx; copied to one row of sequences; "
-     "padded states; cut states; copied to final_states_out",
+     "transposed to channel-first; offsets made of seq_idx; rows of a negative seq_idx set to 0; "
+     "copied to one row of sequences; padded states; cut states; copied to final_states_out",
      ""),
     ("causal_conv1d_update",
      "states updated by copies; padded states; states written to a pool",
@@ -64,6 +68,7 @@ def _forward(options: Options, final: bool, x: Tensor, weight: Tensor, bias: Ten
     y, *rest = (_conv_final if final else _conv)(options, rows, weight, bias, None, state, offsets)
     assert y is not None
     if seq_idx is not None:
+        count("rows of a negative seq_idx set to 0")
         y = y.view(batch, tokens, channels).masked_fill_((seq_idx < 0).unsqueeze(-1), 0)
     if x.stride(1) == 1:
         y.transpose_(1, 2)  # no view is made, so that callers may change y in place
@@ -100,8 +105,9 @@ class _CausalConv1dFn(torch.autograd.Function):
         shape = rows.shape
         dy = upstream_or_zeros(None if dout is None else dout.transpose(1, 2), rows)
         if seq_idx is not None:
-            dy = dy.masked_fill((seq_idx < 0).unsqueeze(-1), 0)
-            rows, dy = _packed(rows), _packed(dy)
+            count("rows of a negative seq_idx set to 0")
+            hidden = (seq_idx < 0).unsqueeze(-1)  # x there may be NaN, which 0 * NaN would spread
+            rows, dy = (_packed(each.masked_fill(hidden, 0)) for each in (rows, dy))
         state = None if states is None else with_unread_slot(states)
         dfinal = None if dlast is None else with_unread_slot(upstream(dlast))
         dx, dweight, dbias, dstate = _conv_bwd(ctx.options, rows, weight, bias, None, state,
@@ -121,11 +127,21 @@ def causal_conv1d_fn(x: Tensor, weight: Tensor, bias: Tensor | None = None,
     that follow each other are a sequence, and y is 0 where it is negative. final_states_out is
     written in place and returned.
     """
-    options, weight, bias = options_for(activation), dense(weight), dense(bias)
+    check_tensors(x=x, weight=weight, bias=bias, seq_idx=seq_idx, initial_states=initial_states,
+                  final_states_out=final_states_out)
+    options, final = options_for(activation), bool(return_final_states)
+    check_filter(x, weight, (3,), 1, "[B, D, T]")
+    weight, bias = dense(weight), dense(bias)
     if seq_idx is not None:
         assert initial_states is None, "initial_states must be None if seq_idx is not None"
-        assert not return_final_states, "final states are not returned if seq_idx is not None"
-    final = bool(return_final_states)
+        assert not final, "final states are not returned if seq_idx is not None"
+        check_integers("seq_idx", seq_idx, "[B, T]", (x.shape[0], x.shape[2]),
+                       "give one number for each token of x")
+    for name, states in (("initial_states", initial_states), ("final_states_out", final_states_out)):
+        if states is not None:
+            check_shape(name, states, "[B, D, W - 1]",
+                        (x.shape[0], weight.shape[0], weight.shape[1] - 1), "slice it")
+            check_dtype(name, states, "x", x.dtype)
     if wants_gradient((x, weight, bias, initial_states)):
         found = _CausalConv1dFn.apply(options, final, x, weight, bias, seq_idx, initial_states)
         y, last = found if final else (found, None)
@@ -160,46 +176,59 @@ def causal_conv1d_update(x: Tensor, conv_state: Tensor, weight: Tensor, bias: Te
                          conv_state_indices: Tensor | None = None) -> Tensor:
     """Returns y for x [B,D] or [B,D,T] and changes conv_state [S,D,L], L >= W-1, in place.
 
-    cache_seqlens [B]: the state is a ring. conv_state_indices [B]: the rows' slots; a negative one
-    is padding, whose y is 0. Has no gradient. One launch computes one token of states with L = W
-    that are contiguous and in order; the rest is a causal_conv1d between copies of the states.
+    cache_seqlens [B]: the state is a ring. conv_state_indices [B]: the rows' slots; one outside of
+    the pool is padding, whose y is 0. Has no gradient. One launch computes one token of states with
+    L = W that are contiguous and in order; the rest is done between copies of the states.
     """
+    check_tensors(x=x, conv_state=conv_state, weight=weight, bias=bias, cache_seqlens=cache_seqlens,
+                  conv_state_indices=conv_state_indices)
     if wants_gradient((x, weight, bias)):
         with torch.no_grad():
             return causal_conv1d_update(x, conv_state, weight, bias, activation, cache_seqlens,
                                         conv_state_indices)
-    options, weight, bias = options_for(activation), dense(weight), dense(bias)
-    width = weight.shape[1]
-    if (x.dim() == 2 and cache_seqlens is None and conv_state_indices is None
-            and conv_state.shape[2] == width and conv_state.is_contiguous()):
-        y: Tensor = _conv_update(options, usable(x), weight, bias, None, conv_state)[0]
-        return y
-    if conv_state.shape[2] < width - 1:
-        raise RuntimeError(f"conv_state has {conv_state.shape[2]} slots; allowed are width - 1 = "
-                           f"{width - 1} or more")
-    return _update(options, x, conv_state, weight, bias, cache_seqlens, conv_state_indices)
+    options = options_for(activation)
+    _check_update(x, conv_state, weight, cache_seqlens, conv_state_indices)
+    weight, bias = dense(weight), dense(bias)
+    tokens = x.unsqueeze(2) if x.dim() == 2 else x
+    if (tokens.shape[2] == 1 and conv_state.shape[2] == weight.shape[1]
+            and cache_seqlens is None and conv_state_indices is None):
+        y = rolled(options, tokens.squeeze(2), weight, bias, conv_state)
+        return y if x.dim() == 2 else y.unsqueeze(2)
+    y = _update(options, tokens, conv_state, weight, bias, cache_seqlens, conv_state_indices)
+    return y.squeeze(2) if x.dim() == 2 else y
+
+
+def _check_update(x: Tensor, conv_state: Tensor, weight: Tensor, cache_seqlens: Tensor | None,
+                  indices: Tensor | None) -> None:
+    check_filter(x, weight, (2, 3), 1, "[B, D] or [B, D, T]")
+    rows, channels, width = x.shape[0], *weight.shape
+    check_pool("conv_state", conv_state, channels, width - 1)
+    check_dtype("conv_state", conv_state, "x", x.dtype)
+    if indices is not None:
+        check_integers("conv_state_indices", indices, "[B]", (rows,), "give one slot for each row")
+    elif conv_state.shape[0] != rows:
+        raise InvalidArgument(f"conv_state has {conv_state.shape[0]} states for {rows} rows; "
+                              "allowed is one for each row: give conv_state_indices, or slice it")
+    if cache_seqlens is not None:
+        check_integers("cache_seqlens", cache_seqlens, "[B]", (rows,), "give one for each row")
 
 
 def _update(options: Options, x: Tensor, conv_state: Tensor, weight: Tensor, bias: Tensor | None,
-            cache_seqlens: Tensor | None, slots: Tensor | None) -> Tensor:
-    """Computes causal_conv1d_update by causal_conv1d between copies of the states."""
+            cache_seqlens: Tensor | None, indices: Tensor | None) -> Tensor:
+    """Computes causal_conv1d_update of x [B,D,T] between copies of the states."""
     count("states updated by copies")
-    width, given = weight.shape[1], x
-    x = x.unsqueeze(-1) if x.dim() == 2 else x
-    rows = conv_state if slots is None else conv_state.index_select(0, slots.clamp(min=0))
+    slots = None if indices is None else slots_of(conv_state, indices)
+    states = conv_state if slots is None else take_states(conv_state, slots)
     if cache_seqlens is not None:
-        before, after = _ring(rows, x, cache_seqlens, width)
+        before, after = _ring(states, x, cache_seqlens, weight.shape[1])
+        y = convolve(options, x, weight, bias, before)
     else:
-        before = rows[..., rows.shape[2] - (width - 1):]
-        after = torch.cat([rows, x], -1)[..., -rows.shape[2]:]
-    y = convolve(options, x, weight, bias, before)
+        y, after = advanced(options, x, weight, bias, states)
     if slots is None:
         conv_state.copy_(after)
-    else:
-        valid = slots >= 0
-        put_states(conv_state, slots, after, valid)
-        y = y.masked_fill(~valid[:, None, None], 0)
-    return y.squeeze(-1) if given.dim() == 2 else y
+        return y
+    put_states(conv_state, slots, after)
+    return y.masked_fill_(~slots.valid[:, None, None], 0)
 
 
 def causal_conv1d_varlen_states(x: Tensor, cu_seqlens: Tensor, state_len: int) -> Tensor:
@@ -207,10 +236,15 @@ def causal_conv1d_varlen_states(x: Tensor, cu_seqlens: Tensor, state_len: int) -
 
     x [T,D]. Slots before the start of a sequence are 0. Has no gradient.
     """
+    check_tensors(x=x, cu_seqlens=cu_seqlens)
+    check_shape("x", x, "[T, D]", (None, None), "pack the sequences into one")
+    check_offsets("cu_seqlens", cu_seqlens)
     count("states cut out of a packed input")
-    at = cu_seqlens[1:, None] + torch.arange(-state_len, 0, device=x.device)
+    ends = cu_seqlens[1:, None]
+    at = ends + torch.arange(-state_len, 0, device=x.device)
     if x.shape[0] == 0:
         return x.new_zeros(at.shape[0], state_len, x.shape[1]).transpose(1, 2)
-    rows = x.detach().index_select(0, at.clamp(min=0).flatten()).view(*at.shape, x.shape[1])
-    reached = at >= cu_seqlens[:-1, None]
-    return rows.masked_fill(~reached.unsqueeze(-1), 0).transpose(1, 2)
+    rows = x.detach().index_select(0, at.clamp(0, x.shape[0] - 1).flatten())
+    reached = (at >= cu_seqlens[:-1, None]) & (at >= 0) & (at < x.shape[0])
+    rows = rows.view(*at.shape, x.shape[1]).masked_fill_(~reached.unsqueeze(-1), 0)
+    return rows.transpose(1, 2)

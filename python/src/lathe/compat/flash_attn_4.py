@@ -13,6 +13,7 @@ from typing import Any, Callable, Sequence
 
 from torch import Tensor
 
+from lathe.compat._arguments import NOT_TENSORS, refuse_others
 from lathe.compat._attention import attend, float_sinks, options_for, refuse, refuse_float8
 from lathe.compat._ragged import attend_varlen
 from lathe.torch._calls import Options
@@ -26,9 +27,9 @@ DROP_INS = (
      "qv; gather_kv_indices; score_mod; score_mod_bwd; mask_mod; aux_tensors; aux_scalars; "
      "block_sparse_tensors; block_sparse_tensors_bwd"),
     ("flash_attn_varlen_func",
-     "padded to a width that is a multiple of 8; cast sinks to float32; moved used rows "
-     "together; moved results to their slots; gathered keys and values from pages; waited for "
-     "the device: lengths",
+     "padded to a width that is a multiple of 8; cast sinks to float32; cast to int32; moved used "
+     "rows together; moved results to their slots; moved queries into parts; moved results of "
+     "parts to their rows; gathered keys and values from pages; waited for the device: lengths",
      "qv; gather_kv_indices; score_mod; score_mod_bwd; mask_mod; aux_tensors; aux_scalars; "
      "block_sparse_tensors"),
 )
@@ -63,14 +64,18 @@ def flash_attn_func(q: Tensor, k: Tensor, v: Tensor, qv: Tensor | None = None,
                     block_sparse_tensors_bwd: Any = None, return_lse: bool = False
                     ) -> tuple[Tensor, Tensor]:
     """Returns (out [B,Sq,H,DV], lse [B,H,Sq]) for q [B,Sq,H,D], k [B,Sk,HK,D], v [B,Sk,HK,DV]."""
-    refuse_float8(q=q, k=k)
-    options = _options(softmax_scale, causal, window_size, softcap, deterministic, qv=qv,
-                       gather_kv_indices=gather_kv_indices, score_mod=score_mod,
-                       score_mod_bwd=score_mod_bwd, mask_mod=mask_mod, aux_tensors=aux_tensors,
-                       aux_scalars=aux_scalars, block_sparse_tensors=block_sparse_tensors,
-                       block_sparse_tensors_bwd=block_sparse_tensors_bwd)
-    out, lse = attend(options, q, k, v, None, float_sinks(learnable_sink))
-    return out, lse if return_lse else lse.detach()
+    try:
+        refuse_float8(q=q, k=k)
+        options = _options(softmax_scale, causal, window_size, softcap, deterministic, qv=qv,
+                           gather_kv_indices=gather_kv_indices, score_mod=score_mod,
+                           score_mod_bwd=score_mod_bwd, mask_mod=mask_mod, aux_tensors=aux_tensors,
+                           aux_scalars=aux_scalars, block_sparse_tensors=block_sparse_tensors,
+                           block_sparse_tensors_bwd=block_sparse_tensors_bwd)
+        out, lse = attend(options, q, k, v, None, float_sinks(learnable_sink))
+        return out, lse if return_lse else lse.detach()
+    except NOT_TENSORS:
+        refuse_others(flash_attn_func, locals())
+        raise
 
 
 def flash_attn_varlen_func(q: Tensor, k: Tensor, v: Tensor, qv: Tensor | None = None,
@@ -94,12 +99,15 @@ def flash_attn_varlen_func(q: Tensor, k: Tensor, v: Tensor, qv: Tensor | None = 
 
     Slots used in part (seqused) are moved by torch. With a page table there is no gradient.
     """
-    refuse_float8(q=q, k=k)
-    options = _options(softmax_scale, causal, window_size, softcap, deterministic, qv=qv,
-                       gather_kv_indices=gather_kv_indices, score_mod=score_mod,
-                       score_mod_bwd=score_mod_bwd, mask_mod=mask_mod, aux_tensors=aux_tensors,
-                       aux_scalars=aux_scalars, block_sparse_tensors=block_sparse_tensors)
-    out, lse = attend_varlen(options, q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k,
-                             max_seqlen_q, max_seqlen_k, page_table, None,
-                             float_sinks(learnable_sink))
-    return out, lse if return_lse else lse.detach()
+    try:
+        refuse_float8(q=q, k=k)
+        options = _options(softmax_scale, causal, window_size, softcap, deterministic, qv=qv,
+                           gather_kv_indices=gather_kv_indices, score_mod=score_mod,
+                           score_mod_bwd=score_mod_bwd, mask_mod=mask_mod, aux_tensors=aux_tensors,
+                           aux_scalars=aux_scalars, block_sparse_tensors=block_sparse_tensors)
+        out, lse = attend_varlen(options, q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k,
+                                 max_seqlen_q, page_table, None, float_sinks(learnable_sink))
+        return out, lse if return_lse else lse.detach()
+    except NOT_TENSORS:
+        refuse_others(flash_attn_varlen_func, locals())
+        raise

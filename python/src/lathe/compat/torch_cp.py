@@ -46,6 +46,10 @@ def _reordered(buffer: Tensor, dim: int, indices: Tensor | None) -> Tensor:
     """Returns a buffer with its tokens in the order of indices [1, S] or [B, S]; batch is dim 0."""
     if indices is None:
         return buffer
+    if indices.shape[-1] != buffer.shape[dim]:
+        raise InvalidArgument(f"the load balancer orders {indices.shape[-1]} tokens, but dimension "
+                              f"{dim} of the buffer, of shape {tuple(buffer.shape)}, has "
+                              f"{buffer.shape[dim]}; make a balancer for as many")
     if dim == 0 or indices.shape[0] == 1:
         return buffer.index_select(dim, indices[0])
     if indices.shape[0] != buffer.shape[0]:
