@@ -45,8 +45,8 @@ int has_type(PyObject* object, PyObject* types);
 /* Borrows the objects that are not None. Returns 0, or -1; either way they are to be given back. */
 int borrow_given(const char* const* names, Given* given);
 /* Returns 1 if the tensors whose bits are set in `rows` have contiguous rows and are not expanded,
- * and the others are contiguous. */
-int lie_well(const Given* given, uint64_t rows);
+ * and the others are contiguous, but for those whose bits are set in `kept`. */
+int lie_well(const Given* given, uint64_t rows, uint64_t kept);
 /* Makes the key of a call. If `aligned`, it promises the best alignment, whatever the tensors have.
  * Returns 0, or -1. */
 int make_key(const char* const* names, const FixedDims* dims, const Given* given, int aligned,

@@ -15,8 +15,9 @@ typedef struct {
   PyObject* types;     /* a tuple of the only types of tensors that are looked at; or NULL: all */
   PyObject* shard;     /* of runs over a group; or NULL */
   PyObject* modes;     /* a tuple of functions, see `eager`; or NULL */
-  PyObject* gradients; /* a function, see `eager`; or NULL */
-  unsigned long long rows;         /* see `inference` */
+  PyObject* gradients; /* a function, see `inference`; or NULL */
+  PyObject* negated;   /* a method of tensors, see `eager`; or NULL */
+  unsigned long long rows, kept;   /* see `eager` */
   const char* words[MOST_TENSORS]; /* the names */
   size_t count;
   FixedDims fixed;
@@ -116,10 +117,12 @@ static PyObject* run_given(TableObject* self, Given* given, int only_laid) {
   const lathe_shard* shard = self->shard ? ((ShardObject*)self->shard)->handle : NULL;
   PyObject *made = NULL, *value = NULL;
   const int borrowed = borrow_given(self->words, given) == 0;
-  if (borrowed && only_laid && !lie_well(given, self->rows)) {
+  int copies = borrowed && only_laid && !lie_well(given, self->rows, self->kept);
+  if (borrowed && only_laid && !copies) copies = any_negated(self->negated, given);
+  if (copies > 0) {
     Py_INCREF(Py_None);
     made = Py_None;
-  } else if (borrowed) {
+  } else if (borrowed && copies == 0) {
     value = look_up(self, given);
   }
   if (value && PyObject_TypeCheck(value, PreparedType)) {
@@ -141,7 +144,7 @@ static PyObject* table_run(TableObject* self, PyObject* const* arguments, Py_ssi
   return run_given(self, &given, 0);
 }
 
-/* Runs a call at once, unless torch has to see it: then the answer is None. */
+/* Runs a call at once, unless torch has to see it or to copy a tensor: then the answer is None. */
 static PyObject* run_at_once(TableObject* self, PyObject* const* arguments, Py_ssize_t count,
                              int inference) {
   Given given;
@@ -154,9 +157,9 @@ static PyObject* run_at_once(TableObject* self, PyObject* const* arguments, Py_s
   }
   if (seen < 0) return NULL;
   if (seen > 0) Py_RETURN_NONE;
-  if (!PyDict_Check(given.options)) return run_given(self, &given, inference);
+  if (!PyDict_Check(given.options)) return run_given(self, &given, 1);
   given.options = pairs_of(given.options);
-  PyObject* made = given.options ? run_given(self, &given, inference) : NULL;
+  PyObject* made = given.options ? run_given(self, &given, 1) : NULL;
   Py_XDECREF(given.options);
   return made;
 }
@@ -178,11 +181,14 @@ static PyObject* table_clear(TableObject* self, PyObject* unused) {
 static Py_ssize_t table_length(TableObject* self) { return (Py_ssize_t)self->entries.used; }
 
 static int table_init(TableObject* self, PyObject* arguments, PyObject* keywords) {
-  static char* names[] = {"names", "build", "types", "shard", "modes", "gradients", "rows", NULL};
-  PyObject *list, *build, *types = NULL, *shard = NULL, *modes = NULL, *gradients = NULL;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O|O!O!O!OK:PlanTable", names,
+  static char* names[] = {"names",     "build",   "types", "shard", "modes",
+                          "gradients", "negated", "rows",  "kept",  NULL};
+  PyObject *list, *build, *types = NULL, *shard = NULL, *modes = NULL, *gradients = NULL,
+                          *negated = NULL;
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O|O!O!O!OOKK:PlanTable", names,
                                    &PyTuple_Type, &list, &build, &PyTuple_Type, &types, ShardType,
-                                   &shard, &PyTuple_Type, &modes, &gradients, &self->rows)) {
+                                   &shard, &PyTuple_Type, &modes, &gradients, &negated,
+                                   &self->rows, &self->kept)) {
     return -1;
   }
   if (self->build) return raise_invalid("a PlanTable is made once"), -1;
@@ -197,9 +203,9 @@ static int table_init(TableObject* self, PyObject* arguments, PyObject* keywords
   }
   memset(&self->fixed, ALL_DIMS, sizeof self->fixed);
   Py_INCREF(list), Py_INCREF(build), Py_XINCREF(types), Py_XINCREF(shard);
-  Py_XINCREF(modes), Py_XINCREF(gradients);
+  Py_XINCREF(modes), Py_XINCREF(gradients), Py_XINCREF(negated);
   self->names = list, self->build = build, self->types = types, self->shard = shard;
-  self->modes = modes, self->gradients = gradients;
+  self->modes = modes, self->gradients = gradients, self->negated = negated;
   self->count = (size_t)PyTuple_Size(list);
   return 0;
 }
@@ -207,7 +213,8 @@ static int table_init(TableObject* self, PyObject* arguments, PyObject* keywords
 static void table_dealloc(TableObject* self) {
   drop_entries(&self->entries);
   Py_XDECREF(self->names), Py_XDECREF(self->build), Py_XDECREF(self->types),
-      Py_XDECREF(self->shard), Py_XDECREF(self->modes), Py_XDECREF(self->gradients);
+      Py_XDECREF(self->shard), Py_XDECREF(self->modes), Py_XDECREF(self->gradients),
+      Py_XDECREF(self->negated);
   free_object((PyObject*)self);
 }
 
@@ -217,18 +224,19 @@ static PyMethodDef methods[] = {
      "outputs.\n"
      "None as for a call."},
     {"eager", (PyCFunction)(void (*)(void))table_eager, METH_FASTCALL,
-     "eager(options, tensors)\n\nAs run, but returns None too if one of modes() says yes. options\n"
-     "may be a dictionary, whose Nones do not count."},
+     "eager(options, tensors)\n\nAs run, but returns None too if one of modes() says yes, or if a\n"
+     "tensor would have to be copied: those whose bits are set in `rows` have contiguous rows and\n"
+     "are not expanded, the others are contiguous, except for those whose bits are set in `kept`;\n"
+     "and negated(tensor) says no. options may be a dictionary, whose Nones do not count."},
     {"inference", (PyCFunction)(void (*)(void))table_inference, METH_FASTCALL,
      "inference(options, tensors)\n\nAs eager, but returns None too if gradients() says yes and a\n"
-     "tensor requires one, or if a tensor would have to be copied: those whose bits are set in\n"
-     "`rows` have contiguous rows and are not expanded, the others are contiguous."},
+     "tensor requires one."},
     {"clear", (PyCFunction)table_clear, METH_NOARGS, "clear()\n\nForgets all entries."},
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot slots[] = {
     {Py_tp_doc,
-     "PlanTable(names, build, types=(), shard, modes=(), gradients, rows=0)\n\n"
+     "PlanTable(names, build, types=(), shard, modes=(), gradients, negated, rows=0, kept=0)\n\n"
      "table(options, *tensors) returns what build(options, alignment, "
      "*tensors) made for tensors of\n"
      "that kind; build returns (value, problem). The options must be "
