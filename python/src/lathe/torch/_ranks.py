@@ -155,7 +155,7 @@ class Ranks:
 
 @constant_in_traces
 def _keep_out_of_graphs() -> None:
-    """Makes Ranks._outside_of_graphs while torch.compile traces: a decorator would import dynamo."""
+    """Makes Ranks._outside_of_graphs during a trace: as a decorator it would import dynamo."""
     if not hasattr(Ranks, "_outside_of_graphs"):
         Ranks._outside_of_graphs = torch.compiler.disable(  # type: ignore[no-untyped-call]
             Ranks._run)
