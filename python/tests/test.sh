@@ -28,6 +28,7 @@ transformers=transformers==5.23.0
 
 # What pyproject.toml promises as the least.
 oldest=torch==2.6.0
+oldest_triton=triton==3.2.0  # which it was made with; inductor imports it
 
 die() { echo "test: $*" >&2; exit 2; }
 
@@ -168,7 +169,7 @@ case "${1:-}" in
       case "$1 ${2:-}" in
         "--torch newest") ;;
         "--torch oldest")
-          export LATHE_PEERS_TORCH=$oldest
+          export LATHE_PEERS_TORCH=$oldest LATHE_PEERS_TRITON=$oldest_triton
           peers=$peers-oldest
           python=$peers/venv/bin/python
           ;;

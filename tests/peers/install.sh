@@ -6,12 +6,13 @@
 #
 #   PYTHON=python3.11       an interpreter with its headers, as Triton compiles its launcher
 #   LATHE_PEERS_TORCH=...   a requirement for torch in place of the pinned one
+#   LATHE_PEERS_TRITON=...  the same for the Triton that this torch was made with
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 peers=$1
 python=${PYTHON:-python3}
 
-want=$(cat "$here/requirements.txt" "$here/standins.py"; echo "$python ${LATHE_PEERS_TORCH:-}")
+want=$(cat "$here/requirements.txt" "$here/standins.py"; echo "$python ${LATHE_PEERS_TORCH:-} ${LATHE_PEERS_TRITON:-}")
 [ "$(cat "$peers/stamp" 2>/dev/null)" != "$want" ] || exit 0
 "$python" -c 'import os, sys, sysconfig
 sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' ||
@@ -20,7 +21,7 @@ echo "peers: installing into $peers/venv"
 mkdir -p "$peers"
 rm -rf "$peers/venv" "$peers/standins" "$peers/stamp"
 "$python" -m venv "$peers/venv"
-sed "s|^torch==.*|${LATHE_PEERS_TORCH:-&}|" "$here/requirements.txt" >"$peers/requirements.txt"
+sed "s|^torch==.*|${LATHE_PEERS_TORCH:-&}|; s|^triton==.*|${LATHE_PEERS_TRITON:-&}|" "$here/requirements.txt" >"$peers/requirements.txt"
 "$peers/venv/bin/pip" install --quiet --disable-pip-version-check --no-input --no-deps \
   -r "$peers/requirements.txt"
 "$peers/venv/bin/python" "$here/standins.py" "$peers/standins"

@@ -34,6 +34,17 @@ int wants_gradient(PyObject* enabled, PyObject* const* objects, size_t count) {
   return 0;
 }
 
+int any_negated(PyObject* negated, const Given* given) {
+  int found = 0;
+  for (size_t i = 0; negated && i < given->count && found == 0; ++i) {
+    if (given->borrowed_at[i] < 0) continue;
+    PyObject* value = PyObject_CallFunctionObjArgs(negated, given->objects[i], NULL);
+    found = value ? PyObject_IsTrue(value) : -1;
+    Py_XDECREF(value);
+  }
+  return found;
+}
+
 PyObject* pairs_of(PyObject* options) {
   PyObject *name, *value, *list = PyList_New(0);
   Py_ssize_t at = 0;

@@ -6,6 +6,7 @@
 #define LATHE_PYTHON_EAGER_H
 
 #include "core.h"
+#include "plan_key.h"
 
 /* Returns 1 if one of a tuple of functions without arguments says yes, 0, or -1 with an exception.
  * functions may be NULL. */
@@ -13,6 +14,9 @@ int any_says_yes(PyObject* functions);
 /* Returns 1 if `enabled`, a function or NULL, says yes and an object that is not None has
  * requires_grad; 0, or -1 with an exception. */
 int wants_gradient(PyObject* enabled, PyObject* const* objects, size_t count);
+/* Returns 1 if `negated`, a method of tensors or NULL, says of a tensor that what lies in memory is
+ * the negative of its values; 0, or -1 with an exception. DLPack's table does not tell. */
+int any_negated(PyObject* negated, const Given* given);
 /* Returns the items of a dictionary whose values are not None, as a tuple of pairs. */
 PyObject* pairs_of(PyObject* options);
 

@@ -153,9 +153,9 @@ static int has_rows(const DLTensor* tensor) {
   return 1;
 }
 
-int lie_well(const Given* given, uint64_t rows) {
+int lie_well(const Given* given, uint64_t rows, uint64_t kept) {
   for (size_t i = 0; i < given->count; ++i) {
-    if (given->borrowed_at[i] < 0) continue;
+    if (given->borrowed_at[i] < 0 || kept >> i & 1) continue;
     const DLTensor* tensor = &given->tensors.borrowed[given->borrowed_at[i]].tensor;
     const int only_rows = rows >> i & 1;
     int64_t dense = 1;

@@ -52,8 +52,8 @@ int has_type(PyObject* object, PyObject* types);
 /* Borrows the objects that are not None. Returns 0, or -1; either way they are to be given back. */
 int borrow_given(const char* const* names, Given* given);
 /* Returns 1 if the tensors whose bits are set in `rows` have contiguous rows and are not expanded,
- * and the others are contiguous. */
-int lie_well(const Given* given, uint64_t rows);
+ * and the others are contiguous, but for those whose bits are set in `kept`. */
+int lie_well(const Given* given, uint64_t rows, uint64_t kept);
 /* Reads the alignments of an operator of this name, for tensors of these names. Returns 0, or -1
  * with an exception. */
 int read_alignments(const char* op, const char* const* names, size_t count, Alignments* out);

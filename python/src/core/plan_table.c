@@ -15,10 +15,11 @@ typedef struct {
   PyObject* types;     /* a tuple of the only types of tensors that are looked at; or NULL: all */
   PyObject* shard;     /* of runs over a group; or NULL */
   PyObject* modes;     /* a tuple of functions, see `eager`; or NULL */
-  PyObject* gradients; /* a function, see `eager`; or NULL */
-  unsigned long long rows;         /* see `inference` */
+  PyObject* gradients; /* a function, see `inference`; or NULL */
+  PyObject* negated;   /* a method of tensors, see `eager`; or NULL */
+  unsigned long long rows, kept;   /* see `eager` */
   const char* op;                  /* of the operator table; or NULL */
-  PyObject* copy;                  /* a function, see `unaligned`; or NULL */
+  PyObject* copy;                  /* makes an aligned copy, which a run takes; or NULL */
   Alignments alignments;           /* that this operator asks for; without one all count */
   const char* words[MOST_TENSORS]; /* the names */
   size_t count;
@@ -123,12 +124,12 @@ static PyObject* run_given(TableObject* self, Given* given, int only_laid) {
   const lathe_shard* shard = self->shard ? ((ShardObject*)self->shard)->handle : NULL;
   PyObject *made = NULL, *value = NULL, *copies = NULL;
   const int borrowed = borrow_given(self->words, given) == 0;
-  const int laid = !only_laid || (borrowed && lie_well(given, self->rows) &&
-                                  unaligned(&self->alignments, given) == 0);
-  if (borrowed && !laid) {
+  int apart = borrowed && only_laid && !lie_well(given, self->rows, self->kept);
+  if (borrowed && only_laid && !apart) apart = any_negated(self->negated, given);
+  if (apart > 0) {
     Py_INCREF(Py_None);
     made = Py_None;
-  } else if (borrowed &&
+  } else if (borrowed && apart == 0 &&
              copy_unaligned(self->words, &self->alignments, self->copy, given, &copies) == 0) {
     value = look_up(self, given);
   }
@@ -152,7 +153,7 @@ static PyObject* table_run(TableObject* self, PyObject* const* arguments, Py_ssi
   return run_given(self, &given, 0);
 }
 
-/* Runs a call at once, unless torch has to see it: then the answer is None. */
+/* Runs a call at once, unless torch has to see it or to copy a tensor: then the answer is None. */
 static PyObject* run_at_once(TableObject* self, PyObject* const* arguments, Py_ssize_t count,
                              int inference) {
   Given given;
@@ -165,9 +166,9 @@ static PyObject* run_at_once(TableObject* self, PyObject* const* arguments, Py_s
   }
   if (seen < 0) return NULL;
   if (seen > 0) Py_RETURN_NONE;
-  if (!PyDict_Check(given.options)) return run_given(self, &given, inference);
+  if (!PyDict_Check(given.options)) return run_given(self, &given, 1);
   given.options = pairs_of(given.options);
-  PyObject* made = given.options ? run_given(self, &given, inference) : NULL;
+  PyObject* made = given.options ? run_given(self, &given, 1) : NULL;
   Py_XDECREF(given.options);
   return made;
 }
@@ -180,26 +181,6 @@ static PyObject* table_inference(TableObject* self, PyObject* const* arguments, 
   return run_at_once(self, arguments, count, 1);
 }
 
-/* Returns the indices of the tensors that the operator takes only as copies. */
-static PyObject* table_unaligned(TableObject* self, PyObject* tensors) {
-  Given given;
-  const int taken = take(self, Py_None, tensors, 0, &given);
-  if (taken < 0) return NULL;
-  if (taken == 0) return PyTuple_New(0);
-  PyObject* found = borrow_given(self->words, &given) == 0 ? PyList_New(0) : NULL;
-  const uint64_t bits = found ? unaligned(&self->alignments, &given) : 0;
-  for (size_t i = 0; found && i < given.count; ++i) {
-    if (!(bits >> i & 1)) continue;
-    PyObject* index = PyLong_FromSize_t(i);
-    if (!index || PyList_Append(found, index) != 0) Py_CLEAR(found);
-    Py_XDECREF(index);
-  }
-  give_back(given.tensors.borrowed, given.tensors.count);
-  PyObject* out = found ? PySequence_Tuple(found) : NULL;
-  Py_XDECREF(found);
-  return out;
-}
-
 static PyObject* table_clear(TableObject* self, PyObject* unused) {
   (void)unused;
   drop_entries(&self->entries);
@@ -209,15 +190,15 @@ static PyObject* table_clear(TableObject* self, PyObject* unused) {
 static Py_ssize_t table_length(TableObject* self) { return (Py_ssize_t)self->entries.used; }
 
 static int table_init(TableObject* self, PyObject* arguments, PyObject* keywords) {
-  static char* names[] = {"names",     "build", "types", "shard", "modes",
-                          "gradients", "rows",  "op",    "copy",  NULL};
+  static char* names[] = {"names",     "build",   "types", "shard", "modes", "gradients",
+                          "negated", "rows",  "kept",  "op",    "copy",  NULL};
   PyObject *list, *build, *types = NULL, *shard = NULL, *modes = NULL, *gradients = NULL;
-  PyObject* copy = NULL;
+  PyObject *negated = NULL, *copy = NULL;
   const char* op = NULL;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O|O!O!O!OKsO:PlanTable", names,
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O|O!O!O!OOKKsO:PlanTable", names,
                                    &PyTuple_Type, &list, &build, &PyTuple_Type, &types, ShardType,
-                                   &shard, &PyTuple_Type, &modes, &gradients, &self->rows, &op,
-                                   &copy)) {
+                                   &shard, &PyTuple_Type, &modes, &gradients, &negated,
+                                   &self->rows, &self->kept, &op, &copy)) {
     return -1;
   }
   if (self->build) return raise_invalid("a PlanTable is made once"), -1;
@@ -236,9 +217,9 @@ static int table_init(TableObject* self, PyObject* arguments, PyObject* keywords
   self->op = op ? lathe_operator_find(op)->name : NULL;
   memset(&self->fixed, ALL_DIMS, sizeof self->fixed);
   Py_INCREF(list), Py_INCREF(build), Py_XINCREF(types), Py_XINCREF(shard);
-  Py_XINCREF(modes), Py_XINCREF(gradients), Py_XINCREF(copy);
+  Py_XINCREF(modes), Py_XINCREF(gradients), Py_XINCREF(negated), Py_XINCREF(copy);
   self->names = list, self->build = build, self->types = types, self->shard = shard;
-  self->modes = modes, self->gradients = gradients, self->copy = copy;
+  self->modes = modes, self->gradients = gradients, self->negated = negated, self->copy = copy;
   self->count = (size_t)PyTuple_Size(list);
   return 0;
 }
@@ -247,7 +228,7 @@ static void table_dealloc(TableObject* self) {
   drop_entries(&self->entries);
   Py_XDECREF(self->names), Py_XDECREF(self->build), Py_XDECREF(self->types),
       Py_XDECREF(self->shard), Py_XDECREF(self->modes), Py_XDECREF(self->gradients),
-      Py_XDECREF(self->copy);
+      Py_XDECREF(self->negated), Py_XDECREF(self->copy);
   free_object((PyObject*)self);
 }
 
@@ -257,23 +238,20 @@ static PyMethodDef methods[] = {
      "outputs.\n"
      "None as for a call."},
     {"eager", (PyCFunction)(void (*)(void))table_eager, METH_FASTCALL,
-     "eager(options, tensors)\n\nAs run, but returns None too if one of modes() says yes. options\n"
-     "may be a dictionary, whose Nones do not count."},
+     "eager(options, tensors)\n\nAs run, but returns None too if one of modes() says yes, or if a\n"
+     "tensor would have to be copied: those whose bits are set in `rows` have contiguous rows and\n"
+     "are not expanded, the others are contiguous, except for those whose bits are set in `kept`;\n"
+     "and negated(tensor) says no. options may be a dictionary, whose Nones do not count."},
     {"inference", (PyCFunction)(void (*)(void))table_inference, METH_FASTCALL,
      "inference(options, tensors)\n\nAs eager, but returns None too if gradients() says yes and a\n"
-     "tensor requires one, or if a tensor would have to be copied: those whose bits are set in\n"
-     "`rows` have contiguous rows and are not expanded, the others are contiguous."},
-    {"unaligned", (PyCFunction)table_unaligned, METH_O,
-     "unaligned(tensors)\n\nReturns the indices of those that begin at an address, or have "
-     "strides,\nthat kernels of the operator do not take. A run takes copy(tensor) in their place, "
-     "if\n"
-     "`copy` was given and the operator does not change them in place. Without `op`: none."},
+     "tensor requires one."},
     {"clear", (PyCFunction)table_clear, METH_NOARGS, "clear()\n\nForgets all entries."},
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot slots[] = {
     {Py_tp_doc,
-     "PlanTable(names, build, types=(), shard, modes=(), gradients, rows=0, op, copy)\n\n"
+     "PlanTable(names, build, types=(), shard, modes=(), gradients, negated, rows=0, kept=0, op,\n"
+     "copy)\n\n"
      "table(options, *tensors) returns what build(options, alignment, "
      "*tensors) made for tensors of\n"
      "that kind; build returns (value, problem). The options must be "

@@ -87,8 +87,23 @@ static PyObject* call_dlpack(PyObject* object) {
   return result;
 }
 
+/* Returns a new reference to a tensor that __dlpack__ gives: torch refuses those that require a
+ * gradient, so their detach(). */
+static PyObject* without_gradient(PyObject* object) {
+  PyObject* required = PyObject_GetAttrString(object, "requires_grad");
+  const int detached = required ? PyObject_IsTrue(required) : 0;
+  if (!required) PyErr_Clear();
+  Py_XDECREF(required);
+  if (detached < 0) return NULL;
+  if (detached) return PyObject_CallMethod(object, "detach", NULL);
+  Py_INCREF(object);
+  return object;
+}
+
 static int borrow_by_dlpack(PyObject* object, Borrowed* out) {
-  out->capsule = call_dlpack(object);
+  PyObject* plain = without_gradient(object);
+  out->capsule = plain ? call_dlpack(plain) : NULL;
+  Py_XDECREF(plain);
   if (!out->capsule) return -1;
   const VersionedTensor* versioned = NULL;
   if (PyCapsule_IsValid(out->capsule, "dltensor_versioned")) {
@@ -222,6 +237,16 @@ static int stream_of_object(PyObject* object, void** out) {
   return failed;
 }
 
+/* Asks a torch older than 2.10, which has no exchange table, for its current stream. */
+static int stream_of_old_torch(int ordinal, void** out) {
+  PyObject* module = PyImport_ImportModule("torch._C");
+  PyObject* stream =
+      module ? PyObject_CallMethod(module, "_cuda_getCurrentRawStream", "i", ordinal) : NULL;
+  const int failed = !stream || stream_of_number(stream, out) != 0;
+  Py_XDECREF(stream), Py_XDECREF(module);
+  return failed ? -1 : 0;
+}
+
 int find_stream(PyObject* stream, PyObject* const* objects, const Borrowed* borrowed, size_t count,
                 void** out) {
   *out = NULL;
@@ -231,8 +256,12 @@ int find_stream(PyObject* stream, PyObject* const* objects, const Borrowed* borr
   for (size_t i = 0; i < count; ++i) {
     if (borrowed[i].tensor.device.device_type != kDLCUDA) continue;
     const ExchangeTable* table = table_of(objects[i]);
+    const int ordinal = borrowed[i].tensor.device.device_id;
+    if (!table && PyObject_HasAttrString(objects[i], "requires_grad")) {
+      return stream_of_old_torch(ordinal, out);
+    }
     if (!table || !table->current_work_stream) continue;
-    return table->current_work_stream(kDLCUDA, borrowed[i].tensor.device.device_id, out);
+    return table->current_work_stream(kDLCUDA, ordinal, out);
   }
   return 0;
 }

@@ -2,12 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every function of the table within torch.compile(fullgraph=True), forward and backward.
 
-The backend is "aot_eager": it has the graphs, the guards and the shapes of "inductor", and nothing
-is compiled by a C++ compiler. What inductor adds is how operators are called with the strides that
-they need; one case has it.
+Inductor compiles C++ here, which takes seconds for a group, so one group has it and the others have
+"aot_eager", with the same graphs, guards and shapes; LATHE_TEST_INDUCTOR=1 gives it to all.
+test_compile_decoding.py has the steps of decoding.
 """
+import os
+
 import pytest
 import torch
+import torch._dynamo.testing
 
 import functions
 import lathe.torch as lt
@@ -25,14 +28,18 @@ GROUPS = {
 }
 
 
-def together(rows, sizes, **options):
+ALL = os.environ.get("LATHE_TEST_INDUCTOR") == "1"
+INDUCTOR = list(GROUPS) if ALL else ["torch"]
+
+
+def together(rows, sizes, backend="aot_eager", **options):
     """Asserts that one graph with all rows gives what each gives in eager mode."""
     def run(given):
         return [row.call(**each) for row, each in zip(rows, given)]
 
     torch._dynamo.reset()
     _mod_trace._texts.clear()  # mods are traced while the graph is
-    compiled = torch.compile(run, fullgraph=True, backend="aot_eager", **options)
+    compiled = torch.compile(run, fullgraph=True, backend=backend, **options)
     for n in sizes:
         tensors = [row.inputs(n) for row in rows]
         given = [leaves(each) for each in tensors]
@@ -59,26 +66,46 @@ def test_groups_are_whole():
 
 @pytest.mark.parametrize("name", GROUPS)
 def test_compiled(name):
-    together(GROUPS[name], (9,))
+    together(GROUPS[name], (9,), "inductor" if name in INDUCTOR else "aot_eager")
 
 
-def test_extents_that_vary():
+@pytest.mark.parametrize("name", INDUCTOR if ALL else ["torch, variants"])
+def test_inductor_without_gradients(name):
+    """Nothing is kept for a backward, and what is written in place is an input of the graph."""
+    rows = GROUPS[name]
+    torch._dynamo.reset()
+    _mod_trace._texts.clear()
+    compiled = torch.compile(lambda given: [row.call(**each) for row, each in zip(rows, given)],
+                             fullgraph=True)
+    given = [row.inputs() for row in rows]
+    with torch.no_grad():
+        for row, outputs, each in zip(rows, compiled(given), given):
+            wanted = row.call(**each)
+            assert len(outputs) == len(wanted), row
+            same(([each for each in outputs if each is not None], {}),
+                 ([each for each in wanted if each is not None], {}))
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_extents_that_vary(backend):
     """With symbols for extents one graph serves all lengths."""
     rows = [row for row in GROUPS["torch"] if "attention" in row.function and row.gradients
             and row.module is lt]
-    together(rows, (9, 12), dynamic=True)
+    together(rows, (9, 12), backend, dynamic=True)
 
 
-def test_inductor():
-    x, weight = torch.randn(2, 9, 32).requires_grad_(), torch.randn(32, 4).requires_grad_()
-
-    def run(x, weight):
-        return lt.causal_conv1d(x[:, 2:], weight, activation="silu")[0]
-
+@pytest.mark.parametrize("function", [lt.kda, lt.causal_conv1d], ids=lambda each: each.__name__)
+def test_lengths_that_are_marked(function):
+    """mark_dynamic makes an extent a symbol from the first call on: one graph for all lengths."""
+    row = next(row for row in functions.TORCH if row.function == function.__name__)
     torch._dynamo.reset()
-    wanted = run(x, weight)
-    found = torch.compile(run, fullgraph=True, backend="inductor")(x, weight)
-    up = torch.randn(found.shape)
-    for pair in zip((found, *torch.autograd.grad(found, (x, weight), up)),
-                    (wanted, *torch.autograd.grad(wanted, (x, weight), up))):
-        assert torch.equal(*pair)
+    counter = torch._dynamo.testing.CompileCounterWithBackend("inductor")
+    compiled = torch.compile(row.call, fullgraph=True, backend=counter)
+    for n in (9, 12, 70):
+        given = leaves(row.inputs(n))
+        for name, each in given.items():
+            if each.dim() > 2 and "state" not in name:
+                torch._dynamo.mark_dynamic(each, 1)
+        found = evaluate(row, given, call=compiled, gradients=given)
+        same(found, evaluate(row, row.inputs(n)))
+    assert counter.frame_count == 1

@@ -10,7 +10,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import functions
 import lathe.compat
+import lathe.torch as lt
 from differences import evaluate
+from lathe.torch import _functions
 
 pytestmark = pytest.mark.usefixtures("sdpa_on_cpu")
 ROWED = {(row.module, row.function) for row in functions.ROWS}
@@ -63,12 +65,31 @@ def operators():
                   if name.startswith("lathe::"))
 
 
+def _variants():
+    """Calls the operators that rows leave out: with and without what a call changes in place."""
+    inputs = functions.kda_inputs(9, torch.float32)
+    for final in (False, True):
+        for chunks in (False, True):
+            for keeps in (False, True):
+                given = {name: each.clone().requires_grad_(keeps) for name, each in inputs.items()}
+                lt.kda(**given, output_final_state=final, output_chunk_states=chunks,
+                       disable_recompute=keeps, use_gate_in_kernel=True)
+        lt.kda_recurrent(**inputs, output_final_state=final, use_gate_in_kernel=True)
+    lt.kda_recurrent(**inputs, out=torch.empty_like(inputs["v"]), use_gate_in_kernel=True)
+    given = functions.pages(9, torch.float16)
+    caches = (given["q"], given["k_cache"], given["v_cache"], given["table"], given["lengths"])
+    out, lse = lt.flash_attention_decode(*caches)
+    for new in ((None, None), (given["k"], given["v"])):
+        _functions._decode.into((), (*caches, *new, *(None,) * 6), (out, lse))
+
+
 @pytest.fixture(scope="module")
 def recorded(sdpa_on_cpu):
     """Returns, by name, each operator that the rows call and arguments of a call."""
     with _Recorder() as recorder:
         for row in functions.ROWS:
             evaluate(row, row.inputs())
+        _variants()
     return recorder.calls
 
 

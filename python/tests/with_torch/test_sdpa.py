@@ -127,3 +127,19 @@ def test_registry(monkeypatch):
     monkeypatch.delattr(attention, "register_flash_attention_impl")
     with pytest.raises(lathe.Unsupported, match="has no registry of flash attention; upgrade it"):
         sdpa.register()
+
+
+@pytest.mark.parametrize("form", [lambda x: x, lambda x: x.transpose(1, 2).contiguous()
+                                  .transpose(1, 2), lambda x: x.mT.contiguous().mT])
+def test_gradients_have_the_strides_of_torch(form, sdpa_on_cpu):
+    """Inductor reads gradients with the strides that torch's meta kernel gives them."""
+    q, k, v = (form(torch.randn(2, 4, 9, 16).half()) for _ in range(3))
+    sdpa, back = (torch.ops.aten._scaled_dot_product_flash_attention,
+                  torch.ops.aten._scaled_dot_product_flash_attention_backward)
+    out, lse, *rest = sdpa(q, k, v)
+    seeds = rest[4:6]
+    given = (torch.randn_like(out), q, k, v, out, lse, None, None, 9, 9, 0.0, False, *seeds)
+    found = back(*given)
+    wanted = back(*(each.to("meta") if isinstance(each, torch.Tensor) else each for each in given))
+    for one, other in zip(found, wanted):
+        assert one.stride() == other.stride() and one.shape == other.shape

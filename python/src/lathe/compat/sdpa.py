@@ -21,6 +21,7 @@ from lathe._errors import Unsupported
 from lathe.compat._attention import NO_CAPTURES, options_for
 from lathe.compat._ragged import attend_varlen
 from lathe.torch import _functions
+from lathe.torch._calls import count
 from lathe.torch._tensors import dense, usable
 
 __all__ = ["register"]
@@ -135,14 +136,22 @@ def _flash_backward(grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor,
                     max_q: int, max_k: int, dropout_p: float, is_causal: bool, rng_state: Tensor,
                     unused: Tensor, *, scale: float | None = None,
                     window_size_left: int | None = None, window_size_right: int | None = None
-                    ) -> tuple[Tensor, Tensor, Tensor]:
+                    ) -> tuple[Tensor, ...]:
     _refuse(dropout_p)
     options = (*options_for(scale, is_causal, (window_size_left, window_size_right), 0.0),
                ("saved_forward", 1))
-    dq, dk, dv, _ = _functions._attention_bwd(
-        options, usable(query), usable(key), usable(value), None, None, dense(cum_seq_q),
-        dense(cum_seq_k), usable(grad_out), None, *NO_CAPTURES, usable(out), dense(logsumexp))
-    return dq, dk, dv
+    tensors = (usable(query), usable(key), usable(value), None, None, dense(cum_seq_q),
+               dense(cum_seq_k), usable(grad_out), None, *NO_CAPTURES, usable(out),
+               dense(logsumexp))
+    # Inductor takes the gradients' strides for those that torch's own kernels give them.
+    made = tuple(torch.empty_like(each) for each in (query, key, value))
+    if all(each.stride(-1) == 1 for each in made):
+        _functions._attention_bwd.into(options, tensors, (*made, None))
+        return made
+    count("copied to contiguous rows")
+    for each, found in zip(made, _functions._attention_bwd(options, *tensors)):
+        each.copy_(found)
+    return made
 
 
 def _sdpa_forward(query: Tensor, key: Tensor, value: Tensor, dropout_p: float = 0.0,

@@ -7,6 +7,7 @@
 
 On a machine without a GPU, lathe.torch.use_simulator() lets CPU tensors be computed.
 """
+from lathe.torch import _version
 from lathe.torch import _batching, _flops, _sharding
 from lathe.torch._calls import Call, options_of, stats
 from lathe.torch._device import simulated, use_simulator

@@ -17,8 +17,9 @@ from torch import Tensor
 
 from lathe._errors import Unsupported
 from lathe._operators import operator
-from lathe.torch._calls import Call, count, follow, library, options_of_text
-from lathe.torch._tensors import laid
+from lathe.torch._calls import Call, count, follow
+from lathe.torch._layout import laid
+from lathe.torch._traced import TracedOperator, library, options_of_text, present
 
 Dims = Sequence[int | None]
 Tensors = Sequence[Tensor | None]
@@ -33,12 +34,12 @@ def _begins_with_batch(shape: str, ndim: int) -> bool:
     return any(len(form) == ndim and form[0] in ("B", "N") for form in forms)
 
 
-def _changed(call: Call, tensors: Tensors) -> list[int]:
-    """Returns the inputs that this call changes in place; some change only if another is given."""
-    given = {name for name, each in zip(call.inputs, tensors) if each is not None}
-    table = operator(call.op).tensors
-    return [i for i in call.changed if call.inputs[i] in given
-            and (table[call.inputs[i]].changed_by or call.inputs[i]) in given]
+def _spread(traced: TracedOperator, given: Sequence[Any]) -> list[Any]:
+    """Returns what is given for an operator's inputs, for all inputs of its call."""
+    found: list[Any] = [None] * len(traced.call.inputs)
+    for i, each in zip(traced.inputs, given):
+        found[i] = each
+    return found
 
 
 def _refuse_shared(call: Call, names: Sequence[str], indices: Sequence[int], dims: Dims) -> None:
@@ -50,8 +51,9 @@ def _refuse_shared(call: Call, names: Sequence[str], indices: Sequence[int], dim
                 "another input has one; give it one too (in_dims), or call outside of vmap")
 
 
-def _folds(call: Call, tensors: Tensors, dims: Dims, text: str) -> bool:
+def _folds(traced: TracedOperator, tensors: Tensors, dims: Dims, text: str) -> bool:
     """Returns true if one call over a larger B gives what a call for each slice would."""
+    call = traced.call
     table, options = operator(call.op).tensors, dict(options_of_text(text))
     if any(options.get(name) not in free for name, free in _BY_ROW.items()):
         return False
@@ -64,10 +66,10 @@ def _folds(call: Call, tensors: Tensors, dims: Dims, text: str) -> bool:
             continue
         if not _begins_with_batch(table[name].shape, tensor.dim() - 1):
             return False
-        if i in call.changed and not _is_flat(tensor.movedim(dim, 0)):
+        if i in traced.changed and not _is_flat(tensor.movedim(dim, 0)):
             return False
     return all(table[name].shape[:2] in ("B,", "N,")
-               for name, there in zip(call.outputs, call.present(tensors)) if there)
+               for name, there in zip(call.outputs, present(call, tensors)) if there)
 
 
 def _is_flat(tensor: Tensor) -> bool:
@@ -75,7 +77,8 @@ def _is_flat(tensor: Tensor) -> bool:
     return 1 in tensor.shape[:2] or tensor.stride(0) == tensor.stride(1) * tensor.shape[1]
 
 
-def _folded(call: Call, size: int, dims: Dims, tensors: Tensors, text: str) -> Any:
+def _folded(traced: TracedOperator, size: int, dims: Dims, tensors: Tensors, text: str) -> Any:
+    call = traced.call
     table = operator(call.op).tensors
     flat: list[Tensor | None] = []
     for name, tensor, dim in zip(call.inputs, tensors, dims):
@@ -89,64 +92,68 @@ def _folded(call: Call, size: int, dims: Dims, tensors: Tensors, text: str) -> A
         if not _is_flat(moved):
             count("copied for vmap")
         flat.append(moved.flatten(0, 1))
-    found = call.traced(*laid(call, tuple(flat)), text)
+    lying = laid(call, tuple(flat))
+    found = traced.operator(*[lying[i] for i in traced.inputs], text)
     results = found if isinstance(found, (tuple, list)) else (found,)
-    present = call.present(tensors)
-    results = [each.unflatten(0, (size, each.shape[0] // size)) if there else each
-               for each, there in zip(results, present)]
-    return _in_form(found, results, present)
+    there = present(call, tensors)
+    results = [each.unflatten(0, (size, each.shape[0] // size)) if is_there else each
+               for each, is_there in zip(results, there)]
+    return _in_form(found, results, there)
 
 
-def _looped(call: Call, size: int, dims: Dims, tensors: Tensors, text: str) -> Any:
+def _looped(traced: TracedOperator, size: int, dims: Dims, tensors: Tensors, text: str) -> Any:
     count("called for each slice of vmap")
     made = []
     for slice in range(size):
         cut = [each if each is None or dim is None else each.select(dim, slice)
                for each, dim in zip(tensors, dims)]
-        made.append(call.traced(*laid(call, tuple(cut)), text))
+        lying = laid(traced.call, tuple(cut))
+        made.append(traced.operator(*[lying[i] for i in traced.inputs], text))
     columns = list(zip(*(each if isinstance(each, (tuple, list)) else (each,) for each in made)))
-    present = call.present(tensors)
-    results = [torch.stack(column) if there else column[0]
-               for column, there in zip(columns, present)]
-    return _in_form(made[0], results, present)
+    there = present(traced.call, tensors)
+    results = [torch.stack(column) if is_there else column[0]
+               for column, is_there in zip(columns, there)]
+    return _in_form(made[0], results, there)
 
 
-def _in_form(found: Any, results: Sequence[Tensor], present: Sequence[bool]) -> Any:
+def _in_form(found: Any, results: Sequence[Tensor], there: Sequence[bool]) -> Any:
     """Returns results and their dimensions of vmap, in an operator's form: a tuple, or one."""
-    dims = [0 if there else None for there in present]
+    dims = [0 if is_there else None for is_there in there]
     if isinstance(found, (tuple, list)):
         return tuple(results), tuple(dims)
     return results[0], dims[0]
 
 
-def _rule(call: Call, info: Any, in_dims: Dims, *arguments: Any) -> Any:
-    *tensors, text = arguments
-    dims = in_dims[:-1]
-    _refuse_shared(call, call.inputs, _changed(call, tensors), dims)
-    compute = _folded if _folds(call, tensors, dims, text) else _looped
-    return compute(call, info.batch_size, dims, tensors, text)
+def _rule(traced: TracedOperator, info: Any, in_dims: Dims, *arguments: Any) -> Any:
+    *given, text = arguments
+    tensors, dims = _spread(traced, given), _spread(traced, in_dims[:-1])
+    changed = [i for i in traced.changed if tensors[i] is not None]
+    _refuse_shared(traced.call, traced.call.inputs, changed, dims)
+    compute = _folded if _folds(traced, tensors, dims, text) else _looped
+    return compute(traced, info.batch_size, dims, tensors, text)
 
 
-def _rule_into(call: Call, info: Any, in_dims: Dims, *arguments: Any) -> Any:
-    *tensors, text = arguments
-    names = (*call.inputs, *(f"{name}_into" for name in call.outputs))
-    written = [i for i in range(len(call.inputs), len(names)) if tensors[i] is not None]
-    _refuse_shared(call, names, [*_changed(call, tensors), *written], in_dims)
+def _rule_into(traced: TracedOperator, info: Any, in_dims: Dims, *arguments: Any) -> Any:
+    *given, text = arguments
+    call, inputs = traced.call, len(traced.inputs)
+    names = [call.inputs[i] for i in traced.inputs] + [f"{name}_into" for name in call.outputs]
+    written = [at for at, each in enumerate(given) if each is not None
+               and (at >= inputs or traced.inputs[at] in traced.changed)]
+    _refuse_shared(call, names, written, in_dims)
     count("called for each slice of vmap")
     for slice in range(info.batch_size):
         cut = [each if each is None or dim is None else each.select(dim, slice)
-               for each, dim in zip(tensors, in_dims)]
-        inputs = laid(call, tuple(cut[:len(call.inputs)]))
-        call.traced_into(*inputs, *cut[len(call.inputs):], text)
+               for each, dim in zip(given, in_dims)]
+        lying = laid(call, tuple(_spread(traced, cut[:inputs])))
+        traced.operator(*[lying[i] for i in traced.inputs], *cut[inputs:], text)
     return None, None
 
 
 def _register(call: Call) -> None:
-    for traced, rule in ((call.traced, _rule), (call.traced_into, _rule_into)):
-        if traced is not None:
-            known = functools.partial(rule, call)
-            library.impl(traced._opname, functools.partial(_called, traced, known),
-                         "FuncTorchBatched", with_keyset=True)
+    for traced in call.traced.all:
+        rule = functools.partial(_rule_into if traced.is_into else _rule, traced)
+        library.impl(traced.operator._opname, functools.partial(_called, traced.operator, rule),
+                     "FuncTorchBatched", with_keyset=True)
 
 
 def _called(traced: Any, rule: Callable[..., Any], keys: Any, *arguments: Any) -> Any:

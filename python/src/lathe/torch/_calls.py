@@ -7,8 +7,7 @@ In eager mode a Call finds its plan in a table of the extension and runs it. Whe
 """
 from __future__ import annotations
 
-import ast
-from typing import Any, Callable, Protocol, Sequence
+from typing import Any, Callable, Iterator, Protocol, Sequence
 
 import torch
 from torch.nn import Parameter
@@ -18,9 +17,10 @@ from lathe._errors import LatheError, Status, Unsupported
 from lathe._objects import Plan, Problem
 from lathe._operators import operator
 from lathe.torch import _device, _shapes
+from lathe.torch._layout import aligned_copy, laid, lies_nowhere, refuse_negated
+from lathe.torch._statistics import count as count, is_compiling as is_compiling, stats as stats
+from lathe.torch._traced import Operators, Options as Options, Tensors as Tensors
 from lathe.torch._transforms import in_forward_mode, note_change, refuse_transforms
-
-Options = tuple[tuple[str, Any], ...]
 
 # Whether torch has to see operators: modes that trace, and transforms. In front of an eager call
 # only is_compiling is asked here, since torch.compile looks for it; the extension asks _modes.
@@ -28,10 +28,8 @@ is_compiling = torch.compiler.is_compiling
 _modes = (torch._C._len_torch_dispatch_stack, torch._C._len_torch_function_stack,
           torch._C._are_functorch_transforms_active, in_forward_mode)
 
-library: Any = torch.library.Library("lathe", "DEF")  # type: ignore[no-untyped-call]
 _calls: list[Call] = []
 _followers: list[Callable[[Call], None]] = []
-_statistics: dict[str, int] = {}
 
 
 def traced() -> bool:
@@ -39,56 +37,9 @@ def traced() -> bool:
     return is_compiling() or any(mode() for mode in _modes)
 
 
-def count(what: str) -> None:
-    """Counts something that happened around the kernels, such as a copy.
-
-    A trace does not count: the number would be part of what torch.compile checks before each call.
-    """
-    if not is_compiling():
-        _statistics[what] = _statistics.get(what, 0) + 1
-
-
-def stats(reset: bool = False) -> dict[str, int]:
-    """Returns how often something was done beside the kernels: copies, casts, waits."""
-    found = dict(_statistics)
-    if reset:
-        _statistics.clear()
-    return found
-
-
 def options_of(**options: Any) -> Options:
     """Returns options as a Call takes them: those that are not None, in the order given."""
     return tuple((name, value) for name, value in options.items() if value is not None)
-
-
-def _text_of(options: Options) -> str:
-    """Returns options as the one text that an operator of torch.library takes."""
-    return "\n".join([f"{name}={value!r}" for name, value in options])
-
-
-def options_of_text(text: str) -> Options:
-    """Returns the options of the text that an operator of torch.library takes."""
-    pairs = [line.partition("=") for line in text.split("\n") if line]
-    return tuple((name, ast.literal_eval(value)) for name, _, value in pairs)
-
-
-Tensors = Sequence[torch.Tensor | None]
-
-
-def _defined(name: str, parameters: Sequence[str], results: str, run: Any, fake: Any) -> Any:
-    """Defines an operator of torch.library; `run` computes it, `fake` says its outputs' shapes."""
-    library.define(f"{name}({', '.join(parameters)}, str options) -> {results}",
-                    tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides))
-    for key in ("CPU", "CUDA"):
-        library.impl(name, run, key)
-    torch.library.register_fake(f"lathe::{name}", fake, lib=library)
-    return getattr(torch.ops.lathe, name).default
-
-
-def _aligned_copy(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns a copy at an address and with strides that every kernel takes."""
-    count("copied to an aligned place")
-    return tensor.clone(memory_format=torch.contiguous_format)
 
 
 class Over(Protocol):
@@ -104,17 +55,16 @@ class Call:
     call(options, *tensors) returns the outputs, fresh and contiguous, in the order of `outputs`;
     None for one that these inputs do not have. Inputs are in the order of the operator's table,
     None where there is none; those that the operator changes are changed in place. The options
-    may be a dictionary.
+    may be a dictionary. Inputs may have any strides: kernels take those in `rows` with contiguous
+    rows, others that are not changed in place contiguous, and _layout.laid copies what is not so.
     call.inference(options, tensors) does so at once, or returns None if torch has to see the call:
-    to trace it, or as a gradient is wanted of it; or if a tensor would have to be copied first. The
-    inputs in `rows` need contiguous rows; others that are not changed in place are contiguous.
-    _tensors.laid makes them so.
+    to trace it, or as a gradient is wanted of it; or if a tensor would have to be copied first.
     call.into(options, tensors, outputs) writes outputs that are given; a Call made with into=True
-    has it. reads: inputs that other calls of the operator change, and this one reads.
+    has it.
     """
 
     def __init__(self, name: str, op: str, inputs: Sequence[str], outputs: Sequence[str], *,
-                 rows: Sequence[str] = (), into: bool = False, reads: Sequence[str] = ()) -> None:
+                 rows: Sequence[str] = (), into: bool = False) -> None:
         self.name, self.op = name, op
         table = operator(op).tensors
         order = list(table)
@@ -122,21 +72,34 @@ class Call:
         assert list(self.inputs) == sorted(self.inputs, key=order.index), (name, self.inputs)
         assert list(self.outputs) == sorted(self.outputs, key=order.index), (name, self.outputs)
         assert not any(table[name].alias_of for name in self.outputs), (name, self.outputs)
-        self.changed = tuple(i for i, name in enumerate(self.inputs)
-                             if table[name].role == "inout" and name not in reads)
+        self.may_change = tuple(self._changes())
         self.rows = frozenset(self.inputs.index(name) for name in rows)
         self.table = _core.PlanTable(self.inputs, self._prepare, (torch.Tensor, Parameter),
                                      modes=_modes, gradients=torch.is_grad_enabled,
-                                     rows=sum(1 << i for i in self.rows), op=op,
-                                     copy=_aligned_copy)
+                                     negated=torch.Tensor.is_neg,
+                                     rows=sum(1 << i for i in self.rows),
+                                     kept=sum(1 << i for i, _ in self.may_change), op=op,
+                                     copy=aligned_copy)
         self.eager, self.inference = self.table.eager, self.table.inference
-        self._define()
-        self.traced_into: Any = None
-        if into:
-            self._define_into()
+        self.traced = Operators(self, into)
         _calls.append(self)
         for tell in _followers:
             tell(self)
+
+    def _changes(self) -> Iterator[tuple[int, int]]:
+        """Yields each input that may be changed in place, with the one that it takes to do so."""
+        for i, name in enumerate(self.inputs):
+            tensor = operator(self.op).tensors[name]
+            if tensor.role != "inout":
+                continue
+            if tensor.changed_by is None or tensor.changed_by in self.outputs:
+                yield i, i
+            elif tensor.changed_by in self.inputs:
+                yield i, self.inputs.index(tensor.changed_by)
+
+    def changed(self, tensors: Tensors) -> list[int]:
+        """Returns which inputs this call changes in place."""
+        return [i for i, by in self.may_change if tensors[by] is not None]
 
     # ---- eager ---------------------------------------------------------------------------------
 
@@ -167,24 +130,32 @@ class Call:
 
     def __call__(self, options: Options | dict[str, Any], *tensors: torch.Tensor | None,
                  over: Over | None = None) -> tuple[Any, ...]:
-        if over is None:
-            if self.changed:
-                self._check_changed(tensors)
-            made = None if is_compiling() else self.eager(options, tensors)
-            if made is not None:
-                if self.changed:
-                    note_change(tensors[i] for i in self.changed)
-                return made
-        refuse_transforms(tensors)
-        if isinstance(options, dict):
-            options = options_of(**options)
         if over is not None:
-            return over.run(self, options, tensors)
-        # Gradients are made by an autograd.Function around the call, if at all.
-        plain = [each.detach() if each is not None else None for each in tensors]
-        found = self.traced(*plain, _text_of(options))
-        found = found if isinstance(found, (tuple, list)) else (found,)
-        return tuple(each if there else None for each, there in zip(found, self.present(tensors)))
+            refuse_transforms(tensors)
+            pairs = options_of(**options) if isinstance(options, dict) else options
+            return over.run(self, pairs, tensors)
+        changed = self._checked_changes(tensors) if self.may_change else ()
+        made = None if is_compiling() else self._at_once(options, tensors)
+        if made is not None:
+            if changed:
+                note_change(tensors[i] for i in changed)
+            return made
+        refuse_transforms(tensors)
+        pairs = options_of(**options) if isinstance(options, dict) else options
+        return self.traced(pairs, laid(self, tensors))
+
+    def _at_once(self, options: Options | dict[str, Any], tensors: tuple[torch.Tensor | None, ...]
+                 ) -> tuple[Any, ...] | None:
+        """Returns the outputs, or None if torch has to see the call."""
+        try:
+            made = self.eager(options, tensors)
+            if made is None and not traced():
+                made = self.eager(options, laid(self, tensors))
+            return made
+        except Exception:
+            if lies_nowhere(tensors):
+                return None
+            raise
 
     def into(self, options: Options, tensors: Tensors, outputs: Tensors) -> None:
         """Writes the outputs given, one for each that these inputs have; None for the others.
@@ -192,96 +163,29 @@ class Call:
         Their rows are contiguous, other strides are free.
         """
         refuse_transforms(tensors)
-        self._check_changed(tensors)
-        value = None if traced() else self.table(options, *tensors)
+        changed = self._checked_changes(tensors)
+        refuse_negated(self.outputs, outputs)
+        try:
+            value = None if traced() else self.table(options, *tensors)
+        except Exception:
+            if not lies_nowhere(tensors):
+                raise
+            value = None
         if value is None:
-            plain = [each.detach() if each is not None else None for each in (*tensors, *outputs)]
-            self.traced_into(*plain, _text_of(options))
+            self.traced.into(options, tensors, outputs)
             return
         value.into(*tensors, *outputs)
-        note_change([*outputs, *(tensors[i] for i in self.changed)])
+        note_change([*outputs, *(tensors[i] for i in changed)])
 
-    def _check_changed(self, tensors: Tensors) -> None:
-        """Raises Unsupported if autograd would have to know of a change in place."""
-        for i in self.changed:
+    def _checked_changes(self, tensors: Tensors) -> list[int]:
+        """Returns which inputs this call changes; Unsupported if autograd would have to know."""
+        found = self.changed(tensors)
+        for i in found:
             tensor = tensors[i]
             if tensor is not None and tensor.requires_grad and torch.is_grad_enabled():
                 raise Unsupported(f"{self.inputs[i]} requires a gradient and is changed in place, "
                                   "which has none; detach it, or call under torch.no_grad()")
-
-    # ---- under tracing -------------------------------------------------------------------------
-
-    def present(self, tensors: Sequence[torch.Tensor | None]) -> list[bool]:
-        """Returns which outputs there are: a gradient only of an input that is given."""
-        found = []
-        for name in self.outputs:
-            source = name[1:] if name.startswith("d") and name[1:] in self.inputs else None
-            found.append(source is None or tensors[self.inputs.index(source)] is not None)
         return found
-
-    def _parameters(self) -> list[str]:
-        """Returns the inputs as a schema has them."""
-        table = operator(self.op).tensors
-        parts = []
-        for i, name in enumerate(self.inputs):
-            kind = f"Tensor({chr(ord('a') + i)}!)" if i in self.changed else "Tensor"
-            optional = table[name].optional or table[name].given_if is not None
-            parts.append(f"{kind}{'?' if optional else ''} {name}")
-        return parts
-
-    def _define(self) -> None:
-        results = ", ".join("Tensor" for _ in self.outputs)
-        results = f"({results})" if len(self.outputs) != 1 else results
-        self.traced = _defined(self.name, self._parameters(), results, self._traced_run,
-                               self._traced_fake)
-
-    def _define_into(self) -> None:
-        first = ord("a") + len(self.inputs)
-        outputs = [f"Tensor({chr(first + i)}!)? {name}_into" for i, name in enumerate(self.outputs)]
-        self.traced_into = _defined(f"{self.name}_into", self._parameters() + outputs, "()",
-                                    self._traced_run_into, lambda *arguments: None)
-
-    def _returned(self, made: Sequence[torch.Tensor | None],
-                  tensors: Sequence[torch.Tensor | None]) -> Any:
-        """Returns outputs in a schema's fixed number: empty ones for those that are not."""
-        first = next(each for each in tensors if each is not None)
-        full = [each if each is not None else first.new_empty(0) for each in made]
-        return full[0] if len(full) == 1 else tuple(full) if full else None
-
-    def _traced_run(self, *arguments: Any) -> Any:
-        *tensors, text = arguments
-        plain = [each.detach() if each is not None else None for each in tensors]
-        made = self.table.run(options_of_text(text), tuple(plain))
-        assert made is not None
-        note_change(plain[i] for i in self.changed)  # torch does it for none of these operators
-        return self._returned(made, plain)
-
-    def _traced_run_into(self, *arguments: Any) -> None:
-        *tensors, text = arguments
-        plain = [each.detach() if each is not None else None for each in tensors]
-        inputs = len(self.inputs)
-        self.table(options_of_text(text), *plain[:inputs]).into(*plain)
-        note_change([*plain[inputs:], *(plain[i] for i in self.changed)])
-
-    def _traced_fake(self, *arguments: Any) -> Any:
-        *tensors, text = arguments
-        options = dict(options_of_text(text))
-        problem = _shapes.wanted_problem(self.op, self.inputs, tensors, options, self.outputs)
-        outputs = _shapes.outputs_of(problem, self.inputs)
-        known: dict[str, Any] = {}
-        if any(output.extents is None for output in outputs):
-            known = _shapes.known_shapes(self.op, self.inputs, tensors, options, self.outputs)
-        by_name = {}
-        first = next(each for each in tensors if each is not None)
-        for output in outputs:
-            shape = known.get(output.name)
-            if output.extents is not None:
-                shape = _shapes.shape_of(output.extents, tensors)
-            if shape is None:
-                raise LatheError(f"the shape of {output.name} depends on values, which a trace "
-                                 "does not have", Status.UNSUPPORTED)
-            by_name[output.name] = torch.empty(shape, dtype=output.dtype, device=first.device)
-        return self._returned([by_name.get(name) for name in self.outputs], tensors)
 
 
 def follow(tell: Callable[[Call], None]) -> None:

@@ -33,17 +33,24 @@ def simulated() -> bool:
     return _simulated or os.environ.get("LATHE_DEVICE") == "sim"
 
 
-def context_of(names: Sequence[str], tensors: Sequence[torch.Tensor | None]) -> Context:
-    """Returns the context of the device that all tensors are on.
-
-    InvalidArgument names two that are apart; NoDevice says what CPU tensors need.
-    """
+def device_of(names: Sequence[str], tensors: Sequence[torch.Tensor | None]) -> torch.device:
+    """Returns the device that all tensors are on. InvalidArgument names two that are apart."""
     first = next(name for name, tensor in zip(names, tensors) if tensor is not None)
     device = next(tensor for tensor in tensors if tensor is not None).device
     for name, tensor in zip(names, tensors):
         if tensor is not None and tensor.device != device:
             raise InvalidArgument(f"{name} is on {tensor.device}, but {first} is on {device}; all "
                                   "tensors must be on one device")
+    return device
+
+
+def context_of(names: Sequence[str], tensors: Sequence[torch.Tensor | None]) -> Context:
+    """Returns the context of the device that all tensors are on.
+
+    InvalidArgument names two that are apart; NoDevice says what CPU tensors need.
+    """
+    device = device_of(names, tensors)
+    first = next(name for name, tensor in zip(names, tensors) if tensor is not None)
     if device.type == "cuda":
         return context("cuda", device.index or 0)
     if device.type != "cpu":

@@ -15,8 +15,9 @@ from typing import Any, Callable, Mapping
 import torch
 from torch import Tensor, sym_max, sym_min
 
-from lathe.torch._calls import Call, count, follow, options_of_text
+from lathe.torch._calls import Call, count, follow
 from lathe.torch._late import after_import
+from lathe.torch._traced import TracedOperator, options_of_text
 
 Given = Mapping[str, Any]  # the tensors by name; in an output's place its shape counts
 Options = Mapping[str, Any]
@@ -165,14 +166,15 @@ _FORMULAS: dict[tuple[str, bool], Callable[[Given, Options], Any]] = {
     ("causal_conv1d_update", False): _conv}
 
 
-def _count_one(call: Call, formula: Callable[[Given, Options], Any], *arguments: Any,
+def _count_one(traced: TracedOperator, formula: Callable[[Given, Options], Any], *arguments: Any,
                out_val: Any = None, **named: Any) -> Any:
     """Returns the operations of one call of torch.ops.lathe, in the form that torch asks."""
-    schema = call.traced._schema if out_val is not None else call.traced_into._schema
-    given = {**dict(zip((each.name for each in schema.arguments), arguments)), **named}
+    call, schema = traced.call, traced.operator._schema
+    given = {**dict.fromkeys(call.inputs),
+             **dict(zip((each.name for each in schema.arguments), arguments)), **named}
     outputs = out_val if isinstance(out_val, (tuple, list)) else (out_val,)
     for i, name in enumerate(call.outputs):
-        made = outputs[i] if out_val is not None else given[f"{name}_into"]
+        made = given[f"{name}_into"] if traced.is_into else outputs[i]
         given.setdefault(name, made)
     return formula(given, dict(options_of_text(given["options"])))
 
@@ -184,10 +186,9 @@ def _register(call: Call) -> None:
     formula = _FORMULAS.get((call.op, backward))
     if formula is None:
         return
-    for operator in (call.traced, call.traced_into):
-        if operator is not None:
-            register_flop_formula(operator.overloadpacket, get_raw=True)(
-                functools.partial(_count_one, call, formula))
+    for traced in call.traced.all:
+        register_flop_formula(traced.operator.overloadpacket, get_raw=True)(
+            functools.partial(_count_one, traced, formula))
 
 
 def install() -> None:

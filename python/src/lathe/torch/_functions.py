@@ -81,8 +81,7 @@ def causal_conv1d(x: Tensor, weight: Tensor, bias: Tensor | None = None, *,
 def causal_conv1d_update(x: Tensor, state: Tensor, weight: Tensor, bias: Tensor | None = None, *,
                          residual: Tensor | None = None, activation: str = "none") -> Tensor:
     """Returns y [B,D] for one token a row; rolls state [B,D,W] in place. Has no gradient."""
-    (y,) = _conv_update({"activation": activation},
-                        *laid(_conv_update, (x, weight, bias, residual, state)))
+    (y,) = _conv_update({"activation": activation}, x, weight, bias, residual, state)
     return cast(Tensor, y)
 
 
@@ -95,10 +94,10 @@ _kda = {(final, chunks): Call("kda" + "_final" * final + "_chunks" * chunks, "kd
                               + ("chunk_states",) * chunks, rows=_KDA[:5])
         for final in (False, True) for chunks in (False, True)}
 _kda_bwd = Call("kda_bwd", "kda", (*_KDA, "do", "dht", *_SAVED),
-                ("dq", "dk", "dv", "dg", "dbeta", "dA_log", "ddt_bias", "dinitial_state"),
-                reads=_SAVED)
+                ("dq", "dk", "dv", "dg", "dbeta", "dA_log", "ddt_bias", "dinitial_state"))
+_POOL = ("state_pool", "state_indices", "num_accepted_tokens")
 _kda_recurrent = {final: Call("kda_recurrent" + "_final" * final, "kda_recurrent",
-                              (*_KDA, "state_pool", "state_indices", "num_accepted_tokens"),
+                              (*_KDA, *(() if final else _POOL)),
                               ("o",) + ("final_state",) * final, into=not final,
                               rows=(*_KDA[:5], "initial_state"))
                   for final in (False, True)}
@@ -169,12 +168,19 @@ def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *,
     out: where o is written, if there is no final state; its rows are contiguous.
     """
     call = _kda_recurrent[bool(output_final_state)]
-    tensors = laid(call, (q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, state_pool,
-                          state_indices, num_accepted_tokens))
+    tensors: tuple[Tensor | None, ...] = (q, k, v, g, beta, A_log, dt_bias, initial_state,
+                                          cu_seqlens)
+    pool = (state_pool, state_indices, num_accepted_tokens)
+    if not output_final_state:
+        tensors = (*tensors, *pool)
+    elif any(each is not None for each in pool):
+        raise InvalidArgument("state_pool, state_indices or num_accepted_tokens is given and "
+                              "output_final_state is True; one can be: a pool's states are "
+                              "written in place")
     if out is not None:
         if output_final_state:
             raise InvalidArgument("out is given and output_final_state is True; one can be")
-        call.into(options_of(**options), tensors, (out,))
+        call.into(options_of(**options), laid(call, tensors), (out,))
         return out, None
     found = call(options, *tensors)
     return (found[0], found[1] if output_final_state else None)
@@ -237,8 +243,8 @@ def flash_attention_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor | None, b
     Without v_cache, values are the first 512 of the 576 columns of k_cache.
     """
     padded = (*captures, *(None,) * (len(_CAPTURES) - len(captures)))
-    tensors = laid(_decode, (q, k_cache, v_cache, block_table, cache_seqlens, k_new, v_new,
-                             alibi_slopes, sinks, *padded))
+    tensors = (q, k_cache, v_cache, block_table, cache_seqlens, k_new, v_new, alibi_slopes, sinks,
+               *padded)
     return cast(_Two, _decode(options, *tensors))
 
 

@@ -8,7 +8,7 @@ import functools
 import os
 import threading
 import weakref
-from typing import Any, Sequence
+from typing import Any, Callable, Sequence
 
 import torch
 import torch.distributed as dist
@@ -19,7 +19,8 @@ from lathe import _core
 from lathe._errors import InvalidArgument, Unsupported
 from lathe._objects import Context, Group, Plan, Problem, Shard, context, flag_bits
 from lathe.torch import _device, _shapes
-from lathe.torch._calls import Call, Options, Tensors, count
+from lathe.torch._calls import Call, Options, Tensors, count, is_compiling
+from lathe.torch._transforms import constant_in_traces
 
 _groups: weakref.WeakKeyDictionary[Any, dict[int, Group]] = weakref.WeakKeyDictionary()
 _groups_lock = threading.Lock()
@@ -130,9 +131,17 @@ class Ranks:
 
         return _shapes.prepared(plan, call.outputs, outputs, device, infer, zeros=True), problem
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def run(self, call: Call, options: Options, tensors: Tensors) -> tuple[Any, ...]:
         """Runs a call on this rank. Outputs without tokens are 0 where other ranks write them."""
+        if not is_compiling():
+            return self._run(call, options, tensors)
+        _keep_out_of_graphs()
+        return Ranks._outside_of_graphs(self, call, options, tensors)
+
+    # _run as torch.compile leaves it alone, once torch.compile asked for it.
+    _outside_of_graphs: Callable[..., tuple[Any, ...]]
+
+    def _run(self, call: Call, options: Options, tensors: Tensors) -> tuple[Any, ...]:
         if call.name not in self._tables:
             prepare = functools.partial(self._prepare, call)
             self._tables[call.name] = _core.PlanTable(call.inputs, prepare,
@@ -142,6 +151,14 @@ class Ranks:
             raise Unsupported("a tensor is of a subclass of torch.Tensor; over ranks plain tensors "
                               "are taken")
         return found
+
+
+@constant_in_traces
+def _keep_out_of_graphs() -> None:
+    """Makes Ranks._outside_of_graphs during a trace: as a decorator it would import dynamo."""
+    if not hasattr(Ranks, "_outside_of_graphs"):
+        Ranks._outside_of_graphs = torch.compiler.disable(  # type: ignore[no-untyped-call]
+            Ranks._run)
 
 
 def _aligned(tensor: Tensor | None) -> Tensor | None:

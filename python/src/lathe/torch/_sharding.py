@@ -15,8 +15,9 @@ from typing import Any, Mapping, NamedTuple, Sequence
 
 from lathe._errors import Unsupported
 from lathe._operators import operator
-from lathe.torch._calls import Call, follow, options_of_text
+from lathe.torch._calls import Call, follow
 from lathe.torch._late import after_import
+from lathe.torch._traced import TracedOperator, options_of_text, present
 
 _BATCH = ("B", "N")
 
@@ -93,14 +94,13 @@ def _refuse_mods(call: Call, options: Mapping[str, Any], arguments: Sequence[_Ar
                               "first")
 
 
-def _refuse_moved(call: Call, arguments: Sequence[_Argument], offered: Sequence[Any],
-                  given: Sequence[Any]) -> None:
+def _refuse_moved(traced: TracedOperator, offered: Sequence[Any], given: Sequence[Any]) -> None:
     """Refuses a call whose tensors that it changes would be copies: the change would be lost."""
-    for i in call.changed:
-        spec = given[i]
-        if spec is None:
+    call = traced.call
+    for at, (i, spec) in enumerate(zip(traced.inputs, given)):
+        if i not in traced.changed or spec is None:
             continue
-        fits = [row for row in offered if row[1][i] == spec.placements[0]]
+        fits = [row for row in offered if row[1][at] == spec.placements[0]]
         if len(spec.placements) != 1 or not fits:
             raise Unsupported(
                 f"{call.inputs[i]} is changed in place by {call.op} and has the placements "
@@ -115,14 +115,18 @@ def _sharded(letters: Sequence[str], dims: Sequence[str], otherwise: Any) -> Any
     return next((Shard(d) for d, dim in enumerate(dims) if dim in letters), otherwise)
 
 
-def _offered(call: Call, *given: Any) -> list[tuple[list[Any], list[Any]]]:
+def _offered(traced: TracedOperator, *given: Any) -> list[tuple[list[Any], list[Any]]]:
     """Returns which placements of outputs follow from which of inputs, for DTensor to choose."""
     from torch.distributed.tensor import Partial, Replicate
 
     *specs, text = given
+    call = traced.call
+    names = [call.inputs[i] for i in traced.inputs]
+    every = dict(zip(names, specs))
+    there = present(call, [every.get(name) for name in call.inputs])
     table, options = operator(call.op).tensors, dict(options_of_text(text))
     arguments = [_Argument(name, _dims(table[name].shape, len(spec.shape)), spec)
-                 for name, spec in zip(call.inputs, specs) if spec is not None]
+                 for name, spec in zip(names, specs) if spec is not None]
     packed = any(each.name.startswith("cu_seqlens") for each in arguments)
     heads = _heads_of(arguments)
     _refuse_other_dims(call, arguments, heads, packed)
@@ -136,14 +140,14 @@ def _offered(call: Call, *given: Any) -> list[tuple[list[Any], list[Any]]]:
     for letters in ways:
         inputs = [None if spec is None
                   else _sharded(letters, _dims(table[name].shape, len(spec.shape)), Replicate())
-                  for name, spec in zip(call.inputs, specs)]
+                  for name, spec in zip(names, specs)]
         # What has none of the sharded dimensions is a sum over them: gradients of weights. Of a
         # tensor's forms the last is that of packed sequences.
         outputs = [_sharded(letters, _forms(table[name].shape)[-1 if packed else 0],
-                            Partial() if letters else Replicate()) if there else Replicate()
-                   for name, there in zip(call.outputs, call.present(specs))]
+                            Partial() if letters else Replicate()) if is_there else Replicate()
+                   for name, is_there in zip(call.outputs, there)]
         rows.append((outputs, [*inputs, None]))
-    _refuse_moved(call, arguments, rows, specs)
+    _refuse_moved(traced, rows, specs)
     return rows
 
 
@@ -152,10 +156,14 @@ def _register(call: Call) -> None:
     from torch.distributed.tensor._op_schema import RuntimeSchemaInfo
     from torch.distributed.tensor.experimental import register_sharding
 
-    register_sharding(call.traced)(functools.partial(_offered, call))
     # DTensor keeps what it has chosen: for the same placements, and here for the same options.
     kept: Any = DTensor._op_dispatcher.sharding_propagator
-    kept.op_to_schema_info[call.traced] = RuntimeSchemaInfo(len(call.inputs), needs_pytree=True)
+    for traced in call.traced.all:
+        if traced.is_into:
+            continue
+        register_sharding(traced.operator)(functools.partial(_offered, traced))
+        kept.op_to_schema_info[traced.operator] = RuntimeSchemaInfo(len(traced.inputs),
+                                                                    needs_pytree=True)
 
 
 def install() -> None:

@@ -1,20 +1,18 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors as kernels take them: rows are contiguous and no two elements share a place.
-
-And what a backward has in common: its upstream gradients, and that it has no gradient itself.
-"""
+"""Calls with gradients: whether one is wanted, upstream gradients, and no second derivative."""
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Sequence, overload
+from typing import Any, Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from lathe._errors import Unsupported
-from lathe.torch._calls import (Call, Options, Over, count, is_compiling, options_of,
-                                traced)
+from lathe.torch._calls import Call, Options, Over, options_of, traced
+from lathe.torch._layout import dense as dense, laid as laid, lies_nowhere, usable as usable
+from lathe.torch._statistics import is_compiling
 from lathe.torch._transforms import refuse_transforms
 
 
@@ -28,50 +26,6 @@ def wants_gradient(tensors: Sequence[Tensor | None]) -> bool:
     return False
 
 
-@overload
-def usable(tensor: Tensor) -> Tensor: ...
-@overload
-def usable(tensor: None) -> None: ...
-@overload
-def usable(tensor: Tensor | None) -> Tensor | None: ...
-def usable(tensor: Tensor | None) -> Tensor | None:
-    """Returns the tensor, or a contiguous copy if its rows are not contiguous or it is expanded."""
-    if tensor is None or tensor.is_contiguous():
-        return tensor
-    overlaps = any(stride == 0 and extent > 1
-                   for stride, extent in zip(tensor.stride(), tensor.shape))
-    if tensor.stride(-1) == 1 and not overlaps:
-        return tensor
-    count("copied to contiguous rows")
-    return tensor.contiguous()
-
-
-@overload
-def dense(tensor: Tensor) -> Tensor: ...
-@overload
-def dense(tensor: None) -> None: ...
-@overload
-def dense(tensor: Tensor | None) -> Tensor | None: ...
-def dense(tensor: Tensor | None) -> Tensor | None:
-    """Returns the tensor, or a contiguous copy."""
-    if tensor is None or tensor.is_contiguous():
-        return tensor
-    count("copied to contiguous rows")
-    return tensor.contiguous()
-
-
-def laid(call: Call, tensors: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
-    """Returns the inputs of a call as its kernels take them; those changed in place stay."""
-    for each in tensors:
-        if each is not None and not each.is_contiguous():
-            return tuple(other if i in call.changed else usable(other) if i in call.rows
-                         else dense(other) for i, other in enumerate(tensors))
-    return tensors
-
-
-# ---- calls with gradients ------------------------------------------------------------------------
-
-
 def computed(call: Call, node: Any, options: Options | dict[str, Any],
              tensors: tuple[Tensor | None, ...], over: Over | None = None, *chosen: Any) -> Any:
     """Returns the outputs of a call on any strides.
@@ -80,9 +34,14 @@ def computed(call: Call, node: Any, options: Options | dict[str, Any],
     node is an autograd.Function.
     """
     if over is None and not is_compiling():
-        found = call.inference(options, tensors)
-        if found is not None:
-            return found
+        try:
+            found = call.inference(options, tensors)
+        except Exception:
+            if not lies_nowhere(tensors):
+                raise
+        else:
+            if found is not None:
+                return found
     tensors = laid(call, tensors)
     if wants_gradient(tensors):
         pairs = options_of(**options) if isinstance(options, dict) else options

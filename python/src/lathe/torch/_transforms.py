@@ -1,15 +1,16 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a call tells autograd, and which of torch's transforms it refuses."""
+"""What a call tells autograd and torch.compile, and which of torch's transforms it refuses."""
 from __future__ import annotations
 
-from typing import Iterable, Sequence
+from typing import Any, Callable, Iterable, Sequence, TypeVar
 
 import torch
 from torch.autograd import forward_ad
 
 from lathe._errors import Unsupported
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 _functorch_level = torch._C._functorch.peek_interpreter_stack
 
 
@@ -58,3 +59,13 @@ def note_change(tensors: Iterable[torch.Tensor | None]) -> None:
     for tensor in tensors:
         if tensor is not None and not tensor.is_inference():
             torch.autograd.graph.increment_version(tensor)
+
+
+def constant_in_traces(function: _Function) -> _Function:
+    """Marks a function that torch.compile calls while it traces, and whose result it keeps.
+
+    This is torch.compiler.assume_constant_result, which imports torch._dynamo: that takes as long
+    as all of torch, and a program that compiles nothing does not need it.
+    """
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function

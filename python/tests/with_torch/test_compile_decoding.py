@@ -1,0 +1,185 @@
+# SPDX-FileCopyrightText: 2026 The lathe authors
+# SPDX-License-Identifier: Apache-2.0
+"""Twenty compiled steps of every function that decodes: one graph, one plan, states in place.
+
+And what inductor makes of caches: none is copied, also where both are views of one buffer.
+"""
+import re
+
+import pytest
+import torch
+import torch._dynamo.testing
+from torch._inductor.utils import run_and_get_code
+
+import lathe.torch as lt
+from lathe.compat import causal_conv1d, fla, flash_attn, flash_attn_3, flash_mla, vllm, vllm_conv
+from lathe.torch import _calls
+
+STEPS = 20
+TABLE = torch.tensor([[1, 2, 5], [3, 0, 4]], dtype=torch.int32)
+SLOTS = torch.tensor([2, 0], dtype=torch.int32)
+ROWS = torch.tensor([0, 1, 2], dtype=torch.int32)
+
+
+def made(*shape, dtype=torch.float16):
+    generator = torch.Generator().manual_seed(len(shape) + shape[-1])
+    return torch.randn(shape, generator=generator).to(dtype)
+
+
+def pages():
+    """Returns two caches of six pages of 8 tokens, which are views of one buffer."""
+    buffer = made(6, 2, 8, 2, 16)
+    return buffer[:, 0], buffer[:, 1]
+
+
+def over_pages(function, table="block_table", **options):
+    """Returns a step that appends one token and attends."""
+    def step(state, lengths, x):
+        k_cache, v_cache = state
+        return function(x, k_cache, v_cache, k=x[:, :, :2], v=x[:, :, 2:], cache_seqlens=lengths,
+                        causal=True, **{table: TABLE}, **options)
+    return pages, step, (2, 1, 4, 16)
+
+
+def vllm_pages(state, lengths, x):
+    return vllm.flash_attn_varlen_func(x.flatten(0, 1), *state, 1, ROWS, 24, seqused_k=lengths + 1,
+                                       block_table=TABLE, causal=True)
+
+
+def latent(state, lengths, x):
+    return flash_mla.flash_mla_with_kvcache(x, state[0], TABLE, lengths + 1, 512,
+                                            flash_mla.FlashMLASchedMeta())[0]
+
+
+def kda_rows(x):
+    rows = x.reshape(1, -1, 1, 16).float()
+    gate = -rows.expand(-1, -1, 2, -1).sigmoid()
+    return rows, rows / 4, gate * 2, gate, gate[..., 0] + 1
+
+
+def kda_pool():
+    return (made(4, 2, 16, 16, dtype=torch.float32),)
+
+
+def kda_pool_step(state, lengths, x):
+    return lt.kda_recurrent(*kda_rows(x), state_pool=state[0], state_indices=SLOTS,
+                            cu_seqlens=ROWS)[0]
+
+
+def fla_pool_step(state, lengths, x):
+    return fla.fused_recurrent_kda_fwd(*kda_rows(x), initial_state=state[0],
+                                       ssm_state_indices=SLOTS, cu_seqlens=ROWS)[0]
+
+
+def fla_step(state, lengths, x):
+    o, final = fla.fused_recurrent_kda(*kda_rows(x), initial_state=state[0][:2],
+                                       output_final_state=True, cu_seqlens=ROWS)
+    state[0][:2].copy_(final)
+    return o
+
+
+WEIGHT, BIAS = made(32, 4), made(32)
+
+
+def conv_states(slots, width=4):
+    return lambda: (made(slots, 32, width),)
+
+
+DECODING = {
+    "flash_attention_decode": over_pages(
+        lambda q, k_cache, v_cache, block_table, cache_seqlens, k, v, **options:
+        lt.flash_attention_decode(q, k_cache, v_cache, block_table, cache_seqlens, k_new=k,
+                                  v_new=v, **options)[0]),
+    "flash_attn.flash_attn_with_kvcache": over_pages(flash_attn.flash_attn_with_kvcache),
+    "flash_attn_3.flash_attn_with_kvcache": over_pages(flash_attn_3.flash_attn_with_kvcache,
+                                                       "page_table"),
+    "vllm.flash_attn_varlen_func": (pages, vllm_pages, (2, 1, 4, 16)),
+    "flash_mla.flash_mla_with_kvcache": (lambda: (made(6, 8, 1, 576),), latent, (2, 1, 4, 576)),
+    "kda_recurrent": (kda_pool, kda_pool_step, (2, 16)),
+    "fla.fused_recurrent_kda_fwd": (kda_pool, fla_pool_step, (2, 16)),
+    "fla.fused_recurrent_kda": (kda_pool, fla_step, (2, 16)),
+    "causal_conv1d_update": (
+        conv_states(2), lambda state, lengths, x: lt.causal_conv1d_update(
+            x, state[0], WEIGHT, BIAS, activation="silu"), (2, 32)),
+    "fla.causal_conv1d_update": (
+        conv_states(2), lambda state, lengths, x: fla.causal_conv1d_update(
+            x, state[0], None, WEIGHT, BIAS, "silu")[0], (2, 32)),
+    "causal_conv1d.causal_conv1d_update": (
+        conv_states(4, 3), lambda state, lengths, x: causal_conv1d.causal_conv1d_update(
+            x, state[0], WEIGHT, BIAS, "silu", conv_state_indices=SLOTS), (2, 32)),
+    "vllm_conv.causal_conv1d_update": (
+        conv_states(4, 3), lambda state, lengths, x: vllm_conv.causal_conv1d_update(
+            x, state[0], WEIGHT, BIAS, True, SLOTS), (2, 32)),
+}
+
+
+@pytest.mark.parametrize("name", DECODING)
+def test_twenty_steps(name):
+    make, step, shape = DECODING[name]
+    torch._dynamo.reset()
+    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(step, fullgraph=True, backend=counter)
+    plain, traced, plans = make(), make(), None
+    with torch.no_grad():
+        for at in range(STEPS):
+            lengths, x = torch.tensor([at, 3], dtype=torch.int32), made(*shape) + at / 10
+            assert torch.equal(compiled(traced, lengths, x), step(plain, lengths, x)), at
+            for one, other in zip(traced, plain):
+                assert torch.equal(one, other), at
+            found = sum(len(call.table) for call in _calls._calls)
+            assert plans in (None, found), "a step made a plan"
+            plans = found
+    assert counter.frame_count == 1
+
+
+# ---- what inductor copies ------------------------------------------------------------------------
+
+NEW = made(2, 1, 2, 16)
+
+
+def attend(q, k_cache, v_cache, lengths, **new):
+    return flash_attn.flash_attn_with_kvcache(q, k_cache, v_cache, cache_seqlens=lengths,
+                                              block_table=TABLE, causal=True, **new)
+
+
+def append(buffer, q, lengths):
+    return attend(q, buffer[:, 0], buffer[:, 1], lengths, k=NEW, v=NEW)
+
+
+def append_twice(buffer, q, lengths):
+    out = append(buffer, q, lengths)
+    return attend(out, *buffer.unbind(1), lengths + 1, k=NEW * 2, v=NEW)
+
+
+def append_and_read(buffer, q, lengths):
+    out = append(buffer, q, lengths)
+    return attend(out, buffer[:, 0], buffer[:, 1], lengths)
+
+
+@pytest.mark.parametrize("call", [append, append_twice, append_and_read])
+def test_caches_that_are_views_are_not_copied(call):
+    buffers, q = [made(6, 2, 8, 2, 16) for _ in range(2)], made(2, 1, 4, 16)
+    lengths = torch.tensor([4, 10], dtype=torch.int32)
+    torch._dynamo.reset()
+    with torch.no_grad():
+        found, (code,) = run_and_get_code(torch.compile(call, fullgraph=True), buffers[0], q,
+                                          lengths)
+        assert torch.equal(found, call(buffers[1], q, lengths))
+    assert torch.equal(*buffers)
+    sizes = [eval(shape) for shape in re.findall(r"empty_strided_\w+\((\([^()]*\)),", code)]
+    assert all(torch.Size(size).numel() <= q.numel() for size in sizes), sizes
+
+
+def test_caches_that_the_program_fills():
+    """Here torch's index_put_ copies the views; what is read is the same."""
+    def call(buffer, q, lengths):
+        k_cache, v_cache = buffer[:, 0], buffer[:, 1]
+        for cache in (k_cache, v_cache):
+            cache.index_put_((TABLE[:, 0], lengths), NEW[:, 0])
+        return attend(q, k_cache, v_cache, lengths)
+
+    buffers, q = [made(6, 2, 8, 2, 16) for _ in range(2)], made(2, 1, 4, 16)
+    lengths = torch.tensor([4, 7], dtype=torch.int32)
+    torch._dynamo.reset()
+    found = torch.compile(call, fullgraph=True)(buffers[0], q, lengths)
+    assert torch.equal(found, call(buffers[1], q, lengths)) and torch.equal(*buffers)
