@@ -5,27 +5,27 @@
     from lathe.flex import flex_attention
     out = flex_attention(query, key, value, score_mod=lambda score, b, h, q, k: score + bias[h])
 
-score_mod and the mask_mod of a block_mask become text of the device by tracing, and their gradient
-that of torch.func.vjp. Tensors that they close over are read by the kernels, up to four. Of a
-block_mask only mask_mod is used: lathe finds the blocks itself.
+A mod runs once a call, so what it reads is never stale; its text is kept by what that run does. A
+number is compiled into it until another value comes, and is read at run time from then on. Tensors
+that mods close over are read by the kernels, up to four; a block_mask is one of them, and so are
+the numbers that vary: with four others, each value is compiled. Lists of blocks restrict keys as in
+torch's compiled flex_attention, full blocks without mask_mod; entries that name no block are
+padding. A run of a mod takes 0.1 to 0.5 ms of the processor, 1 ms with gradients, and lists of
+blocks about ten small kernels a call. Ints wrap as torch's do; a division by 0 gives 0.
 """
 from __future__ import annotations
 
-import ctypes
-import types
-import weakref
+import sys
 from typing import Any, Callable
 
 import torch
 from torch import Tensor
-from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
-from torch.nn.attention import flex_attention as _torch_flex
-from torch.utils._python_dispatch import _disable_current_modes
 
 from lathe._errors import Unsupported
-from lathe.torch._mod_trace import Mods, trace_mods
-from lathe.torch._calls import Options, count, options_of
+from lathe.torch._calls import Options, options_of
 from lathe.torch._functions import _CAPTURES, _attention, _attention_bwd
+from lathe.torch._mod_blocks import Blocks, blocks_of
+from lathe.torch._mod_trace import Mods, trace_mods
 from lathe.torch._tensors import (dense_upstream, no_second_gradient, upstream_or_zeros, usable,
                                   wants_gradient)
 from lathe.torch._transforms import refuse_transforms
@@ -35,13 +35,13 @@ __all__ = ["flex_attention"]
 # Rows of docs/python.md, as lathe.compat describes them.
 DROP_INS = (
     ("flex_attention",
-     "traced a mod; cast a capture; copied a capture",
+     "wrote the text of a mod; cast a capture; copied a capture; laid out lists of blocks",
      "kernel_options (BACKEND); return_aux (max_scores)"),
 )
 
-_noop_mask = getattr(_torch_flex, "noop_mask", None)
-_LARGE_BLOCK = getattr(_torch_flex, "_LARGE_SPARSE_BLOCK_SIZE", 1 << 30)
 _NONE = (None, None, None, None)
+# torch 2.6 has no higher-order operator to derive one from: there the graph breaks at a mod.
+_GRAPHS = tuple(int(each) for each in torch.__version__.split(".")[:2]) >= (2, 7)
 
 
 class _FlexAttention(torch.autograd.Function):
@@ -77,69 +77,30 @@ def _forward(options: Options, q: Tensor, k: Tensor, v: Tensor, captures: tuple[
     return out, lse
 
 
-# ---- mods ----------------------------------------------------------------------------------------
-
-# Under torch.compile mods are prepared when the caller is traced and lie here by the identity of
-# their functions, which id() guards. The compiled code reads the captures from here at each call.
-_prepared = types.ModuleType("lathe._prepared_mods")
-
-
-def _made_outside(name: str, score_mod: int, mask_mod: int, gradient: bool, device: str) -> bool:
-    """Prepares the mods of two functions, made outside of what is compiled: their id(), or 0."""
-    both = []
-    for address in (score_mod, mask_mod):
-        given = ctypes.cast(address, ctypes.py_object).value if address else None
-        both.append(given)
-    # Whatever torch.compile traces with must not see this, but the mods' own trace must.
-    with _disable_current_modes(), torch.no_grad():
-        setattr(_prepared, name, trace_mods(both[0], both[1], gradient, torch.device(device)))
-    for each in both:
-        if each is not None:
-            weakref.finalize(each, _prepared.__dict__.pop, name, None)
-    return True
-
-
-_prepare: Any = torch._dynamo.assume_constant_result(  # type: ignore[no-untyped-call]
-    _made_outside)
-
-
-def _mods(score_mod: Callable[..., Any] | None, mask_mod: Callable[..., Any] | None, gradient: bool,
-          device: torch.device) -> Mods:
-    if not torch.compiler.is_dynamo_compiling():
-        with temporarily_clear_interpreter_stack():  # a mod is traced outside of torch.func.vmap
-            return trace_mods(score_mod, mask_mod, gradient, device)
-    first = id(score_mod) if score_mod is not None else 0
-    second = id(mask_mod) if mask_mod is not None else 0
-    name = f"m{first}_{second}_{gradient}"
-    _prepare(name, first, second, gradient, device.type)
-    found: Mods = getattr(_prepared, name)
-    return found
-
-
 def _mask_of(block_mask: Any) -> Callable[..., Any] | None:
-    """Returns the mask_mod of a BlockMask; None if it has none and keeps every key."""
-    if block_mask is None:
-        return None
+    """Returns the mask_mod of a BlockMask; None if it keeps every key."""
     mask_mod: Callable[..., Any] | None = getattr(block_mask, "mask_mod", None)
-    if mask_mod is None or mask_mod is _noop_mask:
-        if block_mask.BLOCK_SIZE[0] < _LARGE_BLOCK:
-            raise Unsupported("block_mask has blocks and no mask_mod; of a block_mask only "
-                              "mask_mod is used here, so make it with one")
-        return None
-    return mask_mod
+    known = sys.modules.get("torch.nn.attention.flex_attention")  # it made the block_mask
+    return None if mask_mod is getattr(known, "noop_mask", None) else mask_mod
 
 
-_NARROW = (torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64)
-
-
-def _flat(capture: Tensor) -> Tensor:
-    """Returns a captured tensor as kernels read it: in one dimension, of a dtype that they have."""
-    if capture.dtype not in _NARROW:
-        count("cast a capture")
-        capture = capture.to(torch.float32 if capture.is_floating_point() else torch.int32)
-    if not capture.is_contiguous():
-        count("copied a capture")
-    return capture.reshape(-1)
+def _computed(score_mod: Callable[..., Any] | None, mask_mod: Callable[..., Any] | None,
+              blocks: Blocks | None, query: Tensor, key: Tensor, value: Tensor, scale: float | None
+              ) -> tuple[Tensor, Tensor]:
+    """Returns (out, lse)."""
+    gradient = wants_gradient((query, key, value))
+    mods = Mods(None, None, ())
+    if score_mod is not None or blocks is not None:
+        mods = trace_mods(score_mod, mask_mod, gradient, query.device, blocks)
+    captures = (*mods.captures, *(None,) * (len(_CAPTURES) - len(mods.captures)))
+    deterministic = 1 if torch.are_deterministic_algorithms_enabled() else None
+    options = options_of(softmax_scale=None if scale is None else float(scale),
+                         score_mod=mods.score_mod, mask_mod=mods.mask_mod,
+                         deterministic=deterministic)
+    if gradient:
+        out, lse = _FlexAttention.apply(options, query, key, value, *captures)
+        return out, lse
+    return _forward(options, query, key, value, captures)
 
 
 # ---- the function --------------------------------------------------------------------------------
@@ -184,25 +145,21 @@ def flex_attention(query: Tensor, key: Tensor, value: Tensor,
     """
     _check(query, key, value, block_mask, enable_gqa, return_lse, kernel_options, return_aux)
     refuse_transforms((query, key, value))  # before a mod is traced, which reads its tensors
-    gradient = wants_gradient((query, key, value))
-    mask_mod = _mask_of(block_mask)
-    if score_mod is None and mask_mod is None:
-        mods = Mods(None, None, ())
-    else:
-        mods = _mods(score_mod, mask_mod, gradient, query.device)
-    captures = (*[_flat(each) for each in mods.captures],
-                *(None,) * (len(_CAPTURES) - len(mods.captures)))
     if key.shape[0] != query.shape[0]:
         key = key.expand(query.shape[0], -1, -1, -1)
         value = value.expand(query.shape[0], -1, -1, -1)
-    deterministic = 1 if torch.are_deterministic_algorithms_enabled() else None
-    options = options_of(softmax_scale=None if scale is None else float(scale),
-                         score_mod=mods.score_mod, mask_mod=mods.mask_mod,
-                         deterministic=deterministic)
-    if gradient:
-        out, lse = _FlexAttention.apply(options, query, key, value, *captures)
+    blocks = blocks_of(block_mask, query, key) if block_mask is not None else None
+    given = (score_mod, _mask_of(block_mask), blocks, query, key, value, scale)
+    if torch.compiler.is_dynamo_compiling() and (score_mod is not None or blocks is not None):
+        if _GRAPHS:
+            from lathe.torch._mod_compile import in_a_graph
+            out, lse = in_a_graph(*given)
+        else:
+            from lathe.torch._mod_break import outside
+            out, lse = outside(_computed, *given)
     else:
-        out, lse = _forward(options, query, key, value, captures)
+        out, lse = _computed(*given)
     if return_aux is not None:
-        return out, _torch_flex.AuxOutput(lse=lse if return_aux.lse else None)
+        from torch.nn.attention.flex_attention import AuxOutput
+        return out, AuxOutput(lse=lse if return_aux.lse else None)
     return (out, lse) if return_lse else out

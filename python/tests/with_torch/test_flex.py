@@ -221,9 +221,6 @@ def test_refusals():
         flex_attention(q, k, v, kernel_options={"BACKEND": "FLASH"})
     with pytest.raises(lathe.Unsupported, match="max_scores"):
         flex_attention(q, k, v, return_aux=AuxRequest(max_scores=True))
-    with pytest.raises(lathe.Unsupported, match="make it with one"):
-        count = torch.ones(1, 1, 1, dtype=torch.int32)
-        flex_attention(q, k, v, block_mask=BlockMask.from_kv_blocks(count, count[..., None] * 0))
     with pytest.raises(ValueError, match="same number of heads"):
         flex_attention(q, k[:, :2], v[:, :2])
     with pytest.raises(ValueError, match="multiple of kv heads"):
@@ -246,7 +243,8 @@ def test_statistics():
     mask = create_block_mask(lambda b, h, q, k: flags[k], None, None, S, S, device="cpu")
     lathe.torch.stats(reset=True)
     flex_attention(q, k, v, block_mask=mask)
-    assert lathe.torch.stats(reset=True) == {"cast a capture": 1, "traced a mod": 1}
+    assert lathe.torch.stats(reset=True) == {
+        "cast a capture": 1, "wrote the text of a mod": 1, "laid out lists of blocks": 1}
 
 
 def test_compile():
@@ -258,7 +256,7 @@ def test_compile():
     def step(q, k, v, mod):
         return flex_attention(q * 2, k, v, mod, mask).float()
 
-    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
+    compiled = torch.compile(step, fullgraph=True, backend="inductor")
     for mod in (relative_bias, capped_alibi):
         wanted = step(*given, mod)
         found = compiled(*given, mod)
@@ -268,9 +266,3 @@ def test_compile():
             torch.testing.assert_close(each, exact)
     documents_now.zero_()  # a change in place is seen without another trace
     torch.testing.assert_close(compiled(*given, relative_bias), step(*given, relative_bias))
-
-    def inside(q, k, v):
-        return flex_attention(q, k, v, lambda score, b, h, i, j: score + q[b, h, i, 0])
-
-    with pytest.raises(Exception, match="_made_outside"):
-        torch.compile(inside, fullgraph=True, backend="aot_eager")(*given)

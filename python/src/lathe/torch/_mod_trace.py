@@ -1,38 +1,36 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""Traces score_mod and mask_mod, callables of torch, and keeps the device text of what was traced.
+"""Makes device text of score_mod and mask_mod, callables of torch.
 
-A text is found again by the code of a callable and all that it closes over, where that can be
-known; tensors count with their dtype and shape. A callable that cannot be known so is traced at
-each call.
+Each call runs them once (_mod_record.py), so what they read is never stale. Their text is kept by
+what that run recorded, with its numbers and the extents of captures left out. A number is a
+literal of the text at first, which serves kernels best and is right for what never changes. One
+that differs when the same operators are recorded again is read from a tensor from then on: an
+offset that grows compiles twice, at its first two values.
 """
 from __future__ import annotations
 
-import functools
-import os
-import sys
-import traceback
-import types
+from contextlib import ExitStack
 from typing import Any, Callable, NamedTuple
 
 import torch
 from torch import Tensor
-from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
-from torch.fx import GraphModule, Node
-from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+from torch.utils._python_dispatch import _disable_current_modes
 
-import lathe.torch._mod_operations  # noqa: F401  the operators that a mod may have
+import lathe.torch._mod_division  # noqa: F401  the operators that a mod may have
+import lathe.torch._mod_operations  # noqa: F401
 from lathe._errors import Unsupported
 from lathe.torch._calls import count
-from lathe.torch._mod_text import MOST_CAPTURES, Number, View, Writer, helpers_of
+from lathe.torch._mod_blocks import Blocks, block_text
+from lathe.torch._mod_helpers import helpers_of
+from lathe.torch._mod_numbers import numbers_on
+from lathe.torch._mod_captures import MOST_CAPTURES
+from lathe.torch._mod_record import Record
+from lathe.torch._mod_text import Numbers, Writer
+from lathe.torch._mod_types import BOOL, FLOAT, c_type
 
 Callback = Callable[..., Any]
-
-_INDICES = tuple(Number(name, "int", True) for name in ("batch", "head", "q_idx", "kv_idx"))
-_SCORE = Number("score", "float")
-_DSCORE = Number("dscore", "float")
-_OURS = (os.path.dirname(torch.__file__), os.path.dirname(os.path.dirname(__file__)))
 
 
 class Mods(NamedTuple):
@@ -43,240 +41,121 @@ class Mods(NamedTuple):
     captures: tuple[Tensor, ...]
 
 
-# ---- tracing -------------------------------------------------------------------------------------
+class _Texts(NamedTuple):
+    """Texts of all calls that record the same, and what their numbers were."""
+
+    score_mod: str | None
+    mask_mod: str | None
+    values: tuple[Any, ...]
+    varying: frozenset[int]
+    used: tuple[int, ...]  # the constants that texts read from a capture
 
 
-def _is_same(a: Tensor, b: Tensor) -> bool:
-    """Returns true if two tensors are one, or two views of the same elements."""
-    return a is b or (a.data_ptr() == b.data_ptr() and a.dtype == b.dtype and a.shape == b.shape
-                      and a.stride() == b.stride())
-
-
-class _Captures:
-    """The tensors from outside that functions of one call read, in the order in which they come."""
-
-    def __init__(self) -> None:
-        self.tensors: list[Tensor] = []
-
-    def view(self, tensor: Tensor, where: str) -> View:
-        if tensor.requires_grad:
-            raise Unsupported(f"a captured tensor of shape {list(tensor.shape)} requires grad, and "
-                              f"no gradient reaches captures; give it detached{where}")
-        for at, known in enumerate(self.tensors):
-            if _is_same(known, tensor):
-                return View(at, "0", tuple(tensor.shape), tensor.dtype)
-        if len(self.tensors) == MOST_CAPTURES:
-            raise Unsupported(f"score_mod and mask_mod capture over {MOST_CAPTURES} tensors; "
-                              f"allowed are {MOST_CAPTURES}, so join some of them{where}")
-        self.tensors.append(tensor)
-        return View(len(self.tensors) - 1, "0", tuple(tensor.shape), tensor.dtype)
-
-
-class _Found(Exception):
-    """Ends a run of a mod at the operator that is looked for."""
-
-
-class _Finder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Raises _Found with the user's line where an operator is called."""
-
-    def __init__(self, target: Any) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.target = target
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is self.target:
-            frame = sys._getframe(1)
-            while frame is not None and frame.f_code.co_filename.startswith(_OURS):
-                frame = frame.f_back  # type: ignore[assignment]
-            if frame is not None:
-                raise _Found(f"{frame.f_code.co_filename}:{frame.f_lineno}")
-        return func(*args, **(kwargs or {}))
-
-
-def _line_of(function: Any, traced: Any, arguments: tuple[Tensor, ...], node: Node | None) -> str:
-    """Returns " (FILE:LINE)": the user's line that made a node, else where the function begins."""
-    try:
-        if node is not None and node.op == "call_function":
-            with TransformGetItemToIndex(), _Finder(node.target):
-                traced(*arguments)
-    except _Found as found:
-        return f" ({found})"
-    except Exception:  # the function cannot run so; its beginning is known all the same
-        pass
-    code = getattr(_inner(function), "__code__", None)
-    return f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
-
-
-def _inner(function: Any) -> Any:
-    """Returns the function inside of partials, methods and objects that can be called."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    if not isinstance(function, (types.FunctionType, types.MethodType)):
-        function = getattr(type(function), "__call__", function)
-    return getattr(function, "__func__", function)
-
-
-def _traced(function: Callback, traced: Callback, arguments: tuple[Tensor, ...]) -> GraphModule:
-    """Returns the graph of `traced`, which calls the user's function."""
-    try:
-        with TransformGetItemToIndex():
-            return make_fx(traced)(*arguments)
-    except RuntimeError as error:
-        if "value out of a tracing tensor" not in str(error):
-            raise
-        raise Unsupported("a mod asks for the value of a number, as `if` and int() do; use "
-                          "torch.where" + _user_line(error, function)) from error
-
-
-def _user_line(error: BaseException, function: Callback) -> str:
-    """Returns " (FILE:LINE)" of the user's line in which an error came up."""
-    frames = [each for each in traceback.extract_tb(error.__traceback__)
-              if not each.filename.startswith(_OURS)]
-    code = getattr(_inner(function), "__code__", None)
-    inside = [each for each in frames if code is not None and each.filename == code.co_filename]
-    return f" ({inside[-1].filename}:{inside[-1].lineno})" if inside else ""
-
-
-def _constants(module: GraphModule, captures: _Captures, where: Callback) -> Callback:
-    def constant(node: Node) -> View | int | float | bool:
-        tensor = functools.reduce(getattr, str(node.target).split("."), module)
-        assert isinstance(tensor, Tensor)
-        # A number that became a tensor while the function ran is a literal.
-        if tensor.dim() == 0 and all(getattr(user.target, "overloadpacket", None) in (
-                torch.ops.aten.lift_fresh_copy, torch.ops.aten.lift_fresh) for user in node.users):
-            value = tensor.item()
-            assert isinstance(value, (int, float, bool))
-            return value
-        return captures.view(tensor, where(None))
-    return constant
-
-
-def _body(function: Callback, traced: Callback, arguments: tuple[Tensor, ...], name: str,
-          parameters: tuple[Number, ...], kind: str, captures: _Captures) -> str:
-    """Returns the text of a function of the device."""
-    module = _traced(function, traced, arguments)
-    module.graph.eliminate_dead_code()
-    where = functools.partial(_line_of, function, traced, arguments)
-    writer = Writer(module.graph, parameters, _constants(module, captures, where), where)
-    end = f"  return {writer.returned(kind)};"  # it may add a line that reads a capture
-    lines = "\n".join([*writer.lines, end])
-    declared = ", ".join(f"{each.kind} {each.text}" for each in parameters)
-    if "captures." in lines:
-        declared += ", const Captures& captures"
-    return f"__device__ {kind} {name}({declared}) {{\n{lines}\n}}\n"
-
-
-def _numbers(device: torch.device) -> tuple[Tensor, ...]:
-    """Returns a score and four indices to trace with."""
-    score = torch.zeros((), device=device)
-    return (score, *(torch.zeros((), dtype=torch.int32, device=device) for _ in range(4)))
-
-
-def _score_text(function: Callback, gradient: bool, device: torch.device, captures: _Captures
-                ) -> str:
-    given = _numbers(device)
-
-    # The user's function may have more parameters, and those of what is traced are counted.
-    def forward(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Any:
-        return function(score, b, h, q, k)
-
-    def backward(dscore: Tensor, score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Any:
-        def of_score(s: Tensor) -> Tensor:
-            return torch.as_tensor(function(s, b, h, q, k)).to(torch.float32)
-        return torch.func.vjp(of_score, score)[1](dscore)[0]
-
-    text = _body(function, forward, given, "score_mod", (_SCORE, *_INDICES), "float", captures)
-    if gradient:
-        text += _body(function, backward, (torch.ones_like(given[0]), *given), "score_mod_bwd",
-                      (_DSCORE, _SCORE, *_INDICES), "float", captures)
-    return helpers_of(text) + text
-
-
-def _mask_text(function: Callback, device: torch.device, captures: _Captures) -> str:
-    def forward(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Any:
-        return function(b, h, q, k)
-
-    text = _body(function, forward, _numbers(device)[1:], "mask_mod", _INDICES, "bool", captures)
-    return helpers_of(text) + text
-
-
-# ---- finding it again ----------------------------------------------------------------------------
-
-
-class _Unknown(Exception):
-    """A callable has something in it that cannot be compared."""
-
-
-_PLAIN = (type(None), bool, int, float, str, bytes, torch.dtype, torch.device)
-_FIXED = (types.BuiltinFunctionType, type, torch._ops.OpOverload, torch._ops.OpOverloadPacket)
-
-
-@functools.cache
-def _names(code: types.CodeType) -> tuple[str, ...]:
-    """Returns the names that a function and those inside of it may look up."""
-    inner = [_names(each) for each in code.co_consts if isinstance(each, types.CodeType)]
-    return tuple(sorted({*code.co_names, *(name for names in inner for name in names)}))
-
-
-def _key_of(value: Any, tensors: list[Tensor], seen: set[int]) -> Any:
-    """Returns what tells a value from others, and adds the tensors in it to `tensors`."""
-    if isinstance(value, Tensor):
-        same = next((at for at, each in enumerate(tensors) if _is_same(each, value)), len(tensors))
-        tensors.append(value)
-        return ("tensor", same, value.dtype, tuple(value.shape), value.requires_grad)
-    if isinstance(value, _PLAIN):
-        return (type(value).__name__, repr(value))
-    if isinstance(value, (tuple, list)):
-        return tuple(_key_of(each, tensors, seen) for each in value)
-    if isinstance(value, dict):
-        return tuple(_key_of(each, tensors, seen) for each in value.items())
-    if isinstance(value, functools.partial):
-        return tuple(_key_of(each, tensors, seen)
-                     for each in (value.func, value.args, value.keywords))
-    if isinstance(value, _FIXED):
-        return value
-    if isinstance(value, types.ModuleType):
-        if value.__name__.partition(".")[0] not in ("torch", "math", "operator", "functools"):
-            raise _Unknown
-        return value
-    if not isinstance(value, types.FunctionType):
-        raise _Unknown
-    if id(value) in seen or (value.__module__ or "").partition(".")[0] == "torch" and (
-            value.__closure__ is None):
-        return value
-    seen.add(id(value))
-    cells = [each.cell_contents for each in value.__closure__ or ()]
-    known = value.__globals__
-    parts = (cells, value.__defaults__, value.__kwdefaults__,
-             [known[name] for name in _names(value.__code__) if name in known])
-    return (value.__code__, *(_key_of(each, tensors, seen) for each in parts))
-
-
-_texts: dict[Any, tuple[str | None, str | None, tuple[int, ...]]] = {}
+_texts: dict[Any, _Texts] = {}
 _MOST_TEXTS = 1024
+_INDICES = "int batch, int head, int q_idx, int kv_idx"
+
+
+class _Run(NamedTuple):
+    """What a run of both mods recorded, and the results of their functions."""
+
+    record: Record
+    score: Any
+    score_bwd: Any
+    mask: Any
+    blocks: Blocks | None
+
+
+def _run(score_mod: Callback | None, mask_mod: Callback | None, gradient: bool,
+         device: torch.device, blocks: Blocks | None, places: bool = False) -> _Run:
+    score = score_bwd = mask = None
+    with ExitStack() as stack:
+        # Neither torch.func.vmap nor a mode that traces must see what a mod does.
+        if torch._C._functorch.peek_interpreter_stack() is not None:
+            stack.enter_context(temporarily_clear_interpreter_stack())
+        if torch._C._len_torch_dispatch_stack():
+            stack.enter_context(_disable_current_modes())
+        record = Record(device, places)
+        if blocks is not None:
+            record.tokens += ("blocks", blocks.block_size, bool(blocks.states.shape[0] == 1),
+                              bool(blocks.states.shape[1] == 1), mask_mod is None)
+            record.capture(blocks.states)
+        if score_mod is not None:
+            record.tokens.append("score_mod")
+            score, score_bwd = record.score(score_mod, gradient)
+        if mask_mod is not None:
+            record.tokens.append("mask_mod")
+            mask = record.mask(mask_mod)
+    return _Run(record, score, score_bwd, mask, blocks)
+
+
+# ---- texts ---------------------------------------------------------------------------------------
+
+
+def _function(record: Record, numbers: Numbers, result: Any, dtype: torch.dtype, name: str,
+              parameters: str) -> str:
+    """Returns the text of a function of the device."""
+    writer = Writer(record, numbers, result)
+    end = f"  return {writer.returned(dtype)};"  # it may add a line that reads a capture
+    lines = "\n".join([*writer.lines, end])
+    if "captures." in lines:
+        parameters += ", const Captures& captures"
+    return f"__device__ {c_type(dtype)} {name}({parameters}) {{\n{lines}\n}}\n"
+
+
+def _written(run: _Run, varying: frozenset[int]) -> _Texts:
+    """Returns the texts of a run, in which the constants in `varying` are read from a capture."""
+    record = run.record
+    slot: int | None = len(record.captures.groups)
+    slot = slot if slot != MOST_CAPTURES else None
+    numbers = Numbers(record, varying, slot)
+    score = mask = None
+    if run.score is not None:
+        score = _function(record, numbers, run.score, FLOAT, "score_mod",
+                          f"float score, {_INDICES}")
+        if run.score_bwd is not None:
+            score += _function(record, numbers, run.score_bwd, FLOAT, "score_mod_bwd",
+                               f"float dscore, float score, {_INDICES}")
+        score = helpers_of(score) + score
+    if run.mask is not None:
+        name = "mask_mod" if run.blocks is None else "mask_within"
+        mask = _function(record, numbers, run.mask, BOOL, name, _INDICES)
+        mask = helpers_of(mask) + mask
+    if run.blocks is not None:
+        mask = block_text(run.blocks, mask, numbers)
+    count("wrote the text of a mod")
+    return _Texts(score, mask, record.values(), varying, tuple(numbers.used))
+
+
+def _texts_of(run: _Run, again: Callable[[], _Run]) -> _Texts:
+    """Returns the texts of a run; `again` runs the mods again, for the line of a message."""
+    key, values = run.record.key(), run.record.values()
+    known = _texts.get(key)
+    if known is not None and known.values == values:
+        return known
+    varying = known.varying if known is not None else frozenset()
+    changed = {at for at, value in enumerate(values) if at not in varying and (
+        type(value) is not int or known is not None and known.values[at] != value)}
+    if known is not None and not changed:
+        return known
+    try:
+        found = _written(run, varying | changed)
+    except Unsupported:
+        _written(again(), varying | changed)  # which raises it with the user's line
+        raise
+    if len(_texts) >= _MOST_TEXTS:
+        _texts.clear()
+    _texts[key] = found
+    return found
 
 
 def trace_mods(score_mod: Callback | None, mask_mod: Callback | None, gradient: bool,
-               device: torch.device) -> Mods:
+               device: torch.device, blocks: Blocks | None = None) -> Mods:
     """Returns the texts of two callables, either of which may be None, and their captures."""
-    tensors: list[Tensor] = []
-    key: Any = None
-    found = None
-    try:
-        key = (gradient, *(_key_of(each, tensors, set()) for each in (score_mod, mask_mod)))
-        found = _texts.get(key)
-    except (_Unknown, TypeError, ValueError):  # ValueError: an empty cell
-        pass
-    if found is not None:
-        return Mods(found[0], found[1], tuple(tensors[at] for at in found[2]))
-    captures = _Captures()
-    score = _score_text(score_mod, gradient, device, captures) if score_mod is not None else None
-    mask = _mask_text(mask_mod, device, captures) if mask_mod is not None else None
-    count("traced a mod")
-    places = [next((at for at, each in enumerate(tensors) if _is_same(each, wanted)), -1)
-              for wanted in captures.tensors]
-    if key is not None and -1 not in places:
-        if len(_texts) >= _MOST_TEXTS:
-            _texts.clear()
-        _texts[key] = (score, mask, tuple(places))
-    return Mods(score, mask, tuple(captures.tensors))
+    run = _run(score_mod, mask_mod, gradient, device, blocks)
+    texts = _texts_of(run, lambda: _run(score_mod, mask_mod, gradient, device, blocks, True))
+    captures = run.record.captures.flat()
+    if texts.used:
+        values = run.record.values()
+        captures += (numbers_on(device, tuple(values[at] for at in texts.used)),)
+    return Mods(texts.score_mod, texts.mask_mod, captures)
