@@ -18,12 +18,14 @@ LIMIT = 10_000_000  # bytes
 
 MODULES = """
 __init__.py _check.py _core.pyi _errors.py _library.py _log.py _objects.py _operators.py _run.py
-_signatures.pyi cli.py flex.py py.typed compat/__init__.py compat/_attention.py compat/_conv.py
-compat/_fla_checks.py compat/_fla_context.py compat/_fla_conv.py compat/_fla_kda.py
-compat/_fla_register.py compat/_kvcache.py compat/_ragged.py compat/_torch_cp_balancers.py
-compat/_vllm_attention.py compat/causal_conv1d.py compat/fla.py compat/flash_attn.py
-compat/flash_attn_3.py compat/flash_attn_4.py compat/flash_mla.py compat/sdpa.py compat/torch_cp.py
-compat/vllm.py compat/vllm_conv.py torch/__init__.py torch/_calls.py torch/_device.py
+_signatures.pyi cli.py flex.py py.typed compat/__init__.py compat/_attention.py
+compat/_bert_padding.py compat/_conv.py compat/_fla_checks.py compat/_fla_context.py
+compat/_fla_conv.py compat/_fla_kda.py compat/_fla_register.py compat/_install.py compat/_kvcache.py
+compat/_ragged.py compat/_torch_cp_balancers.py compat/_transformers_attention.py
+compat/_transformers_functions.py compat/_transformers_mask.py compat/_vllm_attention.py
+compat/causal_conv1d.py compat/fla.py compat/flash_attn.py compat/flash_attn_3.py
+compat/flash_attn_4.py compat/flash_mla.py compat/sdpa.py compat/torch_cp.py compat/transformers.py
+compat/vllm.py compat/vllm_conv.py nn/__init__.py torch/__init__.py torch/_calls.py torch/_device.py
 torch/_functions.py torch/_mod_operations.py torch/_mod_text.py torch/_mod_trace.py torch/_ranks.py
 torch/_shapes.py torch/_tensors.py torch/_transforms.py""".split()
 HEADERS = ["lathe.h", *(f"lathe/{part}.h" for part in ("cache", "plan", "ranks", "tune"))]
