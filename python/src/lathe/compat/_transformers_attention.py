@@ -136,7 +136,7 @@ def _span(mask: Tensor | None, causal: bool, keys: int, window: int | None) -> _
     return _Span(causal or mask is not None, keys, window - 1)
 
 
-class _Arguments:
+class Arguments:
     """What a call has beside its tensors and its mask."""
 
     def __init__(self, scaling: float | None, softcap: float | None, sinks: Tensor | None) -> None:
@@ -149,14 +149,14 @@ class _Arguments:
         return options_for(self.scaling, causal, (left, left), self.softcap)
 
 
-def _plain(call: _Arguments, span: _Span, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def _plain(call: Arguments, span: _Span, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     k, v = k[:, :span.keys], v[:, :span.keys]
     if _is_decoding(q, k, v, call.sinks):
         return _decoded(call.options(span), q, k, v, None, call.sinks, None)
     return _computed(call.options(span), q, k, v, call.sinks, _NONE)
 
 
-def _packed(call: _Arguments, span: _Span, q: Tensor, k: Tensor, v: Tensor, cu_q: Tensor,
+def _packed(call: Arguments, span: _Span, q: Tensor, k: Tensor, v: Tensor, cu_q: Tensor,
             cu_k: Tensor) -> Tensor:
     """Returns out [B,Sq,H,DV] where the rows, one after the other, are sequences by offsets."""
     batch = q.shape[0]
@@ -195,17 +195,17 @@ def _packed_positions(positions: Any, span: _Span, q: Tensor, k: Tensor) -> Tens
     return None if found is None else sequences(found, window)
 
 
-def _by_starts(mask: Tensor, call: _Arguments, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def _by_starts(mask: Tensor, call: Arguments, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     options = (*call.options(_Span(True, 0)), ("mask_mod", STARTS_MOD))
     return _computed(options, q, k, v, call.sinks, (mask[0, 0, 0], None))
 
 
-def _by_offsets(mask: Tensor, call: _Arguments, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def _by_offsets(mask: Tensor, call: Arguments, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     cu = mask[0, 0, 0]
     return _packed(call, _span(None, True, k.shape[1], mask.shape[2]), q, k, v, cu, cu)
 
 
-def _by_intervals(mask: Tensor, call: _Arguments, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def by_intervals(mask: Tensor, call: Arguments, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     batch, queries, keys = q.shape[0], q.shape[1], k.shape[1]
     size = intervals_size(batch, queries, keys)
     if mask.numel() != size:
@@ -219,7 +219,7 @@ def _by_intervals(mask: Tensor, call: _Arguments, q: Tensor, k: Tensor, v: Tenso
     return _computed(options, q, k, v, call.sinks, (capture, None))
 
 
-def _by_table(mask: Tensor, call: _Arguments, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def _by_table(mask: Tensor, call: Arguments, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     option, captures = _table(mask, q, k)
     return _computed((*call.options(), option), q, k, v, call.sinks, captures)
 
@@ -239,7 +239,7 @@ def _refuse(dropout: float, output_attentions: bool, position_bias: Tensor | Non
                           'model with attn_implementation="sdpa"')
 
 
-def _paged(call: _Arguments, window: int | None, q: Tensor, k: Tensor, v: Tensor,
+def _paged(call: Arguments, window: int | None, q: Tensor, k: Tensor, v: Tensor,
            more: dict[str, Any]) -> Tensor:
     """Returns out [1,T,H,DV] of one new token for each sequence, appended to a cache in pages."""
     rows = [each.flatten(0, 1)[:, None] for each in (q, k, v)]
@@ -270,14 +270,14 @@ def attention_forward(module: Any, query: Tensor, key: Tensor, value: Tensor,
         key, value = cache.update(key_states=key, value_states=value, layer_idx=module.layer_idx,
                                   kwargs=more)
     causal = bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
-    call = _Arguments(scaling, softcap, s_aux)
+    call = Arguments(scaling, softcap, s_aux)
     q, k, v = (each.transpose(1, 2) for each in (query, key, value))
     if more.get("block_table") is not None and more.get("k_cache") is not None:
         return _paged(call, sliding_window, q, k, v, more), None
     return _masked(attention_mask, causal, sliding_window, call, q, k, v, more), None
 
 
-def _masked(mask: Tensor | None, causal: bool, window: int | None, call: _Arguments, q: Tensor,
+def _masked(mask: Tensor | None, causal: bool, window: int | None, call: Arguments, q: Tensor,
             k: Tensor, v: Tensor, more: dict[str, Any]) -> Tensor:
     kind = kind_of(mask)
     cu_q, cu_k = more.get("cu_seq_lens_q"), more.get("cu_seq_lens_k")
@@ -295,5 +295,5 @@ def _masked(mask: Tensor | None, causal: bool, window: int | None, call: _Argume
     return _BY_KIND[kind](mask, call, q, k, v)
 
 
-_BY_KIND = {"offsets": _by_offsets, "starts": _by_starts, "intervals": _by_intervals,
+_BY_KIND = {"offsets": _by_offsets, "starts": _by_starts, "intervals": by_intervals,
             "table": _by_table}

@@ -140,9 +140,12 @@ def first_place(batch: int) -> int:
     return -(-batch // 4) * 4
 
 
-def _intervals(batch: int, queries: int, keys: int, q_offset: Any, kv_offset: int,
+def intervals(batch: int, queries: int, keys: int, q_offset: Any, kv_offset: int,
                pattern: Pattern, padding: Tensor | None, device: Any) -> Tensor:
-    """Returns an Intervals; before it come how many keys of each row there are, for a cache."""
+    """Returns an Intervals; before it come how many keys of each row there are, for a cache.
+
+    q_offset, the place of the first query, is a number or [B,1].
+    """
     at = torch.arange(queries, dtype=torch.int32, device=device) + q_offset
     first = torch.zeros_like(at) if pattern.left is None else (at - pattern.left).clamp(min=0)
     last = torch.full_like(at, _LAST) if pattern.right is None else at + pattern.right
@@ -152,9 +155,10 @@ def _intervals(batch: int, queries: int, keys: int, q_offset: Any, kv_offset: in
         rows = torch.where(padding, rows, -1)
     used = torch.full((1,), keys, dtype=torch.int32, device=device)
     if pattern.right is not None:
-        used = (last[-1:] + 1 - kv_offset).clamp(max=keys)
+        used = (last[..., -1] + (1 - kv_offset)).clamp(max=keys)
     header = [torch.full((1,), number, device=device) for number in (keys, queries, batch, 0)]
-    parts = [used.expand(batch), used.expand(first_place(batch) - batch), *header, rows.flatten(),
+    unused = torch.zeros(first_place(batch) - batch, device=device)
+    parts = [used.expand(batch), unused, *header, rows.flatten(),
              first.expand(batch, queries).flatten(), last.expand(batch, queries).flatten()]
     return torch.cat([part.to(torch.int32) for part in parts])[None, None, None]
 
@@ -223,7 +227,7 @@ def attention_mask(batch_size: int, q_length: int, kv_length: int, q_offset: Any
         window = used if pattern.left is None else min(pattern.left + 1, used)
         return None if window == used == kv_length else extents(1, used, window, device)
     if known and pattern.left == pattern.right and pattern.left is not None:
-        return extents(2, kv_length, pattern.left, device) if used == kv_length else _intervals(
+        return extents(2, kv_length, pattern.left, device) if used == kv_length else intervals(
             batch_size, q_length, kv_length, q_offset, kv_offset, pattern, None, device)
-    return _intervals(batch_size, q_length, kv_length, q_offset, kv_offset, pattern, padding,
+    return intervals(batch_size, q_length, kv_length, q_offset, kv_offset, pattern, padding,
                       device)
