@@ -22,13 +22,13 @@ _signatures.pyi cli.py flex.py py.typed compat/__init__.py compat/_attention.py
 compat/_bert_padding.py compat/_conv.py compat/_fla_checks.py compat/_fla_context.py
 compat/_fla_conv.py compat/_fla_kda.py compat/_fla_register.py compat/_install.py compat/_kvcache.py
 compat/_ragged.py compat/_torch_cp_balancers.py compat/_transformers_attention.py
-compat/_transformers_functions.py compat/_transformers_mask.py compat/_vllm_attention.py
-compat/causal_conv1d.py compat/fla.py compat/flash_attn.py compat/flash_attn_3.py
-compat/flash_attn_4.py compat/flash_mla.py compat/sdpa.py compat/torch_cp.py compat/transformers.py
-compat/vllm.py compat/vllm_conv.py nn/__init__.py nn/_attention.py nn/_cache.py nn/_kda.py
-nn/_norm.py torch/__init__.py torch/_calls.py torch/_device.py torch/_functions.py
-torch/_mod_operations.py torch/_mod_text.py torch/_mod_trace.py torch/_ranks.py torch/_shapes.py
-torch/_tensors.py torch/_transforms.py""".split()
+compat/_transformers_functions.py compat/_transformers_mask.py compat/_transformers_positions.py
+compat/_vllm_attention.py compat/causal_conv1d.py compat/fla.py compat/flash_attn.py
+compat/flash_attn_3.py compat/flash_attn_4.py compat/flash_mla.py compat/sdpa.py compat/torch_cp.py
+compat/transformers.py compat/vllm.py compat/vllm_conv.py nn/__init__.py nn/_attention.py
+nn/_cache.py nn/_kda.py nn/_norm.py torch/__init__.py torch/_calls.py torch/_device.py
+torch/_functions.py torch/_mod_operations.py torch/_mod_text.py torch/_mod_trace.py torch/_ranks.py
+torch/_shapes.py torch/_tensors.py torch/_transforms.py""".split()
 HEADERS = ["lathe.h", *(f"lathe/{part}.h" for part in ("cache", "plan", "ranks", "tune"))]
 
 # For each wheel: the files of the package, those of its .dist-info, and the tags before the platform.

@@ -101,8 +101,8 @@ def make(name, implementation, dtype, seed=0):
 
 def generate(model, ids, **keywords):
     """Returns the tokens of greedy decoding, without an end."""
-    keywords = dict(max_new_tokens=10, do_sample=False, eos_token_id=None, pad_token_id=0) | keywords
-    return model.generate(ids, **keywords)
+    return model.generate(ids, max_new_tokens=10, do_sample=False, eos_token_id=None,
+                          pad_token_id=0, **keywords)
 
 
 def error(found, expected):

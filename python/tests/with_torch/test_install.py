@@ -116,7 +116,8 @@ def test_padding_there_and_back():
 
 def test_places_that_are_taken_and_not_used():
     mask, unused = torch.tensor([[1, 0, 0], [1, 1, 0]]), torch.tensor([[0, 1, 0], [0, 0, 0]])
-    _, indices, starts, longest, used = _bert_padding.unpad_input(torch.randn(2, 3, 1), mask, unused)
+    x = torch.randn(2, 3, 1)
+    _, indices, starts, longest, used = _bert_padding.unpad_input(x, mask, unused)
     assert indices.tolist() == [0, 1, 3, 4] and starts.tolist() == [0, 2, 4]
     assert longest == 2 and used.tolist() == [1, 2]
 

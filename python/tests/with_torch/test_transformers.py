@@ -152,7 +152,9 @@ def test_positions_that_start_anew():
     lathe.torch.stats(reset=True)
     check(CAUSAL, None, table, given, position_ids=positions)
     check(CAUSAL, None, table, given, position_ids=positions)
-    assert lathe.torch.stats(reset=True)["waited for the device: position_ids"] == 1
+    counted = lathe.torch.stats(reset=True)
+    assert counted["waited for the device: position_ids"] == 1
+    assert counted["waited for the device: packed sequences"] == 1
     positions.copy_(torch.arange(10))
     check(CAUSAL, None, masking.sdpa_mask(1, 10, 10, allow_is_causal_skip=False), given,
           position_ids=positions)
@@ -200,8 +202,9 @@ def test_refusals(keywords, text):
 
 
 @pytest.mark.parametrize("mask", [torch.zeros(B, 1, 4, 5), torch.zeros(B, 4),
-                                  torch.zeros(1, 1, 1, 9, dtype=torch.int32),
-                                  torch.zeros(B, 1, 4, 4, dtype=torch.int8)])
+                                  torch.zeros(1, 1, 1, 9, dtype=torch.uint32),
+                                  *(torch.ones(1, 1, 4, 4, dtype=dtype) for dtype in
+                                    (torch.int8, torch.int32, torch.int64))])
 def test_masks_that_are_none(mask):
     with pytest.raises(lathe.InvalidArgument, match="attention_mask has"):
         ours.attention_forward(CAUSAL, *inputs(4, 4), mask)

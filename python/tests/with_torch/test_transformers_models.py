@@ -1,18 +1,21 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
 """Models of transformers on lathe by register(), against the same models in float64."""
-import logging
 import os
 
 import pytest
 import torch
+from torch._dynamo.utils import counters
 
 pytest.importorskip("transformers", reason="transformers is not installed: "
                                            "tests/peers/install.sh installs it")
 
-import lathe
-import lathe.torch
+import transformers
+from transformers.masking_utils import create_masks_for_generate
+
 import lathe.compat.transformers as ours
+from lathe import Plan
+from lathe.torch import _calls
 from transformers_models import MODELS, error, generate, make, without_lathe
 
 TOKENS = 21
@@ -147,20 +150,20 @@ def test_gradients():
 
 @pytest.mark.parametrize("name", ["mistral, window", "gpt_oss, sinks and windows",
                                   "kimi_linear, KDA and latent attention"])
-def test_twenty_steps_compile_nothing(name, caplog):
+def test_twenty_steps_make_no_plan(name, monkeypatch):
+    """A plan is what looks for kernels and compiles them; the first steps make all there are."""
+    made = []
+    monkeypatch.setattr(_calls, "Plan", lambda *arguments: made.append(1) or Plan(*arguments))
+    _calls.forget_plans()
     model, ids = make(name, "lathe", torch.bfloat16), tokens()
-    lathe.set_log()
-    try:
-        with torch.no_grad(), caplog.at_level(logging.INFO, logger="lathe"):
-            out = model(ids, use_cache=True)
-            for step in range(24):
-                out = model(ids[:, :1], past_key_values=out.past_key_values)
-                if step == 3:
-                    assert caplog.records or step  # kernels of the first steps
-                    caplog.clear()
-            assert [record.getMessage() for record in caplog.records] == []
-    finally:
-        lathe.set_log(None)
+    with torch.no_grad():
+        out = model(ids, use_cache=True)
+        for step in range(24):
+            out = model(ids[:, :1], past_key_values=out.past_key_values)
+            if step == 3:
+                assert made
+                made.clear()
+    assert made == []
 
 
 @torch.no_grad()
@@ -173,6 +176,30 @@ def compiled_error(name, backend):
         if layout != "packed" or not is_recurrent(name):
             worst = max(worst, error(logits(compiled, layout), logits(model, layout).double()))
     return worst
+
+
+@torch.no_grad()
+def test_compiled_steps_make_two_graphs():
+    """One for each of the two kinds of mask that a static cache has, whatever the length."""
+    torch._dynamo.reset()
+    counters.clear()
+    model = make("mistral, window", "lathe", torch.float32)
+    compiled = torch.compile(model, backend="aot_eager")
+    caches = [transformers.StaticCache(config=model.config, max_cache_len=64) for _ in range(2)]
+    ids = tokens()
+    for cache in caches:
+        model(ids, past_key_values=cache)
+    for step in range(8):
+        found = []
+        for run, cache in zip((compiled, model), caches):
+            mask = create_masks_for_generate(
+                config=model.config, inputs_embeds=torch.empty(2, 1, 0), attention_mask=None,
+                past_key_values=cache)
+            position = torch.full((2, 1), TOKENS + step)
+            found.append(run(ids[:, :1], attention_mask=mask, position_ids=position,
+                             past_key_values=cache).logits)
+        assert error(found[0], found[1].double()) < EXACT
+    assert counters["stats"]["unique_graphs"] <= 2 and not counters["graph_break"]
 
 
 @pytest.mark.parametrize("name", ["gemma2, softcap and windows"])

@@ -7,7 +7,6 @@ the device.
 """
 from __future__ import annotations
 
-import weakref
 from typing import Any, NamedTuple
 
 import torch
@@ -18,9 +17,10 @@ from lathe.compat import _kvcache
 from lathe.compat._attention import apart, attend, float_sinks, is_odd, narrowed, options_for, \
     padded, with_scale
 from lathe.compat._transformers_mask import (INTERVALS_MOD, STARTS_MOD, first_place,
-                                              intervals_size, kind_of, sequences)
+                                              intervals_size, kind_of, numbers_of)
+from lathe.compat._transformers_positions import packed_positions
 from lathe.torch import _functions
-from lathe.torch._calls import Call, Options, count, traced
+from lathe.torch._calls import Call, Options, count
 from lathe.torch._tensors import computed, laid, wants_gradient
 
 _MOST_ROWS = 16  # queries of a sequence up to which a kernel splits the keys instead
@@ -168,40 +168,13 @@ def _packed(call: Arguments, span: _Span, q: Tensor, k: Tensor, v: Tensor, cu_q:
     return out.view(batch, -1, *out.shape[1:])
 
 
-# The positions that were looked at last, by a weak reference and their version, and their mask.
-_last_positions: tuple[Any, int, Tensor | None] = (None, -1, None)
-
-
-def _packed_positions(positions: Any, span: _Span, q: Tensor, k: Tensor) -> Tensor | None:
-    """Returns a mask if the positions [1,S] of one row start anew, as those of packed rows do.
-
-    A mask says so already where the model gives positions to what makes it and there is no cache.
-    Else only the positions do, as flash attention in transformers has it. They are looked at once
-    for all layers; in a trace, which cannot, the mask holds for any positions.
-    """
-    global _last_positions
-    if not span.causal or not isinstance(positions, Tensor) or k.shape[1] < 2 or \
-            not positions.shape == q.shape[:2] == k.shape[:2] == (1, span.keys):
-        return None
-    window = span.keys if span.left < 0 else span.left + 1
-    if traced() or _kvcache.capturing():
-        return sequences((positions.diff(dim=1, prepend=positions[:, :1]) != 1).cumsum(1), window)
-    known, version, found = _last_positions
-    if known is None or known() is not positions or version != positions._version:
-        count("waited for the device: position_ids")
-        starts = positions.diff(dim=1, prepend=positions[:, :1] - 1) != 1
-        found = starts.cumsum(1) if bool(starts.any()) else None
-        _last_positions = (weakref.ref(positions), positions._version, found)
-    return None if found is None else sequences(found, window)
-
-
 def _by_starts(mask: Tensor, call: Arguments, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     options = (*call.options(_Span(True, 0)), ("mask_mod", STARTS_MOD))
-    return _computed(options, q, k, v, call.sinks, (mask[0, 0, 0], None))
+    return _computed(options, q, k, v, call.sinks, (numbers_of(mask), None))
 
 
 def _by_offsets(mask: Tensor, call: Arguments, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    cu = mask[0, 0, 0]
+    cu = numbers_of(mask)
     return _packed(call, _span(None, True, k.shape[1], mask.shape[2]), q, k, v, cu, cu)
 
 
@@ -211,7 +184,7 @@ def by_intervals(mask: Tensor, call: Arguments, q: Tensor, k: Tensor, v: Tensor)
     if mask.numel() != size:
         raise InvalidArgument(f"attention_mask has {mask.numel()} numbers; for {queries} queries "
                               f"and {keys} keys lathe's masks have {size}: make it anew")
-    flat = mask.view(-1)
+    flat = numbers_of(mask)
     capture = flat[first_place(batch):]
     options = (*call.options(), ("mask_mod", INTERVALS_MOD))
     if _is_decoding(q, k, v, call.sinks):
@@ -285,7 +258,10 @@ def _masked(mask: Tensor | None, causal: bool, window: int | None, call: Argumen
         span = _span(mask, causal, k.shape[1], window)
         if cu_q is not None and cu_k is not None:
             return _packed(call, span, q, k, v, cu_q, cu_k)
-        mask = _packed_positions(more.get("position_ids"), span, q, k)
+        mask = None
+        if span.causal and span.keys == q.shape[1] == k.shape[1]:
+            sees = span.keys if span.left < 0 else span.left + 1
+            mask = packed_positions(more.get("position_ids"), q.shape[0], span.keys, sees)
         if mask is None:
             return _plain(call, span, q, k, v)
         kind = kind_of(mask)

@@ -3,17 +3,18 @@
 """The masks that transformers hands from its masking functions to lathe's attention.
 
 A mask must pass as one tensor of four dimensions through models, generate() and torch.compile. It
-is None where the attention's own arguments say everything, else a tensor of one of these kinds:
+is None where the attention's own arguments say everything, else a tensor of one of these kinds.
+Nobody makes masks of unsigned words, so their dtype tells them from masks of the caller's:
 
-- `Extents`: int32 [0,sides,keys,window], without elements. sides 1: causal, counted from the last
+- `Extents`: uint32 [0,sides,keys,window], without elements. sides 1: causal, counted from the last
   of the first `keys` keys, and a query sees at most `window` keys. sides 2: a query sees the keys
   that are at most `window` away.
-- `Offsets`: int64 [1,1,window,N+1]. The rows of the batch, one after the other, are N sequences,
-  and each is causal with that window.
-- `Starts`: int64 [1,2,1,1+B*S], in a trace, which cannot know N: S, then the first place that each
-  query sees up to its own.
-- `Intervals`: int32 [1,1,1,..], of padded batches and static caches: the place of each key, -1 if
+- `Intervals`: uint32 [1,1,1,..], of padded batches and static caches: the place of each key, -1 if
   it is padding, and the first and the last place that each query sees. A mask_mod reads it.
+- `Offsets`: uint64 [1,1,window,N+1]. The rows of the batch, one after the other, are N sequences,
+  and each is causal with that window.
+- `Starts`: uint64 [1,2,1,1+B*S], in a trace, which cannot know N: S, then the first place that each
+  query sees up to its own.
 - anything else is a table [B|1,H|1,Sq|1,Sk], bool or to be added, as the caller made it.
 """
 from __future__ import annotations
@@ -116,7 +117,7 @@ def pattern_of(mask: Any) -> Pattern | None:
 
 def extents(sides: int, keys: int, window: int, device: Any) -> Tensor:
     """Returns an Extents."""
-    return torch.empty((0, sides, keys, window), dtype=torch.int32, device=device)
+    return torch.empty((0, sides, keys, window), dtype=torch.uint32, device=device)
 
 
 def sequences(number: Tensor, window: int) -> Tensor:
@@ -128,11 +129,11 @@ def sequences(number: Tensor, window: int) -> Tensor:
         first = torch.where(starts, at, 0).cummax(1).values
         first = torch.maximum(first, at - (window - 1))
         length = torch.full((1,), number.shape[1], device=number.device)
-        return torch.cat([length, first.flatten()]).expand(1, 2, 1, -1)
+        return torch.cat([length, first.flatten()]).view(torch.uint64).expand(1, 2, 1, -1)
     count("waited for the device: packed sequences")
     found = torch.nn.functional.pad(starts.flatten().nonzero().flatten(), (0, 1),
                                     value=number.numel())
-    return found.expand(1, 1, window, -1)
+    return found.view(torch.uint64).expand(1, 1, window, -1)
 
 
 def first_place(batch: int) -> int:
@@ -160,7 +161,8 @@ def intervals(batch: int, queries: int, keys: int, q_offset: Any, kv_offset: int
     unused = torch.zeros(first_place(batch) - batch, device=device)
     parts = [used.expand(batch), unused, *header, rows.flatten(),
              first.expand(batch, queries).flatten(), last.expand(batch, queries).flatten()]
-    return torch.cat([part.to(torch.int32) for part in parts])[None, None, None]
+    numbers = torch.cat([part.to(torch.int32) for part in parts])
+    return numbers.view(torch.uint32)[None, None, None]
 
 
 def intervals_size(batch: int, queries: int, keys: int) -> int:
@@ -172,11 +174,16 @@ def kind_of(mask: Tensor | None) -> str:
     """Returns the kind of a mask by its name in lower case; None is "extents" too."""
     if mask is None:
         return "extents"
-    if mask.dim() == 4 and mask.dtype == torch.int64:
+    if mask.dim() == 4 and mask.dtype == torch.uint64:
         return "offsets" if mask.shape[1] == 1 else "starts"
-    if mask.dim() == 4 and mask.dtype == torch.int32:
+    if mask.dim() == 4 and mask.dtype == torch.uint32:
         return "extents" if mask.shape[0] == 0 else "intervals"
     return "table"
+
+
+def numbers_of(mask: Tensor) -> Tensor:
+    """Returns the numbers of an Intervals, Offsets or Starts, in one dimension."""
+    return mask[0, 0, 0].view(torch.int32 if mask.dtype == torch.uint32 else torch.int64)
 
 
 # ---- what transformers calls -------------------------------------------------------------------
