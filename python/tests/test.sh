@@ -22,10 +22,6 @@ peers=$PWD/build/peers
 python=$peers/venv/bin/python
 logs=$PWD/build/python/logs
 
-# transformers is what flash-linear-attention's layers import; they are imported because their
-# functions are replaced there too.
-transformers=transformers==5.23.0
-
 # What pyproject.toml promises as the least.
 oldest=torch==2.6.0
 oldest_triton=triton==3.2.0  # which it was made with; inductor imports it
@@ -141,8 +137,6 @@ peer() {
   case "$1" in
     flash-linear-attention)
       [[ $arguments != *" --sample"* ]] || die "--sample: the tests of $1 run whole"
-      "$python" -c 'import transformers' 2>/dev/null ||
-        "$peers/venv/bin/pip" install --quiet --disable-pip-version-check --no-input "$transformers"
       suite "$1" fla_suite.py "${@:2}"
       ;;
     flash-attention)
