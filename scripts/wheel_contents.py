@@ -36,12 +36,6 @@ torch/_mod_record.py torch/_mod_text.py torch/_mod_trace.py torch/_mod_traced.py
 torch/_mod_types.py torch/_ranks.py torch/_shapes.py torch/_sharding.py torch/_statistics.py
 torch/_tensors.py torch/_traced.py torch/_transforms.py torch/_version.py
 """.split()
-=======
-compat/transformers.py compat/vllm.py compat/vllm_conv.py nn/__init__.py nn/_attention.py
-nn/_cache.py nn/_kda.py nn/_norm.py torch/__init__.py torch/_calls.py torch/_device.py
-torch/_functions.py torch/_mod_operations.py torch/_mod_text.py torch/_mod_trace.py torch/_ranks.py
-torch/_shapes.py torch/_tensors.py torch/_transforms.py""".split()
->>>>>>> transformers
 HEADERS = ["lathe.h", *(f"lathe/{part}.h" for part in ("cache", "plan", "ranks", "tune"))]
 
 # For each wheel: the files of the package, those of its .dist-info, and the tags before the platform.
