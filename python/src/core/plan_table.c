@@ -190,15 +190,15 @@ static PyObject* table_clear(TableObject* self, PyObject* unused) {
 static Py_ssize_t table_length(TableObject* self) { return (Py_ssize_t)self->entries.used; }
 
 static int table_init(TableObject* self, PyObject* arguments, PyObject* keywords) {
-  static char* names[] = {"names",     "build",   "types", "shard", "modes", "gradients",
+  static char* names[] = {"names",   "build", "types", "shard", "modes", "gradients",
                           "negated", "rows",  "kept",  "op",    "copy",  NULL};
   PyObject *list, *build, *types = NULL, *shard = NULL, *modes = NULL, *gradients = NULL;
   PyObject *negated = NULL, *copy = NULL;
   const char* op = NULL;
   if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O|O!O!O!OOKKsO:PlanTable", names,
                                    &PyTuple_Type, &list, &build, &PyTuple_Type, &types, ShardType,
-                                   &shard, &PyTuple_Type, &modes, &gradients, &negated,
-                                   &self->rows, &self->kept, &op, &copy)) {
+                                   &shard, &PyTuple_Type, &modes, &gradients, &negated, &self->rows,
+                                   &self->kept, &op, &copy)) {
     return -1;
   }
   if (self->build) return raise_invalid("a PlanTable is made once"), -1;

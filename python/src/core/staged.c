@@ -138,14 +138,15 @@ int run_staged(PlanObject* plan, Borrowed* slots, const lathe_shard* shard) {
   DLTensor tensors[MOST_TENSORS];
   const DLTensor* pointers[MOST_TENSORS];
   char* hosts[MOST_TENSORS];
+  int on_host[MOST_TENSORS]; /* an empty tensor is somewhere, and its address may be NULL */
   size_t count = 0;
   void* stream = NULL;
   if (!succeeded(lathe_stream_create(context->handle, &stream))) return -1;
   for (size_t i = 0; i < plan->count; ++i) {
     tensors[i] = slots[i].tensor;
     pointers[i] = &tensors[i];
-    hosts[i] = NULL;
-    if (tensors[i].device.device_type != kDLCPU) continue;
+    on_host[i] = tensors[i].device.device_type == kDLCPU;
+    if (!on_host[i]) continue;
     hosts[i] = (char*)tensors[i].data + tensors[i].byte_offset;
     const size_t bytes = span_of(&tensors[i]);
     if (bytes > 0) add_range(hosts[i], hosts[i] + bytes, regions, &count);
@@ -153,11 +154,11 @@ int run_staged(PlanObject* plan, Borrowed* slots, const lathe_shard* shard) {
   int failed = 0;
   for (size_t i = 0; i < count && !failed; ++i) failed = upload(context, stream, &regions[i]);
   for (size_t i = 0; i < plan->count && !failed; ++i) {
-    if (hosts[i]) move_to_device(context, regions, count, &tensors[i]);
+    if (on_host[i]) move_to_device(context, regions, count, &tensors[i]);
   }
   if (!failed) failed = run_uploaded(plan, pointers, shard, stream);
   for (size_t i = 0; i < plan->count && !failed; ++i) {
-    if (plan->slots[i].written && hosts[i]) {
+    if (plan->slots[i].written && on_host[i]) {
       failed = download(context, &tensors[i], hosts[i], stream);
     }
   }

@@ -28,7 +28,7 @@ _MOST_ROWS = 16  # queries of a sequence up to which a kernel splits the keys in
 _IN = ("q", "k_cache", "v_cache", "block_table", "cache_seqlens", "sinks", "capture_0")
 # Decoding that appends nothing, so that caches are inputs alone: torch.compile copies none.
 _read = Call("flash_attention_decode_read", "flash_attention_decode", _IN, ("out", "lse"),
-             rows=_IN[:3], reads=_IN[1:3])
+             rows=_IN[:3])
 
 # Device text of tables. The second array has the steps of batch, head and query.
 _TABLE = """\

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from lathe._errors import InvalidArgument
-from lathe.compat import _kvcache, _ragged
+from lathe.compat import _kvcache, _places
 from lathe.compat._attention import float_sinks, options_for
 from lathe.compat._transformers_attention import Arguments, by_intervals
 from lathe.compat._transformers_mask import Pattern, intervals
@@ -105,7 +105,7 @@ class Attention(nn.Module):
         """Returns out [B,T,H,D] of sequences that begin here, and fills a cache."""
         positions = torch.arange(x.shape[1], device=x.device)[None]
         if cu_seqlens is not None:
-            positions = _ragged._find(cu_seqlens, x.shape[1])[1][None]
+            positions = _places.find(cu_seqlens, x.shape[1])[1][None]
         q, k, v = self._projected(x, positions)
         if cache is not None:
             batch, tokens = x.shape[:2] if packing is None else packing.shape

@@ -19,15 +19,15 @@ from torch import Tensor
 from torch._higher_order_ops import BaseHOP
 from torch.fx import GraphModule, Interpreter, Node
 
-from lathe.torch._calls import _library
 from lathe.torch._mod_blocks import Blocks
+from lathe.torch._traced import library
 
 _NAMES = ("score", "batch", "head", "q_idx", "kv_idx")
 
-_library.define("flex_like(Tensor query, Tensor key, Tensor value, Tensor? states, int rows, "
+library.define("flex_like(Tensor query, Tensor key, Tensor value, Tensor? states, int rows, "
                 "int columns, float? scale, bool scored, bool masked) -> (Tensor, Tensor)",
                 tags=(torch.Tag.pt2_compliant_tag,))
-_library.define("mod_place(Tensor query, int which) -> Tensor",
+library.define("mod_place(Tensor query, int which) -> Tensor",
                 tags=(torch.Tag.pt2_compliant_tag,))
 
 
@@ -45,8 +45,8 @@ def _mod_place(query: Tensor, which: int) -> Tensor:
     return query.new_empty((1,), dtype=torch.int32 if which else torch.float32)
 
 
-torch.library.register_fake("lathe::flex_like", _flex_like, lib=_library)
-torch.library.register_fake("lathe::mod_place", _mod_place, lib=_library)
+torch.library.register_fake("lathe::flex_like", _flex_like, lib=library)
+torch.library.register_fake("lathe::mod_place", _mod_place, lib=library)
 _like, _place = torch.ops.lathe.flex_like, torch.ops.lathe.mod_place
 
 
