@@ -105,7 +105,8 @@ class _Estimates:
     def __init__(self, monkeypatch):
         self.flops = 0
         for call in _calls:
-            monkeypatch.setattr(call, "_returned", self.noting(call, call._returned))
+            for traced in call.traced.all:
+                monkeypatch.setattr(traced, "_returned", self.noting(call, traced._returned))
 
     def noting(self, call, returned):
         def wrapped(made, tensors):
@@ -133,7 +134,7 @@ def test_operators_count_what_the_library_estimates(row, monkeypatch):
     class Options(torch.utils._python_dispatch.TorchDispatchMode):
         def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
             if operator.namespace == "lathe":
-                estimates.options = lt._calls.options_of_text(args[-1])
+                estimates.options = lt._traced.options_of_text(args[-1])
             return operator(*args, **(kwargs or {}))
 
     with Options(), FlopCounterMode(display=False) as counter:

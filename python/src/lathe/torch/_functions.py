@@ -28,7 +28,7 @@ _conv, _conv_final = (Call("causal_conv1d" + "_final" * final, "causal_conv1d", 
                            ("y",) + ("final_state",) * final, rows=("x", "residual"))
                       for final in (False, True))
 _conv_bwd = Call("causal_conv1d_bwd", "causal_conv1d", (*_CONV, "dy", "dfinal_state"),
-                 ("dx", "dweight", "dbias", "dinitial_state"))
+                 ("dx", "dweight", "dbias", "dinitial_state"), rows=("x", "residual", "dy"))
 _conv_update = Call("causal_conv1d_update", "causal_conv1d_update",
                     ("x", "weight", "bias", "residual", "state"), ("y",), rows=("x", "residual"))
 
@@ -94,7 +94,8 @@ _kda = {(final, chunks): Call("kda" + "_final" * final + "_chunks" * chunks, "kd
                               + ("chunk_states",) * chunks, rows=_KDA[:5])
         for final in (False, True) for chunks in (False, True)}
 _kda_bwd = Call("kda_bwd", "kda", (*_KDA, "do", "dht", *_SAVED),
-                ("dq", "dk", "dv", "dg", "dbeta", "dA_log", "ddt_bias", "dinitial_state"))
+                ("dq", "dk", "dv", "dg", "dbeta", "dA_log", "ddt_bias", "dinitial_state"),
+                rows=(*_KDA[:5], "do"))
 _POOL = ("state_pool", "state_indices", "num_accepted_tokens")
 _kda_recurrent = {final: Call("kda_recurrent" + "_final" * final, "kda_recurrent",
                               (*_KDA, *(() if final else _POOL)),
@@ -194,7 +195,8 @@ _attention = Call("flash_attention", "flash_attention", (*_ATTENTION, *_CAPTURES
                   rows=_ATTENTION[:3], into=True)
 _attention_bwd = Call("flash_attention_bwd", "flash_attention",
                       (*_ATTENTION, "dout", "dlse", *_CAPTURES, "out", "lse"),
-                      ("dq", "dk", "dv", "dsinks"), into=True)
+                      ("dq", "dk", "dv", "dsinks"), rows=(*_ATTENTION[:3], "dout", "out"),
+                      into=True)
 _decode = Call("flash_attention_decode", "flash_attention_decode",
                ("q", "k_cache", "v_cache", "block_table", "cache_seqlens", "k_new", "v_new",
                 "alibi_slopes", "sinks", *_CAPTURES), ("out", "lse"), rows=("q", "k_new", "v_new"),
@@ -257,7 +259,8 @@ _sparse = Call("sparse_flash_attention", "sparse_flash_attention", _SPARSE, ("ou
                rows=_SPARSE[:6])
 _sparse_bwd = Call("sparse_flash_attention_bwd", "sparse_flash_attention",
                    (*_SPARSE, "dout", "out", "lse"),
-                   ("dq", "dk", "dv", "dq_rope", "dk_rope", "dsinks"))
+                   ("dq", "dk", "dv", "dq_rope", "dk_rope", "dsinks"),
+                   rows=(*_SPARSE[:6], "dout", "out"))
 
 
 class _SparseFlashAttention(torch.autograd.Function):
