@@ -16,10 +16,10 @@ from function_inputs import (attention_inputs, channels_last, conv_inputs, heads
                              mla_inputs, offsets, only, packed_inputs, pages, pool_inputs,
                              rows_inputs, sparse_exact, sparse_inputs)
 from lathe.compat import (causal_conv1d, fla, flash_attn, flash_attn_3, flash_attn_4, flash_mla,
-                          torch_cp, sdpa, vllm, vllm_conv)
+                          torch_cp, transformers, sdpa, vllm, vllm_conv)
 
 MODULES = (lt, lathe.flex, causal_conv1d, fla, flash_attn, flash_attn_3, flash_attn_4, flash_mla,
-           sdpa, torch_cp, vllm, vllm_conv)
+           sdpa, torch_cp, transformers, vllm, vllm_conv)
 
 
 class Row(NamedTuple):
@@ -297,4 +297,7 @@ REASONS = {
     (vllm, "fa_version_unsupported_reason"): _NO_TENSORS,
     (vllm, "is_fa_version_supported"): _NO_TENSORS,
     (vllm_conv, "PAD_SLOT_ID"): _NO_TENSORS,
+    (transformers, "attention_forward"): "takes a model's layer; test_transformers.py calls it",
+    (transformers, "register"): "test_transformers_models.py runs models that it registers for",
+    (transformers, "unregister"): _NO_TENSORS,
 }

@@ -113,6 +113,7 @@ def test_masks_of_decoding(case):
     """16-bit inputs without gradients: the kernels that split the keys."""
     function, queries, keys, keywords, _ = CASES[case]
     mask, table = both_masks(function, queries, keys, **keywords)
+    lathe.torch.stats(reset=True)
     with torch.no_grad():
         check(CAUSAL, mask, table, inputs(queries, keys, torch.float16), 1e-3)
     assert "copied to contiguous rows" not in lathe.torch.stats(reset=True)

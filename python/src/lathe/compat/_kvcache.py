@@ -18,6 +18,9 @@ from lathe.torch._calls import Options, count, traced
 from lathe.torch._tensors import dense, usable, wants_gradient
 
 
+_DECODED = (torch.float16, torch.bfloat16)
+
+
 def table_of(k_cache: Tensor, batch: int, batch_idx: Tensor | None, table: Tensor | None,
              name: str = "block_table") -> Tensor:
     """Returns the block table: the one given, or one in which each row of the cache is a page."""
@@ -97,7 +100,8 @@ def _write(k_cache: Tensor, v_cache: Tensor, table: Tensor, lengths: Tensor, seq
     """Writes rows k, v [T,HK,D], each `step` places behind the keys of its sequence.
 
     A row of no sequence, of one with a negative length, or without a page is not written. The
-    kernel that appends gets each row as a sequence of its own; it takes no odd widths.
+    kernel that appends gets each row as a sequence of its own; it takes neither odd widths nor
+    float32.
     """
     if k.shape[0] == 0:
         return
@@ -107,7 +111,7 @@ def _write(k_cache: Tensor, v_cache: Tensor, table: Tensor, lengths: Tensor, seq
     page = _places.page_of(table, sequence, place // page_rows, k_cache.shape[0])
     page, row = page.masked_fill(before < 0, -1), place % page_rows
     with torch.no_grad():
-        if is_odd(k_cache, v_cache):
+        if is_odd(k_cache, v_cache) or k_cache.dtype not in _DECODED:
             _write_by_torch(k_cache, page, row, k)
             _write_by_torch(v_cache, page, row, v)
             return

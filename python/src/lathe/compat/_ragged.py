@@ -107,7 +107,8 @@ class _Parts:
         if self.place is None:
             return q.unsqueeze(1)
         count("moved queries into parts")
-        found = q.new_zeros((self.parts * self.size, *q.shape[1:])).index_copy_(0, self.place, q)
+        # Not in place, as vmap may go over q alone.
+        found = q.new_zeros((self.parts * self.size, *q.shape[1:])).index_copy(0, self.place, q)
         return found.view(self.parts, self.size, *q.shape[1:])
 
     def joined(self, out: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:

@@ -20,15 +20,10 @@ from lathe.compat._transformers_mask import (INTERVALS_MOD, STARTS_MOD, first_pl
                                               intervals_size, kind_of, numbers_of)
 from lathe.compat._transformers_positions import packed_positions
 from lathe.torch import _functions
-from lathe.torch._calls import Call, Options, count
-from lathe.torch._tensors import computed, laid, wants_gradient
+from lathe.torch._calls import Options, count
+from lathe.torch._tensors import computed, wants_gradient
 
 _MOST_ROWS = 16  # queries of a sequence up to which a kernel splits the keys instead
-
-_IN = ("q", "k_cache", "v_cache", "block_table", "cache_seqlens", "sinks", "capture_0")
-# Decoding that appends nothing, so that caches are inputs alone: torch.compile copies none.
-_read = Call("flash_attention_decode_read", "flash_attention_decode", _IN, ("out", "lse"),
-             rows=_IN[:3])
 
 # Device text of tables. The second array has the steps of batch, head and query.
 _TABLE = """\
@@ -80,10 +75,11 @@ def _decoded(options: Options, q: Tensor, k: Tensor, v: Tensor, lengths: Tensor 
     table = _kvcache.table_of(k, q.shape[0], None, None)
     if lengths is None:
         lengths = _kvcache.full_lengths(k, table)
-    tensors: tuple[Tensor | None, ...] = (q, k, v, table, lengths, sinks, capture)
+    tensors: tuple[Tensor | None, ...] = (q, k, v, table, lengths, None, None, None, sinks, capture,
+                                          None, None, None)
     if torch.is_grad_enabled():
         tensors = tuple(None if each is None else each.detach() for each in tensors)
-    out: Tensor = _read(options, *laid(_read, tensors))[0]
+    out: Tensor = _functions._decode(options, *tensors)[0]
     return out
 
 

@@ -250,7 +250,7 @@ class Record:
                               "no gradient reaches captures; give it detached" + user_line())
         if tensor.device != self.device:
             if tensor.dim() > 0 or tensor.device.type != "cpu":
-                raise Unsupported(f"a captured tensor is on {tensor.device}; allowed is "
+                raise Unsupported(f"a captured tensor is on the device {tensor.device}; allowed is "
                                   f"{self.device}, where query is" + user_line())
             number = self.scalar(tensor.item(), tensor.dtype)  # as torch takes it: for a number
             assert isinstance(number, Traced)
