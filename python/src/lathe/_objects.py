@@ -82,7 +82,11 @@ class Problem(_core.Problem):
             value = os.fspath(value)
         elif type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0:
             value = value.item()  # numpy.True_, numpy.int64(1), numpy.float32(0.5)
-        super().set(option, value)
+        try:
+            super().set(option, value)
+        except (TypeError, OverflowError):
+            raise InvalidArgument(f"option {option} is {value!r}; allowed are text and one number, "
+                                  "an integer of at most 64 bits") from None
 
     @property
     def op(self) -> str:

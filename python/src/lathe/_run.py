@@ -65,6 +65,9 @@ def _check_array(name: str, array: Any) -> None:
         raise InvalidArgument(f"{name} is of type {type(array).__name__}; allowed is an array with "
                               "__dlpack__ or a buffer, of NumPy, CuPy, torch or JAX: "
                               f"numpy.array({name}) makes one of a list")
+    if any(each.__name__ == "MaskedArray" for each in type(array).__mro__):
+        raise InvalidArgument(f"{name} is a masked array, and no kernel reads its mask; allowed is "
+                              f"a plain array: give {name}.filled(0), or {name}.data")
 
 
 def _check_written(name: str, array: Any) -> None:

@@ -255,7 +255,10 @@ def test_numbers_of_numpy_are_options(value):
     (dict(softmax_scale=float("nan")), "softmax_scale is nan, but must be finite"),
     (dict(softmax_scale=0.0), "softmax_scale is '0'; allowed are"),
     (dict(sinks=[0.0, 1.0]), "sinks is of type list; allowed is an array"),
-    (dict(q=3), "q is of type int; allowed is an array")])
+    (dict(q=3), "q is of type int; allowed is an array"),
+    (dict(causal=[1]), r"causal is \[1\]; allowed are text and one number"),
+    (dict(window_left=2 ** 63), "window_left is 9223372036854775808; allowed are text and one"),
+    (dict(q=np.ma.masked_array(np.zeros((1, 4, 2, 32), "e"))), "q is a masked array, .* plain")])
 def test_what_is_no_number_and_what_is_no_array(change, words):
     q, k, v = attention_inputs()
     with pytest.raises(lathe.InvalidArgument, match=words):

@@ -79,6 +79,29 @@ def test_odd_width_and_inputs_that_require_gradients():
     pages.expect(rows(out), rows(q), 1, causal=True)
 
 
+@pytest.mark.parametrize("width, queries, new", [(32, 1, 1), (32, 1, 2), (20, 2, 2)])
+@pytest.mark.parametrize("packed", [False, True])
+def test_padding_stays_without_keys_when_keys_are_appended(width, queries, new, packed):
+    """However keys are appended, a sequence of a negative length gets none and sees none."""
+    caches = [made(4, 16, 2, width, seed=seed) for seed in (0, 1)]
+    before = [each.clone() for each in caches]
+    table = torch.tensor([[0, 1], [2, 3]]).int()
+    q, k, v = (made(2, rows_, 2, width, seed=5) for rows_ in (queries, new, new))
+    ragged = {}
+    if packed:
+        q, k, v = (each.flatten(0, 1) for each in (q, k, v))
+        ragged = {"cu_seqlens_q": torch.arange(3).int() * queries, "max_seqlen_q": queries,
+                  "cu_seqlens_k_new": torch.arange(3).int() * new}
+    out, lse, *_ = flash_attn_3.flash_attn_with_kvcache(
+        q, *caches, k, v, page_table=table, cache_seqlens=torch.tensor([5, -1]).int(), causal=True,
+        return_softmax_lse=True, **ragged)
+    assert not out.view(2, -1)[1].any() and out.view(2, -1)[0].any()
+    assert torch.all(lse.unflatten(1, (2, -1))[:, 1] == -torch.inf if packed
+                     else lse[1] == -torch.inf)
+    for found, held in zip(caches, before):
+        assert torch.equal(found[1:], held[1:]) and not torch.equal(found[0], held[0])
+
+
 def test_keys_past_the_block_table():
     pages = Pages(lengths=(64, 3))
     q, new = made(2, 1, 4, 32), made(2, 1, 2, 32)

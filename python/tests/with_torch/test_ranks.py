@@ -74,6 +74,25 @@ def test_conv_leaves_parameter_gradients_apart():
             dy, lambda: lt.Ranks(None, TOKENS), summed=(1,))
 
 
+def test_padding_of_a_convolution_with_a_residual():
+    """Offsets count the tokens of all ranks; in rows past the last one even NaN becomes 0."""
+    used, offsets = 90, torch.tensor([0, 50, 90], dtype=torch.int32)
+    x, residual, dy = inputs(*[(1, TOKENS, 32)] * 3, dtype=torch.float32)
+    (weight,) = inputs((32, 4), dtype=torch.float32)
+    x[:, used:], residual[:, used:], dy[:, used:] = torch.nan, torch.nan, torch.nan
+
+    def work(rank):
+        over = lt.Ranks(None, TOKENS)
+        parts = [over.take(each, 1).requires_grad_() for each in (x, residual)]
+        y, _ = lt.causal_conv1d(parts[0], weight, residual=parts[1], cu_seqlens=offsets, over=over)
+        y.backward(over.take(dy, 1))
+        return parts[0].grad, parts[1].grad
+
+    dx, dresidual = (torch.cat(each, 1) for each in zip(*over_ranks(WORLD, work)))
+    assert torch.equal(dresidual[:, :used], dy[:, :used]) and not dresidual[:, used:].any()
+    assert not dx[:, used:].any() and dx.isfinite().all()
+
+
 def test_groups_are_kept_and_flags_are_checked():
     def work(rank):
         assert lt.group() is lt.group()

@@ -130,6 +130,11 @@ def _check_new(k_cache: Tensor, v_cache: Tensor, k: Tensor, v: Tensor) -> None:
                 f"{list((*k.shape[:-2], *cache.shape[-2:]))} and {cache.dtype}, those of the cache")
 
 
+def _grown(lengths: Tensor, new: int | Tensor) -> Tensor:
+    """Returns the lengths with new keys; a negative one stays, since its keys went nowhere."""
+    return torch.where(lengths < 0, lengths, lengths + new)
+
+
 def append(k_cache: Tensor, v_cache: Tensor, table: Tensor, lengths: Tensor, k: Tensor, v: Tensor
            ) -> Tensor:
     """Appends k, v [B,S,HK,D] to the sequences and returns their new lengths."""
@@ -140,7 +145,7 @@ def append(k_cache: Tensor, v_cache: Tensor, table: Tensor, lengths: Tensor, k: 
     sequence = _places.numbers(batch, k.device).repeat_interleave(new)
     step = _places.numbers(new, k.device).repeat(batch)
     _write(k_cache, v_cache, table, lengths, sequence, step, k.flatten(0, 1), v.flatten(0, 1))
-    return lengths.clamp(min=0) + new
+    return _grown(lengths, new)
 
 
 def append_packed(k_cache: Tensor, v_cache: Tensor, table: Tensor, lengths: Tensor, k: Tensor,
@@ -153,7 +158,7 @@ def append_packed(k_cache: Tensor, v_cache: Tensor, table: Tensor, lengths: Tens
     check_lengths(lengths, starts.diff(), k_cache, table, starts)
     sequence, step = _places.find(starts, k.shape[0])
     _write(k_cache, v_cache, table, lengths, sequence, step, k, v)
-    return lengths.clamp(min=0) + starts.diff()
+    return _grown(lengths, starts.diff())
 
 
 # ---- attention -----------------------------------------------------------------------------------

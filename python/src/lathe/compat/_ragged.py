@@ -12,6 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from lathe._errors import InvalidArgument
 from lathe.compat import _kvcache, _places
 from lathe.compat._attention import attend
 from lathe.torch._calls import Options, count, traced
@@ -224,12 +225,22 @@ def attend_slots(options: Options, q: Tensor, k: Tensor, v: Tensor, cu_q: Tensor
     return out, lse
 
 
+def _check_out(out: Tensor, q: Tensor, v: Tensor) -> None:
+    """Raises InvalidArgument unless out is what a kernel would write; a copy would broadcast."""
+    allowed = [*q.shape[:-1], v.shape[-1]]
+    if list(out.shape) != allowed or out.dtype is not q.dtype:
+        raise InvalidArgument(f"out has shape {list(out.shape)} and dtype {out.dtype}; allowed are "
+                              f"{allowed} and {q.dtype}, those of the queries and values")
+
+
 def attend_varlen(options: Options, q: Tensor, k: Tensor, v: Tensor, cu_q: Tensor | None,
                   cu_k: Tensor | None, used_q: Tensor | None, used_k: Tensor | None,
                   max_q: int | None, table: Tensor | None, slopes: Tensor | None = None,
                   sinks: Tensor | None = None, num_splits: int = 0, out: Tensor | None = None
                   ) -> tuple[Tensor, Tensor]:
     """Returns (out, lse) for what the peers call varlen: packed, batched, partly used, in pages."""
+    if out is not None:
+        _check_out(out, q, v)
     if table is None and used_q is None and used_k is None and (cu_q is None) == (cu_k is None):
         return attend(options, q, k, v, slopes, sinks, cu_q, cu_k, out)
     if table is None:

@@ -48,6 +48,9 @@ class Over(Protocol):
     def run(self, call: Call, options: Options, tensors: Tensors) -> tuple[Any, ...]:
         """Runs the call on this rank and returns the outputs, None for those that are not."""
 
+    def first_token(self) -> int:
+        """Returns the number of this rank's first token among those of all ranks."""
+
 
 class Call:
     """An operator with the inputs that it takes and the outputs that are wanted of it.

@@ -52,16 +52,17 @@ class _CausalConv1d(torch.autograd.Function):
                                                over=ctx.over)
         dresidual = None
         if residual is not None and ctx.needs_input_grad[6]:
-            dresidual = _residual_gradient(dy, cu_seqlens if ctx.over is None else None)
+            dresidual = _residual_gradient(dy, cu_seqlens, ctx.over)
         return None, None, None, dx, dweight, dbias, dresidual, dstate, None
 
 
-def _residual_gradient(dy: Tensor, cu_seqlens: Tensor | None) -> Tensor:
+def _residual_gradient(dy: Tensor, cu_seqlens: Tensor | None, over: Over | None) -> Tensor:
     """Returns the gradient of what is added after all else: dy, and 0 in rows of no sequence."""
     if cu_seqlens is None:
         return dy
     count("gradients of a residual with rows of no sequence set to 0")
-    rows = torch.arange(dy.shape[1], device=dy.device)
+    first = 0 if over is None else over.first_token()  # offsets are those of all ranks
+    rows = torch.arange(first, first + dy.shape[1], device=dy.device)
     return dy.masked_fill((rows >= cu_seqlens[-1]).view(1, -1, 1), 0)
 
 

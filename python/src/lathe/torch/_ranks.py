@@ -109,6 +109,11 @@ class Ranks:
         """The number of ranks."""
         return self.group.world
 
+    def first_token(self) -> int:
+        """Returns the number of this rank's first token among those of all ranks."""
+        intervals = self.shard.intervals()
+        return intervals[0][0] if intervals else 0
+
     def take(self, tensor: Tensor, dim: int, axis: int = 0) -> Tensor:
         """Returns this rank's tokens of a whole tensor; axis 1: tokens of keys."""
         parts = [tensor.narrow(dim, begin, end - begin)
