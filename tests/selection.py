@@ -68,6 +68,7 @@ SEEN_BY = {
 SUITES = {"asan": 600, "tsan": 520, "fuzz": 150, "bench": 240, "torch-oldest": 200,
           "torch-newest": 200}
 _ACROSS_RANKS = re.compile(r"rank|ring|dispatch|heads|nccl|shard")
+_MOST_WHOLE = 2  # families whose thorough tests one run takes
 _BUILDING = 4  # seconds that a test program takes to compile and link
 
 
@@ -192,8 +193,11 @@ def touched(tests: Iterable[Test], root: str, files: Iterable[str]) -> tuple[set
     for path in files:
         areas, thorough = seen_by(root, path)
         (whole if thorough else short).update(areas)
+    # A change of many families runs what is thorough in turns alone, or a run would take an hour.
+    is_wide = len(whole & set(FAMILIES)) > _MOST_WHOLE
     chosen = {each.name for each in tests
-              if each.areas & whole or (not each.thorough and each.areas & short)}
+              if (each.areas & whole and not (is_wide and each.thorough))
+              or (not each.thorough and each.areas & short)}
     return chosen, whole | short
 
 

@@ -65,6 +65,11 @@ class Changes(unittest.TestCase):
         self.assertLessEqual({"kda_numerics_test", "kda_options_test", "golden_kda_sm80"}, found)
         self.assertFalse({"attention_run_test", "store_test", "sim_race_test"} & found)
 
+    def test_a_wide_change_leaves_thorough_tests_to_turns(self):
+        found = chosen(*(f"ops/{family}/schema.cpp" for family in ("attention", "conv", "kda")))
+        self.assertLessEqual({"kda_numerics_test", "conv_update_test"}, found)
+        self.assertFalse({"kda_options_test", "conv_numerics_test"} & found)
+
     def test_the_cache_is_seen_by_those_that_use_it_from_outside(self):
         found = chosen("cache/store/store.cpp")
         self.assertLessEqual({"store_test", "api_test", "cli_cache_test", "golden_kda"}, found)

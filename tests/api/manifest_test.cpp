@@ -130,7 +130,7 @@ TEST_CASE("what is refused is named, with what is allowed") {
       {R"({"op":"kda","tensors":{},"options":{"scale":null}})",
        {"scale is null", "a number or a text"}},
       {R"({"op":"kda","tensors":{},"options":{"scale":[1]}})", {"scale is [1]"}},
-      {R"({"op":"kda","tensors":{},"options":{"segments":2.5}})", {"segments is an integer"}},
+      {R"({"op":"kda","tensors":{},"options":{"segments":2.5}})", {"option segments is set to 2.5", "takes an integer"}},
       {R"({"op":"kda","tensors":{},"options":{"segments":18446744073709551615}})",
        {"1844", "[1,33)"}},
       {R"({"op":"kda","tensors":{},"options":{"speed":1}})", {"no option 'speed'"}},

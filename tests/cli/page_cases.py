@@ -47,7 +47,7 @@ class PageCases(Case):
         self.refused("page = 0", {**decode(), "k_cache": tensor("F16", [6, 0, 2, 16]), "v_cache": tensor("F16", [6, 0, 2, 8])})
         self.refused("num_splits is '-1'; allowed are 0.>=0", decode(), options=["num_splits=-1"])
         self.refused("score_mod.*bias.cuh", decode(), options=["score_mod=bias.cuh"])
-        self.refused("q has dtype f32", decode(dtype="F32"))
+        self.refused("has dtype f32; allowed are f16.bf16", decode(dtype="F32"))
         self.refused('--ranks is "2".*from 1 to 1', decode(), flags=["--ranks", "2"])
 
     def test_outputs(self):
