@@ -233,6 +233,14 @@ def test_refusals():
         nn.KimiDeltaAttention(HIDDEN, head_dim=16, num_heads=2, num_v_heads=3)
     with pytest.raises(lathe.InvalidArgument, match="num_kv_heads is 3 with 4 heads"):
         nn.Attention(HIDDEN, num_heads=4, num_kv_heads=3)
+    for size in (0, -1):  # 0 and -1 would mean: no window
+        with pytest.raises(lathe.InvalidArgument, match=f"window_size is {size}; allowed are 1"):
+            nn.Attention(HIDDEN, num_heads=4, window_size=size)
+    with pytest.raises(lathe.InvalidArgument, match="softcap is -1.0; allowed are positive"):
+        nn.Attention(HIDDEN, num_heads=4, softcap=-1.0)
+    for shape in ((T, HIDDEN), (B, T, HIDDEN + 1)):
+        with pytest.raises(lathe.InvalidArgument, match="hidden_states has shape"):
+            keyed(torch.zeros(shape))
 
 
 @pytest.fixture

@@ -46,6 +46,12 @@ class Attention(nn.Module):
             raise InvalidArgument(f"num_kv_heads is {self.kv_heads} with {num_heads} heads of "
                                   f"{self.head_dim}; allowed are divisors of num_heads, and even "
                                   "widths")
+        if window_size is not None and window_size < 1:
+            raise InvalidArgument(f"window_size is {window_size}; allowed are 1 and more, as it "
+                                  "counts the query's own key: give None for no window")
+        if not 0 <= softcap < float("inf"):
+            raise InvalidArgument(f"softcap is {softcap}; allowed are positive numbers: give 0 for "
+                                  "none")
         self.window_size, self.layer_idx = window_size, layer_idx
         self.rope_theta, self.softcap = rope_theta, softcap
         made = {"device": device, "dtype": dtype}
@@ -85,6 +91,10 @@ class Attention(nn.Module):
         the keys before and gets the new ones.
         """
         refuse_gradients(cache)
+        if hidden_states.dim() != 3 or hidden_states.shape[2] != self.q_proj.in_features:
+            raise InvalidArgument(f"hidden_states has shape {list(hidden_states.shape)}; allowed "
+                                  f"is [B,T,{self.q_proj.in_features}]: give a batch and tokens "
+                                  "their dimensions")
         if cache is not None and cu_seqlens is not None:
             raise InvalidArgument("cache and cu_seqlens are given; allowed is one: give sequences "
                                   "as a batch with an attention_mask")
