@@ -108,8 +108,8 @@ class _Parts:
         if self.place is None:
             return q.unsqueeze(1)
         count("moved queries into parts")
-        # Not in place, as vmap may go over q alone.
-        found = q.new_zeros((self.parts * self.size, *q.shape[1:])).index_copy(0, self.place, q)
+        # Not in place, as vmap may go over q alone; and autocast would cast an index_copy.
+        found = q.new_zeros((self.parts * self.size, *q.shape[1:])).index_put((self.place,), q)
         return found.view(self.parts, self.size, *q.shape[1:])
 
     def joined(self, out: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
