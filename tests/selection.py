@@ -165,18 +165,27 @@ def _folders(graph: dict[str, Any], at: int, source: str) -> list[str]:
     return sorted(found, key=len, reverse=True)
 
 
+def _programs(build: str) -> dict[str, str]:
+    """Returns the first word of each test's command. ctest shows none for what is not built."""
+    found = {}
+    for folder, _, names in os.walk(build):
+        if "CTestTestfile.cmake" in names:
+            with open(os.path.join(folder, "CTestTestfile.cmake"), encoding="utf-8") as file:
+                found.update(re.findall(r'^add_test\((?:\[=\[)?([^\s\]]+)(?:\]=\])? "([^"]+)"',
+                                        file.read(), re.M))
+    return found
+
+
 def tests_of(build: str, source: str) -> list[Test]:
     """Returns the tests that ctest has in a build tree without a configuration's name."""
     shown = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"],
                            capture_output=True, text=True, check=True).stdout
     data = json.loads(shown)
-    found = []
+    found, programs = [], _programs(build)
     for each in data["tests"]:
         properties = {row["name"]: row["value"] for row in each.get("properties", [])}
         folders = _folders(data["backtraceGraph"], each["backtrace"], source)
-        command = each.get("command", [""])[0]
-        # ctest gives no command where the program is not built.
-        inside = os.path.relpath(command, build) if command else f"tests/{each['name']}"
+        inside = os.path.relpath(programs.get(each["name"], ".."), build)
         target = None if inside.startswith("..") else inside
         seconds = float(properties.get("COST", 3)) + (_BUILDING if target else 0)
         found.append(Test(each["name"], areas_of(each["name"], folders), seconds,

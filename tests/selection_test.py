@@ -45,6 +45,13 @@ class Areas(unittest.TestCase):
         self.assertEqual(areas["docs_test"], {"root"})
 
 
+    def test_a_test_names_the_program_that_it_runs(self):
+        targets = {each.name: each.target for each in TESTS}
+        self.assertEqual(targets["store_test"], "tests/store_test")
+        self.assertEqual(targets["attention_run_sm90_test"], "tests/attention_run_test")
+        self.assertIsNone(targets["layers"])
+
+
 class Changes(unittest.TestCase):
     def test_device_text_reaches_those_that_include_it(self):
         with tempfile.TemporaryDirectory() as root:

@@ -202,7 +202,7 @@ LATHE_API lathe_status lathe_plan_workspace(const lathe_plan* plan, const DLTens
  * their batch, token and head strides are free. `workspace` is 256-byte aligned device memory, not
  * used by anybody else until the run has finished.
  *
- * What a run writes shares no element with another tensor of the call, because tiles read what
+ * A tensor that a run writes shares no element with another one of the call: tiles read what
  * their neighbours may already have written; it may be a view of the same buffer that lies between
  * the other's rows. Two tensors that are changed in place may overlap, as the pages of a cache for
  * keys and of one for values do in one buffer: then the call's indices must keep apart what is
