@@ -3,7 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A ring's messages travel beside its kernels: ring_test.py LATHE_BENCH
 
-Model time depends on nothing but the code, so what is hidden of the messages is a fact and no measurement.
+What part of the messages is hidden is a figure, as it falls when kernels get faster. That all of them but the first
+travel while kernels run is a fact of the schedule: the own tokens' kernels are short under a causal mask, those of a
+later message are not.
 """
 import csv
 import io
@@ -27,8 +29,9 @@ def main():
     megabytes = (WORLD - 1) * 2 * TOKENS * HEADS * WIDTH * 2 / 1e6  # keys and values in 16 bits
     if float(row["MB"]) != round(megabytes, 1):
         failed.append(f"{row['MB']} MB, expected {megabytes:.1f}")
-    if not 90 <= float(row["hidden_percent"]) <= 100:
-        failed.append(f"{row['hidden_percent']} % of the messages are hidden, expected 90 or more")
+    message = float(row["transfer_us"]) / (WORLD - 1)
+    if not 0 <= float(row["exposed_us"]) < message:
+        failed.append(f"kernels wait {row['exposed_us']} us, expected less than the {message:.1f} us of one message")
     if not float(row["compute_us"]) <= float(row["time_us"]) <= float(row["compute_us"]) + float(row["transfer_us"]):
         failed.append(f"the time is neither kernels nor kernels and messages: {row}")
     timeline = [line for line in done.stderr.splitlines() if line.startswith("rank ")]

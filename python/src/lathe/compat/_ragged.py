@@ -228,9 +228,10 @@ def attend_slots(options: Options, q: Tensor, k: Tensor, v: Tensor, cu_q: Tensor
 def _check_out(out: Tensor, q: Tensor, v: Tensor) -> None:
     """Raises InvalidArgument unless out is what a kernel would write; a copy would broadcast."""
     allowed = [*q.shape[:-1], v.shape[-1]]
-    if list(out.shape) != allowed or out.dtype is not q.dtype:
-        raise InvalidArgument(f"out has shape {list(out.shape)} and dtype {out.dtype}; allowed are "
-                              f"{allowed} and {q.dtype}, those of the queries and values")
+    if list(out.shape) != allowed or out.dtype is not q.dtype or out.device != q.device:
+        raise InvalidArgument(
+            f"out has shape {list(out.shape)}, dtype {out.dtype} and device {out.device}; allowed "
+            f"are {allowed}, {q.dtype} and {q.device}, those of the queries and values")
 
 
 def attend_varlen(options: Options, q: Tensor, k: Tensor, v: Tensor, cu_q: Tensor | None,
