@@ -12,11 +12,11 @@
 
 #include "api/cache/record.h"
 #include "api/lathe.h"
-#include "cache/driver.h"
 #include "cache/registry.h"
 #include "cache/store/store.h"
 #include "cache/tiers.h"
 #include "cache/tuned_choices.h"
+#include "device/driver.h"
 
 struct lathe_context {
   lathe_device_kind kind = LATHE_DEVICE_NONE;

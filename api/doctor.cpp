@@ -6,12 +6,12 @@
 
 #include "api/boundary.h"
 #include "api/context.h"
-#include "cache/driver.h"
 #include "cache/tiers.h"
 #include "codegen/base/env.h"
 #include "codegen/nvdisasm.h"
 #include "codegen/nvrtc.h"
 #include "collective/nccl.h"
+#include "device/driver.h"
 
 namespace lathe {
 namespace {

@@ -246,10 +246,10 @@ Result<LoadedKernel> Registry::load(const BuiltKernel& built) {
   const std::shared_ptr<const KernelSpec> spec(built.emitted, &built.spec());
   const auto load = [&]() -> Result<State::Loaded> {
     State::Loaded out{nullptr, built.entry};
-    auto kernel = Kernel::load(state_->device, *built.entry, spec);
+    auto kernel = Kernel::load(state_->device, built.entry->cubin, built.entry->ptx, spec);
     if (!kernel.ok() && built.entry->partial) {
       LATHE_ASSIGN(const std::shared_ptr<const Entry> entry, whole(built));
-      kernel = Kernel::load(state_->device, *entry, spec);
+      kernel = Kernel::load(state_->device, entry->cubin, entry->ptx, spec);
     }
     LATHE_ASSIGN(out.kernel, std::move(kernel));
     if (!built.cached) return out;

@@ -10,9 +10,9 @@
 #include <memory>
 #include <string>
 
-#include "cache/kernel.h"
 #include "cache/tiers.h"
 #include "codegen/nvrtc.h"
+#include "device/kernel.h"
 
 namespace lathe {
 

@@ -12,7 +12,7 @@
 #include <atomic>
 #include <chrono>
 
-#include "cache/driver.h"
+#include "device/driver.h"
 
 namespace lathe {
 

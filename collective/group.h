@@ -10,10 +10,10 @@
 #include <memory>
 #include <string>
 
-#include "cache/driver.h"
 #include "collective/flight.h"
 #include "collective/nccl.h"
 #include "collective/watchdog.h"
+#include "device/driver.h"
 
 namespace lathe {
 

@@ -11,9 +11,9 @@
 #include <mutex>
 #include <vector>
 
-#include "cache/driver.h"
 #include "codegen/base/env.h"
 #include "codegen/base/text.h"
+#include "device/driver.h"
 
 namespace lathe {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "cache/driver.h"
+#include "device/driver.h"
 
 namespace lathe {
 

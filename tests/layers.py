@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The layer law, proved on the include lines: layers.py ROOT
 
-templates <- codegen <- cache <- collective <- ops <- api: a folder includes only from itself and from
+templates <- codegen <- device <- cache <- collective <- ops <- api: a folder includes only from itself and from
 those to its left. In ops/ a family's folder may include what families share, and of another family
 its kernels alone; what they share, and api/, may name no family.
 sim/ includes none of them and none includes sim/. abi/, what NVIDIA's libraries
@@ -22,7 +22,7 @@ import pathlib
 import re
 import sys
 
-ORDER = ["templates", "codegen", "cache", "collective", "ops", "api"]
+ORDER = ["templates", "codegen", "device", "cache", "collective", "ops", "api"]
 # cuda.h is the only one of a vendor: everything else of NVIDIA's is declared in abi/.
 INSTALLED = {"CLI/CLI.hpp", "cuda.h", "dlpack/dlpack.h", "doctest/doctest.h", "lathe.h", "nlohmann/json.hpp",
              "sha2.h", "xxhash.h"}
@@ -95,7 +95,7 @@ def family_breach(path, included):
     parts = included.split("/")
     family = parts[1] if parts[0] == "ops" and len(parts) > 2 else None
     own = path[1] if path[0] == "ops" and len(path) > 2 else None
-    if path[0] == "ops" and own and path[-1].split(".")[0].endswith("kernels") and parts[0] in ("cache", "collective"):
+    if path[0] == "ops" and own and path[-1].split(".")[0].endswith("kernels") and parts[0] in ("device", "cache", "collective"):
         return f"kernels of a family are functions of integers: they may not include {parts[0]}/"
     if family is None or family == own or path[0] not in ("ops", "api"):
         return None

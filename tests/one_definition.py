@@ -14,7 +14,7 @@ import sys
 NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'', re.S)
 TOKEN = re.compile(r"namespace\s+([\w:]*)\s*\{|(?:struct|class|enum class|enum)\s+(\w+)\s*(?:final\s*)?(?::(?!:)[^;{}()]*)?\{|[{}]")
 # What one program may link: the simulator stands apart, as do the sources of a kernel that tests compile.
-PROGRAMS = [["codegen", "cache", "collective", "ops", "api", "reference", "tests", "bench"], ["sim"]]
+PROGRAMS = [["codegen", "device", "cache", "collective", "ops", "api", "reference", "tests", "bench"], ["sim"]]
 APART = ["sim/tests/gemm/"]
 
 

@@ -30,8 +30,8 @@ FAMILIES = ("attention", "conv", "kda", "sparse")
 FAMILY_OF_OPERATOR = {"causal_conv1d": "conv", "flash_attention": "attention", "kda": "kda",
                       "sparse_flash_attention": "sparse"}
 # A change of the build or of what all tests share is seen by all of them.
-ALL = frozenset({*FAMILIES, "api", "cache", "cli", "codegen", "collective", "golden", "ops",
-                 "python", "ranks", "root", "sim", "templates", "torch"})
+ALL = frozenset({*FAMILIES, "api", "cache", "cli", "codegen", "collective", "device", "golden",
+                 "ops", "python", "ranks", "root", "sim", "templates", "torch"})
 # Folders and the areas that see a change in them; the longest prefix that fits counts. A family's
 # own folders and the device text are not here.
 SEEN_BY = {
@@ -45,6 +45,7 @@ SEEN_BY = {
     "cmake/": {"cache", "golden", "root"},
     "codegen/": ALL - {"collective", "sim", "torch"},
     "collective/": {"cli", "collective", "ranks", "root"},
+    "device/": ALL - {"torch"},
     "docs/": {"root"},
     "examples/": {"cli", "root", "torch"},
     "ops/": {*FAMILIES, "api", "cli", "golden", "ops", "ranks", "root", "templates"},

@@ -9,9 +9,9 @@
 #include <thread>
 
 #include "ops/conv/kernels.h"
-#include "tests/cache/fake_table.h"
 #include "tests/cache/registry_kernels.h"
 #include "tests/cache/support.h"
+#include "tests/device/fake_table.h"
 
 using namespace lathe;
 using namespace lathe::test;

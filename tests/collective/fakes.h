@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "cache/driver.h"
 #include "collective/nccl.h"
+#include "device/driver.h"
 
 namespace fakes {
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/attention/sm90/decode.h"
 
-#include "cache/tensor_map.h"
+#include "device/tensor_map.h"
 
 namespace lathe {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "cache/tensor_map.h"
+#include "device/tensor_map.h"
 #include "ops/fill.h"
 
 namespace lathe {

@@ -6,8 +6,8 @@
 #include <array>
 #include <cstdint>
 
-#include "cache/driver.h"
 #include "codegen/spec.h"
+#include "device/driver.h"
 #include "templates/params/tensor_map.h"
 
 namespace lathe {

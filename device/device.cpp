@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // A device with its primary context, and the facts that choices depend on.
-#include "cache/driver.h"
 #include "codegen/base/text.h"
+#include "device/driver.h"
 
 namespace lathe {
 namespace {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finding the driver library and its entry points. The simulator is another file with the same
 // interface: nothing past the choice of the file knows which one was opened.
-#include "cache/driver.h"
+#include "device/driver.h"
 
 #include <dlfcn.h>
 #include <link.h>

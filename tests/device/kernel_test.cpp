@@ -1,12 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // These tests cover loading and launching over a table that notes what it is asked.
-#include "cache/kernel.h"
+#include "device/kernel.h"
 
 #include <doctest/doctest.h>
 
-#include "tests/cache/fake_table.h"
-#include "tests/cache/support.h"
+#include "tests/device/fake_table.h"
 
 using namespace lathe;
 using namespace lathe::test;
@@ -18,18 +17,16 @@ using Calls = std::vector<std::string>;
 struct Loading {
   std::shared_ptr<const Driver> driver = fake_table();
   std::shared_ptr<const Device> device = *Device::open(driver, 0, "");
-  Entry entry;
+  std::string cubin = fake_cubin(), ptx = ".version 8.0";
   KernelSpec spec;
 
   Loading() {
-    entry.cubin = fake_cubin();
-    entry.ptx = ".version 8.0";
     spec.kernel = std::string("conv");
     spec.threads = 96;
     spec.smem_bytes = 512;
   }
   Result<std::shared_ptr<const Kernel>> load() {
-    return Kernel::load(device, entry, std::make_shared<const KernelSpec>(spec));
+    return Kernel::load(device, cubin, ptx, std::make_shared<const KernelSpec>(spec));
   }
 };
 
@@ -63,7 +60,7 @@ TEST_CASE("a driver without code for the device gets the PTX") {
     CHECK(fake().calls == Calls{"push", "cubin", "ptx", "entry", "force", "pop"});
   }
   Loading other_machine;
-  other_machine.entry.cubin = fake_cubin(62);
+  other_machine.cubin = fake_cubin(62);
   REQUIRE(other_machine.load().ok());
   CHECK(fake().calls == Calls{"push", "ptx", "entry", "force", "pop"});
 }
@@ -82,7 +79,7 @@ TEST_CASE("failures are told and hold nothing") {
   REQUIRE_FALSE(kernel.ok());
   CHECK(kernel.status().text().find("line 7: no such instruction") != std::string::npos);
 
-  loading.entry.ptx.clear();
+  loading.ptx.clear();
   kernel = loading.load();
   REQUIRE_FALSE(kernel.ok());
   CHECK(kernel.status().text().find("no PTX") != std::string::npos);

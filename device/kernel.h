@@ -1,25 +1,26 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A loaded kernel: library, function, geometry. Launching costs one driver call.
+// Declares a loaded kernel: library, function, geometry. Launching costs one driver call.
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
-#include "cache/driver.h"
-#include "cache/store/entry.h"
-#include "cache/tensor_map.h"
 #include "codegen/launch_shape.h"
 #include "codegen/spec.h"
+#include "device/driver.h"
+#include "device/tensor_map.h"
 
 namespace lathe {
 
 class Kernel {
  public:
-  // Loads the cubin, or the PTX where the driver has no code for this device; sets shared memory
-  // once and forces the code in, so that the first launch loads nothing.
+  // Loads the cubin, or the PTX where the driver has no code for this device; either may be empty.
+  // Sets shared memory once and forces the code in, so that the first launch loads nothing.
   static Result<std::shared_ptr<const Kernel>> load(std::shared_ptr<const Device> device,
-                                                    const Entry& entry,
+                                                    const std::string& cubin,
+                                                    const std::string& ptx,
                                                     std::shared_ptr<const KernelSpec> spec);
   ~Kernel();
   Kernel(const Kernel&) = delete;

@@ -15,8 +15,7 @@
 
 namespace lathe {
 
-// X(member, exported name for cuGetProcAddress). All are required but those marked optional in
-// driver.cpp.
+// Lists X(function). All are required but those that driver.cpp marks as optional.
 #define LATHE_DRIVER_FUNCTIONS(X)      \
   X(cuInit)                            \
   X(cuDriverGetVersion)                \
@@ -72,7 +71,7 @@ struct Driver {
 
 enum class DeviceChoice { cuda, sim };
 
-// Where one of the simulator's libraries is looked for, in order: LATHE_SIM_DIR, else beside this
+// Returns the search order for one of the simulator's libraries: LATHE_SIM_DIR, else beside this
 // library. `file` is "libcuda.so.1" or "libnccl.so.2".
 std::vector<std::string> sim_library_paths(const std::string& file);
 

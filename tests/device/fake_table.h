@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/driver.h"
+#include "device/driver.h"
 
 namespace lathe::test {
 

@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // These tests cover choosing and opening the driver library, and what a device says of itself.
-#include "cache/driver.h"
+#include "device/driver.h"
 
 #include <doctest/doctest.h>
 
-#include "tests/cache/fake_table.h"
 #include "tests/cache/support.h"
+#include "tests/device/fake_table.h"
 
 using namespace lathe;
 using namespace lathe::test;

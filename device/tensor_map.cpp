@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-#include "cache/tensor_map.h"
+#include "device/tensor_map.h"
 
 #include <algorithm>
 #include <atomic>

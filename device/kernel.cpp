@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Loading an entry into a device, and the launch: the one function on the warm path.
-#include "cache/kernel.h"
+// Loads code into a device, and launches it: the one function on the warm path.
+#include "device/kernel.h"
 
 #include <elf.h>
 
@@ -26,42 +26,41 @@ bool is_cubin(const std::string& bytes) {
   return std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_machine == kMachineCuda;
 }
 
-CUresult load_cubin(const Driver& driver, const Entry& entry, CUlibrary& library) {
-  if (!is_cubin(entry.cubin)) return CUDA_ERROR_INVALID_IMAGE;
-  return driver.cuLibraryLoadData(&library, entry.cubin.data(), nullptr, nullptr, 0, nullptr,
-                                  nullptr, 0);
+CUresult load_cubin(const Driver& driver, const std::string& cubin, CUlibrary& library) {
+  if (!is_cubin(cubin)) return CUDA_ERROR_INVALID_IMAGE;
+  return driver.cuLibraryLoadData(&library, cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0);
 }
 
-// With what the driver's translator has to say.
-Status load_ptx(const Driver& driver, const Entry& entry, CUlibrary& library) {
+// An error has the driver's log behind it.
+Status load_ptx(const Driver& driver, const std::string& ptx, CUlibrary& library) {
   char log[4096] = {};
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void* values[] = {log, reinterpret_cast<void*>(sizeof(log) - 1)};
-  const CUresult result = driver.cuLibraryLoadData(&library, entry.ptx.c_str(), options, values, 2,
-                                                   nullptr, nullptr, 0);
+  const CUresult result =
+      driver.cuLibraryLoadData(&library, ptx.c_str(), options, values, 2, nullptr, nullptr, 0);
   Status status = check(driver, result, "cuLibraryLoadData(PTX)");
   if (status.ok() || log[0] == '\0') return status;
   return Status(status.code(), text(status.text(), "\n", log));
 }
 
-Status load_library(const Driver& driver, const Entry& entry, const KernelSpec& spec,
-                    CUlibrary& library) {
-  const CUresult result = load_cubin(driver, entry, library);
+Status load_library(const Driver& driver, const std::string& cubin, const std::string& ptx,
+                    const KernelSpec& spec, CUlibrary& library) {
+  const CUresult result = load_cubin(driver, cubin, library);
   if (result != CUDA_ERROR_NO_BINARY_FOR_GPU && result != CUDA_ERROR_INVALID_IMAGE)
     return check(driver, result, "cuLibraryLoadData(cubin)");
-  if (entry.ptx.empty()) {
+  if (ptx.empty()) {
     const Status status = check(driver, result, "cuLibraryLoadData(cubin)");
     return Status(status.code(), text(status.text(), "; ", spec.kernel, " has no PTX to fall to"));
   }
   log_message(LogLevel::info,
               text(spec.kernel, ": ", driver.path, " has no use for the cubin, taking the PTX"));
-  return load_ptx(driver, entry, library);
+  return load_ptx(driver, ptx, library);
 }
 
 }  // namespace
 
 Result<std::shared_ptr<const Kernel>> Kernel::load(std::shared_ptr<const Device> device,
-                                                   const Entry& entry,
+                                                   const std::string& cubin, const std::string& ptx,
                                                    std::shared_ptr<const KernelSpec> spec) {
   const Driver& driver = device->driver();
   const Device::Scope scope(*device);
@@ -77,7 +76,7 @@ Result<std::shared_ptr<const Kernel>> Kernel::load(std::shared_ptr<const Device>
   for (const TensorMapRecipe& recipe : kernel->spec_->tensor_maps) {
     kernel->forms_.emplace_back(recipe);
   }
-  LATHE_TRY(load_library(driver, entry, *kernel->spec_, kernel->library_));
+  LATHE_TRY(load_library(driver, cubin, ptx, *kernel->spec_, kernel->library_));
   CUkernel handle = nullptr;
   LATHE_TRY(check(driver, driver.cuLibraryGetKernel(&handle, kernel->library_, kEntryName),
                   "cuLibraryGetKernel(entry)"));

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which tensor maps the driver is asked for: each once a thread, and another one for each other
 // tensor, box, recipe or driver.
-#include "cache/tensor_map.h"
+#include "device/tensor_map.h"
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,7 @@
 #include <random>
 #include <thread>
 
-#include "tests/cache/fake_table.h"
+#include "tests/device/fake_table.h"
 
 using namespace lathe;
 using namespace lathe::test;
