@@ -36,7 +36,7 @@ inline AttentionStrides attention_strides(const Tensor& tensor, bool packed) {
   Y(head_dim) Y(value_dim) Y(rope_dim) Y(key_dim) Y(segments) Y(topk) Y(splits) Y(slices) \
   Y(batch) Y(channels) Y(dq_blocks) Y(dk_blocks) Y(dv_blocks) Y(dsinks_blocks)
 #define LATHE_SECTIONS(Z) \
-  Z(lse2) Z(error) Z(sums) Z(dq_sums) Z(dk_parts) Z(dv_parts) Z(dsinks_parts) Z(delta) Z(zeroed) \
+  Z(lse2) Z(sums) Z(dq_sums) Z(dk_parts) Z(dv_parts) Z(dsinks_parts) Z(delta) Z(zeroed) \
   Z(dk_sums) Z(dv_sums) Z(counts) Z(cursor) Z(slots) Z(listed) Z(lengths) Z(ranges) Z(index) \
   Z(summaries) Z(transitions) Z(grad_ends) Z(value_grads) Z(state_grads) Z(rate_sums) Z(bias_sums)
 // clang-format on

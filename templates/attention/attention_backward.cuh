@@ -4,7 +4,7 @@
 //
 //   p[i, j]  = exp(x[i, j] - lse[i])                 x as in attention_forward, 0 where not kept
 //   dp[i, j] = dout[i] . v[j]
-//   ds[i, j] = p (dp - error[i])                     error = sum dout out - dlse; times d softcap
+//   ds[i, j] = p (dp - delta[i])                     delta = sum dout out - dlse; times d softcap
 //   dv[j] = sum_i p dout[i],  dk[j] = softmax_scale sum_i ds q[i],  dq[i] = sum_j ds k[j]
 //
 // A block owns kTileN keys, whose dk and dv stay in registers, and walks the blocks of kTileM
@@ -21,7 +21,7 @@
 
 namespace lathe {
 
-// [K][V][kStages tiles of Q][dO][ds transposed][p transposed, if exchanged][lse2][error][key tile]
+// [K][V][kStages tiles of Q][dO][ds transposed][p transposed, if exchanged][lse2][delta][key tile]
 template <class Config>
 struct AttentionBackwardSmem {
   using Element = typename Config::Element;
@@ -102,7 +102,7 @@ struct AttentionBackward {
         [&](int r) { return (row + r) * p.dout_token_stride; });
     const long long first =
         static_cast<long long>(at.head) * p.rows + query_offset(p.seq_q, 1) + row;
-    copy_row_values<kTileM, Config::kThreads>(shared + Smem::kRowsAt, p.lse2, p.error, first,
+    copy_row_values<kTileM, Config::kThreads>(shared + Smem::kRowsAt, p.lse2, p.delta, first,
                                               rows - row);
   }
 

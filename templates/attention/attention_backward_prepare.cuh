@@ -3,8 +3,8 @@
 // attention_backward_prepare: what the backward needs of each row and head beside q and dout.
 //
 //   lse2[i]  = lse[i] log2 e,                             +inf where lse is -inf: every p is then 0
-//   error[i] = sum_c dout[i, c] out[i, c] - dlse[i],      0 there
-//   dsinks   = - sum_i exp(sink - lse[i]) error[i]        a sink is a key of value 0: its dp is 0
+//   delta[i] = sum_c dout[i, c] out[i, c] - dlse[i],      0 there
+//   dsinks   = - sum_i exp(sink - lse[i]) delta[i]        a sink is a key of value 0: its dp is 0
 //
 // A block has kTileM rows of one head, 16 of them a warp. All blocks together also zero the sums of
 // dq where that is asked for. Sums are in a fixed order.
@@ -77,7 +77,7 @@ struct PrepareRows {
   // sum_c dout out of 16 rows: those of rows g and g + 8 are c[g % 2] and c[2 + g % 2] of the lane
   // with t = g / 2. The matrix instruction adds up as it does for dp = dout . v: for a row of one
   // key out is v and the two are equal bit for bit, so that dq and dk of such rows are 0.
-  __device__ __forceinline__ void deltas(int row, float (&upper)[4], float (&lower)[4]) const {
+  __device__ __forceinline__ void row_dots(int row, float (&upper)[4], float (&lower)[4]) const {
     if constexpr (Operand<Element>::kPlanes > 1) {
 #pragma unroll 1
       for (int column = 0; column < Config::kValueWidth; column += 16) {
@@ -105,28 +105,28 @@ struct PrepareRows {
       }
     }
   }
-  // Writes lse2 and error of a row; its term of dsinks.
-  __device__ __forceinline__ float finish_row(int row, float delta, float sink) const {
-    float lse = minus_infinity(), error = 0.0f;
+  // Writes lse2 and delta of a row; its term of dsinks.
+  __device__ __forceinline__ float finish_row(int row, float dot, float sink) const {
+    float lse = minus_infinity(), delta = 0.0f;
     const int b = Config::kPacked ? 0 : row / p.seq_q;
     const long long place = (static_cast<long long>(b) * p.heads + head) * p.seq_q + row -
                             static_cast<long long>(b) * p.seq_q;
     if (row < inside) lse = load_element(static_cast<const float*>(p.lse) + place);
     if (lse != minus_infinity()) {
-      error = delta;
+      delta = dot;
       if constexpr (Config::kDlse) {
-        error -= load_element(static_cast<const float*>(p.dlse) + place);
+        delta -= load_element(static_cast<const float*>(p.dlse) + place);
       }
     }
     const float lse2 = lse == minus_infinity() ? -minus_infinity() : __fmul_rn(lse, kLog2E);
     const long long at = b * p.row_batch_stride + head * p.row_head_stride + row -
                          static_cast<long long>(b) * p.seq_q;
     store_element(static_cast<float*>(p.lse2) + at, lse2);
-    store_element(static_cast<float*>(p.error) + at, error);
-    // A sink of +inf has all weight; rows that are not there have an error of 0.
+    store_element(static_cast<float*>(p.delta) + at, delta);
+    // A sink of +inf has all weight; rows that are not there have a delta of 0.
     const float weight =
         sink == -minus_infinity() ? 1.0f : ex2_flushed(__fmaf_rn(sink, kLog2E, -lse2));
-    return -weight * error;
+    return -weight * delta;
   }
 
   // Returns the lane's part of dsinks.
@@ -137,7 +137,7 @@ struct PrepareRows {
     for (int r = threadIdx.x / 32 * 16; r < Config::kTileM; r += 16 * kWarps) {
       const int row = first + r + g;
       float upper[4] = {}, lower[4] = {};
-      deltas(row, upper, lower);
+      row_dots(row, upper, lower);
       const bool mine = lane % 4 == g / 2;
       if (mine && row < p.rows) dsink += finish_row(row, g % 2 ? upper[1] : upper[0], sink);
       if (mine && row + 8 < p.rows) dsink += finish_row(row + 8, g % 2 ? lower[3] : lower[2], sink);

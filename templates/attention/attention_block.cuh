@@ -94,7 +94,7 @@ struct AttentionBlock {
       const VisitWindow window = {{v.end, v.low, v.high}, v.first, v.last};
       VisitPlaces places = {v.first, v.last, v.at, v.end, {}};
       AttentionTile place = tile;  // of which the distance of positions is read
-      place.keys = v.delta, place.rows = 0;
+      place.keys = v.offset, place.rows = 0;
       if constexpr (kMods) {
         places.from = queue.origin(in_place(visit));
         place.sequence = places.from.batch;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // attention_block_backward: what a block of keys adds to the gradients, in a step of a ring. With
-// lse and error those of all blocks together, each block's part is attention_backward's sums over
+// lse and delta those of all blocks together, each block's part is attention_backward's sums over
 // the pairs of rows and keys that are kept, and parts only add:
 //
 //   dq += softmax_scale ds k,  dk += softmax_scale ds^T q,  dv += p^T dout          all float32
@@ -103,7 +103,7 @@ struct AttentionBlockBackward {
         [&](int r) { return (row + r) * p.dout_token_stride; });
     const long long first =
         (static_cast<long long>(tile->sequence) * p.heads + at.head) * p.seq_q + row;
-    copy_row_values<kTileM, Config::kThreads>(shared + Smem::kRowsAt, p.lse2, p.error, first,
+    copy_row_values<kTileM, Config::kThreads>(shared + Smem::kRowsAt, p.lse2, p.delta, first,
                                               end - row);
   }
 
@@ -147,7 +147,7 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::weigh(
       places.from = queue.origin(visit);
       place.sequence = places.from.batch;
     }
-    place.offset = v.delta;
+    place.offset = v.offset;
     score_weights<Config, kMasked>(s, words, backward.units, place, window, v.end, lse2, places);
   } else {
     score_weights_by_position<Config, kMasked>(s, words, backward.units, place, all, lse2);
@@ -160,7 +160,7 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::scores(
     const VisitPlace& at, unsigned q, typename Shape::Operands& ds,
     typename Shape::ValueSums& dv) const {
   const unsigned dout = shared + Smem::kDoutAt;
-  const unsigned error =
+  const unsigned delta =
       shared + Smem::kRowsAt + Smem::kRow + 4 * (Shape::first_query() + Shape::lane() % 4 * 2);
   const bool full = queue.is(in_place(at.visit), VisitKind::plain);
   typename Shape::Scores s = {}, dp = {};
@@ -179,9 +179,9 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::scores(
   }
   add_scores<Config, Config::kValueWidth>(shared + Smem::kVAt, dout, dp);
   if (full) {
-    score_gradients<Config, false>(s, dp, ds, error);
+    score_gradients<Config, false>(s, dp, ds, delta);
   } else {
-    score_gradients<Config, true>(s, dp, ds, error);
+    score_gradients<Config, true>(s, dp, ds, delta);
   }
   // Of float32, warps that share keys have all of ds each.
   if (!Shape::kSplit || Shape::kExchange || uniform(Shape::width_warp() == 0)) {

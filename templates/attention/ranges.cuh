@@ -82,14 +82,14 @@ template <int kBlock>
 __device__ __forceinline__ Visit range_visit(const RangeList& list, const AttentionRange& seen,
                                              int block, int begin, int end, int first, int last,
                                              bool plain) {
-  const long long delta = static_cast<long long>(seen.shift) + seen.ka - seen.qa;
+  const long long offset = static_cast<long long>(seen.shift) + seen.ka - seen.qa;
   return {begin + block * kBlock,
           end,
-          list.left < 0 ? -0x7fffffff : saturate(delta - list.left),
-          list.right < 0 ? 0x7fffffff : saturate(delta + list.right),
+          list.left < 0 ? -0x7fffffff : saturate(offset - list.left),
+          list.right < 0 ? 0x7fffffff : saturate(offset + list.right),
           first,
           last,
-          saturate(delta),
+          saturate(offset),
           plain ? VisitKind::plain : VisitKind::masked};
 }
 

@@ -13,12 +13,12 @@ namespace lathe {
 enum class VisitKind : int { end, plain, masked };
 
 // What is known of a visit. Row i of the tile's axis and column j of the other keep each other iff
-// low <= j - i <= high and first <= i < last; p_i - j of ALiBi is i + delta - j.
+// low <= j - i <= high and first <= i < last; p_i - j of ALiBi is i + offset - j.
 struct Visit {
   int at, end;      // the block's first column, and where the interval it is of ends
   int low, high;    // of j - i
   int first, last;  // rows of the tile's axis
-  int delta;
+  int offset;
   VisitKind kind;
 };
 
@@ -44,8 +44,8 @@ struct VisitQueue {
   }
   // By one lane.
   __device__ __forceinline__ void put(int visit, const Visit& v) const {
-    const int word[8] = {v.at,    v.end,  v.low,   v.high,
-                         v.first, v.last, v.delta, static_cast<int>(v.kind)};
+    const int word[8] = {v.at,    v.end,  v.low,    v.high,
+                         v.first, v.last, v.offset, static_cast<int>(v.kind)};
 #pragma unroll
     for (int i = 0; i < 8; ++i) store_shared_word(slot(visit) + 4 * i, word[i]);
   }

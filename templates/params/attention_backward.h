@@ -10,8 +10,8 @@
 
 namespace lathe {
 
-// By row: lse2 = lse log2 e, and error = sum_c dout out - dlse, so that a score's gradient is
-// p (dp - error). A row without a key, or past the last offset, gets lse2 = +inf and error = 0.
+// By row: lse2 = lse log2 e, and delta = sum_c dout out - dlse, so that a score's gradient is
+// p (dp - delta). A row without a key, or past the last offset, gets lse2 = +inf and delta = 0.
 // The sums of dq are zeroed here, or the words that say who has added to them.
 //
 // Config: Element, CuSeqlens, kValueWidth, kTileM (rows of a block), kPacked, kSinks, kDlse.
@@ -24,10 +24,10 @@ struct AttentionBackwardPrepareParams {
   const void* cu_seqlens_q;  // [N + 1]; kPacked
   const void* sinks;         // float32 [H]; kSinks
   void* lse2;                // float32 [H, R], or in the order that the next strides give
-  void* error;               // the same
+  void* delta;               // the same
   void* dq;                  // float32 [dq_words, 4]: the sums, or what orders them
   void* dsinks_parts;        // float32 [tiles, H]; kSinks
-  long long row_batch_stride, row_head_stride;  // of lse2 and error
+  long long row_batch_stride, row_head_stride;  // of lse2 and delta
   long long out_batch_stride, out_token_stride, out_head_stride;
   long long dout_batch_stride, dout_token_stride, dout_head_stride;
   long long dq_words;  // that are zeroed, 16 bytes each
@@ -58,7 +58,7 @@ struct AttentionBackwardParams {
   const void* v;             // [B, Sk, HK, DV], or [Tk, HK, DV]
   const void* dout;          // [B, Sq, H, DV], or [Tq, H, DV]
   const void* lse2;          // float32 [H, R]
-  const void* error;         // float32 [H, R]
+  const void* delta;         // float32 [H, R]
   const void* cu_seqlens_q;  // [N + 1]; kPacked
   const void* cu_seqlens_k;  // [N + 1]; kPacked
   const void* alibi_slopes;  // float32 [H] or [B, H]; kAlibi
@@ -123,7 +123,7 @@ struct AttentionBackwardFinishParams {
   int reserved;
 };
 
-// A step of a ring: what the block's keys add to dq, dk and dv, which are float32. lse2 and error,
+// A step of a ring: what the block's keys add to dq, dk and dv, which are float32. lse2 and delta,
 // here [B, H, Sq], are those of all blocks together. dq is the caller's, or slices of the
 // workspace. Config beside that of the backward: kRanges. Dynamic shared memory: the backward's and
 // a queue of visits.

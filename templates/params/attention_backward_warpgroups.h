@@ -24,7 +24,7 @@ struct AttentionBackwardWarpgroupsParams {
 };
 
 // A block step of a ring. dq, dk and dv are the caller's float32 sums, and `main.backward` has
-// their strides; lse2 and error are [B, H, Sq]. The maps of q and dout have five dimensions: they
+// their strides; lse2 and delta are [B, H, Sq]. The maps of q and dout have five dimensions: they
 // are ragged, so that a copy ends where the visited range of rows does, and the sequence comes
 // last: column, row, head, row again, sequence.
 struct AttentionBlockBackwardWarpgroupsParams {

@@ -104,7 +104,7 @@ Result<AttentionBackwardWorkspace> attention_backward_workspace(
   const bool dk = launch.dk_blocks > 0, dv = launch.dv_blocks > 0;
   WorkspaceLayout layout;
   out.lse2 = layout.add({4, heads, rows});
-  out.error = layout.add({4, heads, rows});
+  out.delta = layout.add({4, heads, rows});
   out.dq_sums = layout.add({4, launch.accumulators, launch.dq_rows, heads, launch.dq_width});
   out.dq_order = layout.add({8, launch.dq_turns});
   out.dk_parts = layout.add({4, dk ? launch.keys : 0, heads, problem.head_dim});
@@ -130,7 +130,7 @@ AttentionCost attention_backward_cost(const AttentionProblem& problem,
   cost.minimum_bytes = rows * (2 * (head + value) * element + row_values * 4) +  // q dq out dout
                        keys * 2 * (head + value) * element +                     // k dk v dv
                        4 * shape.heads * ((problem.dsinks ? 2 : 0) + (problem.alibi ? 1 : 0));
-  // Beyond that: lse2 and error written and read, dout read again, dq accumulated, zeroed and read.
+  // Beyond that: lse2 and delta written and read, dout read again, dq accumulated, zeroed and read.
   cost.bytes = cost.minimum_bytes + rows * (2 * 2 * 4 + launch.accumulators * 2 * head * 4);
   if (!problem.backward) return cost;
   const KernelSpec& main = kernels.main();
@@ -163,7 +163,7 @@ AttentionCost attention_backward_cost(const AttentionProblem& problem,
   }
   cost.flops = attention_bounded(flops);
   cost.tile_flops = attention_bounded(tile_flops);
-  // Each visit reads q, dout, lse2 and error of its rows and adds to their dq.
+  // Each visit reads q, dout, lse2 and delta of its rows and adds to their dq.
   const uint64_t visit = (head + value) * element + 2 * 4 + (launch.accumulators ? head * 4 : 0);
   const uint64_t once = rows * (head + value) * element;
   cost.bytes = attention_bounded(cost.bytes + seen * visit + rows * value * element);

@@ -109,7 +109,7 @@ bool attention_heads_apart(const AttentionProblem& problem, const KernelNumbers&
 // call does not use has no bytes.
 struct AttentionBackwardWorkspace {
   int64_t lse2 = 0;          // float32 [H, rows]
-  int64_t error = 0;         // float32 [H, rows]
+  int64_t delta = 0;         // float32 [H, rows]
   int64_t dq_sums = 0;       // float32 [accumulators, dq_rows, H, dq_width], or in tiles
   int64_t dq_order = 0;      // int64 [dq_turns], zeroed in the place of the sums
   int64_t dk_parts = 0;      // float32 [keys, H, D]

@@ -136,7 +136,7 @@ class AttentionBlockBwdExecutor final
     fill_scores(step_.asked(), shape, call, {}, &b);
     fill_windows(step_.asked(), kMaxExtent, kMaxExtent, &b);
     fill_sections(layout.launch, call.workspace, &b);
-    b.error = call.tensors[tensors::delta].data;
+    b.delta = call.tensors[tensors::delta].data;
     if (problem().deterministic) {
       b.dq = call.workspace + layout.launch.sums;
       put_strides(dense_strides(shape.seq_q, shape.heads, b.head_dim, false), &b.dq_batch_stride,

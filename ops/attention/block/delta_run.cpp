@@ -50,7 +50,7 @@ class AttentionDeltaExecutor final : public PlannedExecutor<AttentionDeltaExecut
   Status launch(const Call& call, const DeltaPlan& layout) const {
     if (layout.launch.prepare_blocks > 0) {
       auto p = params<AttentionBackwardPrepareParams>(call, layout);
-      p.error = call.tensors[tensors::delta].data;
+      p.delta = call.tensors[tensors::delta].data;
       // delta lies as lse does.
       p.row_head_stride = layout.shape.seq_q;
       p.row_batch_stride = layout.shape.heads * layout.shape.seq_q;

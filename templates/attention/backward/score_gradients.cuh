@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // The backward of one score, between the products: from s = q k and dp = dout v, with lse2 and
-// error of params/attention_backward.h,
+// delta of params/attention_backward.h,
 //
 //   x = softmax_scale s;  y = tanh(x / softcap), x = softcap y;  x -= slope |i + off - j|
 //   p = 2^(score_mod(x) log2 e - lse2), 0 where the pair is not kept
-//   weight = score_mod_bwd(p, x) (1 - y^2),  ds = weight (dp - error)
+//   weight = score_mod_bwd(p, x) (1 - y^2),  ds = weight (dp - delta)
 //
 // A gradient is linear in the one it comes from, so score_mod_bwd may be given p in the place of
-// p (dp - error): then x need not be kept across the product between.
+// p (dp - delta): then x need not be kept across the product between.
 //
 // Accumulators are those of the transposed scores: a lane's rows are keys, its columns queries.
 #pragma once
@@ -161,10 +161,10 @@ __device__ __forceinline__ void score_weights(
 template <class Config, bool kMasked, int kRowBlocks, int kTiles>
 __device__ __forceinline__ void score_gradients(
     const float (&weight)[kRowBlocks][kTiles][4], const float (&dp)[kRowBlocks][kTiles][4],
-    Accumulated<typename Config::Element, kTiles> (&ds)[kRowBlocks], unsigned error) {
+    Accumulated<typename Config::Element, kTiles> (&ds)[kRowBlocks], unsigned delta) {
 #pragma unroll
   for (int n = 0; n < kTiles; ++n) {
-    const FloatPair row_error = load_shared_pair(error + 32 * n);
+    const FloatPair row_delta = load_shared_pair(delta + 32 * n);
 #pragma unroll
     for (int b = 0; b < kRowBlocks; ++b) {
 #pragma unroll
@@ -173,8 +173,8 @@ __device__ __forceinline__ void score_gradients(
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
           const float w = weight[b][n][2 * half + c];
-          const float e = c == 0 ? row_error.first : row_error.second;
-          gradient[c] = __fmul_rn(w, __fsub_rn(dp[b][n][2 * half + c], e));
+          const float delta_c = c == 0 ? row_delta.first : row_delta.second;
+          gradient[c] = __fmul_rn(w, __fsub_rn(dp[b][n][2 * half + c], delta_c));
           if constexpr (kMasked) gradient[c] = w == 0.0f ? 0.0f : gradient[c];
         }
         ds[b].put(n, half, gradient[0], gradient[1]);

@@ -4,13 +4,13 @@
 // (sm_90a).
 //
 //   s^T = k q^T,  dp^T = v dout^T                    64 keys of a warpgroup by kTileM queries
-//   p = exp(x - lse),  ds = p (dp - error)           in registers, as the portable kernel has them
+//   p = exp(x - lse),  ds = p (dp - delta)           in registers, as the portable kernel has them
 //   dv += p^T dout,  dk += ds^T q                    A: the registers of p and ds as they stand
 //   dq  = ds k                                       A: ds of all keys, through shared memory
 //
 // A block has 128 keys and two warpgroups that own 64 of them each, with dk and dv in registers. It
 // walks the blocks of queries that see its keys. A third warpgroup copies: one thread q and dout by
-// tensor maps into a ring of kStages, one warp lse2 and error. Of dq's 64 x 128 or 128 x 64 sums a
+// tensor maps into a ring of kStages, one warp lse2 and delta. Of dq's 64 x 128 or 128 x 64 sums a
 // warpgroup has a part of 64 x 64, which it adds to a tile in memory (dq_tiles.cuh), in no order
 // or, with kDeterministic, in that of the keys (dq_order.cuh), which two more warps keep; of
 // 64 x 192 each has 32 columns of the third part too.

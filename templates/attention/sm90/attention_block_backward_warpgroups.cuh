@@ -57,7 +57,7 @@ struct BlockGradientMultiplier : GradientMultiplier<Config> {
     scores.query = messages.at(message) + half * 64;
     if constexpr (Config::kAlibi) {
       const AttentionBackwardParams& b = step.main.backward;
-      scores.offset = messages.get(message).delta;
+      scores.offset = messages.get(message).offset;
       scores.slope =
           load_element(static_cast<const float*>(b.alibi_slopes) +
                        tile->sequence * b.alibi_batch_stride + messages.word(message, kHeadWord));

@@ -165,7 +165,7 @@ struct AttentionBlockMultiplier : AttentionMultiplier<Config, AttentionBlockWarp
     const VisitWindow window = {{v.end, v.low, v.high}, v.first, v.last};
     VisitPlaces places = {v.first, v.last, v.at, v.end, {}};
     AttentionTile place = tile;  // of which the distance of positions is read
-    place.keys = v.delta, place.rows = 0;
+    place.keys = v.offset, place.rows = 0;
     if constexpr (kMods) {
       places.from = messages.origin(message);
       place.sequence = places.from.batch;

@@ -89,13 +89,13 @@ struct BlockGradientCopies {
     const unsigned dout_full = ring.dout_full(place.stage);
     const long long from =
         (static_cast<long long>(tile->sequence) * b.heads + head) * b.seq_q + at + lane;
-    float lse2[kEach], error[kEach];
+    float lse2[kEach], delta[kEach];
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const bool inside = at + lane + 32 * i < end;
       lse2[i] = inside ? load_element(static_cast<const float*>(b.lse2) + from + 32 * i)
                        : -minus_infinity();
-      error[i] = inside ? load_element(static_cast<const float*>(b.error) + from + 32 * i) : 0.0f;
+      delta[i] = inside ? load_element(static_cast<const float*>(b.delta) + from + 32 * i) : 0.0f;
     }
     mbarrier_wait(ring.q_empty(place.stage), place.parity ^ 1);
     if (lane == 0) {
@@ -120,7 +120,7 @@ struct BlockGradientCopies {
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       store_shared(to + 128 * i, bit_cast<unsigned>(lse2[i]));
-      store_shared(to + 4 * kM + 128 * i, bit_cast<unsigned>(error[i]));
+      store_shared(to + 4 * kM + 128 * i, bit_cast<unsigned>(delta[i]));
     }
     mbarrier_arrive(dout_full);
   }

@@ -18,7 +18,7 @@ template <class Config>
 constexpr bool kByColumns = Config::kTileN == 64;
 
 // [K][V][kStages tiles of Q][kStages tiles of dout][two of ds transposed]
-// [two of p transposed, with kByColumns][kStages of lse2 and error][barriers]
+// [two of p transposed, with kByColumns][kStages of lse2 and delta][barriers]
 // [kStages visits, with a mask_mod][key tile]
 //
 // A tile is whole panels of 64 columns; columns behind the last one arrive as zeros.
@@ -72,7 +72,7 @@ struct GradientRing {
   __device__ __forceinline__ unsigned p(unsigned stage) const {
     return shared + Smem::kPAt + stage * Smem::kP;
   }
-  // lse2 of the block's queries, and error 4 * kTileM bytes further on.
+  // lse2 of the block's queries, and delta 4 * kTileM bytes further on.
   __device__ __forceinline__ unsigned rows(unsigned stage) const {
     return shared + Smem::kRowsAt + stage * Smem::kRows;
   }
@@ -83,7 +83,7 @@ struct GradientRing {
   __device__ __forceinline__ unsigned q_empty(unsigned stage) const {
     return barrier(kStages + stage);
   }
-  // This barrier is that of dout, lse2 and error.
+  // This barrier is that of dout, lse2 and delta.
   __device__ __forceinline__ unsigned dout_full(unsigned stage) const {
     return barrier(2 * kStages + stage);
   }
@@ -201,8 +201,8 @@ __device__ __forceinline__ void copy_tiles(const AttentionBackwardWarpgroupsPara
   }
 }
 
-// The producer of lse2 and error: one warp, because rows of packed sequences begin at no multiple
-// of 16 bytes. A row behind the last one gets a weight of 0 and no error.
+// The producer of lse2 and delta: one warp, because rows of packed sequences begin at no multiple
+// of 16 bytes. A row behind the last one gets a weight of 0 and no delta.
 template <class Config>
 __device__ __forceinline__ void copy_row_values(const AttentionBackwardParams& p,
                                                 const GradientRing<Config>& ring,
@@ -225,20 +225,20 @@ __device__ __forceinline__ void copy_row_values(const AttentionBackwardParams& p
     const long long first =
         static_cast<long long>(at.head) * p.rows + row +
         (Config::kPacked ? tile->start_q : static_cast<long long>(tile->sequence) * p.seq_q);
-    float lse2[kEach], error[kEach];
+    float lse2[kEach], delta[kEach];
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const bool inside = row + 32 * i < rows;
       lse2[i] = inside ? load_element(static_cast<const float*>(p.lse2) + first + 32 * i)
                        : -minus_infinity();
-      error[i] = inside ? load_element(static_cast<const float*>(p.error) + first + 32 * i) : 0.0f;
+      delta[i] = inside ? load_element(static_cast<const float*>(p.delta) + first + 32 * i) : 0.0f;
     }
     mbarrier_wait(ring.dout_empty(place.stage), place.parity ^ 1);
     const unsigned to = ring.rows(place.stage) + 4 * lane;
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       store_shared(to + 128 * i, bit_cast<unsigned>(lse2[i]));
-      store_shared(to + 4 * kM + 128 * i, bit_cast<unsigned>(error[i]));
+      store_shared(to + 4 * kM + 128 * i, bit_cast<unsigned>(delta[i]));
     }
     mbarrier_arrive(ring.dout_full(place.stage));
     if constexpr (!kListed) at = visits.next(at), more = visits.there(at);

@@ -107,7 +107,7 @@ TEST_CASE("attention backward: the workspace is the sum of its parts, each of wh
   };
   AttentionBackwardWorkspace found = lay_out(kAll);
   CHECK(found.lse2 == 0);
-  CHECK(found.error == 8448);                           // 8 * 260 * 4 = 8320
+  CHECK(found.delta == 8448);                           // 8 * 260 * 4 = 8320
   CHECK(found.dq_sums == 2 * 8448);                     // 260 * 8 * 64 * 4 = 532480
   CHECK(found.dk_parts == 2 * 8448 + 532480);           // 400 * 8 * 64 * 4 = 819200
   CHECK(found.dv_parts == 2 * 8448 + 532480 + 819200);  // 400 * 8 * 40 * 4 = 512000
@@ -145,8 +145,8 @@ TEST_CASE("attention backward: five products per kept pair, and the blocks that 
   CHECK(whole.tile_flops == whole.flops);
   const uint64_t rows = 8ull * 4 * 1024, keys = 8ull * 4 * 512;
   CHECK(whole.minimum_bytes == rows * (4 * 64 * 2 + 4) + keys * 4 * 64 * 2);
-  // lse2 and error written; dq zeroed, read at the end and added to by 4 blocks of keys, for which
-  // q, dout, lse2 and error are read; dout read once more before.
+  // lse2 and delta written; dq zeroed, read at the end and added to by 4 blocks of keys, for which
+  // q, dout, lse2 and delta are read; dout read once more before.
   CHECK(whole.bytes == whole.minimum_bytes + rows * (2 * 8 + 2 * 64 * 4) +
                            rows * (4 * (2 * 64 * 2 + 8 + 64 * 4) - 64 * 2));
 

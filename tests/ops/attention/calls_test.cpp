@@ -111,7 +111,7 @@ TEST_CASE("the backward's workspace follows from the call's shape alone") {
     fixture.arrays["dv"] = fixture.arrays["v"];
     return fixture.workspace(lathe::Checks::shapes);
   };
-  // lse2 and error, dq, and, of few blocks, dk and dv of each query head.
+  // lse2 and delta, dq, and, of few blocks, dk and dv of each query head.
   CHECK(*bytes(2, 16, 32) == 2 * 1024 + 65536 + 131072 + 262144);
   CHECK(*bytes(2, 16, 32) == *bytes(2, 16, 32));
   CHECK(*bytes(0, 16, 32) == 0);

@@ -170,7 +170,7 @@ TEST_CASE("ring: gradients of a step go where the caller has them") {
   CHECK(first.rows == 8 * 300);
   CHECK(first.chunks == 0);
   CHECK(p.backward.lse2 == first.lse2);
-  check_addresses({{p.backward.error, tensors::delta},
+  check_addresses({{p.backward.delta, tensors::delta},
                    {p.backward.dq, tensors::dq},
                    {p.backward.dk, tensors::dk},
                    {p.backward.dv, tensors::dv}});
@@ -231,7 +231,7 @@ TEST_CASE("ring: merge, and what its backward begins with") {
   fill(&other, 300, 0, 0);
   CHECK(run(&other) == Names{"attention_backward_prepare", "attention_backward_finish"});
   const auto rows = recorder.launches[0].as<lathe::AttentionBackwardPrepareParams>();
-  CHECK(rows.error == World::address(lathe::attention_delta::delta));
+  CHECK(rows.delta == World::address(lathe::attention_delta::delta));
   CHECK(rows.dq_words == 0);
   fill(&other, 0, 0, 0);  // the sum over no row is 0
   CHECK(run(&other) == Names{"attention_backward_finish"});

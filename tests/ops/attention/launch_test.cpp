@@ -74,7 +74,7 @@ TEST_CASE("attention: a training step is four launches over one workspace") {
   CHECK(main.q_batch_stride == 16 * 1024);
   CHECK(main.q_token_stride == 1024);
   CHECK(main.lse2 == prepare.lse2);
-  CHECK(main.error == prepare.error);
+  CHECK(main.delta == prepare.delta);
   CHECK(main.dq == prepare.dq);
   CHECK(main.dq_token_stride == 8 * 64);
   CHECK(main.dq_batch_stride == 16 * 8 * 64);
@@ -95,7 +95,7 @@ TEST_CASE("attention: a training step is four launches over one workspace") {
   CHECK(finish.dsinks_blocks == 0);
 
   CHECK(offset(main.lse2) == 0);
-  CHECK(offset(main.error) == 1024);
+  CHECK(offset(main.delta) == 1024);
   CHECK(offset(main.dq) == 2048);
   CHECK(offset(main.dk) == 2048 + 65536);
   CHECK(offset(main.dv) == 2048 + 65536 + 131072);

@@ -240,7 +240,7 @@ Subject backward_subject(const AttentionCase& c, const ref::Attention& inputs, B
   if (!c.deterministic) subject.sum = "dq";
   // Who copies dout has waited for the readers of the stage's q, who were done with its dout, too.
   covered = {{"no wait", 1}, {"no second try", 1}};
-  // With lists so has who copies lse2 and error: behind the wait for the visit.
+  // With lists so has who copies lse2 and delta: behind the wait for the visit.
   if (lists) ++covered["no wait"], ++covered["no second try"];
   // The first q and the first dout are always of phase 0.
   covered["always phase 0"] = 2;
