@@ -10,11 +10,11 @@ namespace lathe {
 namespace {
 
 // Converts strides in elements to words of this kernel.
-RowPlaces places(const RowCopier::Side& side, int64_t word_bytes) {
+RowLayout places(const RowCopier::Side& side, int64_t word_bytes) {
   const auto words = [&](int64_t elements) {
     return static_cast<long long>(elements * side.view.element_bytes / word_bytes);
   };
-  RowPlaces out = {};
+  RowLayout out = {};
   out.data = side.view.data;
   out.index = side.index;
   out.token = words(side.view.token);

@@ -33,15 +33,15 @@ __device__ void attention_append(const AttentionAppendParams& p) {
   const PageTable table(p.pages, b);
   const int stored = table.stored();
   if (stored < 0 || stored >= p.pages.most_keys - t) return;
-  const KeyPlace place = table.place(stored + t, table.entry(stored + t));
-  if (place.page < 0) return;
+  const KeyAddress address = table.address(stored + t, table.entry(stored + t));
+  if (address.page < 0) return;
   append_heads<Config>(
-      static_cast<Word*>(p.k_cache) + place.page * p.k_page_stride + place.row * p.k_row_stride,
+      static_cast<Word*>(p.k_cache) + address.page * p.k_page_stride + address.row * p.k_row_stride,
       p.k_cache_head_stride,
       static_cast<const Word*>(p.k_new) + b * p.k_batch_stride + t * p.k_token_stride,
       p.k_head_stride, p.k_words, p.kv_heads);
   append_heads<Config>(
-      static_cast<Word*>(p.v_cache) + place.page * p.v_page_stride + place.row * p.v_row_stride,
+      static_cast<Word*>(p.v_cache) + address.page * p.v_page_stride + address.row * p.v_row_stride,
       p.v_cache_head_stride,
       static_cast<const Word*>(p.v_new) + b * p.v_batch_stride + t * p.v_token_stride,
       p.v_head_stride, p.v_words, p.kv_heads);

@@ -83,7 +83,7 @@ struct AttentionBackward {
         shared + Smem::kVAt, v, rows, p.value_dim,
         [&](int r) { return (first + r) * p.v_token_stride; });
   }
-  __device__ __forceinline__ void copy_q(const QueryPlace& at, int turn) const {
+  __device__ __forceinline__ void copy_q(const QueryCursor& at, int turn) const {
     const Element* q = static_cast<const Element*>(p.q) +
                        query_offset(p.q_batch_stride, p.q_token_stride) + at.head * p.q_head_stride;
     const int row = in_place(visits.block(at)) * kTileM;
@@ -92,7 +92,7 @@ struct AttentionBackward {
         [&](int r) { return (row + r) * p.q_token_stride; });
   }
   // dout and what belongs to its rows.
-  __device__ __forceinline__ void copy_dout(const QueryPlace& at) const {
+  __device__ __forceinline__ void copy_dout(const QueryCursor& at) const {
     const Element* dout = static_cast<const Element*>(p.dout) +
                           query_offset(p.dout_batch_stride, p.dout_token_stride) +
                           at.head * p.dout_head_stride;
@@ -106,11 +106,11 @@ struct AttentionBackward {
                                               rows - row);
   }
 
-  __device__ __forceinline__ void scores(const QueryPlace& at, unsigned q,
+  __device__ __forceinline__ void scores(const QueryCursor& at, unsigned q,
                                          typename Shape::Operands& ds,
                                          typename Shape::ValueSums& dv) const;
-  __device__ __forceinline__ void dq_step(const QueryPlace& at) const;
-  __device__ __forceinline__ void step(const QueryPlace& at, const QueryPlace& next, int turn,
+  __device__ __forceinline__ void dq_step(const QueryCursor& at) const;
+  __device__ __forceinline__ void step(const QueryCursor& at, const QueryCursor& next, int turn,
                                        typename Shape::KeySums& dk,
                                        typename Shape::ValueSums& dv) const;
   __device__ __forceinline__ void store(const typename Shape::KeySums& dk,
@@ -121,30 +121,30 @@ struct AttentionBackward {
 // p and ds of the warp's keys and queries: p goes into dv at once or is exchanged, ds is exchanged.
 template <class Config>
 __device__ __forceinline__ void AttentionBackward<Config>::scores(
-    const QueryPlace& at, unsigned q, typename Shape::Operands& ds,
+    const QueryCursor& at, unsigned q, typename Shape::Operands& ds,
     typename Shape::ValueSums& dv) const {
   const unsigned dout = shared + Smem::kDoutAt;
-  ScorePlace place;
-  place.key = tile->first + Shape::key_block() * 16 + Shape::lane() / 4;
-  place.query = visits.block(at) * kTileM;
-  place.lane_query = Shape::first_query() + Shape::lane() % 4 * 2;
-  place.offset = tile->keys - tile->rows;
+  ScoreTile scores;
+  scores.key = tile->first + Shape::key_block() * 16 + Shape::lane() / 4;
+  scores.query = visits.block(at) * kTileM;
+  scores.lane_query = Shape::first_query() + Shape::lane() % 4 * 2;
+  scores.offset = tile->keys - tile->rows;
   if constexpr (Config::kAlibi) {
-    place.slope = load_element(static_cast<const float*>(p.alibi_slopes) +
-                               tile->sequence * p.alibi_batch_stride + at.head);
+    scores.slope = load_element(static_cast<const float*>(p.alibi_slopes) +
+                                tile->sequence * p.alibi_batch_stride + at.head);
   }
-  const unsigned rows = shared + Smem::kRowsAt + 4 * place.lane_query;
+  const unsigned rows = shared + Smem::kRowsAt + 4 * scores.lane_query;
   if constexpr (GradientUnits<Config>::kMods) {
-    place.sequence = tile->sequence, place.head = at.head;
+    scores.sequence = tile->sequence, scores.head = at.head;
   }
   const bool full = uniform(visits.full(at));
   typename Shape::Scores s = {}, dp = {};
   typename Shape::Operands p_words;
   add_scores<Config, Config::kWidth>(shared, q, s);
   if (full) {
-    score_weights<Config, false>(s, p_words, units, place, tile->window(), tile->rows, rows);
+    score_weights<Config, false>(s, p_words, units, scores, tile->window(), tile->rows, rows);
   } else {
-    score_weights<Config, true>(s, p_words, units, place, tile->window(), tile->rows, rows);
+    score_weights<Config, true>(s, p_words, units, scores, tile->window(), tile->rows, rows);
   }
   if constexpr (Shape::kExchange) {
     exchange<Config>(p_words, shared + Smem::kPAt);
@@ -166,23 +166,23 @@ __device__ __forceinline__ void AttentionBackward<Config>::scores(
 
 // In order: the sums begin with what is in memory, which no other thread touches, and replace it.
 template <class Config>
-__device__ __forceinline__ void AttentionBackward<Config>::dq_step(const QueryPlace& at) const {
+__device__ __forceinline__ void AttentionBackward<Config>::dq_step(const QueryCursor& at) const {
   // It is computed anew after the product, which leaves no registers for it.
-  const auto place = [&] {
+  const auto dq_tile = [&] {
     float* to = static_cast<float*>(p.dq) + query_offset(p.dq_batch_stride, p.dq_token_stride) +
                 at.head * p.dq_head_stride;
     if constexpr (Config::kDeterministic) to += tile->slice * p.dq_slice_stride;
     const int row = in_place(visits.block(at)) * kTileM + 16 * Shape::dq_block();
-    return SumPlace<typename Shape::DqShare>{to,         p.dq_token_stride, row,
-                                             tile->rows, p.head_dim,        Shape::dq_way()};
+    return SumTile<typename Shape::DqShare>{to,         p.dq_token_stride, row,
+                                            tile->rows, p.head_dim,        Shape::dq_way()};
   };
   typename Shape::DqSums dq = {};
-  if constexpr (Config::kDeterministic) place().load(dq);
+  if constexpr (Config::kDeterministic) dq_tile().load(dq);
   add_dq<Config>(shared + Smem::kDsAt, shared, p.head_dim, dq);
   if constexpr (Config::kDeterministic) {
-    place().store(dq);
+    dq_tile().store(dq);
   } else {
-    place().add(dq);
+    dq_tile().add(dq);
   }
 }
 
@@ -190,7 +190,7 @@ __device__ __forceinline__ void AttentionBackward<Config>::dq_step(const QueryPl
 // where the last reader of their place has been left behind.
 template <class Config>
 __device__ __forceinline__ void AttentionBackward<Config>::step(
-    const QueryPlace& at, const QueryPlace& next, int turn, typename Shape::KeySums& dk,
+    const QueryCursor& at, const QueryCursor& next, int turn, typename Shape::KeySums& dk,
     typename Shape::ValueSums& dv) const {
   const unsigned q = q_tile(turn);
   const bool more = uniform(visits.there(next));
@@ -254,7 +254,7 @@ template <class Config>
 __device__ __forceinline__ void AttentionBackward<Config>::run() const {
   typename Shape::KeySums dk = {};
   typename Shape::ValueSums dv = {};
-  QueryPlace at = visits.begin();
+  QueryCursor at = visits.begin();
   if (uniform(visits.there(at))) {
     copy_keys();
     copy_q(at, 0);
@@ -262,7 +262,7 @@ __device__ __forceinline__ void AttentionBackward<Config>::run() const {
     copy_async_commit();
 #pragma unroll 1
     for (int turn = 0; uniform(visits.there(at)); ++turn) {
-      const QueryPlace next = visits.next(at);
+      const QueryCursor next = visits.next(at);
       step(at, next, turn, dk, dv);
       at = next;
     }

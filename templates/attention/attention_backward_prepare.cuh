@@ -109,13 +109,13 @@ struct PrepareRows {
   __device__ __forceinline__ float finish_row(int row, float dot, float sink) const {
     float lse = minus_infinity(), delta = 0.0f;
     const int b = Config::kPacked ? 0 : row / p.seq_q;
-    const long long place = (static_cast<long long>(b) * p.heads + head) * p.seq_q + row -
-                            static_cast<long long>(b) * p.seq_q;
-    if (row < inside) lse = load_element(static_cast<const float*>(p.lse) + place);
+    const long long lse_row = (static_cast<long long>(b) * p.heads + head) * p.seq_q + row -
+                              static_cast<long long>(b) * p.seq_q;
+    if (row < inside) lse = load_element(static_cast<const float*>(p.lse) + lse_row);
     if (lse != minus_infinity()) {
       delta = dot;
       if constexpr (Config::kDlse) {
-        delta -= load_element(static_cast<const float*>(p.dlse) + place);
+        delta -= load_element(static_cast<const float*>(p.dlse) + lse_row);
       }
     }
     const float lse2 = lse == minus_infinity() ? -minus_infinity() : __fmul_rn(lse, kLog2E);

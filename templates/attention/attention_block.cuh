@@ -33,15 +33,15 @@ struct AttentionBlock {
   static constexpr int kRowBlocks = Shape::kRowBlocks, kStages = Config::kStages;
 
   const AttentionBlockParams& p;
-  const AttentionTile& tile;
+  const QueryTile& tile;
   const Forward forward;
   const VisitQueue queue;
 
   __device__ __forceinline__ AttentionBlock(const AttentionBlockParams& params,
-                                            const AttentionTile& place, unsigned shared)
+                                            const QueryTile& query_tile, unsigned shared)
       : p(params),
-        tile(place),
-        forward(params.forward, place, shared),
+        tile(query_tile),
+        forward(params.forward, query_tile, shared),
         queue{shared + AttentionBlockSmem<Config>::kQueue} {}
 
   __device__ __forceinline__ auto walk() const {
@@ -92,15 +92,15 @@ struct AttentionBlock {
       constexpr bool kNear = kMasked || Config::kAlibi || kMods;
       const Visit v = kNear ? queue.get(in_place(visit)) : Visit{};
       const VisitWindow window = {{v.end, v.low, v.high}, v.first, v.last};
-      VisitPlaces places = {v.first, v.last, v.at, v.end, {}};
-      AttentionTile place = tile;  // of which the distance of positions is read
-      place.keys = v.offset, place.rows = 0;
+      VisitPositions positions = {v.first, v.last, v.at, v.end, {}};
+      QueryTile shifted = tile;  // of which the distance of positions is read
+      shifted.keys = v.offset, shifted.rows = 0;
       if constexpr (kMods) {
-        places.from = queue.origin(in_place(visit));
-        place.sequence = places.from.batch;
+        positions.from = queue.origin(in_place(visit));
+        shifted.sequence = positions.from.batch;
       }
       modify_scores<Config, kMasked ? AttentionMask::both : AttentionMask::none>(
-          s, units, rows, place, window, v.at, places);
+          s, units, rows, shifted, window, v.at, positions);
     } else {
       modify_scores_by_position<Config, kMasked>(s, units, rows, tile, p, queue.at(visit));
     }
@@ -108,7 +108,7 @@ struct AttentionBlock {
 
   // Which tile this is, without a register that has held it since.
   __device__ __forceinline__ unsigned turn() const {
-    if constexpr (Config::kPersistent) return load_shared_word(queue.place(VisitQueue::kTurn));
+    if constexpr (Config::kPersistent) return load_shared_word(queue.cursor(VisitQueue::kTurn));
     return in_place(blockIdx.x);
   }
 
@@ -199,7 +199,7 @@ __device__ __forceinline__ void AttentionBlock<Config>::run() const {
     }
   }
   // The tile once more, so that nothing of it alone is kept in registers across the products.
-  const AttentionTile again = attention_tile<Config>(p.forward, turn());
+  const QueryTile again = query_tile<Config>(p.forward, turn());
   store_partial<Config>(p, again, units.t, softmax, o);
 }
 
@@ -211,11 +211,11 @@ __device__ void attention_block(const AttentionBlockParams& p) {
   if constexpr (Config::kPersistent) {
     const unsigned tiles = p.forward.tiles * p.forward.heads * p.forward.sequences;
     take_turns(VisitQueue{memory + AttentionBlockSmem<Config>::kQueue}, tiles, [&](unsigned at) {
-      const AttentionTile tile = attention_tile<Config>(p.forward, at);
+      const QueryTile tile = query_tile<Config>(p.forward, at);
       AttentionBlock<Config>(p, tile, memory).run();
     });
   } else {
-    const AttentionTile tile = attention_tile<Config>(p.forward);
+    const QueryTile tile = query_tile<Config>(p.forward);
     AttentionBlock<Config>(p, tile, memory).run();
   }
 }

@@ -27,7 +27,7 @@ struct AttentionBlockBackwardSmem {
 };
 
 // A block of rows of one head.
-struct VisitPlace {
+struct VisitCursor {
   int head, visit;
 };
 
@@ -83,7 +83,7 @@ struct AttentionBlockBackward {
     }
   }
 
-  __device__ __forceinline__ void copy_q(const VisitPlace& at, int turn) const {
+  __device__ __forceinline__ void copy_q(const VisitCursor& at, int turn) const {
     const int visit = in_place(at.visit), row = queue.at(visit);
     const Element* q = static_cast<const Element*>(p.q) +
                        backward.query_offset(p.q_batch_stride, p.q_token_stride) +
@@ -93,7 +93,7 @@ struct AttentionBlockBackward {
         [&](int r) { return (row + r) * p.q_token_stride; });
   }
   // dout and what belongs to its rows. Rows past the visit's last have 0 for both.
-  __device__ __forceinline__ void copy_dout(const VisitPlace& at) const {
+  __device__ __forceinline__ void copy_dout(const VisitCursor& at) const {
     const int visit = in_place(at.visit), row = queue.at(visit), end = queue.end(visit);
     const Element* dout = static_cast<const Element*>(p.dout) +
                           backward.query_offset(p.dout_batch_stride, p.dout_token_stride) +
@@ -108,13 +108,13 @@ struct AttentionBlockBackward {
   }
 
   template <bool kMasked>
-  __device__ __forceinline__ void weigh(const VisitPlace& at, typename Shape::Scores& s,
+  __device__ __forceinline__ void weigh(const VisitCursor& at, typename Shape::Scores& s,
                                         typename Shape::Operands& words) const;
-  __device__ __forceinline__ void scores(const VisitPlace& at, unsigned q,
+  __device__ __forceinline__ void scores(const VisitCursor& at, unsigned q,
                                          typename Shape::Operands& ds,
                                          typename Shape::ValueSums& dv) const;
-  __device__ __forceinline__ void dq_step(const VisitPlace& at) const;
-  __device__ __forceinline__ void step(const VisitPlace& at, const VisitPlace& next, int turn,
+  __device__ __forceinline__ void dq_step(const VisitCursor& at) const;
+  __device__ __forceinline__ void step(const VisitCursor& at, const VisitCursor& next, int turn,
                                        typename Shape::KeySums& dk,
                                        typename Shape::ValueSums& dv) const;
   __device__ __forceinline__ void store(const typename Shape::KeySums& dk,
@@ -126,38 +126,39 @@ struct AttentionBlockBackward {
 template <class Config>
 template <bool kMasked>
 __device__ __forceinline__ void AttentionBlockBackward<Config>::weigh(
-    const VisitPlace& at, typename Shape::Scores& s, typename Shape::Operands& words) const {
+    const VisitCursor& at, typename Shape::Scores& s, typename Shape::Operands& words) const {
   const int visit = in_place(at.visit);
-  ScorePlace place;
-  place.key = tile->first + Shape::key_block() * 16 + Shape::lane() / 4;
-  place.query = queue.at(visit);
-  place.lane_query = Shape::first_query() + Shape::lane() % 4 * 2;
+  ScoreTile scores;
+  scores.key = tile->first + Shape::key_block() * 16 + Shape::lane() / 4;
+  scores.query = queue.at(visit);
+  scores.lane_query = Shape::first_query() + Shape::lane() % 4 * 2;
   if constexpr (Config::kAlibi) {
-    place.slope = load_element(static_cast<const float*>(p.alibi_slopes) +
-                               tile->sequence * p.alibi_batch_stride + at.head);
+    scores.slope = load_element(static_cast<const float*>(p.alibi_slopes) +
+                                tile->sequence * p.alibi_batch_stride + at.head);
   }
   constexpr bool kMods = kHasMods<Config>;
-  if constexpr (kMods) place.sequence = tile->sequence, place.head = at.head;
-  const unsigned lse2 = shared + Smem::kRowsAt + 4 * place.lane_query;
+  if constexpr (kMods) scores.sequence = tile->sequence, scores.head = at.head;
+  const unsigned lse2 = shared + Smem::kRowsAt + 4 * scores.lane_query;
   if constexpr (Config::kRanges) {
     const Visit v = kMasked || Config::kAlibi || kMods ? queue.get(visit) : Visit{};
     const VisitWindow window = {{v.last, v.low, v.high}, v.first, v.last};
-    VisitPlaces places = {v.at, v.end, v.first, v.last, {}};
+    VisitPositions positions = {v.at, v.end, v.first, v.last, {}};
     if constexpr (kMods) {
-      places.from = queue.origin(visit);
-      place.sequence = places.from.batch;
+      positions.from = queue.origin(visit);
+      scores.sequence = positions.from.batch;
     }
-    place.offset = v.offset;
-    score_weights<Config, kMasked>(s, words, backward.units, place, window, v.end, lse2, places);
+    scores.offset = v.offset;
+    score_weights<Config, kMasked>(s, words, backward.units, scores, window, v.end, lse2,
+                                   positions);
   } else {
-    score_weights_by_position<Config, kMasked>(s, words, backward.units, place, all, lse2);
+    score_weights_by_position<Config, kMasked>(s, words, backward.units, scores, all, lse2);
   }
 }
 
 // As attention_backward's.
 template <class Config>
 __device__ __forceinline__ void AttentionBlockBackward<Config>::scores(
-    const VisitPlace& at, unsigned q, typename Shape::Operands& ds,
+    const VisitCursor& at, unsigned q, typename Shape::Operands& ds,
     typename Shape::ValueSums& dv) const {
   const unsigned dout = shared + Smem::kDoutAt;
   const unsigned delta =
@@ -191,9 +192,9 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::scores(
 
 template <class Config>
 __device__ __forceinline__ void AttentionBlockBackward<Config>::dq_step(
-    const VisitPlace& at) const {
+    const VisitCursor& at) const {
   // It is computed anew after the product, which leaves no registers for it.
-  const auto place = [&] {
+  const auto dq_tile = [&] {
     const int visit = in_place(at.visit);
     float* to = static_cast<float*>(p.dq) +
                 backward.query_offset(p.dq_batch_stride, p.dq_token_stride) +
@@ -202,11 +203,11 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::dq_step(
     const int row = queue.at(visit) + 16 * Shape::dq_block();
     // In order, the sums are in the workspace.
     constexpr int kAlignment = Config::kDeterministic ? 16 : kFloats;
-    return SumPlace<typename Shape::DqShare, kAlignment>{
+    return SumTile<typename Shape::DqShare, kAlignment>{
         to, p.dq_token_stride, row, queue.end(visit), p.head_dim, Shape::dq_way()};
   };
   typename Shape::DqSums dq = {};
-  if constexpr (Config::kDeterministic) place().load(dq);
+  if constexpr (Config::kDeterministic) dq_tile().load(dq);
   if constexpr (Config::kRanges) {
     // Keys of other ranges, or of none, lie in the tile as well.
     const int visit = in_place(at.visit), first = queue.first(visit) - tile->first;
@@ -220,7 +221,7 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::dq_step(
     add_dq<Config>(shared + Smem::kDsAt, shared, p.head_dim, dq);
   }
   if constexpr (Config::kDeterministic) {
-    place().store(dq);
+    dq_tile().store(dq);
   } else {
 #pragma unroll
     for (int b = 0; b < Shape::kDqRowBlocks; ++b) {
@@ -230,7 +231,7 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::dq_step(
         for (int i = 0; i < 4; ++i) dq[b][n][i] *= p.softmax_scale;
       }
     }
-    place().add(dq);
+    dq_tile().add(dq);
   }
 }
 
@@ -239,7 +240,7 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::dq_step(
 // was read for the last time before this one.
 template <class Config>
 __device__ __forceinline__ void AttentionBlockBackward<Config>::step(
-    const VisitPlace& at, const VisitPlace& next, int turn, typename Shape::KeySums& dk,
+    const VisitCursor& at, const VisitCursor& next, int turn, typename Shape::KeySums& dk,
     typename Shape::ValueSums& dv) const {
   const unsigned q = backward.q_tile(turn);
   const bool more = !queue.is(in_place(next.visit), VisitKind::end);
@@ -291,11 +292,11 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::store(
     if (!all.first_keys) load_pair<kFloats>(at, there[0], there[1]);
     store_pair<kFloats>(at, there[0] + first, there[1] + second);
   };
-  SumPlace<typename Shape::KeyShare>{to_k, p.dk_token_stride, row, p.seq_k, p.head_dim, way}
+  SumTile<typename Shape::KeyShare>{to_k, p.dk_token_stride, row, p.seq_k, p.head_dim, way}
       .template each<Shape::kRowBlocks>([&](float* at, int b, int n, int half) {
         add(at, dk[b][n][2 * half] * p.softmax_scale, dk[b][n][2 * half + 1] * p.softmax_scale);
       });
-  SumPlace<typename Shape::ValueShare>{to_v, p.dv_token_stride, row, p.seq_k, p.value_dim, way}
+  SumTile<typename Shape::ValueShare>{to_v, p.dv_token_stride, row, p.seq_k, p.value_dim, way}
       .template each<Shape::kRowBlocks>([&](float* at, int b, int n, int half) {
         add(at, dv[b][n][2 * half], dv[b][n][2 * half + 1]);
       });
@@ -314,7 +315,7 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::run() const {
   if (!any && !all.first_keys) return;
   typename Shape::KeySums dk = {};
   typename Shape::ValueSums dv = {};
-  VisitPlace at = {tile->first_head, 0};
+  VisitCursor at = {tile->first_head, 0};
   if (any) {
     backward.copy_keys();
     copy_q(at, 0);
@@ -323,7 +324,7 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::run() const {
   }
 #pragma unroll 1
   for (int turn = 0; !queue.is(in_place(at.visit), VisitKind::end); ++turn) {
-    VisitPlace next = {at.head + 1, at.visit};
+    VisitCursor next = {at.head + 1, at.visit};
     if (next.head == tile->end_head) next = {tile->first_head, at.visit + 1};
     step(at, next, turn, dk, dv);
     at = next;

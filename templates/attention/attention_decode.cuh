@@ -61,7 +61,7 @@ struct AttentionDecode {
 
   const AttentionDecodeParams& decode;
   const AttentionForwardParams& p;
-  const AttentionTile& tile;
+  const QueryTile& tile;
   const PageTable& table;
   char* const shared;
   const int split;
@@ -79,11 +79,11 @@ struct AttentionDecode {
   }
   __device__ __forceinline__ void list_own_row(int stage, int block, int entry) const {
     if (threadIdx.x >= kTileN) return;
-    const KeyPlace place = table.place(block * kTileN + static_cast<int>(threadIdx.x), entry);
-    const bool there = place.page >= 0;
+    const KeyAddress address = table.address(block * kTileN + static_cast<int>(threadIdx.x), entry);
+    const bool there = address.page >= 0;
     row_list(stage)[threadIdx.x] = {
-        there ? place.page * p.k_batch_stride + place.row * p.k_token_stride : -1,
-        there ? place.page * p.v_batch_stride + place.row * p.v_token_stride : -1};
+        there ? address.page * p.k_batch_stride + address.row * p.k_token_stride : -1,
+        there ? address.page * p.v_batch_stride + address.row * p.v_token_stride : -1};
   }
   __device__ __forceinline__ void copy_block(int stage) const {
     const KeyRow* rows = row_list(stage);
@@ -231,9 +231,9 @@ __device__ __forceinline__ void AttentionDecode<Config>::store_row(int row, int 
   float scaled[4];
 #pragma unroll
   for (int c = 0; c < 4; ++c) scaled[c] = o[c] * end.scale;
-  const long long place = decode_place(p, tile, query, head);
+  const long long lse_row = decode_row(p, tile, query, head);
   if (decode.splits > 1) {
-    const long long partial = decode_partial(p, split) + place;
+    const long long partial = decode_partial(p, split) + lse_row;
     store_global(static_cast<float*>(decode.partial_out) + partial * p.value_dim + column,
                  pack<float, 16>(scaled));
     if (column == 0) store_element(static_cast<float*>(decode.partial_lse) + partial, end.lse);
@@ -241,7 +241,7 @@ __device__ __forceinline__ void AttentionDecode<Config>::store_row(int row, int 
     Element* to = static_cast<Element*>(p.out) + tile.sequence * p.out_batch_stride +
                   query * p.out_token_stride + head * p.out_head_stride + column;
     store_aligned<kAlignmentOf<Config, Element>>(to, pack<Element, 8>(scaled));
-    if (column == 0) store_element(static_cast<float*>(p.lse) + place, end.lse);
+    if (column == 0) store_element(static_cast<float*>(p.lse) + lse_row, end.lse);
   }
 }
 
@@ -321,7 +321,7 @@ __device__ void attention_decode(const AttentionDecodeParams& decode) {
   extern __shared__ __align__(1024) float4 shared[];
   const AttentionForwardParams& p = decode.forward;
   int split;
-  AttentionTile tile = decode_tile<Config>(p, split);
+  QueryTile tile = decode_tile<Config>(p, split);
   const PageTable table(decode.pages, tile.sequence);
   tile.keys = table.keys(decode.appended);
   AttentionDecode<Config>{decode, p, tile, table, reinterpret_cast<char*>(shared), split}.run();

@@ -46,7 +46,7 @@ struct AttentionDecodeLatent {
 
   const AttentionDecodeParams& decode;
   const AttentionForwardParams& p;
-  const AttentionTile& tile;
+  const QueryTile& tile;
   const PageTable& table;
   char* const shared;
   const int split;
@@ -70,9 +70,9 @@ struct AttentionDecodeLatent {
   }
   __device__ __forceinline__ void list_own_row(int stage, int block, int entry) const {
     if (threadIdx.x >= kTileN) return;
-    const KeyPlace place = table.place(block * kTileN + static_cast<int>(threadIdx.x), entry);
+    const KeyAddress address = table.address(block * kTileN + static_cast<int>(threadIdx.x), entry);
     row_list(stage)[threadIdx.x] =
-        place.page >= 0 ? place.page * p.k_batch_stride + place.row * p.k_token_stride : -1;
+        address.page >= 0 ? address.page * p.k_batch_stride + address.row * p.k_token_stride : -1;
   }
   __device__ __forceinline__ void copy_block(int stage) const {
     const long long* rows = row_list(stage);
@@ -198,8 +198,8 @@ __device__ __forceinline__ void AttentionDecodeLatent<Config>::store(
     const Sums& o) const {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int place = rows.place(0, half, lane);
-    const int query = rows.query(tile, place, lane), head = rows.head(tile, place);
+    const int warp_row = rows.warp_row(0, half, lane);
+    const int query = rows.query(tile, warp_row, lane), head = rows.head(tile, warp_row);
     const float sum = quad_sum(softmax.sum[0][half]);
     const RowEnd end =
         decode_row_end<Config>(decode, query < tile.rows, head, softmax.most[0][half], sum, t);
@@ -229,7 +229,7 @@ __device__ void attention_decode_latent(const AttentionDecodeParams& decode) {
   extern __shared__ __align__(1024) float4 shared[];
   const AttentionForwardParams& p = decode.forward;
   int split;
-  AttentionTile tile = decode_tile<Config>(p, split);
+  QueryTile tile = decode_tile<Config>(p, split);
   const PageTable table(decode.pages, tile.sequence);
   tile.keys = table.keys(decode.appended);
   constexpr int kGroups = AttentionDecodeLatentSmem<Config>::kGroups;

@@ -60,18 +60,18 @@ struct AttentionForward {
   static constexpr int kRowBlocks = Shape::kRowBlocks, kTileN = Config::kTileN;
 
   const AttentionForwardParams& p;
-  const AttentionTile& tile;
+  const QueryTile& tile;
   const unsigned q_tile, k_tile, v_tile;
   const KeyRows<Config> rows_of_keys;
 
   __device__ __forceinline__ AttentionForward(const AttentionForwardParams& params,
-                                              const AttentionTile& place, unsigned shared)
+                                              const QueryTile& at, unsigned shared)
       : p(params),
-        tile(place),
+        tile(at),
         q_tile(shared),
         k_tile(shared + Smem::kQ),
         v_tile(shared + Smem::kQ + Config::kStages * Smem::kK),
-        rows_of_keys(params, place) {}
+        rows_of_keys(params, at) {}
 
   static __device__ __forceinline__ int stage(int cursor) {
     return Config::kStages == 1 ? 0 : cursor % 2;
@@ -281,7 +281,7 @@ __device__ __forceinline__ void AttentionForward<Config>::run() const {
 template <class Config>
 __device__ void attention_forward(const AttentionForwardParams& p) {
   extern __shared__ __align__(1024) float4 shared[];
-  const AttentionTile tile = attention_tile<Config>(p);
+  const QueryTile tile = query_tile<Config>(p);
   // Capacity, not length, made the grid: most tiles of a short sequence have nothing to write.
   const int group = Config::kPackGqa ? tile.group : 1;
   if (tile.first / group >= tile.written) return;

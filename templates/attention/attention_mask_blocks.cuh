@@ -8,7 +8,7 @@
 // block. Only the blocks that the window leaves are looked at. A block of threads makes one list.
 #pragma once
 #include "attention/mask_class.cuh"
-#include "attention/place.cuh"
+#include "attention/query_tile.cuh"
 
 namespace lathe {
 
@@ -21,7 +21,7 @@ struct AttentionMaskBlocksSmem {
 template <class Config>
 __device__ void attention_mask_blocks(const AttentionForwardParams& p) {
   extern __shared__ __align__(16) int classes[];
-  const AttentionTile tile = attention_tile<Config>(p);
+  const QueryTile tile = query_tile<Config>(p);
   const int group = Config::kPackGqa ? tile.group : 1;
   const int first = tile.first / group;
   const int last = minimum((tile.first + used_rows<Config>(group) - 1) / group, tile.rows - 1);

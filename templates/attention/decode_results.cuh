@@ -19,19 +19,19 @@ __device__ __forceinline__ RowEnd decode_row_end(const AttentionDecodeParams& de
   return softmax_end<false>(most, sum, t, 0.0f);
 }
 
-// Row `place` of a warp, `half` of its accumulators. column_of(n): where the 8 columns of tile n
+// Row `warp_row` of a warp, `half` of its accumulators. column_of(n): where the 8 columns of tile n
 // begin. `with_lse`: this warp stores it for those that share the row.
 template <class Config, int kOutTiles, class ColumnOf>
 __device__ __forceinline__ void store_decoded(const AttentionDecodeParams& decode,
-                                              const AttentionTile& tile, int split, int query,
-                                              int head, int half, const RowEnd& end, bool with_lse,
+                                              const QueryTile& tile, int split, int query, int head,
+                                              int half, const RowEnd& end, bool with_lse,
                                               const float (&o)[1][kOutTiles][4],
                                               const ColumnOf& column_of) {
   using Element = typename Config::Element;
   const AttentionForwardParams& p = decode.forward;
   const int quarter = thread_index() % 4;
   const bool there = query < tile.rows, alone = decode.splits <= 1;
-  const long long at = decode_place(p, tile, query, head);
+  const long long at = decode_row(p, tile, query, head);
   const long long partial = decode_partial(p, split) + at;
   if (there && with_lse && quarter == 0) {
     float* lse =

@@ -7,7 +7,7 @@
 // without the sink, for attention_combine.
 #pragma once
 #include "attention/pages.cuh"
-#include "attention/place.cuh"
+#include "attention/query_tile.cuh"
 #include "attention/softmax.cuh"
 
 namespace lathe {
@@ -23,20 +23,20 @@ template <class Config>
 struct DecodeRows {
   int own_query, own_head;
 
-  __device__ __forceinline__ DecodeRows(const AttentionTile& tile, int row_warp) {
+  __device__ __forceinline__ DecodeRows(const QueryTile& tile, int row_warp) {
     const unsigned group = tile.group;
     const unsigned row = tile.first + row_warp * 16 + thread_index() % 16;
     own_query = row / group;
     own_head = tile.head * group + row % group;
   }
-  static __device__ __forceinline__ int place(int, int half, int thread) {
+  static __device__ __forceinline__ int warp_row(int, int half, int thread) {
     return 8 * half + thread % 32 / 4;
   }
-  __device__ __forceinline__ int query(const AttentionTile&, int place, int) const {
-    return __shfl_sync(0xffffffffu, own_query, place);
+  __device__ __forceinline__ int query(const QueryTile&, int warp_row, int) const {
+    return __shfl_sync(0xffffffffu, own_query, warp_row);
   }
-  __device__ __forceinline__ int head(const AttentionTile&, int place) const {
-    return __shfl_sync(0xffffffffu, own_head, place);
+  __device__ __forceinline__ int head(const QueryTile&, int warp_row) const {
+    return __shfl_sync(0xffffffffu, own_head, warp_row);
   }
 };
 
@@ -44,8 +44,8 @@ struct DecodeRows {
 // of one sequence that are read at the same time lie apart, and a short sequence leaves its last
 // splits, which are empty, to the end.
 template <class Config>
-__device__ __forceinline__ AttentionTile decode_tile(const AttentionForwardParams& p, int& split) {
-  AttentionTile tile = attention_tile<DecodeConfig<Config>>(p);
+__device__ __forceinline__ QueryTile decode_tile(const AttentionForwardParams& p, int& split) {
+  QueryTile tile = query_tile<DecodeConfig<Config>>(p);
   split = tile.sequence / p.sequences;
   tile.sequence %= p.sequences;
   return tile;
@@ -64,8 +64,8 @@ struct DecodePart {
 };
 
 // Where a row's lse lies, and its out in the partial results of a split.
-__device__ __forceinline__ long long decode_place(const AttentionForwardParams& p,
-                                                  const AttentionTile& tile, int query, int head) {
+__device__ __forceinline__ long long decode_row(const AttentionForwardParams& p,
+                                                const QueryTile& tile, int query, int head) {
   return (static_cast<long long>(tile.sequence) * p.heads + head) * p.seq_q + query;
 }
 __device__ __forceinline__ long long decode_partial(const AttentionForwardParams& p, int split) {
@@ -75,13 +75,13 @@ __device__ __forceinline__ long long decode_partial(const AttentionForwardParams
 // A split without blocks has only its lse read.
 template <int kTileM>
 __device__ __forceinline__ void store_empty_split(const AttentionDecodeParams& decode,
-                                                  const AttentionTile& tile, int split) {
+                                                  const QueryTile& tile, int split) {
   const AttentionForwardParams& p = decode.forward;
   const unsigned group = tile.group, at = tile.first + threadIdx.x;
   const int query = at / group, head = tile.head * group + at % group;
   if (threadIdx.x >= kTileM || query >= tile.rows) return;
   float* lse = static_cast<float*>(decode.partial_lse) + decode_partial(p, split);
-  store_element(lse + decode_place(p, tile, query, head), minus_infinity());
+  store_element(lse + decode_row(p, tile, query, head), minus_infinity());
 }
 
 }  // namespace lathe

@@ -32,10 +32,12 @@ static_assert(sizeof(KeyTile) <= KeyTile::kBytes, "the place of a key tile is to
 
 // Everything that the key tiles of a block have in common.
 template <class Config>
-__device__ __forceinline__ void key_tile_begin(const AttentionBackwardParams& p, unsigned place,
-                                               int slice, volatile KeyTile* tile) {
+__device__ __forceinline__ void key_tile_begin(const AttentionBackwardParams& p,
+                                               unsigned sequence_head, int slice,
+                                               volatile KeyTile* tile) {
   const int group = p.heads / p.kv_heads, heads = Config::kHeadsApart ? p.heads : p.kv_heads;
-  const int head = static_cast<int>(place % heads), b = static_cast<int>(place / heads);
+  const int head = static_cast<int>(sequence_head % heads),
+            b = static_cast<int>(sequence_head / heads);
   int start_q = 0, start_k = 0, rows = p.seq_q, keys = p.seq_k, written = keys;
   if constexpr (Config::kPacked) {
     using Offset = typename Config::CuSeqlens;

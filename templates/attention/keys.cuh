@@ -3,7 +3,7 @@
 // Where the rows of K and V lie that a block of attention reads: one after another, `token_stride`
 // apart, from key 0 of the sequence and head.
 #pragma once
-#include "attention/place.cuh"
+#include "attention/query_tile.cuh"
 #include "attention/split_copy.cuh"
 
 namespace lathe {
@@ -15,7 +15,7 @@ struct KeyRows {
   const Element* v;
   long long k_stride, v_stride;
 
-  __device__ __forceinline__ KeyRows(const AttentionForwardParams& p, const AttentionTile& tile)
+  __device__ __forceinline__ KeyRows(const AttentionForwardParams& p, const QueryTile& tile)
       : k(static_cast<const Element*>(p.k) +
           sequence_offset<Config>(tile, p.k_batch_stride, p.k_token_stride, tile.start_k) +
           tile.kv_head * p.k_head_stride),

@@ -40,12 +40,12 @@ __device__ void lse_merge(const LseMergeParams& p) {
   const long long token_row = row / p.heads, batch = token_row / p.tokens;
   const long long token = token_row - batch * p.tokens;
 
-  const long long place = (batch * p.heads + head) * p.tokens + token;
-  float* lse = static_cast<float*>(p.lse) + place;
+  const long long at = (batch * p.heads + head) * p.tokens + token;
+  float* lse = static_cast<float*>(p.lse) + at;
   const float before = *lse;
   float block = minus_infinity(), sink = minus_infinity();
   if constexpr (Config::kBlock) {
-    block = load_element(static_cast<const float*>(p.block_lse) + place);
+    block = load_element(static_cast<const float*>(p.block_lse) + at);
   }
   if constexpr (Config::kSinks) sink = load_element(static_cast<const float*>(p.sinks) + head);
   const MergedRow merged = merge_row(before, block, sink);

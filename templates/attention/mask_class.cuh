@@ -6,7 +6,7 @@
 #pragma once
 #include "attention/mask.cuh"
 #include "attention/mods/captures.cuh"
-#include "attention/place.cuh"
+#include "attention/query_tile.cuh"
 
 namespace lathe {
 
@@ -91,8 +91,8 @@ __device__ __forceinline__ int list_tiles(int begin, int end, const ClassOf& cla
     __syncthreads();  // the classes of the round are there
     const int own = lane < kWarps ? classes[lane] : kMaskNone;
     const unsigned listed = __ballot_sync(0xffffffffu, own != kMaskNone);
-    const int place = count + __popc(listed & ((1u << lane) - 1u));
-    if (warp == 0 && own != kMaskNone) list[place] = 2 * (from + lane) + (own == kMaskAll ? 0 : 1);
+    const int slot = count + __popc(listed & ((1u << lane) - 1u));
+    if (warp == 0 && own != kMaskNone) list[slot] = 2 * (from + lane) + (own == kMaskAll ? 0 : 1);
     count += __popc(listed);
     __syncthreads();  // all have read them
   }

@@ -9,7 +9,7 @@
 
 namespace lathe {
 
-struct KeyPlace {
+struct KeyAddress {
   int page, row;  // page < 0: absent
 };
 
@@ -44,7 +44,7 @@ struct PageTable {
   __device__ __forceinline__ int entry(int key) const {
     return load_element(entries + page_index(key));
   }
-  __device__ __forceinline__ KeyPlace place(int key, int entry) const {
+  __device__ __forceinline__ KeyAddress address(int key, int entry) const {
     const bool there = entry >= 0 && entry < pages.pages;
     return {there ? entry : -1, key - page_index(key) * pages.page};
   }

@@ -3,7 +3,7 @@
 // A warp's rows begin with the partial result in memory, float32 (out, lse), and end as the one
 // that counts the keys since as well. An empty partial has lse = -inf, and its out is not read.
 #pragma once
-#include "attention/place.cuh"
+#include "attention/query_tile.cuh"
 #include "attention/softmax.cuh"
 
 namespace lathe {
@@ -13,7 +13,7 @@ struct PartialRow {
   float* out;
   float* lse;
 
-  __device__ __forceinline__ PartialRow(const AttentionForwardParams& p, const AttentionTile& tile,
+  __device__ __forceinline__ PartialRow(const AttentionForwardParams& p, const QueryTile& tile,
                                         int row)
       : out(static_cast<float*>(p.out) + tile.sequence * p.out_batch_stride +
             row * p.out_token_stride + tile.head * p.out_head_stride),
@@ -28,8 +28,8 @@ struct PartialRow {
 };
 
 template <class Config, int kRowBlocks, int kOutTiles>
-__device__ __forceinline__ void start_partial(const AttentionBlockParams& p,
-                                              const AttentionTile& tile, float t_of_weights,
+__device__ __forceinline__ void start_partial(const AttentionBlockParams& p, const QueryTile& tile,
+                                              float t_of_weights,
                                               RunningSoftmax<kRowBlocks>& softmax,
                                               float (&o)[kRowBlocks][kOutTiles][4]) {
   const int thread = thread_index(), t = thread % 4;
@@ -38,9 +38,9 @@ __device__ __forceinline__ void start_partial(const AttentionBlockParams& p,
   for (int b = 0; b < kRowBlocks; ++b) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int row = rows.query(tile, rows.place(b, half, thread), thread);
-      const PartialRow place(p.forward, tile, row);
-      const float most = place.most(p, row < tile.rows, t_of_weights);
+      const int row = rows.query(tile, rows.warp_row(b, half, thread), thread);
+      const PartialRow at(p.forward, tile, row);
+      const float most = at.most(p, row < tile.rows, t_of_weights);
       const bool any = most != minus_infinity();
       softmax.most[b][half] = most;
       // Of the row, in every lane or in one of its four: see row_sum.
@@ -51,7 +51,7 @@ __device__ __forceinline__ void start_partial(const AttentionBlockParams& p,
         const int column = 8 * n + 2 * t;
         float2 pair = make_float2(0.0f, 0.0f);
         if (any && column < p.forward.value_dim) {
-          pair = load_written_pair<kAlignmentOf<Config, float>>(place.out + column);
+          pair = load_written_pair<kAlignmentOf<Config, float>>(at.out + column);
         }
         o[b][n][2 * half] = pair.x, o[b][n][2 * half + 1] = pair.y;
       }
@@ -61,8 +61,8 @@ __device__ __forceinline__ void start_partial(const AttentionBlockParams& p,
 
 // Rows that saw no key, or none that weighs anything, are left as they are, to the bit.
 template <class Config, int kRowBlocks, int kOutTiles>
-__device__ __forceinline__ void store_partial(const AttentionBlockParams& p,
-                                              const AttentionTile& tile, float t_of_weights,
+__device__ __forceinline__ void store_partial(const AttentionBlockParams& p, const QueryTile& tile,
+                                              float t_of_weights,
                                               const RunningSoftmax<kRowBlocks>& softmax,
                                               const float (&o)[kRowBlocks][kOutTiles][4]) {
   using Element = typename Config::Element;
@@ -72,22 +72,22 @@ __device__ __forceinline__ void store_partial(const AttentionBlockParams& p,
   for (int b = 0; b < kRowBlocks; ++b) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int row = rows.query(tile, rows.place(b, half, thread), thread);
-      const PartialRow place(p.forward, tile, row);
-      const float begun = place.most(p, row < tile.rows, t_of_weights);
+      const int row = rows.query(tile, rows.warp_row(b, half, thread), thread);
+      const PartialRow at(p.forward, tile, row);
+      const float begun = at.most(p, row < tile.rows, t_of_weights);
       const float most = softmax.most[b][half], sum = row_sum<Element>(softmax.sum[b][half]);
       const bool same = most == begun && sum == (begun == minus_infinity() ? 0.0f : 1.0f);
       const RowEnd end = softmax_end<false>(most, sum, t_of_weights, 0.0f);
       const bool written = row < tile.rows && (!same || p.first);
       __syncwarp();  // the lanes of the row have read lse
-      if (written && t == 0) store_element(place.lse, end.lse);
+      if (written && t == 0) store_element(at.lse, end.lse);
 #pragma unroll
       for (int n = 0; n < kOutTiles; ++n) {
         const int column = 8 * n + 2 * t;
         if (written && column < p.forward.value_dim) {
           store_written_pair<kAlignmentOf<Config, float>>(
-              place.out + column, make_float2(row_end<Element>(o[b][n][2 * half], end),
-                                              row_end<Element>(o[b][n][2 * half + 1], end)));
+              at.out + column, make_float2(row_end<Element>(o[b][n][2 * half], end),
+                                           row_end<Element>(o[b][n][2 * half + 1], end)));
         }
       }
     }

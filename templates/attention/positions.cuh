@@ -55,24 +55,24 @@ struct PositionWalk {
   const bool whole;     // no row of the tile is past the last, where that needs a mask
   const Mask mask;
 
-  // Words of the place: the range of the tile, and of 32 blocks from `base` on which are seen, and
+  // Words of the cursor: the range of the tile, and of 32 blocks from `base` on which are seen, and
   // which are seen whole. Memory is read once for those, and not while a step waits for it.
-  enum Place { at_least, at_most, at_base, at_seen, at_plain };
+  enum CursorWord { at_least, at_most, at_base, at_seen, at_plain };
 
   __device__ __forceinline__ void start() const {
     const PositionRange range = position_range(own, own_count);
     if (threadIdx.x == 0) {
-      store_shared_word(queue.place(at_least), range.least);
-      store_shared_word(queue.place(at_most), range.most);
+      store_shared_word(queue.cursor(at_least), range.least);
+      store_shared_word(queue.cursor(at_most), range.most);
       keep(-32, 0, 0);  // before the first blocks
     }
     __syncwarp();
   }
   // By one lane.
   __device__ __forceinline__ void keep(int base, unsigned seen, unsigned plain) const {
-    store_shared_word(queue.place(at_base), base);
-    store_shared_word(queue.place(at_seen), static_cast<int>(seen));
-    store_shared_word(queue.place(at_plain), static_cast<int>(plain));
+    store_shared_word(queue.cursor(at_base), base);
+    store_shared_word(queue.cursor(at_seen), static_cast<int>(seen));
+    store_shared_word(queue.cursor(at_plain), static_cast<int>(plain));
   }
 
   __device__ __forceinline__ bool some(const PositionRange& q, const PositionRange& k) const {
@@ -96,11 +96,11 @@ struct PositionWalk {
   // By all lanes of the first warp, which the caller has brought together.
   __device__ __forceinline__ void append(int visit) const {
     const int blocks = ceil_div(columns, kBlock);
-    const PositionRange q = {load_shared_word(queue.place(at_least)),
-                             load_shared_word(queue.place(at_most))};
-    int base = load_shared_word(queue.place(at_base));
-    unsigned seen = static_cast<unsigned>(load_shared_word(queue.place(at_seen)));
-    unsigned plain = static_cast<unsigned>(load_shared_word(queue.place(at_plain)));
+    const PositionRange q = {load_shared_word(queue.cursor(at_least)),
+                             load_shared_word(queue.cursor(at_most))};
+    int base = load_shared_word(queue.cursor(at_base));
+    unsigned seen = static_cast<unsigned>(load_shared_word(queue.cursor(at_seen)));
+    unsigned plain = static_cast<unsigned>(load_shared_word(queue.cursor(at_plain)));
     while (seen == 0 && base < blocks) {
       base += 32;
       const int own_block = base + static_cast<int>(threadIdx.x % 32);
@@ -118,7 +118,7 @@ struct PositionWalk {
       v.kind = (plain >> bit & 1) != 0 ? VisitKind::plain : VisitKind::masked;
       seen &= seen - 1;
     }
-    __syncwarp();  // all have read their place
+    __syncwarp();  // all have read the cursor
     if (threadIdx.x == 0) {
       queue.put(visit, v);
       keep(base, seen, plain);
@@ -132,7 +132,7 @@ template <class Config, bool kMasked, int kRowBlocks, int kTiles>
 __device__ __forceinline__ void modify_scores_by_position(float (&s)[kRowBlocks][kTiles][4],
                                                           const ScoreUnits<Config>& units,
                                                           const WarpRows<Config>& rows,
-                                                          const AttentionTile& tile,
+                                                          const QueryTile& tile,
                                                           const AttentionBlockParams& p, int key) {
   constexpr bool kScoreMod = HasScoreMod<Config>::kValue;
   constexpr bool kMaskMod = kMasked && HasMaskMod<Config>::kValue;
@@ -146,7 +146,7 @@ __device__ __forceinline__ void modify_scores_by_position(float (&s)[kRowBlocks]
     for (int b = 0; b < kRowBlocks; ++b) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int row = rows.query(tile, rows.place(b, half, thread), thread);
+        const int row = rows.query(tile, rows.warp_row(b, half, thread), thread);
         // Mods are asked about rows and keys that are there: in the place of others, the last.
         if (kHasMods<Config> || row < tile.rows) {
           const int own = kHasMods<Config> ? minimum(row, tile.rows - 1) : row;

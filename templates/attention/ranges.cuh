@@ -151,9 +151,9 @@ struct RangeWalk {
   const Mask mask;
   const int* batches;  // of each range, for mods; or null
 
-  // Words of the place: the range at work with its range, and the next block of it. All of it lies
+  // Words of the cursor: the range at work with its range, and the next block of it. All of it lies
   // here, so that memory is read once a range, and not while a step waits for it.
-  enum Place {
+  enum CursorWord {
     at_index,
     at_block,
     at_begin,
@@ -167,12 +167,12 @@ struct RangeWalk {
     // Before the first range, with no block left.
     if (threadIdx.x % 32 == 0) {
       keep(-1, -1, {0, 0, 0, 0}, {});
-      if constexpr (Mask::kPlaces) keep_origin({});
+      if constexpr (Mask::kPositions) keep_origin({});
     }
     __syncwarp();
   }
   __device__ __forceinline__ int kept(int word) const {
-    return load_shared_word(queue.place(word));
+    return load_shared_word(queue.cursor(word));
   }
   // By one lane.
   __device__ __forceinline__ void keep(int index, int block, const BlockRange& range,
@@ -180,12 +180,12 @@ struct RangeWalk {
     const int word[10] = {index,   block,   range.begin, range.left, range.right,
                           seen.qa, seen.qb, seen.ka,     seen.kb,    seen.shift};
 #pragma unroll
-    for (int i = 0; i < 10; ++i) store_shared_word(queue.place(i), word[i]);
+    for (int i = 0; i < 10; ++i) store_shared_word(queue.cursor(i), word[i]);
   }
   __device__ __forceinline__ void keep_origin(const VisitOrigin& from) const {
-    store_shared_word(queue.place(at_origin), from.query);
-    store_shared_word(queue.place(at_origin + 1), from.key);
-    store_shared_word(queue.place(at_origin + 2), from.batch);
+    store_shared_word(queue.cursor(at_origin), from.query);
+    store_shared_word(queue.cursor(at_origin + 1), from.key);
+    store_shared_word(queue.cursor(at_origin + 2), from.batch);
   }
   // From the block on, down to the first of the range, one that a mask leaves something of: lane i
   // looks at the i-th. False if there is none.
@@ -217,7 +217,8 @@ struct RangeWalk {
     AttentionRange seen = {kept(at_range), kept(at_range + 1), kept(at_range + 2),
                            kept(at_range + 3), kept(at_range + 4)};
     VisitOrigin from = {};
-    if constexpr (Mask::kPlaces) from = {kept(at_origin), kept(at_origin + 1), kept(at_origin + 2)};
+    if constexpr (Mask::kPositions)
+      from = {kept(at_origin), kept(at_origin + 1), kept(at_origin + 2)};
     bool all = true;  // of what the mask of a mod could drop
     if constexpr (Mask::kAsks) {
       if (index >= 0 && index < count && !find_kept(seen, range, from, block, all)) {
@@ -230,17 +231,17 @@ struct RangeWalk {
       seen = blocks.list.load(index);
       range = blocks.range(seen);
       block = range.end - 1;
-      if constexpr (Mask::kPlaces) from = blocks.list.origin(index, batches, mask.batch);
+      if constexpr (Mask::kPositions) from = blocks.list.origin(index, batches, mask.batch);
       if constexpr (Mask::kAsks) {
         if (!find_kept(seen, range, from, block, all)) block = range.begin - 1;
       }
     }
     const bool full = all && range.left <= block && block < range.right;
-    __syncwarp();  // all have read their place
+    __syncwarp();  // all have read the cursor
     if (threadIdx.x % 32 == 0) {
       queue.put(visit, index < count ? blocks.visit(seen, block, full) : Visit{});
       keep(index, block - 1, range, seen);
-      if constexpr (Mask::kPlaces) {
+      if constexpr (Mask::kPositions) {
         queue.put_origin(visit, from);
         keep_origin(from);
       }

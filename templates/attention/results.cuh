@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state that a tile of rows starts from, and what it stores at its end.
 #pragma once
-#include "attention/place.cuh"
+#include "attention/query_tile.cuh"
 #include "attention/softmax.cuh"
 
 namespace lathe {
@@ -23,7 +23,7 @@ __device__ __forceinline__ void start_empty(RunningSoftmax<kRowBlocks>& softmax)
 // write become 0 and -inf.
 template <class Config, int kRowBlocks, int kOutTiles>
 __device__ __forceinline__ void store_results(const AttentionForwardParams& p,
-                                              const AttentionTile& tile, float t_of_weights,
+                                              const QueryTile& tile, float t_of_weights,
                                               const RunningSoftmax<kRowBlocks>& softmax,
                                               const float (&o)[kRowBlocks][kOutTiles][4]) {
   using Element = typename Config::Element;
@@ -38,8 +38,8 @@ __device__ __forceinline__ void store_results(const AttentionForwardParams& p,
   for (int b = 0; b < kRowBlocks; ++b) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int place = rows.place(b, half, thread);
-      const int row = rows.query(tile, place, thread), head = rows.head(tile, place);
+      const int warp_row = rows.warp_row(b, half, thread);
+      const int row = rows.query(tile, warp_row, thread), head = rows.head(tile, warp_row);
       const bool inside = row < tile.rows, written = row < tile.written;
       float sink = 0.0f;
       if constexpr (Config::kSinks) {
@@ -48,10 +48,10 @@ __device__ __forceinline__ void store_results(const AttentionForwardParams& p,
       const float sum = row_sum<Element>(softmax.sum[b][half]);
       RowEnd end = softmax_end<Config::kSinks>(softmax.most[b][half], sum, t_of_weights, sink);
       if (written && t == 0) {
-        const long long place =
+        const long long lse_row =
             Config::kPacked ? static_cast<long long>(head) * p.seq_q + tile.start_q
                             : (static_cast<long long>(tile.sequence) * p.heads + head) * p.seq_q;
-        store_element(lse + place + row, inside ? end.lse : minus_infinity());
+        store_element(lse + lse_row + row, inside ? end.lse : minus_infinity());
       }
       Element* to = out + row * p.out_token_stride + head * p.out_head_stride;
       const auto value = [&](int n, int c) { return row_end<Element>(o[b][n][2 * half + c], end); };

@@ -3,7 +3,7 @@
 // What becomes of a score between the two products: scale, softcap, ALiBi, score_mod and masks.
 #pragma once
 #include "attention/mods/captures.cuh"
-#include "attention/place.cuh"
+#include "attention/query_tile.cuh"
 #include "attention/softmax.cuh"
 #include "attention/visits.cuh"
 
@@ -22,7 +22,7 @@ struct ScoreUnits {
   const AttentionCaptures captures;  // of mods
 
   template <class Rows>
-  __device__ __forceinline__ ScoreUnits(const AttentionForwardParams& p, const AttentionTile& tile,
+  __device__ __forceinline__ ScoreUnits(const AttentionForwardParams& p, const QueryTile& tile,
                                         const Rows& rows)
       : captures(captures_of(p)) {
     t = kModified ? kLog2E : p.softmax_scale * kLog2E;
@@ -37,8 +37,8 @@ struct ScoreUnits {
       own_slope = load_element(slopes + (Config::kPackGqa ? rows.own_head : tile.head));
     }
   }
-  __device__ __forceinline__ float slope(int place) const {
-    return Config::kPackGqa ? __shfl_sync(0xffffffffu, own_slope, place) : own_slope;
+  __device__ __forceinline__ float slope(int warp_row) const {
+    return Config::kPackGqa ? __shfl_sync(0xffffffffu, own_slope, warp_row) : own_slope;
   }
 };
 
@@ -54,20 +54,20 @@ __device__ __forceinline__ float scaled_score(float y, const ScoreUnits<Config>&
 
 // Mods are asked about rows and keys of the sequence only: outside, about its last ones, and
 // the answer goes to no result.
-struct SequencePlaces {
-  const AttentionTile& tile;
+struct SequencePositions {
+  const QueryTile& tile;
   __device__ __forceinline__ int query_of(int row) const { return minimum(row, tile.rows - 1); }
   __device__ __forceinline__ int key_of(int key) const { return minimum(key, tile.keys - 1); }
 };
 
 // All of it for the block of keys that begins at `key`. Rows: WarpRows or the like. A window is a
-// sequence's, or that of one visit, and so are the places that mods are asked about.
+// sequence's, or that of one visit, and so are the positions that mods are asked about.
 template <class Config, AttentionMask kMask, class Window, int kRowBlocks, int kTiles, class Rows,
-          class Places>
+          class Positions>
 __device__ __forceinline__ void modify_scores(float (&s)[kRowBlocks][kTiles][4],
                                               const ScoreUnits<Config>& units, const Rows& rows,
-                                              const AttentionTile& tile, const Window& window,
-                                              int key, const Places& places) {
+                                              const QueryTile& tile, const Window& window, int key,
+                                              const Positions& positions) {
   constexpr bool kLocalMask = Config::kLocal && kMask != AttentionMask::none;
   constexpr bool kScoreMod = HasScoreMod<Config>::kValue;
   constexpr bool kMaskMod = HasMaskMod<Config>::kValue && kMask == AttentionMask::both;
@@ -76,11 +76,11 @@ __device__ __forceinline__ void modify_scores(float (&s)[kRowBlocks][kTiles][4],
   for (int b = 0; b < kRowBlocks; ++b) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int place = rows.place(b, half, thread);
-      const int row = rows.query(tile, place, thread);
+      const int warp_row = rows.warp_row(b, half, thread);
+      const int row = rows.query(tile, warp_row, thread);
       int highest = 0, lowest = 0;
       float distance = 0.0f, slope = 0.0f;
-      const int query = places.query_of(row), head = rows.head(tile, place);
+      const int query = positions.query_of(row), head = rows.head(tile, warp_row);
       if constexpr (kMask == AttentionMask::both) {
         highest = (Config::kLocal ? highest_column<Config::kTileN>(window, row, key)
                                   : minimum(window.keys - 1 - key, Config::kTileN)) -
@@ -91,14 +91,14 @@ __device__ __forceinline__ void modify_scores(float (&s)[kRowBlocks][kTiles][4],
       }
       if constexpr (Config::kAlibi) {
         distance = static_cast<float>(row + (tile.keys - tile.rows) - key - column);
-        slope = units.slope(place);
+        slope = units.slope(warp_row);
       }
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
           float y = scaled_score(s[b][n][2 * half + c], units);
-          const int at = places.key_of(key + column + 8 * n + c);  // for mods
+          const int at = positions.key_of(key + column + 8 * n + c);  // for mods
           if constexpr (Config::kAlibi) {
             y = biased_score(y, slope, distance - static_cast<float>(8 * n + c));
           }
@@ -125,9 +125,9 @@ __device__ __forceinline__ void modify_scores(float (&s)[kRowBlocks][kTiles][4],
 template <class Config, AttentionMask kMask, class Window, int kRowBlocks, int kTiles, class Rows>
 __device__ __forceinline__ void modify_scores(float (&s)[kRowBlocks][kTiles][4],
                                               const ScoreUnits<Config>& units, const Rows& rows,
-                                              const AttentionTile& tile, const Window& window,
+                                              const QueryTile& tile, const Window& window,
                                               int key) {
-  modify_scores<Config, kMask>(s, units, rows, tile, window, key, SequencePlaces{tile});
+  modify_scores<Config, kMask>(s, units, rows, tile, window, key, SequencePositions{tile});
 }
 
 }  // namespace lathe

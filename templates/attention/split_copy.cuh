@@ -11,7 +11,7 @@ __device__ __forceinline__ void store_shared(unsigned to, unsigned first, unsign
   asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(to), "r"(first), "r"(second) : "memory");
 }
 
-// Four neighbouring values; `to` is their place in the first plane.
+// Four neighbouring values; `to` is their address in the first plane.
 template <int kPlaneBytes>
 __device__ __forceinline__ void store_planes(unsigned to, const Words<16>& raw) {
   unsigned left[3], right[3];

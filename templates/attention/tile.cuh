@@ -115,9 +115,9 @@ __device__ __forceinline__ void copy_tile(unsigned tile, const Element* base, in
   });
 }
 
-// Where a lane reads of a tile with ldmatrix. `row` < 16 and `chunk` 0 or 1 are the lane's place in
-// a block of 16 rows and 16 columns; other blocks are at multiples of 16 rows, and of two chunks,
-// which the swizzle turns into an exclusive or with a constant.
+// Where a lane reads of a tile with ldmatrix. `row` < 16 and `chunk` 0 or 1 are the lane's row and
+// chunk in a block of 16 rows and 16 columns; other blocks are at multiples of 16 rows, and of two
+// chunks, which the swizzle turns into an exclusive or with a constant.
 template <int kRows, int kWidth>
 struct TileReader {
   unsigned panel = 0, half = 0;

@@ -28,18 +28,18 @@ struct VisitOrigin {
 };
 
 // Four slots, of which a step reads two while the next but one is written, and the words in which
-// a walk keeps its place from one append to the next.
+// a walk keeps its cursor from one append to the next.
 struct VisitQueue {
-  static constexpr int kSlotBytes = 48, kSlots = 4, kPlaceWords = 16;
-  static constexpr int kBytes = kSlots * kSlotBytes + 4 * kPlaceWords;
-  // The last word of the place is no walk's: which tile a persistent block of threads is at.
-  static constexpr int kTurn = kPlaceWords - 1;
+  static constexpr int kSlotBytes = 48, kSlots = 4, kCursorWords = 16;
+  static constexpr int kBytes = kSlots * kSlotBytes + 4 * kCursorWords;
+  // The last word of the cursor is no walk's: which tile a persistent block of threads is at.
+  static constexpr int kTurn = kCursorWords - 1;
   unsigned base;
 
   __device__ __forceinline__ unsigned slot(int visit) const {
     return base + visit % kSlots * kSlotBytes;
   }
-  __device__ __forceinline__ unsigned place(int word) const {
+  __device__ __forceinline__ unsigned cursor(int word) const {
     return base + kSlots * kSlotBytes + 4 * word;
   }
   // By one lane.
@@ -88,7 +88,7 @@ struct VisitQueue {
 template <class Body>
 __device__ __forceinline__ void take_turns(const VisitQueue& queue, unsigned tiles,
                                            const Body& body) {
-  const unsigned turn = queue.place(VisitQueue::kTurn);
+  const unsigned turn = queue.cursor(VisitQueue::kTurn);
   if (threadIdx.x == 0) store_shared_word(turn, static_cast<int>(blockIdx.x));
   __syncthreads();  // the first turn is known to all
 #pragma unroll 1

@@ -4,13 +4,13 @@
 // from end - 1 to begin, one visit for each value, so that blocks go from the right to the left and
 // a block's copies are in the stage of the cursor's parity.
 //
-// By ranges (mask.cuh) the cursor is the block. With kListed it is a place in a list in memory that
-// an earlier kernel made, for masks that are known block by block alone: its entries ascend, being
-// 2 * block + 1 where some pair of the block may be masked and 2 * block where all are kept.
+// By ranges (mask.cuh) the cursor is the block. With kListed it is an index of a list in memory
+// that an earlier kernel made, for masks that are known block by block alone: its entries ascend,
+// being 2 * block + 1 where some pair of the block may be masked and 2 * block where all are kept.
 #pragma once
 #include "attention/mask.cuh"
 #include "attention/mods/mods.cuh"
-#include "attention/place.cuh"
+#include "attention/query_tile.cuh"
 
 namespace lathe {
 
@@ -23,7 +23,7 @@ struct Visits {
   int begin, left, right, end;
   const int* listed;  // entries, with kListed
 
-  __device__ __forceinline__ Visits(const AttentionForwardParams& p, const AttentionTile& tile)
+  __device__ __forceinline__ Visits(const AttentionForwardParams& p, const QueryTile& tile)
       : window(key_window(tile.rows, tile.keys, Config::kLocal ? p.window_left : -1,
                           Config::kLocal ? p.window_right : -1)),
         begin(0),

@@ -34,15 +34,15 @@ __device__ __forceinline__ void mbarrier_wait(unsigned barrier, unsigned parity)
       : "memory");
 }
 
-// A place in a ring of stages: parity is that of the phase which the stage's barriers are in. It
-// goes on from tile to tile of a block, because the barriers do.
+// A stage of a ring, and the parity of the phase which its barriers are in, as CUTLASS names them.
+// It goes on from tile to tile of a block, because the barriers do.
 template <int kStages>
-struct RingPlace {
-  unsigned stage = 0, parity = 0;
+struct PipelineState {
+  unsigned stage = 0, phase = 0;
 
   __device__ __forceinline__ void next() {
     ++stage;
-    if (stage == kStages) stage = 0, parity ^= 1;
+    if (stage == kStages) stage = 0, phase ^= 1;
   }
 };
 

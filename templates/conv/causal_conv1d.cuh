@@ -27,7 +27,7 @@ struct ConvForwardSmem {
 // One run of tokens inside one sequence: [position, stop), the window already loaded. Rows are
 // loaded kAhead tokens before their use, into the registers that the row before them has left.
 template <class Config, int kVector>
-__device__ __forceinline__ void conv_run(const ConvForwardParams& p, const ConvPlace& place,
+__device__ __forceinline__ void conv_run(const ConvForwardParams& p, const ConvTile& at,
                                          int position, int stop,
                                          const float (&weight)[Config::kWidth][kVector],
                                          const float (&bias)[kVector],
@@ -35,12 +35,12 @@ __device__ __forceinline__ void conv_run(const ConvForwardParams& p, const ConvP
   using Element = typename Config::Element;
   constexpr int kAhead = 4;
   const long long offset = position - p.begin;
-  const Element* x = conv_x<Element>(p, place.row, position) + place.channel;
+  const Element* x = conv_x<Element>(p, at.row, position) + at.channel;
   const Element* residual = static_cast<const Element*>(p.residual) +
-                            place.row * p.residual_batch_stride + offset * p.residual_token_stride +
-                            place.channel;
-  Element* y = static_cast<Element*>(p.y) + place.row * p.y_batch_stride +
-               offset * p.y_token_stride + place.channel;
+                            at.row * p.residual_batch_stride + offset * p.residual_token_stride +
+                            at.channel;
+  Element* y = static_cast<Element*>(p.y) + at.row * p.y_batch_stride + offset * p.y_token_stride +
+               at.channel;
 
   Words<Config::kVectorBytes> rows[kAhead], residual_rows[kAhead];
   const auto fetch = [&](int slot) {
@@ -51,7 +51,7 @@ __device__ __forceinline__ void conv_run(const ConvForwardParams& p, const ConvP
       residual += p.residual_token_stride;
     }
   };
-  int left = place.channel < p.channels ? stop - position : 0;
+  int left = at.channel < p.channels ? stop - position : 0;
 #pragma unroll
   for (int g = 0; g < kAhead; ++g) {
     if (g < left) fetch(g);
@@ -80,12 +80,12 @@ __device__ __forceinline__ void conv_run(const ConvForwardParams& p, const ConvP
 
 // y of the padding [position, stop), which is 0 with a residual too.
 template <class Config>
-__device__ __forceinline__ void conv_zero_rows(const ConvForwardParams& p, const ConvPlace& place,
+__device__ __forceinline__ void conv_zero_rows(const ConvForwardParams& p, const ConvTile& at,
                                                int position, int stop) {
   using Element = typename Config::Element;
-  if (place.channel >= p.channels) return;
-  Element* y = static_cast<Element*>(p.y) + place.row * p.y_batch_stride +
-               static_cast<long long>(position - p.begin) * p.y_token_stride + place.channel;
+  if (at.channel >= p.channels) return;
+  Element* y = static_cast<Element*>(p.y) + at.row * p.y_batch_stride +
+               static_cast<long long>(position - p.begin) * p.y_token_stride + at.channel;
   for (; position < stop; ++position, y += p.y_token_stride) {
     store_global(y, Words<Config::kVectorBytes>{});
   }
@@ -94,7 +94,7 @@ __device__ __forceinline__ void conv_zero_rows(const ConvForwardParams& p, const
 // final_state of one sequence by one warp: exact copies, turned from rows of channels into rows of
 // slots in shared memory so that both sides are contiguous.
 template <class Config>
-__device__ __forceinline__ void conv_final_state(const ConvForwardParams& p, const ConvPlace& place,
+__device__ __forceinline__ void conv_final_state(const ConvForwardParams& p, const ConvTile& at,
                                                  int index, typename Config::Element* stage) {
   using Element = typename Config::Element;
   constexpr int kWidth = Config::kWidth;
@@ -102,11 +102,11 @@ __device__ __forceinline__ void conv_final_state(const ConvForwardParams& p, con
   if (!conv_owns(p, sequence.end > sequence.start ? sequence.end - 1 : sequence.start)) return;
   const int row = Config::kPacked ? 0 : index;
   const bool earlier = Config::kHalo && sequence.start < p.begin;
-  const int count = minimum(ConvShape<Config>::kChannels, p.channels - place.block_channel);
+  const int count = minimum(ConvShape<Config>::kChannels, p.channels - at.block_channel);
   const Element* initial = nullptr;
   if constexpr (Config::kInitialState) {
     initial = conv_state<kWidth>(static_cast<const Element*>(p.initial_state), p.channels, index,
-                                 place.block_channel);
+                                 at.block_channel);
   }
 #pragma unroll 1
   for (int slot = 0; slot < kWidth; ++slot) {
@@ -117,9 +117,9 @@ __device__ __forceinline__ void conv_final_state(const ConvForwardParams& p, con
     if (tokens) {
       const bool local = !Config::kHalo || position >= p.begin;
       from = (local ? conv_x<Element>(p, row, position) : conv_halo<Config>(p, row, position)) +
-             place.block_channel;
+             at.block_channel;
     }
-    for (int c = place.lane; c < count; c += 32) {
+    for (int c = at.lane; c < count; c += 32) {
       Element value{};
       if (tokens) {
         value = load_element(from + c);
@@ -130,9 +130,9 @@ __device__ __forceinline__ void conv_final_state(const ConvForwardParams& p, con
     }
   }
   __syncwarp();  // every slot is staged
-  copy_out(conv_state<kWidth>(static_cast<Element*>(p.final_state), p.channels, index,
-                              place.block_channel),
-           stage, count * kWidth, place.lane);
+  copy_out(
+      conv_state<kWidth>(static_cast<Element*>(p.final_state), p.channels, index, at.block_channel),
+      stage, count * kWidth, at.lane);
 }
 
 template <class Config>
@@ -140,13 +140,13 @@ __device__ void causal_conv1d(const ConvForwardParams& p) {
   using Shape = ConvShape<Config>;
   extern __shared__ float4 shared[];
   float* stage = reinterpret_cast<float*>(shared);
-  const ConvPlace place = conv_place<Config>(p.channels, p.batch, p.first_tile, p.tiles);
-  float* state_stage = stage + Shape::kFilterFloats + place.warp * Shape::kStateFloats;
-  if (place.state) {
+  const ConvTile at = conv_tile<Config>(p.channels, p.batch, p.first_tile, p.tiles);
+  float* state_stage = stage + Shape::kFilterFloats + at.warp * Shape::kStateFloats;
+  if (at.state) {
     if constexpr (Config::kFinalState) {
-      const int index = place.tile * Shape::kWarps + place.warp;
+      const int index = at.tile * Shape::kWarps + at.warp;
       if (index < p.sequences) {
-        conv_final_state<Config>(p, place, index,
+        conv_final_state<Config>(p, at, index,
                                  reinterpret_cast<typename Config::Element*>(state_stage));
       }
     }
@@ -154,20 +154,20 @@ __device__ void causal_conv1d(const ConvForwardParams& p) {
   }
 
   float weight[Shape::kWidth][Shape::kVector], bias[Shape::kVector];
-  load_filter<Config>(p, place, stage, weight, bias);
+  load_filter<Config>(p, at, stage, weight, bias);
 
-  const ConvTokens tokens = conv_tokens<Config>(place, p.begin, p.end);
+  const ConvTokens tokens = conv_tokens<Config>(at, p.begin, p.end);
   int position = tokens.first;
   while (position < tokens.last) {  // once per sequence that has tokens here
-    const Sequence sequence = conv_sequence<Config>(p, place.row, position);
+    const Sequence sequence = conv_sequence<Config>(p, at.row, position);
     if (conv_is_padding<Config>(p, sequence)) {
-      conv_zero_rows<Config>(p, place, position, tokens.last);
+      conv_zero_rows<Config>(p, at, position, tokens.last);
       break;
     }
     const int stop = minimum(tokens.last, sequence.end);
     float history[Shape::kWidth - 1][Shape::kVector];
-    load_history<Config>(p, place, place.row, sequence, position, state_stage, history);
-    conv_run<Config>(p, place, position, stop, weight, bias, history);
+    load_history<Config>(p, at, at.row, sequence, position, state_stage, history);
+    conv_run<Config>(p, at, position, stop, weight, bias, history);
     position = stop;
   }
 }

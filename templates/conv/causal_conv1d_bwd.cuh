@@ -59,30 +59,30 @@ __device__ __forceinline__ void conv_dz(const ConvBackwardThread<Config>& thread
 
 // Stages dfinal_state of a sequence that ends here, for the whole warp.
 template <class Config>
-__device__ __forceinline__ void stage_dfinal(const ConvBackwardParams& p, const ConvPlace& place,
+__device__ __forceinline__ void stage_dfinal(const ConvBackwardParams& p, const ConvTile& at,
                                              int sequence, float* stage) {
   using Shape = ConvShape<Config>;
   __syncwarp();  // what was staged before has been read
   stage_by_tap<Shape::kWidth, Shape::kChannels>(
       stage,
       conv_state<Shape::kWidth>(static_cast<const typename Config::Element*>(p.dfinal_state),
-                                p.channels, sequence, place.block_channel),
-      p.channels - place.block_channel, place.lane, 32);
+                                p.channels, sequence, at.block_channel),
+      p.channels - at.block_channel, at.lane, 32);
   __syncwarp();  // all slots are there
 }
 
 // dx of the padding [position, stop) is 0. As dx leaves W - 1 tokens late, these rows send off
 // those of the sequence before them; nothing here enters the weights' gradient, and dy is not read.
 template <class Config>
-__device__ __forceinline__ void conv_pad_bwd(const ConvBackwardParams& p, const ConvPlace& place,
+__device__ __forceinline__ void conv_pad_bwd(const ConvBackwardParams& p, const ConvTile& at,
                                              int position, const ConvTokens& tokens,
                                              ConvBackwardThread<Config>& thread) {
   using Element = typename Config::Element;
   constexpr int kWidth = Config::kWidth, kVector = ConvShape<Config>::kVector;
-  if (!Config::kDx || place.channel >= p.channels) return;
-  Element* dx = static_cast<Element*>(p.dx) + place.row * p.dx_batch_stride +
+  if (!Config::kDx || at.channel >= p.channels) return;
+  Element* dx = static_cast<Element*>(p.dx) + at.row * p.dx_batch_stride +
                 static_cast<long long>(position - p.begin - (kWidth - 1)) * p.dx_token_stride +
-                place.channel;
+                at.channel;
   for (; position < tokens.last; ++position, dx += p.dx_token_stride) {
     if (position - tokens.first >= kWidth - 1) {
       store_global(dx, pack<Element, Config::kVectorBytes>(thread.pending[0]));
@@ -142,7 +142,7 @@ __device__ __forceinline__ void conv_accumulate(ConvBackwardThread<Config>& thre
 // only complete pending gradients; dx is written from tokens.first on. `dfinal` is the staged
 // gradient of the final state, null where the sequence does not end in this part.
 template <class Config>
-__device__ __forceinline__ void conv_run_bwd(const ConvBackwardParams& p, const ConvPlace& place,
+__device__ __forceinline__ void conv_run_bwd(const ConvBackwardParams& p, const ConvTile& at,
                                              const Sequence& sequence, int position, int stop,
                                              const ConvTokens& tokens, const float* dfinal,
                                              ConvBackwardThread<Config>& thread) {
@@ -152,12 +152,12 @@ __device__ __forceinline__ void conv_run_bwd(const ConvBackwardParams& p, const 
   constexpr int kWidth = Shape::kWidth, kVector = Shape::kVector;
   constexpr int kAhead = kWidth > 4 ? 2 : 4;  // rows in flight per thread, of x and of dy
   const Element* x = nullptr;
-  if constexpr (Thread::kReadsX) x = conv_x<Element>(p, place.row, position) + place.channel;
+  if constexpr (Thread::kReadsX) x = conv_x<Element>(p, at.row, position) + at.channel;
   const long long offset = position - p.begin;
-  const Element* dy = static_cast<const Element*>(p.dy) + place.row * p.dy_batch_stride +
-                      offset * p.dy_token_stride + place.channel;
-  Element* dx = static_cast<Element*>(p.dx) + place.row * p.dx_batch_stride +
-                (offset - (kWidth - 1)) * p.dx_token_stride + place.channel;
+  const Element* dy = static_cast<const Element*>(p.dy) + at.row * p.dy_batch_stride +
+                      offset * p.dy_token_stride + at.channel;
+  Element* dx = static_cast<Element*>(p.dx) + at.row * p.dx_batch_stride +
+                (offset - (kWidth - 1)) * p.dx_token_stride + at.channel;
 
   Words<Config::kVectorBytes> x_rows[kAhead], dy_rows[kAhead];
   // Without activation x is needed for the weights' gradient alone, which ends at `last`.
@@ -170,7 +170,7 @@ __device__ __forceinline__ void conv_run_bwd(const ConvBackwardParams& p, const 
     load_global(dy, dy_rows[slot]);
     dy += p.dy_token_stride;
   };
-  int left = place.channel < p.channels ? stop - position : 0;
+  int left = at.channel < p.channels ? stop - position : 0;
 #pragma unroll
   for (int g = 0; g < kAhead; ++g) {
     if (g < left) fetch(g, position + g);
@@ -195,7 +195,7 @@ __device__ __forceinline__ void conv_run_bwd(const ConvBackwardParams& p, const 
           const int slot = t - (sequence.end - kWidth);
           if (slot >= 0 && dfinal != nullptr) slots = dfinal + slot * Shape::kPitch;
         }
-        conv_scatter<Config>(thread, dz, t - sequence.start, slots, place.lane, fresh);
+        conv_scatter<Config>(thread, dz, t - sequence.start, slots, at.lane, fresh);
         if (Config::kDx && t - tokens.first >= kWidth - 1) {
           store_global(dx, pack<Element, Config::kVectorBytes>(thread.pending[0]));
         }
@@ -213,19 +213,18 @@ __device__ __forceinline__ void conv_run_bwd(const ConvBackwardParams& p, const 
 // Gradients of the W slots before `position`, where `sequence` begins or enters this part:
 // gradient[s], zero so far, belongs to position - W + s. `stage` is this warp's shared tile.
 template <class Config, int kVector>
-__device__ __forceinline__ void conv_slot_gradients(const ConvBackwardParams& p,
-                                                    const ConvPlace& place, int row,
-                                                    const Sequence& sequence, int position,
+__device__ __forceinline__ void conv_slot_gradients(const ConvBackwardParams& p, const ConvTile& at,
+                                                    int row, const Sequence& sequence, int position,
                                                     float* stage,
                                                     ConvBackwardThread<Config>& thread,
                                                     float (&gradient)[Config::kWidth][kVector]) {
   using Element = typename Config::Element;
   constexpr int kWidth = Config::kWidth;
-  const bool active = place.channel < p.channels;
+  const bool active = at.channel < p.channels;
   const int length = sequence.end - position;
   const int steps = minimum(minimum(kWidth - 1, length), p.end - position);
   if (Config::kSilu && steps > 0) {
-    load_history<Config>(p, place, row, sequence, position, stage, thread.history);
+    load_history<Config>(p, at, row, sequence, position, stage, thread.history);
   }
 #pragma unroll
   for (int t = 0; t < kWidth - 1; ++t) {
@@ -235,11 +234,11 @@ __device__ __forceinline__ void conv_slot_gradients(const ConvBackwardParams& p,
 #pragma unroll
       for (int v = 0; v < kVector; ++v) current[v] = 0.0f;
       if constexpr (Config::kSilu) {
-        load_global(conv_x<Element>(p, row, position + t) + place.channel, raw);
+        load_global(conv_x<Element>(p, row, position + t) + at.channel, raw);
         unpack<Element>(raw, current);
       }
       const Element* dy = static_cast<const Element*>(p.dy) + row * p.dy_batch_stride +
-                          (position + t - p.begin) * p.dy_token_stride + place.channel;
+                          (position + t - p.begin) * p.dy_token_stride + at.channel;
       load_global(dy, raw);
       unpack<Element>(raw, upstream);
       conv_dz<Config>(thread, current, upstream, dz);
@@ -255,12 +254,12 @@ __device__ __forceinline__ void conv_slot_gradients(const ConvBackwardParams& p,
   }
   if constexpr (Config::kDfinalState) {
     if (length < kWidth && sequence.end <= p.end && sequence.index < p.sequences) {
-      stage_dfinal<Config>(p, place, sequence.index, stage);
+      stage_dfinal<Config>(p, at, sequence.index, stage);
 #pragma unroll
       for (int s = 0; s < kWidth; ++s) {
         if (s >= length) {  // the final state's slot s - length is a copy of this one
           float added[kVector];
-          read_tap(stage + (s - length) * ConvShape<Config>::kPitch, place.lane * kVector, added);
+          read_tap(stage + (s - length) * ConvShape<Config>::kPitch, at.lane * kVector, added);
 #pragma unroll
           for (int v = 0; v < kVector; ++v) gradient[s][v] = __fadd_rn(gradient[s][v], added[v]);
         }
@@ -273,8 +272,8 @@ __device__ __forceinline__ void conv_slot_gradients(const ConvBackwardParams& p,
 // into rows of slots; after the sequences, dhalo of row `item` of the batch: what this part's first
 // sequence owes to the W - 1 positions before `begin`, zeros if it did not begin earlier.
 template <class Config>
-__device__ __forceinline__ void conv_state_gradient(const ConvBackwardParams& p,
-                                                    const ConvPlace& place, int item, float* stage,
+__device__ __forceinline__ void conv_state_gradient(const ConvBackwardParams& p, const ConvTile& at,
+                                                    int item, float* stage,
                                                     ConvBackwardThread<Config>& thread) {
   using Element = typename Config::Element;
   constexpr int kWidth = Config::kWidth, kVector = ConvShape<Config>::kVector;
@@ -303,14 +302,14 @@ __device__ __forceinline__ void conv_state_gradient(const ConvBackwardParams& p,
     for (int v = 0; v < kVector; ++v) gradient[s][v] = 0.0f;
   }
   if (!empty) {
-    conv_slot_gradients<Config>(p, place, row, sequence, position, stage, thread, gradient);
+    conv_slot_gradients<Config>(p, at, row, sequence, position, stage, thread, gradient);
   }
   if (halo) {
 #pragma unroll
     for (int h = 0; h < kWidth - 1; ++h) {
       float* to = static_cast<float*>(p.dhalo) +
-                  (static_cast<long long>(h) * p.batch + row) * p.channels + place.channel;
-      if (place.channel < p.channels) store_global(to, pack<float, 4 * kVector>(gradient[h + 1]));
+                  (static_cast<long long>(h) * p.batch + row) * p.channels + at.channel;
+      if (at.channel < p.channels) store_global(to, pack<float, 4 * kVector>(gradient[h + 1]));
     }
     return;
   }
@@ -320,26 +319,26 @@ __device__ __forceinline__ void conv_state_gradient(const ConvBackwardParams& p,
   for (int v = 0; v < kVector; ++v) {
 #pragma unroll
     for (int s = 0; s < kWidth; ++s) {
-      slots[(place.lane * kVector + v) * kWidth + s] = from_float<Element>(gradient[s][v]);
+      slots[(at.lane * kVector + v) * kWidth + s] = from_float<Element>(gradient[s][v]);
     }
   }
   __syncwarp();  // every slot is there
-  const int count = minimum(ConvShape<Config>::kChannels, p.channels - place.block_channel);
+  const int count = minimum(ConvShape<Config>::kChannels, p.channels - at.block_channel);
   copy_out(conv_state<kWidth>(static_cast<Element*>(p.dinitial_state), p.channels, item,
-                              place.block_channel),
-           slots, count * kWidth, place.lane);
+                              at.block_channel),
+           slots, count * kWidth, at.lane);
 }
 
 // Adds the warps' sums in their order and writes one row of partials, contiguous over channels.
 template <class Config>
-__device__ __forceinline__ void conv_write_partials(const ConvBackwardParams& p,
-                                                    const ConvPlace& place, float* sums,
+__device__ __forceinline__ void conv_write_partials(const ConvBackwardParams& p, const ConvTile& at,
+                                                    float* sums,
                                                     const ConvBackwardThread<Config>& thread) {
   using Shape = ConvShape<Config>;
   constexpr int kWidth = Shape::kWidth, kVector = Shape::kVector, kChannels = Shape::kChannels;
   constexpr int kRows = kWidth + (Config::kBias ? 1 : 0);
   __syncthreads();  // filter and staged states have been read by all warps
-  float* mine = sums + place.warp * (kWidth + 1) * kChannels + place.lane * kVector;
+  float* mine = sums + at.warp * (kWidth + 1) * kChannels + at.lane * kVector;
 #pragma unroll
   for (int v = 0; v < kVector; ++v) {
 #pragma unroll
@@ -347,11 +346,11 @@ __device__ __forceinline__ void conv_write_partials(const ConvBackwardParams& p,
     mine[kWidth * kChannels + v] = thread.dbias[v];
   }
   __syncthreads();  // all warps' sums are there
-  const int count = minimum(kChannels, p.channels - place.block_channel);
+  const int count = minimum(kChannels, p.channels - at.block_channel);
   float* partials =
       static_cast<float*>(p.partials) +
-      (static_cast<long long>(place.row) * p.all_tiles + place.tile) * (kWidth + 1) * p.channels +
-      place.block_channel;
+      (static_cast<long long>(at.row) * p.all_tiles + at.tile) * (kWidth + 1) * p.channels +
+      at.block_channel;
   for (int i = threadIdx.x; i < kRows * kChannels; i += Config::kThreads) {
     const int tap = i / kChannels, c = i % kChannels;
     float sum = 0.0f;
@@ -365,17 +364,17 @@ __device__ __forceinline__ void conv_write_partials(const ConvBackwardParams& p,
 
 // dx and the sums of this warp's tokens.
 template <class Config>
-__device__ __forceinline__ void conv_walk_bwd(const ConvBackwardParams& p, const ConvPlace& place,
+__device__ __forceinline__ void conv_walk_bwd(const ConvBackwardParams& p, const ConvTile& at,
                                               float* stage, ConvBackwardThread<Config>& thread) {
   using Element = typename Config::Element;
   using Shape = ConvShape<Config>;
   constexpr int kWidth = Shape::kWidth;
-  const ConvTokens tokens = conv_tokens<Config>(place, p.begin, p.end);
+  const ConvTokens tokens = conv_tokens<Config>(at, p.begin, p.end);
   int position = tokens.first;
   while (position < tokens.last) {  // once per sequence that has tokens here
-    const Sequence sequence = conv_sequence<Config>(p, place.row, position);
+    const Sequence sequence = conv_sequence<Config>(p, at.row, position);
     if (conv_is_padding<Config>(p, sequence)) {
-      conv_pad_bwd<Config>(p, place, position, tokens, thread);
+      conv_pad_bwd<Config>(p, at, position, tokens, thread);
       position = tokens.last;
       break;
     }
@@ -384,25 +383,25 @@ __device__ __forceinline__ void conv_walk_bwd(const ConvBackwardParams& p, const
       stop += minimum(kWidth - 1, minimum(sequence.end, p.end) - tokens.last);
     }
     if constexpr (ConvBackwardThread<Config>::kReadsX) {
-      load_history<Config>(p, place, place.row, sequence, position, stage, thread.history);
+      load_history<Config>(p, at, at.row, sequence, position, stage, thread.history);
     }
     const float* dfinal = nullptr;
     if constexpr (Config::kDfinalState) {
       if (stop > sequence.end - kWidth && sequence.end <= p.end && sequence.index < p.sequences) {
-        stage_dfinal<Config>(p, place, sequence.index, stage);
+        stage_dfinal<Config>(p, at, sequence.index, stage);
         dfinal = stage;
       }
     }
-    conv_run_bwd<Config>(p, place, sequence, position, stop, tokens, dfinal, thread);
+    conv_run_bwd<Config>(p, at, sequence, position, stop, tokens, dfinal, thread);
     position = stop;
   }
   // The last W - 1 gradients: pending[i] belongs to position - (W - 1) + i.
 #pragma unroll
   for (int i = 0; i < kWidth - 1; ++i) {
     const int t = position - (kWidth - 1) + i;
-    if (Config::kDx && t >= tokens.first && t < tokens.last && place.channel < p.channels) {
-      Element* dx = static_cast<Element*>(p.dx) + place.row * p.dx_batch_stride +
-                    (t - p.begin) * p.dx_token_stride + place.channel;
+    if (Config::kDx && t >= tokens.first && t < tokens.last && at.channel < p.channels) {
+      Element* dx = static_cast<Element*>(p.dx) + at.row * p.dx_batch_stride +
+                    (t - p.begin) * p.dx_token_stride + at.channel;
       store_global(dx, pack<Element, Config::kVectorBytes>(thread.pending[i]));
     }
   }
@@ -414,15 +413,15 @@ __device__ void causal_conv1d_bwd(const ConvBackwardParams& p) {
   constexpr int kWidth = Shape::kWidth, kVector = Shape::kVector;
   extern __shared__ float4 shared[];
   float* filter = reinterpret_cast<float*>(shared);
-  const ConvPlace place = conv_place<Config>(p.channels, p.batch, p.first_tile, p.tiles);
-  float* stage = filter + Shape::kFilterFloats + place.warp * Shape::kStateFloats;
+  const ConvTile at = conv_tile<Config>(p.channels, p.batch, p.first_tile, p.tiles);
+  float* stage = filter + Shape::kFilterFloats + at.warp * Shape::kStateFloats;
   ConvBackwardThread<Config> thread;
-  load_filter<Config>(p, place, filter, thread.weight, thread.bias);
+  load_filter<Config>(p, at, filter, thread.weight, thread.bias);
 
-  if (place.state) {
+  if (at.state) {
     if constexpr (Config::kDinitialState || Config::kHalo) {
-      const int item = place.tile * Shape::kWarps + place.warp;
-      conv_state_gradient<Config>(p, place, item, stage, thread);
+      const int item = at.tile * Shape::kWarps + at.warp;
+      conv_state_gradient<Config>(p, at, item, stage, thread);
     }
     return;
   }
@@ -434,8 +433,8 @@ __device__ void causal_conv1d_bwd(const ConvBackwardParams& p) {
     for (int i = 0; i < kWidth; ++i) thread.dweight[i][v] = 0.0f;
     thread.dbias[v] = 0.0f;
   }
-  conv_walk_bwd<Config>(p, place, stage, thread);
-  if constexpr (Config::kWeightGrad) conv_write_partials<Config>(p, place, filter, thread);
+  conv_walk_bwd<Config>(p, at, stage, thread);
+  if constexpr (Config::kWeightGrad) conv_write_partials<Config>(p, at, filter, thread);
 }
 
 }  // namespace lathe

@@ -12,10 +12,10 @@ template <class Config>
 __device__ void causal_conv1d_halo_join(const ConvHaloJoinParams& p) {
   using Element = typename Config::Element;
   constexpr int kWidth = Config::kWidth;
-  const ConvHaloPlace place = conv_halo_place<Config>(p.channels);
+  const ConvHaloTile at = conv_halo_tile<Config>(p.channels);
   Sequence sequence{0, p.begin, p.begin};
-  if (p.begin < p.length) sequence = conv_sequence<Config>(p, place.row, p.begin);
-  if (place.channel >= p.channels) return;
+  if (p.begin < p.length) sequence = conv_sequence<Config>(p, at.row, p.begin);
+  if (at.channel >= p.channels) return;
 #pragma unroll
   for (int h = 0; h < kWidth - 1; ++h) {
     const int position = p.begin - (kWidth - 1) + h;
@@ -27,14 +27,14 @@ __device__ void causal_conv1d_halo_join(const ConvHaloJoinParams& p) {
         const int row = position - (p.part_end[m] - (kWidth - 1));
         if (p.part_begin[m] <= wanted && wanted < p.part_end[m] && row >= 0) {
           load_global(static_cast<const Element*>(p.messages) +
-                          conv_message_row<Config>(m, row, place.row, p.batch, p.channels) +
-                          place.channel,
+                          conv_message_row<Config>(m, row, at.row, p.batch, p.channels) +
+                          at.channel,
                       raw);
         }
       }
     }
     store_global(static_cast<Element*>(p.halo) +
-                     conv_message_row<Config>(0, h, place.row, p.batch, p.channels) + place.channel,
+                     conv_message_row<Config>(0, h, at.row, p.batch, p.channels) + at.channel,
                  raw);
   }
 }

@@ -13,10 +13,10 @@ __device__ void causal_conv1d_halo_pack(const ConvHaloPackParams& p) {
   using Element = typename Config::Element;
   using Raw = Words<Config::kVectorBytes>;
   constexpr int kWidth = Config::kWidth, kVector = Config::kVectorBytes / sizeof(Element);
-  const ConvHaloPlace place = conv_halo_place<Config>(p.channels);
+  const ConvHaloTile at = conv_halo_tile<Config>(p.channels);
   Sequence sequence{0, p.end, p.end};  // none goes on
-  if (p.end < p.length) sequence = conv_sequence<Config>(p, place.row, p.end);
-  if (place.channel >= p.channels) return;
+  if (p.end < p.length) sequence = conv_sequence<Config>(p, at.row, p.end);
+  if (at.channel >= p.channels) return;
   const bool began_here = p.begin <= sequence.start && sequence.start < p.end;
 #pragma unroll
   for (int h = 0; h < kWidth - 1; ++h) {
@@ -24,10 +24,10 @@ __device__ void causal_conv1d_halo_pack(const ConvHaloPackParams& p) {
     const int since = position - sequence.start;
     Raw raw{};
     if (since >= 0 && position >= p.begin) {
-      load_global(conv_x<Element>(p, place.row, position) + place.channel, raw);
+      load_global(conv_x<Element>(p, at.row, position) + at.channel, raw);
     } else if (Config::kInitialState && since < 0 && began_here && sequence.index < p.sequences) {
       const Element* slots = conv_state<kWidth>(static_cast<const Element*>(p.initial_state),
-                                                p.channels, sequence.index, place.channel);
+                                                p.channels, sequence.index, at.channel);
       Element value[kVector];
 #pragma unroll
       for (int v = 0; v < kVector; ++v)
@@ -35,7 +35,7 @@ __device__ void causal_conv1d_halo_pack(const ConvHaloPackParams& p) {
       raw = bit_cast<Raw>(value);
     }
     store_global(static_cast<Element*>(p.rows) +
-                     conv_message_row<Config>(0, h, place.row, p.batch, p.channels) + place.channel,
+                     conv_message_row<Config>(0, h, at.row, p.batch, p.channels) + at.channel,
                  raw);
   }
 }

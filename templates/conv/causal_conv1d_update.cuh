@@ -61,39 +61,39 @@ __device__ void causal_conv1d_update(const ConvUpdateParams& p) {
   extern __shared__ float4 shared[];
   float* filter = reinterpret_cast<float*>(shared);
   const int groups = (p.batch - 1) / Shape::kWarps + 1;  // of sequences
-  const ConvPlace place = conv_place<Config>(p.channels, 1, 0, groups);
+  const ConvTile at = conv_tile<Config>(p.channels, 1, 0, groups);
   Element* slots =
       reinterpret_cast<Element*>(reinterpret_cast<char*>(filter + Shape::kFilterFloats) +
-                                 place.warp * ConvUpdateSmem<Config>::kSlots);
+                                 at.warp * ConvUpdateSmem<Config>::kSlots);
   float weight[kWidth][kVector], bias[kVector];
-  load_filter<Config>(p, place, filter, weight, bias);
+  load_filter<Config>(p, at, filter, weight, bias);
 
-  const int row = place.tile * Shape::kWarps + place.warp;
+  const int row = at.tile * Shape::kWarps + at.warp;
   if (row >= p.batch) return;
-  const int count = minimum(Shape::kChannels, p.channels - place.block_channel) * kWidth;
+  const int count = minimum(Shape::kChannels, p.channels - at.block_channel) * kWidth;
   Element* state = static_cast<Element*>(p.state) + row * p.state_stride +
-                   static_cast<long long>(place.block_channel) * kWidth;
-  copy_in(slots, state, count, place.lane);
+                   static_cast<long long>(at.block_channel) * kWidth;
+  copy_in(slots, state, count, at.lane);
   __syncwarp();  // the run of slots is there
-  if (place.channel < p.channels) {
+  if (at.channel < p.channels) {
     Words<Config::kVectorBytes> x;
     float result[kVector];
-    load_global(static_cast<const Element*>(p.x) + row * p.x_stride + place.channel, x);
-    conv_update_step<Config>(weight, bias, x, slots + place.lane * kVector * kWidth, result);
+    load_global(static_cast<const Element*>(p.x) + row * p.x_stride + at.channel, x);
+    conv_update_step<Config>(weight, bias, x, slots + at.lane * kVector * kWidth, result);
     if constexpr (Config::kResidual) {
       Words<Config::kVectorBytes> raw;
       float added[kVector];
-      load_global(static_cast<const Element*>(p.residual) + row * p.residual_stride + place.channel,
+      load_global(static_cast<const Element*>(p.residual) + row * p.residual_stride + at.channel,
                   raw);
       unpack<Element>(raw, added);
 #pragma unroll
       for (int v = 0; v < kVector; ++v) result[v] = __fadd_rn(result[v], added[v]);
     }
-    store_global(static_cast<Element*>(p.y) + row * p.y_stride + place.channel,
+    store_global(static_cast<Element*>(p.y) + row * p.y_stride + at.channel,
                  pack<Element, Config::kVectorBytes>(result));
   }
   __syncwarp();  // all lanes have rolled theirs
-  copy_out(state, slots, count, place.lane);
+  copy_out(state, slots, count, at.lane);
 }
 
 }  // namespace lathe

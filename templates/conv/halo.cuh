@@ -9,13 +9,14 @@
 
 namespace lathe {
 
-struct ConvHaloPlace {
+// A thread works on some channels of a row of the batch.
+struct ConvHaloTile {
   int row;      // of the batch
   int channel;  // first channel of this thread
 };
 
 template <class Config>
-__device__ __forceinline__ ConvHaloPlace conv_halo_place(int channels) {
+__device__ __forceinline__ ConvHaloTile conv_halo_tile(int channels) {
   constexpr int kVector = Config::kVectorBytes / sizeof(typename Config::Element);
   const unsigned blocks = (channels - 1u) / (kVector * Config::kThreads) + 1u;  // of one row
   const unsigned row = blockIdx.x / blocks;

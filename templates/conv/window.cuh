@@ -31,8 +31,9 @@ struct ConvShape {
   static_assert(kWidth >= 2 && kWidth <= 8, "widths 2 to 8");
 };
 
-// Where this thread works. Token tiles come first in the grid, then `state` tiles.
-struct ConvPlace {
+// A thread works on some channels of a token tile. Token tiles come first in the grid, then `state`
+// tiles.
+struct ConvTile {
   int block_channel;  // first channel of the block
   int channel;        // first channel of this thread
   int warp, lane;
@@ -42,22 +43,21 @@ struct ConvPlace {
 };
 
 template <class Config>
-__device__ __forceinline__ ConvPlace conv_place(int channels, int batch, int first_tile,
-                                                int tiles) {
+__device__ __forceinline__ ConvTile conv_tile(int channels, int batch, int first_tile, int tiles) {
   using Shape = ConvShape<Config>;
   const unsigned channel_tiles = (channels - 1u) / Shape::kChannels + 1u;
   const unsigned item = blockIdx.x / channel_tiles;
-  ConvPlace place;
-  place.warp = threadIdx.x / 32;
-  place.lane = threadIdx.x % 32;
-  place.block_channel = static_cast<int>(blockIdx.x - item * channel_tiles) * Shape::kChannels;
-  place.channel = place.block_channel + place.lane * Shape::kVector;
+  ConvTile at;
+  at.warp = threadIdx.x / 32;
+  at.lane = threadIdx.x % 32;
+  at.block_channel = static_cast<int>(blockIdx.x - item * channel_tiles) * Shape::kChannels;
+  at.channel = at.block_channel + at.lane * Shape::kVector;
   const long long token_items = static_cast<long long>(tiles) * batch;
-  place.state = item >= token_items;
-  place.row = place.state ? 0 : static_cast<int>(item / static_cast<unsigned>(tiles));
-  place.tile = place.state ? static_cast<int>(item - token_items)
-                           : first_tile + static_cast<int>(item - place.row * tiles);
-  return place;
+  at.state = item >= token_items;
+  at.row = at.state ? 0 : static_cast<int>(item / static_cast<unsigned>(tiles));
+  at.tile = at.state ? static_cast<int>(item - token_items)
+                     : first_tile + static_cast<int>(item - at.row * tiles);
+  return at;
 }
 
 // The tokens of this warp: positions [first, last), empty past the end of the part.
@@ -65,11 +65,11 @@ struct ConvTokens {
   int first, last;
 };
 template <class Config>
-__device__ __forceinline__ ConvTokens conv_tokens(const ConvPlace& place, int begin, int end) {
+__device__ __forceinline__ ConvTokens conv_tokens(const ConvTile& at, int begin, int end) {
   constexpr int kTile = ConvShape<Config>::kWarps * Config::kTokens;
   static_assert(Config::kTokens >= Config::kWidth - 1, "only the first tile may need the halo");
-  const int tile_first = begin + place.tile * kTile;
-  const int skip = minimum(place.warp * Config::kTokens, end - tile_first);
+  const int tile_first = begin + at.tile * kTile;
+  const int skip = minimum(at.warp * Config::kTokens, end - tile_first);
   const int count = minimum(Config::kTokens, end - tile_first - skip);
   return {tile_first + skip, tile_first + skip + count};
 }
@@ -104,12 +104,13 @@ __device__ __forceinline__ Sequence conv_sequence_at(const Params& p, int index)
   }
 }
 
-// Does the part [begin, end) own this position; for an empty sequence, its place.
+// Returns whether the part [begin, end) owns this position; for an empty sequence, where it would
+// be.
 template <class Params>
 __device__ __forceinline__ bool conv_owns(const Params& p, int position) {
   if (p.length == 0) return p.begin == 0;
-  const int place = minimum(position, p.length - 1);
-  return p.begin <= place && place < p.end;
+  const int at = minimum(position, p.length - 1);
+  return p.begin <= at && at < p.end;
 }
 
 // Rows of the activations and of the halo, at channel 0.
@@ -135,12 +136,12 @@ __device__ __forceinline__ Element* conv_state(Element* states, int channels, in
 // history[j] = the input at position - (W - 1) + j: a token of this part, a row of the halo, a slot
 // of the initial state, or 0. `stage` is this warp's shared tile. Called by whole warps.
 template <class Config, class Params, int kVector>
-__device__ __forceinline__ void load_history(const Params& p, const ConvPlace& place, int row,
+__device__ __forceinline__ void load_history(const Params& p, const ConvTile& at, int row,
                                              const Sequence& sequence, int position, float* stage,
                                              float (&history)[Config::kWidth - 1][kVector]) {
   using Element = typename Config::Element;
   constexpr int kWidth = Config::kWidth;
-  const bool active = place.channel < p.channels;
+  const bool active = at.channel < p.channels;
   const bool earlier = Config::kHalo && sequence.start < p.begin;
   bool from_state = false;
   if constexpr (Config::kInitialState) {
@@ -150,8 +151,8 @@ __device__ __forceinline__ void load_history(const Params& p, const ConvPlace& p
       stage_by_tap<kWidth, 32 * kVector>(
           stage,
           conv_state<kWidth>(static_cast<const Element*>(p.initial_state), p.channels,
-                             sequence.index, place.block_channel),
-          p.channels - place.block_channel, place.lane, 32);
+                             sequence.index, at.block_channel),
+          p.channels - at.block_channel, at.lane, 32);
       __syncwarp();  // all slots are there
     }
   }
@@ -166,12 +167,12 @@ __device__ __forceinline__ void load_history(const Params& p, const ConvPlace& p
       const Element* from = local ? conv_x<Element>(p, row, position - back)
                                   : conv_halo<Config>(p, row, position - back);
       Words<Config::kVectorBytes> raw;
-      load_global(from + place.channel, raw);
+      load_global(from + at.channel, raw);
       unpack<Element>(raw, history[j]);
     }
     if constexpr (Config::kInitialState) {
       if (active && since < 0 && from_state) {
-        read_tap(stage + (kWidth + since) * tap_pitch(kWidth, 32 * kVector), place.lane * kVector,
+        read_tap(stage + (kWidth + since) * tap_pitch(kWidth, 32 * kVector), at.lane * kVector,
                  history[j]);
       }
     }
@@ -208,31 +209,31 @@ __device__ __forceinline__ void shift_in(float (&window)[kRows][kVector],
 // Weight and bias of this thread's channels, through shared memory so that every access to them is
 // contiguous. Channels past the last are 0. Called by whole blocks.
 template <class Config, class Params, int kVector>
-__device__ __forceinline__ void load_filter(const Params& p, const ConvPlace& place, float* stage,
+__device__ __forceinline__ void load_filter(const Params& p, const ConvTile& at, float* stage,
                                             float (&weight)[Config::kWidth][kVector],
                                             float (&bias)[kVector]) {
   using Element = typename Config::WeightElement;
   using Shape = ConvShape<Config>;
-  const int channels = p.channels - place.block_channel;
+  const int channels = p.channels - at.block_channel;
   stage_by_tap<Shape::kWidth, Shape::kChannels>(
       stage,
       conv_state<Shape::kWidth>(static_cast<const Element*>(p.weight), p.channels, 0,
-                                place.block_channel),
+                                at.block_channel),
       channels, threadIdx.x, Config::kThreads);
   if constexpr (Config::kBias) {
     stage_by_tap<1, Shape::kChannels>(stage + Shape::kStateFloats,
-                                      static_cast<const Element*>(p.bias) + place.block_channel,
+                                      static_cast<const Element*>(p.bias) + at.block_channel,
                                       channels, threadIdx.x, Config::kThreads);
   }
   __syncthreads();  // the filter of the block's channels is staged
 #pragma unroll
   for (int i = 0; i < Shape::kWidth; ++i) {
-    read_tap(stage + i * Shape::kPitch, place.lane * kVector, weight[i]);
+    read_tap(stage + i * Shape::kPitch, at.lane * kVector, weight[i]);
   }
 #pragma unroll
   for (int v = 0; v < kVector; ++v) bias[v] = 0.0f;
   if constexpr (Config::kBias) {
-    read_tap(stage + Shape::kStateFloats, place.lane * kVector, bias);
+    read_tap(stage + Shape::kStateFloats, at.lane * kVector, bias);
   }
 }
 

@@ -77,8 +77,8 @@ __device__ __forceinline__ int lower_square(int row, int column) {
   return ((row * (row + 1) >> 1) + column) * KdaSquare::kBytes;
 }
 
-// Where a thread block works: a chunk of a sequence.
-struct KdaChunkPlace {
+// A thread block works on one chunk of a sequence.
+struct KdaChunkTile {
   int sequence;
   int first, count;  // the chunk's first token and the sequence's tokens
   int row, start;    // of the batch, 0 if packed; the sequence's first token in it, or 0
@@ -88,9 +88,9 @@ struct KdaChunkPlace {
 // `slot` is the chunk's; of packed sequences the one that holds it is found by halving. A slot that
 // is idle has first >= count.
 template <class Config>
-__device__ __forceinline__ KdaChunkPlace kda_chunk_place(const KdaInputs& in, int slot) {
-  KdaChunkPlace place;
-  place.slot = slot;
+__device__ __forceinline__ KdaChunkTile kda_chunk_tile(const KdaInputs& in, int slot) {
+  KdaChunkTile tile;
+  tile.slot = slot;
   if constexpr (Config::kPacked) {
     using Offset = typename Config::Offset;
     const auto base = [&](int n) {
@@ -107,19 +107,19 @@ __device__ __forceinline__ KdaChunkPlace kda_chunk_place(const KdaInputs& in, in
     const int behind = minimum(low + 1, in.sequences);  // none: every row is behind the last one
     const int end =
         __shfl_sync(0xffffffffu, offset_at<Offset>(in.cu_seqlens, behind, in.tokens), 0);
-    place.sequence = low, place.row = 0, place.start = start;
-    place.count = maximum(end - start, 0);
-    place.first = (slot - start / kKdaChunk - low) * kKdaChunk;
+    tile.sequence = low, tile.row = 0, tile.start = start;
+    tile.count = maximum(end - start, 0);
+    tile.first = (slot - start / kKdaChunk - low) * kKdaChunk;
   } else {
     const int chunks = ceil_div(in.tokens, kKdaChunk);
-    place.sequence = slot / chunks, place.row = place.sequence, place.start = 0;
-    place.count = in.tokens;
-    place.first = slot % chunks * kKdaChunk;
+    tile.sequence = slot / chunks, tile.row = tile.sequence, tile.start = 0;
+    tile.count = in.tokens;
+    tile.first = slot % chunks * kKdaChunk;
   }
-  return place;
+  return tile;
 }
 
-// Four neighbouring values into the planes of a tile; `to` is their place in the first.
+// Four neighbouring values into the planes of a tile; `to` is their address in the first.
 template <int kPlaneBytes>
 __device__ __forceinline__ void store_four(unsigned to, const Words<16>& raw) {
   unsigned left[3], right[3];

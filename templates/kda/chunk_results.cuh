@@ -14,7 +14,7 @@ struct KdaChunkResults : KdaChunkPairs<Config> {
   using typename Work::Smem;
   using typename Work::Sums;
   using Work::block, Work::column, Work::g, Work::head, Work::in, Work::lane, Work::own_column;
-  using Work::p, Work::part, Work::place, Work::row, Work::shared, Work::t, Work::there;
+  using Work::p, Work::part, Work::tile, Work::row, Work::shared, Work::t, Work::there;
   using Work::thread, Work::token, Work::warp;
   using Work::Work;
   static constexpr int kPasses = Smem::kPasses, kColumns = Smem::kColumns;
@@ -49,8 +49,8 @@ struct KdaChunkResults : KdaChunkPairs<Config> {
                       : row_of<Element>(p.dk, p.dk_batch_stride, p.dk_token_stride, own) +
                             head * p.dk_head_stride;
   }
-  // Where a head's sums of rows are kept from pass to pass; the last place is shared by all others.
-  __device__ __forceinline__ int heads_place(int member) const {
+  // Where a head's sums of rows are kept from pass to pass; the last slot is shared by all others.
+  __device__ __forceinline__ int heads_slot(int member) const {
     return minimum(member, Smem::kHeads - 1);
   }
   __device__ __forceinline__ bool kept(int member) const {
@@ -182,7 +182,7 @@ __device__ __forceinline__ void KdaChunkResults<Config>::finish_gate(int value_h
     }
     __syncthreads();  // every block's sums are there
     const int own = thread, key = kColumns * pass + own;
-    const long long at = static_cast<long long>(place.slot) * in.value_heads + value_head;
+    const long long at = static_cast<long long>(tile.slot) * in.value_heads + value_head;
     if (own < kColumns && key < in.key_dim && p.bias_sums != nullptr) {
       float sum = 0.0f;
 #pragma unroll
@@ -209,12 +209,12 @@ template <class Config>
 __device__ __forceinline__ void KdaChunkResults<Config>::finish_beta(int value_head, int member,
                                                                      int pass) const {
   const bool last = pass == kPasses - 1;
-  const int at = thread, own = place.first + at;
-  if (p.dbeta == nullptr || at >= kKdaChunk || own >= place.count) return;
+  const int at = thread, own = tile.first + at;
+  if (p.dbeta == nullptr || at >= kKdaChunk || own >= tile.count) return;
   if (!last && kept(member)) return;
   Beta* to = row_of<Beta>(p.dbeta, p.dbeta_batch_stride, p.dbeta_token_stride, own) +
              value_head * p.dbeta_head_stride;
-  const int slot = heads_place(member);
+  const int slot = heads_slot(member);
   float d = 0.0f;
 #pragma unroll
   for (int i = 0; i < Smem::kParts; ++i) {
@@ -353,13 +353,13 @@ __device__ __forceinline__ void clear_tokens(void* tensor, long long token_strid
 // Zeros in the sums of an idle slot, and in those rows of a chunk that belong to no sequence: the
 // slots of the last one reach as far as the tensors do.
 template <class Config>
-__device__ __forceinline__ void clear_rest(const KdaBackwardParams& p, const KdaChunkPlace& place,
+__device__ __forceinline__ void clear_rest(const KdaBackwardParams& p, const KdaChunkTile& tile,
                                            int head) {
   using Element = typename Config::Element;
   const KdaInputs& in = p.in;
   const int group = in.value_heads / in.heads, first_head = head * group;
-  if (place.first >= place.count) {
-    const long long from = static_cast<long long>(place.slot) * in.value_heads + first_head;
+  if (tile.first >= tile.count) {
+    const long long from = static_cast<long long>(tile.slot) * in.value_heads + first_head;
     if constexpr (Config::kAlog) {
       clear_tokens<Config, float>(p.rate_sums, 1, 1, from, from + 1, 0, group, 1);
     }
@@ -368,9 +368,9 @@ __device__ __forceinline__ void clear_rest(const KdaBackwardParams& p, const Kda
                                   in.key_dim);
     }
   }
-  if (!Config::kPacked || place.sequence + 1 < in.sequences) return;
-  const int first = place.start + maximum(place.first, place.count);
-  const int behind = place.start + place.first + kKdaChunk;
+  if (!Config::kPacked || tile.sequence + 1 < in.sequences) return;
+  const int first = tile.start + maximum(tile.first, tile.count);
+  const int behind = tile.start + tile.first + kKdaChunk;
   const int end = minimum(behind, in.tokens);
   clear_tokens<Config, Element>(p.dq, p.dq_token_stride, p.dq_head_stride, first, end, head, 1,
                                 in.key_dim);

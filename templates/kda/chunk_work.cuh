@@ -38,7 +38,7 @@ struct KdaChunkWork {
 
   const KdaBackwardParams& p;
   const KdaInputs& in;
-  const KdaChunkPlace place;
+  const KdaChunkTile tile;
   const unsigned shared;
   const int head;  // of q and k
   int thread, lane, warp, g, t, block, part;
@@ -46,7 +46,7 @@ struct KdaChunkWork {
   __device__ __forceinline__ KdaChunkWork(const KdaBackwardParams& params, unsigned memory)
       : p(params),
         in(params.in),
-        place(kda_chunk_place<Config>(params.in, static_cast<int>(blockIdx.x / params.in.heads))),
+        tile(kda_chunk_tile<Config>(params.in, static_cast<int>(blockIdx.x / params.in.heads))),
         shared(memory),
         head(static_cast<int>(blockIdx.x % params.in.heads)) {
     find_thread();
@@ -61,8 +61,8 @@ struct KdaChunkWork {
   }
 
   __device__ __forceinline__ int row(int h) const { return 16 * block + g + 8 * h; }
-  __device__ __forceinline__ int token(int h) const { return place.first + row(h); }
-  __device__ __forceinline__ bool there(int h) const { return token(h) < place.count; }
+  __device__ __forceinline__ int token(int h) const { return tile.first + row(h); }
+  __device__ __forceinline__ bool there(int h) const { return token(h) < tile.count; }
   // Column c of 4 that the lane holds, in a pass and in all.
   __device__ __forceinline__ int own_column(int c) const {
     return 16 * part + (c >> 1) * 8 + 2 * t + (c & 1);
@@ -85,8 +85,8 @@ struct KdaChunkWork {
   __device__ __forceinline__ T* row_of(const void* tensor, long long batch_stride,
                                        long long token_stride, int own) const {
     T* const base = const_cast<T*>(static_cast<const T*>(tensor));
-    if constexpr (Config::kPacked) return base + (place.start + own) * token_stride;
-    return base + place.row * batch_stride + own * token_stride;
+    if constexpr (Config::kPacked) return base + (tile.start + own) * token_stride;
+    return base + tile.row * batch_stride + own * token_stride;
   }
   __device__ __forceinline__ const Element* query_row(int own) const {
     return row_of<Element>(in.q, in.q_batch_stride, in.q_token_stride, own) +
@@ -118,7 +118,7 @@ struct KdaChunkWork {
     for (int h = 0; h < 2; ++h) own.beta[h] = load_shared(shared + Smem::kBeta + 4 * row(h));
   }
   __device__ __forceinline__ void publish(const Own& own, const KdaProducts<4>& products) const;
-  __device__ __forceinline__ unsigned alpha_place(int i) const {
+  __device__ __forceinline__ unsigned alpha_address(int i) const {
     return shared + Smem::kAlpha + 4 * (i * Config::kThreads + thread);
   }
 };
@@ -127,8 +127,8 @@ struct KdaChunkWork {
 template <class Config>
 __device__ __forceinline__ void KdaChunkWork<Config>::prepare_rows(int value_head,
                                                                    bool norms) const {
-  const int at = thread >> 2, own = place.first + at;
-  const bool inside = at < kKdaChunk && own < place.count, first = at < kKdaChunk && t == 0;
+  const int at = thread >> 2, own = tile.first + at;
+  const bool inside = at < kKdaChunk && own < tile.count, first = at < kKdaChunk && t == 0;
   if (first) {
     float beta = 0.0f;
     if (inside) {
@@ -167,15 +167,15 @@ template <class Config>
 __device__ __forceinline__ void KdaChunkWork<Config>::copy_tiles(int value_head, int pass,
                                                                  int value) const {
   const long long stride = static_cast<long long>(in.value_heads) * in.value_dim;
-  const long long token = static_cast<long long>(place.row) * in.tokens + place.start + place.first;
+  const long long token = static_cast<long long>(tile.row) * in.tokens + tile.start + tile.first;
   const long long saved =
       token * stride + static_cast<long long>(value_head) * in.value_dim + value;
-  const long long state = (static_cast<long long>(place.slot) * in.value_heads + value_head) *
+  const long long state = (static_cast<long long>(tile.slot) * in.value_heads + value_head) *
                               in.key_dim * in.value_dim +
                           static_cast<long long>(value) * in.key_dim + kColumns * pass;
-  const Element* d_o = row_of<Element>(p.d_o, p.do_batch_stride, p.do_token_stride, place.first) +
+  const Element* d_o = row_of<Element>(p.d_o, p.do_batch_stride, p.do_token_stride, tile.first) +
                        value_head * p.do_head_stride + value;
-  const int tokens = place.count - place.first;
+  const int tokens = tile.count - tile.first;
   const int values = in.value_dim - value, keys = in.key_dim - kColumns * pass;
   copy_tile<Config, 64, kValues>(shared + Smem::kDo, d_o, p.do_token_stride, tokens, values,
                                  thread);
@@ -247,8 +247,8 @@ template <class Config>
 __device__ __forceinline__ void KdaChunkWork<Config>::finish_values(int value_head, int value,
                                                                     float& dot) const {
   constexpr int kLanes = Config::kThreads / 64;
-  const int at = value_row(), own = place.first + at;
-  const bool inside = own < place.count;
+  const int at = value_row(), own = tile.first + at;
+  const bool inside = own < tile.count;
   const Element* v = row_of<Element>(in.v, in.v_batch_stride, in.v_token_stride, own) +
                      value_head * in.v_head_stride;
   Element* dv = row_of<Element>(p.dv, p.dv_batch_stride, p.dv_token_stride, own) +

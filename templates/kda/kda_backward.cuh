@@ -33,8 +33,8 @@ struct KdaBackward : KdaChunkResults<Config> {
   using typename Work::Smem;
   using typename Work::Sums;
   using Work::block, Work::g, Work::head, Work::in, Work::own_column, Work::p, Work::part,
-      Work::place;
-  using Work::row, Work::shared, Work::t, Work::thread, Work::heads_place, Work::kept;
+      Work::tile;
+  using Work::row, Work::shared, Work::t, Work::thread, Work::heads_slot, Work::kept;
   using Work::Work;
   static constexpr int kPasses = Smem::kPasses, kColumns = Smem::kColumns;
 
@@ -81,7 +81,7 @@ __device__ __forceinline__ void KdaBackward<Config>::multiply_values(int value_h
     value_dot = sum_over_quad(value_dot);
     if constexpr (Smem::kParts == 4) value_dot += __shfl_xor_sync(0xffffffffu, value_dot, 8);
     if (t == 0 && (Smem::kParts == 2 || (thread & 8) == 0)) {
-      store_shared(shared + Smem::kValueDots + 256 * heads_place(member) + 4 * this->value_row(),
+      store_shared(shared + Smem::kValueDots + 256 * heads_slot(member) + 4 * this->value_row(),
                    value_dot);
     }
   }
@@ -196,7 +196,7 @@ __device__ __forceinline__ void KdaBackward<Config>::add_gradients(const Own& ow
       }
     }
     const unsigned to = shared + 4 * row(h);
-    this->add_kept(to + Smem::kBetaDots + 256 * (Smem::kParts * heads_place(member) + part),
+    this->add_kept(to + Smem::kBetaDots + 256 * (Smem::kParts * heads_slot(member) + part),
                    beta_dot, pass > 0 && kept(member));
     if constexpr (Config::kL2Norm) {
       const bool more = pass > 0 || member > 0;
@@ -229,7 +229,7 @@ __device__ __forceinline__ void KdaBackward<Config>::run_head(int member, int pa
     __syncthreads();  // all have left the tiles; scores, decays and dots are there
     this->publish(own, whole);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) store_shared(this->alpha_place(i), alpha[i / 4][i % 4]);
+    for (int i = 0; i < 8; ++i) store_shared(this->alpha_address(i), alpha[i / 4][i % 4]);
     __syncthreads();  // what the blocks give each other is there
     this->find_beta(own);
     store_dots(own, whole, columns);
@@ -240,7 +240,7 @@ __device__ __forceinline__ void KdaBackward<Config>::run_head(int member, int pa
   this->find_thread();
   this->find_beta(own);
 #pragma unroll
-  for (int i = 0; i < 8; ++i) alpha[i / 4][i % 4] = load_shared(this->alpha_place(i));
+  for (int i = 0; i < 8; ++i) alpha[i / 4][i % 4] = load_shared(this->alpha_address(i));
   add_levels(own, alpha, queries, rows, columns, dg);
   this->find_beta(own);
   add_gradients(own, queries, rows, columns, member, pass, gradients);
@@ -270,8 +270,8 @@ template <class Config>
 __device__ void kda_backward(const KdaBackwardParams& p) {
   extern __shared__ __align__(1024) float4 shared[];
   KdaBackward<Config> work(p, shared_address(shared));
-  clear_rest<Config>(p, work.place, work.head);
-  if (work.place.first < work.place.count) work.run();
+  clear_rest<Config>(p, work.tile, work.head);
+  if (work.tile.first < work.tile.count) work.run();
 }
 
 }  // namespace lathe

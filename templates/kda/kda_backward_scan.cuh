@@ -19,7 +19,7 @@ namespace lathe {
 template <class Config, bool kStored = true>
 struct KdaReverse : KdaScan<Config> {
   using Scan = KdaScan<Config>;
-  using Scan::in, Scan::lane, Scan::place;
+  using Scan::in, Scan::lane, Scan::tile;
   using typename Scan::Block;
   using typename Scan::Element;
 
@@ -82,7 +82,7 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::go_back(KdaState<Co
   if constexpr (kStored) {
     const long long stride = static_cast<long long>(in.value_heads) * in.value_dim;
     Element* to = static_cast<Element*>(p.value_grads) +
-                  (place.row * in.tokens + place.start) * stride + place.head * in.value_dim;
+                  (tile.row * in.tokens + tile.start) * stride + tile.head * in.value_dim;
     this->store_values(y, to, stride, first);
   }
 
@@ -136,7 +136,7 @@ template <class Config, bool kStored>
 __device__ __forceinline__ void KdaReverse<Config, kStored>::load_final_grad(
     KdaState<Config>& state) const {
   if constexpr (Config::kRanks) {
-    if (place.sequence >= p.carry.open) {
+    if (tile.sequence >= p.carry.open) {
       const long long before = p.carry.open * static_cast<long long>(in.value_heads);
       const float* from = static_cast<const float*>(p.carry.grads) + this->own_state() -
                           before * this->state_size();
@@ -155,25 +155,25 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::load_final_grad(
 // The gradient of the state goes back through the tokens of the segment.
 template <class Config, bool kStored>
 __device__ __forceinline__ void KdaReverse<Config, kStored>::walk(KdaState<Config>& state) const {
-  const Element* d_o = static_cast<const Element*>(p.d_o) + place.row * p.do_batch_stride +
-                       place.start * p.do_token_stride + place.head * p.do_head_stride;
-  const int rounds = ceil_div(place.count - place.first, Scan::kRows);
+  const Element* d_o = static_cast<const Element*>(p.d_o) + tile.row * p.do_batch_stride +
+                       tile.start * p.do_token_stride + tile.head * p.do_head_stride;
+  const int rounds = ceil_div(tile.count - tile.first, Scan::kRows);
   const KdaNumbers head = this->numbers();
   KdaIncoming<Config> incoming;
-  if (Scan::kAhead) this->expect(incoming, place.first + (rounds - 1) * Scan::kRows);
+  if (Scan::kAhead) this->expect(incoming, tile.first + (rounds - 1) * Scan::kRows);
 #pragma unroll 1
   for (int turn = rounds - 1; turn >= 0; --turn) {
-    const int round = place.first + turn * Scan::kRows;
+    const int round = tile.first + turn * Scan::kRows;
     this->copy_values(d_o, p.do_token_stride, round);
     this->prepare(incoming, head, round, round - Scan::kRows);
     copy_async_wait<0>();
     __syncthreads();  // every warp's block and every thread's rows of the gradient are there
-    const int most = ceil_div(minimum(place.count - round, Scan::kRows), 16);
+    const int most = ceil_div(minimum(tile.count - round, Scan::kRows), 16);
 #pragma unroll 1
     for (int block = most - 1; block >= 0; --block) {
       const int first = round + 16 * block, behind = first + 16;
       if constexpr (kStored) {
-        if (behind >= place.count || behind % kKdaChunk == 0) {
+        if (behind >= tile.count || behind % kKdaChunk == 0) {
           this->store_rounded(state, static_cast<Element*>(p.state_grads) + this->slot(first));
         }
       }
@@ -185,20 +185,20 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::walk(KdaState<Confi
 
 template <class Config, bool kStored>
 __device__ __forceinline__ void KdaReverse<Config, kStored>::run() const {
-  if (place.idle()) return;
+  if (tile.idle()) return;
   KdaState<Config> state;
-  if (place.last) {
+  if (tile.last) {
     load_final_grad(state);
   } else {  // from before the segment behind
-    const long long at = this->summary(place.segment + 1, in.value_dim);
+    const long long at = this->summary(tile.segment + 1, in.value_dim);
     state.template load<true>(static_cast<const float*>(p.grad_ends) + at, this->own_value(),
                               in.key_dim, in.value_dim);
   }
   walk(state);
   if constexpr (Config::kInitialStateGrad) {
-    if (place.segment > 0) return;
+    if (tile.segment > 0) return;
     if constexpr (Config::kRanks) {
-      if (place.sequence < p.carry.carried) return;  // the rank of its first token has it
+      if (tile.sequence < p.carry.carried) return;  // the rank of its first token has it
     }
     state.store(static_cast<float*>(p.dinitial_state) + this->own_state(), this->own_value(),
                 in.key_dim, in.value_dim);

@@ -21,7 +21,7 @@ namespace lathe {
 template <class Config>
 struct KdaForward : KdaScan<Config> {
   using Scan = KdaScan<Config>;
-  using Scan::in, Scan::lane, Scan::place;
+  using Scan::in, Scan::lane, Scan::tile;
   using typename Scan::Block;
   using typename Scan::Element;
 
@@ -30,7 +30,7 @@ struct KdaForward : KdaScan<Config> {
   __device__ __forceinline__ KdaForward(const KdaForwardParams& params, unsigned block,
                                         unsigned shared)
       : Scan(params.in, block, shared), p(params) {}
-  __device__ __forceinline__ KdaForward(const KdaForwardParams& params, const KdaPlace& where,
+  __device__ __forceinline__ KdaForward(const KdaForwardParams& params, const KdaScanTile& where,
                                         unsigned shared)
       : Scan(params.in, where, shared), p(params) {}
 
@@ -116,14 +116,14 @@ __device__ __forceinline__ void KdaForward<Config>::advance(KdaState<Config>& st
     }
   }
   if constexpr (Config::kOutput) {
-    Element* to = static_cast<Element*>(p.o) + place.row * p.o_batch_stride +
-                  place.start * p.o_token_stride + place.head * p.o_head_stride;
+    Element* to = static_cast<Element*>(p.o) + tile.row * p.o_batch_stride +
+                  tile.start * p.o_token_stride + tile.head * p.o_head_stride;
     this->store_values(o, to, p.o_token_stride, first);
   }
   if constexpr (Config::kSaved) {
     const long long stride = static_cast<long long>(in.value_heads) * in.value_dim;
     Element* to = static_cast<Element*>(p.saved_values) +
-                  (place.row * in.tokens + place.start) * stride + place.head * in.value_dim;
+                  (tile.row * in.tokens + tile.start) * stride + tile.head * in.value_dim;
     this->store_values(vn, to, stride, first);
   }
   if constexpr (Config::kL2Norm) {
@@ -175,7 +175,7 @@ __device__ __forceinline__ void KdaForward<Config>::store_chunk_state(KdaState<C
     if constexpr (Config::kPacked) {
       using Offset = typename Config::Offset;
       int before = 0;
-      for (int n = lane; n < place.sequence; n += 32) {
+      for (int n = lane; n < tile.sequence; n += 32) {
         const int from = offset_at<Offset>(in.cu_seqlens, n, in.tokens);
         const int until = offset_at<Offset>(in.cu_seqlens, n + 1, in.tokens);
         before += ceil_div(maximum(until - from, 0), p.chunk_size);
@@ -186,10 +186,10 @@ __device__ __forceinline__ void KdaForward<Config>::store_chunk_state(KdaState<C
       }
       chunk += before;
     } else {
-      chunk += place.row * ceil_div(in.tokens, p.chunk_size);
+      chunk += tile.row * ceil_div(in.tokens, p.chunk_size);
     }
     if (chunk >= p.chunks) return;
-    const long long at = (chunk * in.value_heads + place.head) * this->state_size();
+    const long long at = (chunk * in.value_heads + tile.head) * this->state_size();
     state.store(static_cast<float*>(p.chunk_states) + at, this->own_value(), in.key_dim,
                 in.value_dim);
   }
@@ -199,7 +199,7 @@ template <class Config>
 __device__ __forceinline__ void KdaForward<Config>::load_initial_state(
     KdaState<Config>& state) const {
   if constexpr (Config::kRanks) {
-    if (place.sequence < p.carry.carried) {
+    if (tile.sequence < p.carry.carried) {
       state.template load<true>(static_cast<const float*>(p.carry.states) + this->own_state(),
                                 this->own_value(), in.key_dim, in.value_dim);
       return;
@@ -216,19 +216,19 @@ __device__ __forceinline__ void KdaForward<Config>::load_initial_state(
 // The state goes through the tokens of the segment.
 template <class Config>
 __device__ __forceinline__ void KdaForward<Config>::walk(KdaState<Config>& state) const {
-  const Element* v = static_cast<const Element*>(in.v) + place.row * in.v_batch_stride +
-                     place.start * in.v_token_stride + place.head * in.v_head_stride;
+  const Element* v = static_cast<const Element*>(in.v) + tile.row * in.v_batch_stride +
+                     tile.start * in.v_token_stride + tile.head * in.v_head_stride;
   const KdaNumbers head = this->numbers();
   KdaIncoming<Config> incoming;
-  if (Scan::kAhead) this->expect(incoming, place.first);
+  if (Scan::kAhead) this->expect(incoming, tile.first);
 #pragma unroll 1
-  for (int round = place.first; round < place.count; round += Scan::kRows) {
+  for (int round = tile.first; round < tile.count; round += Scan::kRows) {
     this->copy_values(v, in.v_token_stride, round);
     this->prepare(incoming, head, round, round + Scan::kRows);
     copy_async_wait<0>();
     __syncthreads();  // every warp's block and every thread's rows of v are there
 #pragma unroll 1
-    for (int block = 0; block < Scan::kWarps && round + 16 * block < place.count; ++block) {
+    for (int block = 0; block < Scan::kWarps && round + 16 * block < tile.count; ++block) {
       if constexpr (Config::kChunkStates || Config::kSaved) {
         store_chunk_state(state, round + 16 * block);
       }
@@ -242,9 +242,9 @@ template <class Config>
 __device__ __forceinline__ void KdaForward<Config>::store_final_state(
     KdaState<Config>& state) const {
   if constexpr (Config::kFinalState) {
-    if (!place.last) return;
+    if (!tile.last) return;
     if constexpr (Config::kRanks) {
-      if (place.sequence >= p.carry.open) return;  // the rank of its last token has it
+      if (tile.sequence >= p.carry.open) return;  // the rank of its last token has it
     }
     state.store(static_cast<float*>(p.final_state) + this->own_state(), this->own_value(),
                 in.key_dim, in.value_dim);
@@ -255,12 +255,12 @@ __device__ __forceinline__ void KdaForward<Config>::store_final_state(
 template <class Config>
 __device__ __forceinline__ void KdaForward<Config>::clear_rest() const {
   if constexpr (Config::kPacked && Config::kOutput) {
-    if (place.segment > 0 || place.sequence + 1 < in.sequences) return;
+    if (tile.segment > 0 || tile.sequence + 1 < in.sequences) return;
     constexpr int kPieces = Scan::Smem::kValues / 4, kStep = Config::kThreads / kPieces;
     const int thread = static_cast<int>(threadIdx.x);
-    const int column = place.value + thread % kPieces * 4;
+    const int column = tile.value + thread % kPieces * 4;
     if (column >= in.value_dim) return;
-    Element* o = static_cast<Element*>(p.o) + place.head * p.o_head_stride + column;
+    Element* o = static_cast<Element*>(p.o) + tile.head * p.o_head_stride + column;
     const int end = offset_at<typename Config::Offset>(in.cu_seqlens, in.sequences, in.tokens);
 #pragma unroll 1
     for (long long row = end + thread / kPieces; row < in.tokens; row += kStep) {
@@ -272,12 +272,12 @@ __device__ __forceinline__ void KdaForward<Config>::clear_rest() const {
 template <class Config>
 __device__ __forceinline__ void KdaForward<Config>::run() const {
   clear_rest();
-  if (place.idle()) return;
+  if (tile.idle()) return;
   KdaState<Config> state;
-  if (place.segment == 0) {
+  if (tile.segment == 0) {
     load_initial_state(state);
   } else {  // from behind the segment before
-    const long long at = this->summary(place.segment - 1, in.value_dim);
+    const long long at = this->summary(tile.segment - 1, in.value_dim);
     state.template load<true>(static_cast<const float*>(p.summaries) + at, this->own_value(),
                               in.key_dim, in.value_dim);
   }

@@ -64,7 +64,7 @@ template <class Config>
 __device__ __forceinline__ int warmup_start(const KdaScan<Config>& scan) {
   constexpr int kWarps = KdaScan<Config>::kWarps;
   float sum = 0.5f * log2f(static_cast<float>(scan.in.key_dim));
-  int start = scan.place.first;
+  int start = scan.tile.first;
 #pragma unroll 1
   while (start > 0) {
     const int own = start - 16 * (scan.warp + 1);
@@ -92,9 +92,9 @@ __device__ void kda_forward_warmup(const KdaForwardParams& p) {
   using Quiet = KdaQuiet<Config>;
   const KdaForward<Config> forward(p, blockIdx.x, shared_address(shared));
   forward.clear_rest();
-  if (forward.place.idle()) return;
-  KdaPlace before = forward.place;
-  before.first = warmup_start<Config>(forward), before.count = forward.place.first;
+  if (forward.tile.idle()) return;
+  KdaScanTile before = forward.tile;
+  before.first = warmup_start<Config>(forward), before.count = forward.tile.first;
   KdaState<Config> state;
   if (before.first == 0) {
     forward.load_initial_state(state);

@@ -156,12 +156,12 @@ __device__ __forceinline__ void kda_walk(const float* token, int lane, int first
 // The block's columns of rows [from, to), which belong to no live sequence, become 0.
 template <class Config>
 __device__ void kda_zero_rows(typename Config::Element* o, long long token_stride, int from, int to,
-                              const KdaPlace& place) {
+                              const KdaTokenTile& tile) {
   using Shape = KdaRecurrentShape<Config>;
-  const int column = 4 * place.lane;
-  if (column >= Shape::kTileV || place.column + column >= Config::kValueDim) return;
+  const int column = 4 * tile.lane;
+  if (column >= Shape::kTileV || tile.column + column >= Config::kValueDim) return;
   const Words<4 * sizeof(typename Config::Element)> zeros = {};
-  for (int row = from + place.warp; row < to; row += Shape::kWarps) {
+  for (int row = from + tile.warp; row < to; row += Shape::kWarps) {
     store_aligned<kAlignmentOf<Config, typename Config::Element>>(o + row * token_stride + column,
                                                                   zeros);
   }
@@ -182,40 +182,40 @@ __device__ __forceinline__ int kda_first_slot(const KdaRecurrentParams& p, int s
 }
 
 template <class Config>
-__device__ __forceinline__ KdaPlace kda_place(const KdaRecurrentParams& p) {
+__device__ __forceinline__ KdaTokenTile kda_token_tile(const KdaRecurrentParams& p) {
   using Shape = KdaRecurrentShape<Config>;
-  KdaPlace place;
+  KdaTokenTile tile;
   int block = blockIdx.x;
-  place.column = block % Shape::kTiles * Shape::kTileV;
+  tile.column = block % Shape::kTiles * Shape::kTileV;
   block /= Shape::kTiles;
-  place.value_head = block % p.value_heads;
-  place.head = place.value_head / (p.value_heads / p.heads);
-  place.sequence = block / p.value_heads;
-  place.warp = threadIdx.x / 32;
-  place.lane = threadIdx.x % 32;
-  place.batch = Config::kPacked ? 0 : place.sequence;
-  place.start = 0;
-  return place;
+  tile.value_head = block % p.value_heads;
+  tile.head = tile.value_head / (p.value_heads / p.heads);
+  tile.sequence = block / p.value_heads;
+  tile.warp = threadIdx.x / 32;
+  tile.lane = threadIdx.x % 32;
+  tile.batch = Config::kPacked ? 0 : tile.sequence;
+  tile.start = 0;
+  return tile;
 }
 
-// The tokens of the block's sequence, from place->start on. Packed rows past the last offset are
+// The tokens of the block's sequence, from tile->start on. Packed rows past the last offset are
 // nobody's; the last sequence's blocks clear them.
 template <class Config>
-__device__ __forceinline__ int kda_tokens(const KdaRecurrentParams& p, KdaPlace* place) {
+__device__ __forceinline__ int kda_tokens(const KdaRecurrentParams& p, KdaTokenTile* tile) {
   if constexpr (!Config::kPacked) return p.tokens;
   using Offset = typename Config::Offset;
   using Element = typename Config::Element;
-  const bool exists = place->sequence < p.sequences;
+  const bool exists = tile->sequence < p.sequences;
   int end = 0;
   if (exists) {
-    place->start = offset_at<Offset>(p.cu_seqlens, place->sequence, p.tokens);
-    end = offset_at<Offset>(p.cu_seqlens, place->sequence + 1, p.tokens);
+    tile->start = offset_at<Offset>(p.cu_seqlens, tile->sequence, p.tokens);
+    end = offset_at<Offset>(p.cu_seqlens, tile->sequence + 1, p.tokens);
   }
-  if (place->sequence + 1 >= p.sequences) {
-    Element* o = static_cast<Element*>(p.o) + place->value_head * p.o_head_stride + place->column;
-    kda_zero_rows<Config>(o, p.o_token_stride, end, p.tokens, *place);
+  if (tile->sequence + 1 >= p.sequences) {
+    Element* o = static_cast<Element*>(p.o) + tile->value_head * p.o_head_stride + tile->column;
+    kda_zero_rows<Config>(o, p.o_token_stride, end, p.tokens, *tile);
   }
-  return maximum(end - place->start, 0);
+  return maximum(end - tile->start, 0);
 }
 
 template <class Config>
@@ -223,65 +223,65 @@ __device__ void kda_recurrent(const KdaRecurrentParams& p) {
   using Shape = KdaRecurrentShape<Config>;
   using Element = typename Config::Element;
   extern __shared__ float4 shared[];
-  KdaPlace place = kda_place<Config>(p);
-  const int tokens = kda_tokens<Config>(p, &place);
-  if (Config::kPacked && place.sequence >= p.sequences) return;  // there is none at all
-  Element* o = static_cast<Element*>(p.o) + place.batch * p.o_batch_stride +
-               place.start * p.o_token_stride + place.value_head * p.o_head_stride + place.column;
+  KdaTokenTile tile = kda_token_tile<Config>(p);
+  const int tokens = kda_tokens<Config>(p, &tile);
+  if (Config::kPacked && tile.sequence >= p.sequences) return;  // there is none at all
+  Element* o = static_cast<Element*>(p.o) + tile.batch * p.o_batch_stride +
+               tile.start * p.o_token_stride + tile.value_head * p.o_head_stride + tile.column;
 
   // The first tokens are on their way before the state's address is known.
   KdaRawToken<Config> raw;
-  if (place.warp < tokens) raw.load(p, place, place.warp);
-  const int slot = kda_first_slot<Config>(p, place.sequence);
+  if (tile.warp < tokens) raw.load(p, tile, tile.warp);
+  const int slot = kda_first_slot<Config>(p, tile.sequence);
   if (slot < 0) {
-    kda_zero_rows<Config>(o, p.o_token_stride, 0, tokens, place);
+    kda_zero_rows<Config>(o, p.o_token_stride, 0, tokens, tile);
     return;
   }
   if (Config::kStates != kKdaStatesPlain && tokens == 0) return;  // the slot stays untouched
 
-  const int first = place.warp * 4 * Shape::kGroups;  // of the warp's columns within the tile
-  const int column = place.column + first + place.lane / Shape::kKeyLanes * 4;
-  const bool has_columns = place.column + first < Config::kValueDim;
-  float* state_out = static_cast<float*>(p.state_out) + place.value_head * p.out_head_stride;
+  const int first = tile.warp * 4 * Shape::kGroups;  // of the warp's columns within the tile
+  const int column = tile.column + first + tile.lane / Shape::kKeyLanes * 4;
+  const bool has_columns = tile.column + first < Config::kValueDim;
+  float* state_out = static_cast<float*>(p.state_out) + tile.value_head * p.out_head_stride;
   KdaStateTile<Config> state;
   state.clear();
   if (p.state_in != nullptr) {
     state.load(static_cast<const float*>(p.state_in) + slot * p.in_slot_stride +
-                   place.value_head * p.in_head_stride,
-               place.lane, column, p.in_row_stride);
+                   tile.value_head * p.in_head_stride,
+               tile.lane, column, p.in_row_stride);
   }
 
-  const KdaHeadGate<Config> gate(p, place);
+  const KdaHeadGate<Config> gate(p, tile);
   float* buffers = reinterpret_cast<float*>(shared);
-  float* own_token = buffers + place.warp * Shape::kToken;
+  float* own_token = buffers + tile.warp * Shape::kToken;
   constexpr int kBuffer = Shape::kWarps * Shape::kToken;
-  if (place.warp < tokens) raw.prepare(p, gate, place.lane, own_token);
+  if (tile.warp < tokens) raw.prepare(p, gate, tile.lane, own_token);
   __syncthreads();  // the first tokens are there
   int buffer = 0;
   for (int base = 0; base < tokens; base += Shape::kWarps) {
-    const int next = base + Shape::kWarps + place.warp;
-    if (next < tokens) raw.load(p, place, next);
+    const int next = base + Shape::kWarps + tile.warp;
+    if (next < tokens) raw.load(p, tile, next);
     const int count = minimum(Shape::kWarps, tokens - base);
     for (int t = 0; t < count && has_columns; ++t) {
       const float* token = buffers + buffer * kBuffer + t * Shape::kToken;
-      kda_walk<Config>(token, place.lane, first, Config::kValueDim - place.column - first, &state,
+      kda_walk<Config>(token, tile.lane, first, Config::kValueDim - tile.column - first, &state,
                        o + (base + t) * p.o_token_stride + first);
       if constexpr (Config::kStates == kKdaStatesColumns) {
         const int to = __float_as_int(token[Shape::kScalars + 2]);
         if (to >= 0) {
-          state.store(state_out + to * p.out_slot_stride, place.lane, column, p.out_row_stride);
+          state.store(state_out + to * p.out_slot_stride, tile.lane, column, p.out_row_stride);
         }
       }
     }
     if (base + Shape::kWarps >= tokens) break;
     buffer ^= 1;
-    if (next < tokens) raw.prepare(p, gate, place.lane, own_token + buffer * kBuffer);
+    if (next < tokens) raw.prepare(p, gate, tile.lane, own_token + buffer * kBuffer);
     // The next tokens are there, and all have left the buffer that is filled after them.
     __syncthreads();
   }
   if constexpr (Config::kStates != kKdaStatesColumns) {
     if (p.state_out != nullptr) {
-      state.store(state_out + slot * p.out_slot_stride, place.lane, column, p.out_row_stride);
+      state.store(state_out + slot * p.out_slot_stride, tile.lane, column, p.out_row_stride);
     }
   }
 }

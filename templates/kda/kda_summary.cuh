@@ -35,23 +35,23 @@ __device__ __forceinline__ void summarize_forward(const KdaSummaryParams& p, uns
   using Quiet = KdaQuiet<Config>;
   constexpr int kValues = KdaScanSmem<Quiet>::kValues;
   const int states = Config::kStates ? p.in.value_tiles : 0;
-  KdaPlace place = kda_place<Quiet>(p.in, blockIdx.x + p.forward_skipped,
-                                    states + ceil_div(p.in.key_dim, kValues), kValues);
-  const int key = place.value - states * kValues;  // of M; below 0: of E
-  const bool carried = place.sequence < p.carried;
-  const bool goes_on = !place.last || place.sequence >= p.open;
-  if (place.idle() || !goes_on || (key >= 0 && place.segment == 0 && !carried)) return;
+  KdaScanTile tile = kda_scan_tile<Quiet>(p.in, blockIdx.x + p.forward_skipped,
+                                          states + ceil_div(p.in.key_dim, kValues), kValues);
+  const int key = tile.value - states * kValues;  // of M; below 0: of E
+  const bool carried = tile.sequence < p.carried;
+  const bool goes_on = !tile.last || tile.sequence >= p.open;
+  if (tile.idle() || !goes_on || (key >= 0 && tile.segment == 0 && !carried)) return;
   // Columns from value_tiles * kValues on are none of v: their rows are read as zeros.
-  if (!Config::kStates) place.value += p.in.value_tiles * kValues;
+  if (!Config::kStates) tile.value += p.in.value_tiles * kValues;
 
   KdaForwardParams walk = {};
   walk.in = p.in, walk.initial_state = p.initial_state;
-  const KdaForward<Quiet> forward(walk, place, shared);
+  const KdaForward<Quiet> forward(walk, tile, shared);
   KdaState<Quiet> state;
-  const int row = 16 * forward.warp + (key < 0 ? place.value : key);  // the warp's first
+  const int row = 16 * forward.warp + (key < 0 ? tile.value : key);  // the warp's first
   if (key >= 0) {
     state.identity(row);
-  } else if (place.segment == 0 && !carried) {
+  } else if (tile.segment == 0 && !carried) {
     forward.load_initial_state(state);
   } else {
     state.clear();
@@ -59,7 +59,7 @@ __device__ __forceinline__ void summarize_forward(const KdaSummaryParams& p, uns
   forward.walk(state);
   const int rows = key < 0 ? p.in.value_dim : p.in.key_dim;
   float* to = static_cast<float*>(key < 0 ? p.summaries : p.transitions);
-  state.template store<true>(to + forward.summary(place.segment, rows), row, p.in.key_dim, rows);
+  state.template store<true>(to + forward.summary(tile.segment, rows), row, p.in.key_dim, rows);
 }
 
 template <class Config>
@@ -71,17 +71,17 @@ __device__ __forceinline__ void summarize_back(const KdaSummaryParams& p, unsign
   walk.do_batch_stride = p.do_batch_stride, walk.do_token_stride = p.do_token_stride;
   walk.do_head_stride = p.do_head_stride;
   const KdaReverse<Quiet, false> reverse(walk, block, shared);
-  const KdaPlace& place = reverse.place;
-  if (place.idle() || !(place.segment > 0 || place.sequence < p.carried)) return;
+  const KdaScanTile& tile = reverse.tile;
+  if (tile.idle() || !(tile.segment > 0 || tile.sequence < p.carried)) return;
   KdaState<Quiet> state;
-  if (place.last && place.sequence < p.open) {
+  if (tile.last && tile.sequence < p.open) {
     reverse.load_final_grad(state);
   } else {
     state.clear();
   }
   reverse.walk(state);
   state.template store<true>(
-      static_cast<float*>(p.grad_ends) + reverse.summary(place.segment, p.in.value_dim),
+      static_cast<float*>(p.grad_ends) + reverse.summary(tile.segment, p.in.value_dim),
       reverse.own_value(), p.in.key_dim, p.in.value_dim);
 }
 

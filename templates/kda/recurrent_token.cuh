@@ -35,7 +35,7 @@ struct KdaRecurrentSmem {
 };
 
 // Which sequence, head and columns a block works on.
-struct KdaPlace {
+struct KdaTokenTile {
   int sequence, value_head, head;
   int column;  // the first of the block
   int warp, lane;
@@ -64,18 +64,18 @@ struct KdaHeadGate {
   KdaRate rate = {1, 0};
   float bias[KdaRecurrentShape<Config>::kPasses][4];
 
-  __device__ __forceinline__ KdaHeadGate(const KdaRecurrentParams& p, const KdaPlace& place) {
+  __device__ __forceinline__ KdaHeadGate(const KdaRecurrentParams& p, const KdaTokenTile& tile) {
     if constexpr (Config::kAlog) {
-      rate = kda_rate(load_element(static_cast<const float*>(p.A_log) + place.value_head));
+      rate = kda_rate(load_element(static_cast<const float*>(p.A_log) + tile.value_head));
     }
 #pragma unroll
     for (int pass = 0; pass < KdaRecurrentShape<Config>::kPasses; ++pass) {
-      const int d = 4 * place.lane + 128 * pass;
+      const int d = 4 * tile.lane + 128 * pass;
       Words<16> raw = {};
       if (Config::kDtBias && d < Config::kKeyDim) {
         load_aligned<kAlignmentOf<Config, float>>(
             static_cast<const float*>(p.dt_bias) +
-                static_cast<long long>(place.value_head) * Config::kKeyDim + d,
+                static_cast<long long>(tile.value_head) * Config::kKeyDim + d,
             raw);
       }
       unpack<f32>(raw, bias[pass]);
@@ -95,20 +95,20 @@ struct KdaRawToken {
   float beta;
   int slot;
 
-  __device__ __forceinline__ void load(const KdaRecurrentParams& p, const KdaPlace& place,
+  __device__ __forceinline__ void load(const KdaRecurrentParams& p, const KdaTokenTile& tile,
                                        int token) {
-    const long long row = place.start + token;
-    const Element* q_row = static_cast<const Element*>(p.q) + place.batch * p.q_batch_stride +
-                           row * p.q_token_stride + place.head * p.q_head_stride;
-    const Element* k_row = static_cast<const Element*>(p.k) + place.batch * p.k_batch_stride +
-                           row * p.k_token_stride + place.head * p.k_head_stride;
-    const Element* v_row = static_cast<const Element*>(p.v) + place.batch * p.v_batch_stride +
-                           row * p.v_token_stride + place.value_head * p.v_head_stride;
-    const Gate* g_row = static_cast<const Gate*>(p.g) + place.batch * p.g_batch_stride +
-                        row * p.g_token_stride + place.value_head * p.g_head_stride;
+    const long long row = tile.start + token;
+    const Element* q_row = static_cast<const Element*>(p.q) + tile.batch * p.q_batch_stride +
+                           row * p.q_token_stride + tile.head * p.q_head_stride;
+    const Element* k_row = static_cast<const Element*>(p.k) + tile.batch * p.k_batch_stride +
+                           row * p.k_token_stride + tile.head * p.k_head_stride;
+    const Element* v_row = static_cast<const Element*>(p.v) + tile.batch * p.v_batch_stride +
+                           row * p.v_token_stride + tile.value_head * p.v_head_stride;
+    const Gate* g_row = static_cast<const Gate*>(p.g) + tile.batch * p.g_batch_stride +
+                        row * p.g_token_stride + tile.value_head * p.g_head_stride;
 #pragma unroll
     for (int pass = 0; pass < Shape::kPasses; ++pass) {
-      const int d = 4 * place.lane + 128 * pass;
+      const int d = 4 * tile.lane + 128 * pass;
       q[pass] = k[pass] = {};
       g[pass] = {};
       if (d < Config::kKeyDim) {
@@ -117,19 +117,19 @@ struct KdaRawToken {
         load_aligned<kAlignmentOf<Config, Gate>>(g_row + d, g[pass]);
       }
     }
-    const int column = 4 * place.lane;
+    const int column = 4 * tile.lane;
     v = {};
-    if (column < Shape::kTileV && place.column + column < Config::kValueDim) {
-      load_aligned<kAlignmentOf<Config, Element>>(v_row + place.column + column, v);
+    if (column < Shape::kTileV && tile.column + column < Config::kValueDim) {
+      load_aligned<kAlignmentOf<Config, Element>>(v_row + tile.column + column, v);
     }
     beta =
-        to_float(load_element(static_cast<const Beta*>(p.beta) + place.batch * p.beta_batch_stride +
-                              row * p.beta_token_stride + place.value_head));
+        to_float(load_element(static_cast<const Beta*>(p.beta) + tile.batch * p.beta_batch_stride +
+                              row * p.beta_token_stride + tile.value_head));
     if constexpr (Config::kStates == kKdaStatesColumns) {
       slot = -1;
       if (token < p.columns) {
         slot = kda_slot<typename Config::Index>(
-            p, static_cast<long long>(place.sequence) * p.columns + token);
+            p, static_cast<long long>(tile.sequence) * p.columns + token);
       }
     }
   }

@@ -32,8 +32,8 @@ __device__ __forceinline__ int kda_segment_length(int count, int segments) {
 // later ones than the row's, by the square transposed, or earlier ones, by the square as it is.
 enum KdaReach : bool { kOfLater, kOfEarlier };
 
-// Where a thread block works.
-struct KdaPlace {
+// A thread block works on some columns of V of a head, in one segment of a sequence.
+struct KdaScanTile {
   int sequence, head, q_head, value;  // value: its first column of V
   int segment, first;                 // of the sequence, and its first token
   int count;                          // tokens of the sequence up to the end of the segment
@@ -50,32 +50,32 @@ struct KdaPlace {
 
 // `tiles` thread blocks share a head, a sequence and a segment: neighbours read the same rows.
 template <class Config>
-__device__ __forceinline__ KdaPlace kda_place(const KdaInputs& in, unsigned block, int tiles,
-                                              int values) {
-  KdaPlace place;
+__device__ __forceinline__ KdaScanTile kda_scan_tile(const KdaInputs& in, unsigned block, int tiles,
+                                                     int values) {
+  KdaScanTile tile;
   const unsigned other = block / tiles, run = other / in.value_heads;
-  place.value = static_cast<int>(block % tiles) * values;
-  place.head = static_cast<int>(other % in.value_heads);
-  place.segment = static_cast<int>(run % in.segments);
-  place.sequence = static_cast<int>(run / in.segments);
-  place.q_head = place.head / (in.value_heads / in.heads);
-  place.start = 0, place.count = in.tokens;
-  place.row = place.sequence, place.exists = true;
+  tile.value = static_cast<int>(block % tiles) * values;
+  tile.head = static_cast<int>(other % in.value_heads);
+  tile.segment = static_cast<int>(run % in.segments);
+  tile.sequence = static_cast<int>(run / in.segments);
+  tile.q_head = tile.head / (in.value_heads / in.heads);
+  tile.start = 0, tile.count = in.tokens;
+  tile.row = tile.sequence, tile.exists = true;
   if constexpr (Config::kPacked) {
     using Offset = typename Config::Offset;
-    place.row = 0, place.exists = place.sequence < in.sequences;
+    tile.row = 0, tile.exists = tile.sequence < in.sequences;
     int start = 0, end = 0;
-    if (place.exists) {
-      start = offset_at<Offset>(in.cu_seqlens, place.sequence, in.tokens);
-      end = offset_at<Offset>(in.cu_seqlens, place.sequence + 1, in.tokens);
+    if (tile.exists) {
+      start = offset_at<Offset>(in.cu_seqlens, tile.sequence, in.tokens);
+      end = offset_at<Offset>(in.cu_seqlens, tile.sequence + 1, in.tokens);
     }
-    place.start = start, place.count = maximum(end - start, 0);
+    tile.start = start, tile.count = maximum(end - start, 0);
   }
-  const int length = kda_segment_length(place.count, in.segments);
-  place.first = place.segment * length;
-  place.last = place.first + length >= place.count;
-  place.count = minimum(place.count, place.first + length);
-  return place;
+  const int length = kda_segment_length(tile.count, in.segments);
+  tile.first = tile.segment * length;
+  tile.last = tile.first + length >= tile.count;
+  tile.count = minimum(tile.count, tile.first + length);
+  return tile;
 }
 
 template <class Config>
@@ -91,17 +91,17 @@ struct KdaScan {
   static constexpr bool kTight = !kAhead || Config::kWidth > 128;
 
   const KdaInputs& in;
-  const KdaPlace place;
+  const KdaScanTile tile;
   const unsigned blocks, values;  // shared memory
   const int lane, warp;
 
   __device__ __forceinline__ KdaScan(const KdaInputs& inputs, unsigned block, unsigned shared)
-      : KdaScan(inputs, kda_place<Config>(inputs, block, inputs.value_tiles, Smem::kValues),
+      : KdaScan(inputs, kda_scan_tile<Config>(inputs, block, inputs.value_tiles, Smem::kValues),
                 shared) {}
-  __device__ __forceinline__ KdaScan(const KdaInputs& inputs, const KdaPlace& where,
+  __device__ __forceinline__ KdaScan(const KdaInputs& inputs, const KdaScanTile& where,
                                      unsigned shared)
       : in(inputs),
-        place(where),
+        tile(where),
         blocks(shared),
         values(shared + kWarps * Block::kBytes),
         lane(static_cast<int>(threadIdx.x % 32)),
@@ -109,26 +109,26 @@ struct KdaScan {
 
   __device__ __forceinline__ int own_lane() const { return kTight ? fresh_lane() : lane; }
   // Column of V where the warp's part begins.
-  __device__ __forceinline__ int own_value() const { return place.value + 16 * warp; }
+  __device__ __forceinline__ int own_value() const { return tile.value + 16 * warp; }
   __device__ __forceinline__ long long state_size() const {
     return static_cast<long long>(in.key_dim) * in.value_dim;
   }
   // Of a sequence's state in [N, HV, ...].
   __device__ __forceinline__ long long own_state() const {
-    return (static_cast<long long>(place.sequence) * in.value_heads + place.head) * state_size();
+    return (static_cast<long long>(tile.sequence) * in.value_heads + tile.head) * state_size();
   }
   // Of one of `rows` rows of K numbers, of the block's head and of segment `segment`, in
   // [N, segments, HV, rows, K].
   __device__ __forceinline__ long long summary(int segment, int rows) const {
-    const long long run = static_cast<long long>(place.sequence) * in.segments + segment;
-    return (run * in.value_heads + place.head) * rows * in.key_dim;
+    const long long run = static_cast<long long>(tile.sequence) * in.segments + segment;
+    return (run * in.value_heads + tile.head) * rows * in.key_dim;
   }
   // Of the state of the chunk of token `first` in [slots, HV, ...]: every sequence has slots of its
   // own, at most one of them idle.
   __device__ __forceinline__ long long slot(int first) const {
-    const long long before = Config::kPacked ? place.start / kKdaChunk + place.sequence
-                                             : place.row * ceil_div(in.tokens, kKdaChunk);
-    return ((before + first / kKdaChunk) * in.value_heads + place.head) * state_size();
+    const long long before = Config::kPacked ? tile.start / kKdaChunk + tile.sequence
+                                             : tile.row * ceil_div(in.tokens, kKdaChunk);
+    return ((before + first / kKdaChunk) * in.value_heads + tile.head) * state_size();
   }
 
   __device__ __forceinline__ void copy_values(const Element* row, long long token_stride,
@@ -163,8 +163,8 @@ __device__ __forceinline__ void KdaScan<Config>::copy_values(const Element* row,
   static_assert(kStep * kPieces == Config::kThreads && kRows % kStep == 0, "whole turns");
   const int thread = static_cast<int>(threadIdx.x);
   const int at = thread / kPieces, column = thread % kPieces * kEach;
-  const int count = place.value + column < in.value_dim ? place.count : 0;
-  const Element* from = row + (first + at) * token_stride + place.value + column;
+  const int count = tile.value + column < in.value_dim ? tile.count : 0;
+  const Element* from = row + (first + at) * token_stride + tile.value + column;
 #pragma unroll
   for (int i = 0; i < kRows; i += kStep) {
     const bool inside = first + at + i < count;
@@ -180,14 +180,14 @@ __device__ __forceinline__ KdaRows<Config> KdaScan<Config>::rows() const {
   using GateElement = typename Config::GateElement;
   using BetaElement = typename Config::BetaElement;
   KdaRows<Config> rows;
-  rows.q = static_cast<const Element*>(in.q) + place.row * in.q_batch_stride +
-           place.start * in.q_token_stride + place.q_head * in.q_head_stride;
-  rows.k = static_cast<const Element*>(in.k) + place.row * in.k_batch_stride +
-           place.start * in.k_token_stride + place.q_head * in.k_head_stride;
-  rows.g = static_cast<const GateElement*>(in.g) + place.row * in.g_batch_stride +
-           place.start * in.g_token_stride + place.head * in.g_head_stride;
-  rows.beta = static_cast<const BetaElement*>(in.beta) + place.row * in.beta_batch_stride +
-              place.start * in.beta_token_stride + place.head * in.beta_head_stride;
+  rows.q = static_cast<const Element*>(in.q) + tile.row * in.q_batch_stride +
+           tile.start * in.q_token_stride + tile.q_head * in.q_head_stride;
+  rows.k = static_cast<const Element*>(in.k) + tile.row * in.k_batch_stride +
+           tile.start * in.k_token_stride + tile.q_head * in.k_head_stride;
+  rows.g = static_cast<const GateElement*>(in.g) + tile.row * in.g_batch_stride +
+           tile.start * in.g_token_stride + tile.head * in.g_head_stride;
+  rows.beta = static_cast<const BetaElement*>(in.beta) + tile.row * in.beta_batch_stride +
+              tile.start * in.beta_token_stride + tile.head * in.beta_head_stride;
   rows.q_stride = in.q_token_stride, rows.k_stride = in.k_token_stride;
   rows.g_stride = in.g_token_stride, rows.beta_stride = in.beta_token_stride;
   rows.key_dim = in.key_dim;
@@ -198,7 +198,7 @@ __device__ __forceinline__ KdaRows<Config> KdaScan<Config>::rows() const {
 template <class Config>
 __device__ __forceinline__ void KdaScan<Config>::expect(KdaIncoming<Config>& incoming,
                                                         int round) const {
-  incoming.begin(rows(), round + 16 * warp, round >= place.first ? place.count : round);
+  incoming.begin(rows(), round + 16 * warp, round >= tile.first ? tile.count : round);
 }
 
 // What the inputs of the head are made of.
@@ -206,11 +206,11 @@ template <class Config>
 __device__ __forceinline__ KdaNumbers KdaScan<Config>::numbers() const {
   KdaNumbers numbers = {in.scale, in.lower_bound, in.beta_factor, 1.0f, nullptr, in.key_dim};
   if constexpr (Config::kAlog) {
-    numbers.set_rate(load_element(static_cast<const float*>(in.A_log) + place.head));
+    numbers.set_rate(load_element(static_cast<const float*>(in.A_log) + tile.head));
   }
   if constexpr (Config::kDtBias) {
     numbers.dt_bias =
-        static_cast<const float*>(in.dt_bias) + static_cast<long long>(place.head) * in.key_dim;
+        static_cast<const float*>(in.dt_bias) + static_cast<long long>(tile.head) * in.key_dim;
   }
   return numbers;
 }
@@ -222,7 +222,7 @@ __device__ __forceinline__ void KdaScan<Config>::prepare(KdaIncoming<Config>& in
                                                          const KdaNumbers& head, int round,
                                                          int next) const {
   if (!kAhead) expect(incoming, round);
-  if (round + 16 * warp < place.count) {
+  if (round + 16 * warp < tile.count) {
     prepare_block(incoming, rows(), head, blocks + warp * Block::kBytes);
   }
   if (kAhead) expect(incoming, next);
@@ -326,14 +326,14 @@ __device__ __forceinline__ void KdaScan<Config>::store_values(const float (&x)[2
       const Words<8> four = t & 1 ? Words<8>{{other, high}} : Words<8>{{low, other}};
       const int column = own_value() + (t & 1) * 8 + (t & 2) * 2;
       const int token = first + 8 * n + g;
-      if (token < place.count && column < in.value_dim) {
+      if (token < tile.count && column < in.value_dim) {
         store_global(row + token * token_stride + column, four);
       }
     } else {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int column = own_value() + g + i / 2 * 8, token = first + 8 * n + 2 * t + i % 2;
-        if (token < place.count && column < in.value_dim) {
+        if (token < tile.count && column < in.value_dim) {
           store_element(row + token * token_stride + column, x[n][i]);
         }
       }

@@ -50,7 +50,7 @@ struct AttentionBackwardPrepareParams {
 //   2 (kTileN (D + DV) + kTileM (kStages D + DV) + kWidthWarps kTileM kTileN) + 8 kTileM
 //   + 128; of float32, 6 for the first 2 and 1 for kWidthWarps
 // Of dq, dk and dv those that are null are not wanted.
-// With kHeadsApart every query head has a place of its own in dk and dv, which are then float32;
+// With kHeadsApart every query head has rows of its own in dk and dv, which are then float32;
 // without, the block of a key head adds its query heads up.
 struct AttentionBackwardParams {
   const void* q;             // [B, Sq, H, D], or packed [Tq, H, D]

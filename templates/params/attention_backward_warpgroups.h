@@ -8,7 +8,7 @@
 namespace lathe {
 
 // Each block of kTileM queries of a head has a tile of dq's sums, `dq_tiles` of them a head of a
-// sequence, or a head of all packed sequences: sm90/dq_tiles.cuh has their place and their order.
+// sequence, or a head of all packed sequences: sm90/dq_tiles.cuh has their layout and their order.
 // backward.dq is float32 [B, H, dq_tiles, kTileM, kWidth], packed [H, dq_tiles, kTileM, kWidth];
 // backward's strides of dq are not used.
 //

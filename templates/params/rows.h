@@ -21,11 +21,12 @@ struct CopyRowsParams {
   int lane_bits, reserved;
 };
 
-// Where the rows of one side lie: of token t, row b of the batch and head h at
-//   place(t) token + b batch + (h / heads) group + (h % heads) head
-// in words, with place(t) = index[t], or t without an index. From `skip_at` on heads are counted
+// A RowLayout says where the rows of one side lie: those of token t, row b of the batch and head h
+// at
+//   index_of(t) token + b batch + (h / heads) group + (h % heads) head
+// in words, with index_of(t) = index[t], or t without an index. From `skip_at` on heads are counted
 // `skip` higher.
-struct RowPlaces {
+struct RowLayout {
   void* data;
   const void* index;  // int32 [tokens]
   long long token, batch, head, group;
@@ -34,7 +35,7 @@ struct RowPlaces {
 };
 
 struct RowMove {
-  RowPlaces from, to;
+  RowLayout from, to;
   int tokens, batch, heads;
   int words;       // of one head
   int repeat;      // so many heads in a row are one head of `from`

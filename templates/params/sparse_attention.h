@@ -147,10 +147,10 @@ struct SparseBackwardGatherParams {
   const void* slots;    // float32 [chunk, HK, head_tiles, entries, D + R, and DV unless in keys]
   const void* listed;   // int32 [chunk, HK, entries]
   const void* lengths;  // int32 [chunk, HK]
-  void* counts;         // int32 [keys * HK, chunk]; then places in `index`
+  void* counts;         // int32 [keys * HK, chunk]; then offsets in `index`
   void* ranges;         // int32 [keys * HK, 2]: begin and number of a key's entries
   void* index;          // int32 [chunk * HK * entries]: slots, of the first tile of heads
-  void* cursor;         // int32: entries that have a place so far
+  void* cursor;         // int32: entries that have an offset so far
   void* dk;             // float32 [keys, HK, D + R]
   void* dv;             // float32 [keys, HK, DV]
   long long keys;       // flat keys times HK

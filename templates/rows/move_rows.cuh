@@ -12,14 +12,14 @@
 
 namespace lathe {
 
-__device__ __forceinline__ long long row_place(const RowPlaces& places, int token, int batch,
-                                               int head, int repeat) {
-  const int real = (head + (head >= places.skip_at ? places.skip : 0)) / repeat;
-  const int group = real / places.heads;
+__device__ __forceinline__ long long row_offset(const RowLayout& layout, int token, int batch,
+                                                int head, int repeat) {
+  const int real = (head + (head >= layout.skip_at ? layout.skip : 0)) / repeat;
+  const int group = real / layout.heads;
   const long long at =
-      places.index == nullptr ? token : load_element(static_cast<const int*>(places.index) + token);
-  return at * places.token + batch * places.batch + group * places.group +
-         (real - group * places.heads) * places.head;
+      layout.index == nullptr ? token : load_element(static_cast<const int*>(layout.index) + token);
+  return at * layout.token + batch * layout.batch + group * layout.group +
+         (real - group * layout.heads) * layout.head;
 }
 
 template <class Config>
@@ -42,8 +42,8 @@ __device__ void move_rows(const MoveRowsParams& p) {
     const int head = static_cast<int>(row - cell * move.heads);
     const int token = static_cast<int>(cell / move.batch);
     const int batch = static_cast<int>(cell - static_cast<unsigned>(token) * move.batch);
-    const long long from = row_place(move.from, token, batch, head, move.repeat);
-    const long long to = row_place(move.to, token, batch, head, 1);
+    const long long from = row_offset(move.from, token, batch, head, move.repeat);
+    const long long to = row_offset(move.to, token, batch, head, 1);
     Word value;
     load_global(static_cast<const Word*>(move.from.data) + from + word, value);
     store_global(static_cast<Word*>(move.to.data) + to + word, value);

@@ -34,14 +34,14 @@ __device__ void sum_parts(const SumPartsParams& p) {
   for (int vector = thread & (lanes - 1); vector < count; vector += lanes) {
     float sum[kVector] = {}, value[kVector];
     for (int i = 0; i < p.count; ++i) {
-      const int* place = static_cast<const int*>(p.places) + i * 3;
-      const int before = load_element(place);
+      const int* part = static_cast<const int*>(p.places) + i * 3;
+      const int before = load_element(part);
       if (before < 0) {
         Words<kVector * 4> raw;
         load_global(own + static_cast<long long>(vector) * kVector, raw);
         unpack<f32>(raw, value);
       } else {
-        const int begin = load_element(place + 1), end = load_element(place + 2);
+        const int begin = load_element(part + 1), end = load_element(part + 2);
         if (token < begin || token >= end) continue;
         const long long at = static_cast<long long>(before) * p.batch +
                              static_cast<long long>(batch) * (end - begin) + token - begin;

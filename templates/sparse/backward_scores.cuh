@@ -45,11 +45,11 @@ struct SparseScores {
   static constexpr int kShare = Shares::kShare;      // scores of a lane, summed up
   static constexpr int kRows = kShare >= 4 ? 2 : 1;  // that they are of
   static_assert(kGroups == 2 || kGroups == 4, "scores are exchanged, blocks of columns in turn");
-  // A tile's places are in the list until its rows have been added.
+  // A tile's keys are in the list until its rows have been added.
   static_assert(kStages == 1 || (kStages == 2 && kTileN >= 32), "the list holds four tiles");
   static_assert(!Config::kValuesInKeys || Config::kValueWidth <= Config::kWidth, "columns of k");
 
-  struct Place {
+  struct WarpTile {
     int lane, warp;
     int group, heads;  // among those that share 16 heads, and the first of these
 
@@ -76,7 +76,7 @@ struct SparseScores {
         shared(memory) {}
 
   // Made again where they are used rather than held all the while: dq leaves few registers.
-  static __device__ __forceinline__ Place place() {
+  static __device__ __forceinline__ WarpTile warp_tile() {
     const int thread = thread_index(), warp = thread / 32;
     return {thread % 32, warp, warp % kGroups, warp / kGroups * 16};
   }
@@ -97,7 +97,7 @@ struct SparseScores {
   }
   // Of the warps with the same heads alone.
   __device__ __forceinline__ void group_barrier() const {
-    asm volatile("bar.sync %0, %1;" ::"r"(1 + place().warp / kGroups), "n"(32 * kGroups)
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + warp_tile().warp / kGroups), "n"(32 * kGroups)
                  : "memory");
   }
 
@@ -132,7 +132,7 @@ __device__ __forceinline__ void SparseScores<Config>::multiply_scores(int tile, 
   constexpr int kSteps = Config::kWidth / 16 / kGroups;
   constexpr int kValueSteps = Config::kValueWidth / 16 / kGroups;
   constexpr int kBoth = kSteps < kValueSteps ? kSteps : kValueSteps;
-  const auto [lane, warp, group, heads] = place();
+  const auto [lane, warp, group, heads] = warp_tile();
   const int row = lane & 15, chunk = (lane >> 4) + 2 * group;
   const int key = (lane & 7) + (lane >> 4) * 8, key_chunk = ((lane >> 3) & 1) + 2 * group;
   const TileReader<kTileM, Config::kWidth> q_reader(shared + heads * 128, row, chunk);
@@ -169,7 +169,7 @@ __device__ __forceinline__ void SparseScores<Config>::multiply_scores(int tile, 
 // Each warp's part of the sums over all columns.
 template <class Config>
 __device__ __forceinline__ void SparseScores<Config>::share_out(const Scores& s, Share& own) const {
-  const Place at_warp = place();
+  const WarpTile at_warp = warp_tile();
   const unsigned memory = shared + Smem::kSharedAt + at_warp.heads / 16 * Shares::kBytes;
   Shares::put(memory, at_warp.lane, at_warp.group, s);
   group_barrier();  // the others' sums are there
@@ -181,7 +181,7 @@ template <class Config>
 __device__ __forceinline__ void SparseScores<Config>::weigh(const Share& s, const Share& dp,
                                                             int count) const {
   const float t = in.scale * kLog2E;
-  const Place own = place();
+  const WarpTile own = warp_tile();
   float lse2[kRows], delta[kRows];
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {

@@ -44,7 +44,7 @@ __device__ __forceinline__ void copy_value_heads(const SparseInputs& in, const S
   });
 }
 
-// The `count` keys from place `first` of the list on.
+// The `count` keys from slot `first` of the list on.
 template <class Config>
 __device__ __forceinline__ void copy_listed_keys(const SparseInputs& in, const SparseRow& at,
                                                  unsigned list, int first, int count,

@@ -20,10 +20,10 @@ struct KeyListSmem {
   static constexpr int kBytes = (kCounts + 16 + 127) / 128 * 128;
 };
 
-// Key `place` of the list.
+// Key `slot` of the list.
 template <int kTileN>
-__device__ __forceinline__ int listed_key(unsigned shared, int place) {
-  return load_shared_word(shared + place % KeyListSmem<kTileN>::kRing * 4);
+__device__ __forceinline__ int listed_key(unsigned shared, int slot) {
+  return load_shared_word(shared + slot % KeyListSmem<kTileN>::kRing * 4);
 }
 // How many keys tile `tile` has.
 template <int kTileN>
@@ -90,9 +90,9 @@ struct KeyListMaker {
           (static_cast<long long>(entry) << shift) + (own & ((1 << shift) - 1)) - origin;
       const bool seen = entry >= 0 && key >= 0 && key < limit;
       const unsigned votes = __ballot_sync(0xffffffffu, seen);
-      const int place = made + __popc(votes & ((1u << lane) - 1));
+      const int slot = made + __popc(votes & ((1u << lane) - 1));
       if (seen) {
-        store_shared(shared + place % KeyListSmem<kTileN>::kRing * 4, static_cast<unsigned>(key));
+        store_shared(shared + slot % KeyListSmem<kTileN>::kRing * 4, static_cast<unsigned>(key));
       }
       made += __popc(votes), next += 32;
       read_ahead();

@@ -86,14 +86,14 @@ struct KeyRows {
   float* row[kBlocks][2][kRows];
   unsigned there = 0;  // bits of the rows that go somewhere
 
-  // Row r of the keys begins at place(r), for r < count, which is not 0.
-  template <class Place>
-  __device__ __forceinline__ KeyRows(int lane, int count, const Place& place) {
+  // Row r of the keys begins at row_begin(r), for r < count, which is not 0.
+  template <class RowBegin>
+  __device__ __forceinline__ KeyRows(int lane, int count, const RowBegin& row_begin) {
     const int g = lane / 4, column = lane % 4 * 2 + (kTurned ? g % 2 : 0);
 #pragma unroll
     for (int i = 0; i < 2 * kBlocks * kRows; ++i) {
       const int own = 8 * (i / kRows) + (kTurned ? (g & ~1) + i % kRows : g);
-      row[i / kRows / 2][i / kRows % 2][i % kRows] = place(minimum(own, count - 1)) + column;
+      row[i / kRows / 2][i / kRows % 2][i % kRows] = row_begin(minimum(own, count - 1)) + column;
       there |= own < count ? 1u << i : 0u;
     }
   }

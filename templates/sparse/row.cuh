@@ -34,14 +34,14 @@ struct SparseRow {
   }
 };
 
-// `place` counts rows, key heads and tiles of heads, the tiles fastest: blocks that read the same
+// `tile` counts rows, key heads and tiles of heads, the tiles fastest: blocks that read the same
 // keys are neighbours.
 template <class Config>
-__device__ __forceinline__ SparseRow sparse_row(const SparseInputs& in, unsigned place) {
+__device__ __forceinline__ SparseRow sparse_row(const SparseInputs& in, unsigned tile) {
   SparseRow at;
   const int group = in.heads / in.kv_heads;
-  const unsigned other = place / in.head_tiles;
-  at.first_head = static_cast<int>(place % in.head_tiles) * Config::kTileM;
+  const unsigned other = tile / in.head_tiles;
+  at.first_head = static_cast<int>(tile % in.head_tiles) * Config::kTileM;
   at.heads = minimum(group - at.first_head, Config::kTileM);
   at.kv_head = static_cast<int>(other % in.kv_heads);
   at.row = other / in.kv_heads;

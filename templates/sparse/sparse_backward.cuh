@@ -27,7 +27,7 @@ struct SparseBackward : SparseScores<Config> {
   using typename Block::Smem;
   using SparseScores<Config>::SparseScores;
   using Block::at, Block::in, Block::kHeadBlocks, Block::kKeyBlocks, Block::kStages;
-  using Block::copy_keys, Block::group_barrier, Block::k_tile, Block::list, Block::place;
+  using Block::copy_keys, Block::group_barrier, Block::k_tile, Block::list, Block::warp_tile;
   using Block::kTileM, Block::kTileN, Block::kWarps, Block::p, Block::shared;
   static constexpr int kChunks = 8 / kWarps;  // columns of a warp in each panel, by 8
   static constexpr int kPanels = Config::kWidth / 64, kValuePanels = Config::kValueWidth / 64;
@@ -55,8 +55,8 @@ struct SparseBackward : SparseScores<Config> {
 // dq += dx k.
 template <class Config>
 __device__ __forceinline__ void SparseBackward<Config>::add_queries(int tile, QuerySums& dq) const {
-  const int lane = place().lane;
-  const ColumnReader<kTileN, kChunks> keys(k_tile(tile), place().warp, lane);
+  const int lane = warp_tile().lane;
+  const ColumnReader<kTileN, kChunks> keys(k_tile(tile), warp_tile().warp, lane);
   const auto reader = read_rows_first<kTileM, kTileN>(shared + Smem::kGradientsAt, lane);
   Fragment<Element> dx[kHeadBlocks][kKeyBlocks];
 #pragma unroll
@@ -86,7 +86,7 @@ __device__ __forceinline__ void SparseBackward<Config>::add_queries(int tile, Qu
 template <class Config>
 __device__ __forceinline__ void SparseBackward<Config>::load_transposed(int from, int first,
                                                                         Operands& a) const {
-  const auto reader = read_columns_first<kTileM, kTileN>(shared + from, place().lane);
+  const auto reader = read_columns_first<kTileM, kTileN>(shared + from, warp_tile().lane);
 #pragma unroll
   for (int j = 0; j < kAtOnce; ++j) {
 #pragma unroll
@@ -119,7 +119,7 @@ template <bool kWhole>
 __device__ __forceinline__ void SparseBackward<Config>::put_keys(int tile, int first,
                                                                  int count) const {
   using Rows = KeyRows<kAtOnce, Config::kDeterministic>;
-  const int lane = place().lane, warp = place().warp;
+  const int lane = warp_tile().lane, warp = warp_tile().warp;
   const int own = 8 * kChunks * warp, width = in.head_dim + in.rope_dim;
   const ColumnReader<kTileM, kChunks> q(shared, warp, lane);
   const ColumnReader<kTileM, kChunks> dout(shared + Smem::kDoutAt, warp, lane);

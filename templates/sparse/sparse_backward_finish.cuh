@@ -45,8 +45,8 @@ __device__ __forceinline__ void sum_sinks(const SparseBackwardFinishParams& p, i
 template <class Config>
 __device__ void sparse_backward_finish(const SparseBackwardFinishParams& p) {
   using Element = typename Config::Element;
-  const auto place = [&](void* tensor, long long row, long long batch_stride,
-                         long long token_stride, long long head_stride) {
+  const auto row_of = [&](void* tensor, long long row, long long batch_stride,
+                          long long token_stride, long long head_stride) {
     const long long key = row / p.kv_heads, b = key / p.seq_k;
     return static_cast<Element*>(tensor) + b * batch_stride + (key - b * p.seq_k) * token_stride +
            (row - key * p.kv_heads) * head_stride;
@@ -59,13 +59,13 @@ __device__ void sparse_backward_finish(const SparseBackwardFinishParams& p) {
         [&](long long row, int column, const Words<16>& eight) {
           if (column >= p.head_dim) {
             if (p.dk_rope == nullptr) return;
-            store_global(place(p.dk_rope, row, p.dk_rope_batch_stride, p.dk_rope_token_stride,
-                               p.dk_rope_head_stride) +
+            store_global(row_of(p.dk_rope, row, p.dk_rope_batch_stride, p.dk_rope_token_stride,
+                                p.dk_rope_head_stride) +
                              column - p.head_dim,
                          eight);
           } else if (p.dk != nullptr) {
             store_global(
-                place(p.dk, row, p.dk_batch_stride, p.dk_token_stride, p.dk_head_stride) + column,
+                row_of(p.dk, row, p.dk_batch_stride, p.dk_token_stride, p.dk_head_stride) + column,
                 eight);
           }
         });
@@ -76,7 +76,7 @@ __device__ void sparse_backward_finish(const SparseBackwardFinishParams& p) {
         p.dv_sums, block, rows, p.value_dim,
         [&](long long row, int column, const Words<16>& eight) {
           store_global(
-              place(p.dv, row, p.dv_batch_stride, p.dv_token_stride, p.dv_head_stride) + column,
+              row_of(p.dv, row, p.dv_batch_stride, p.dv_token_stride, p.dv_head_stride) + column,
               eight);
         });
   }

@@ -80,9 +80,9 @@ struct SparseDelta {
   // Writes delta of a row; its term of dsinks.
   __device__ __forceinline__ float finish_row(int row, float delta, float sink) const {
     const int b = row / p.seq_q;
-    const long long place = (static_cast<long long>(b) * p.heads + head) * p.seq_q + row -
-                            static_cast<long long>(b) * p.seq_q;
-    const float lse = load_element(static_cast<const float*>(p.lse) + place);
+    const long long at = (static_cast<long long>(b) * p.heads + head) * p.seq_q + row -
+                         static_cast<long long>(b) * p.seq_q;
+    const float lse = load_element(static_cast<const float*>(p.lse) + at);
     const bool empty = lse == minus_infinity();
     store_element(static_cast<float*>(p.delta) + static_cast<long long>(row) * p.heads + head,
                   empty ? 0.0f : delta);

@@ -171,12 +171,12 @@ __device__ __forceinline__ void SparseForward<Config>::store(const RunningSoftma
         }
       }
     }
-    const long long place =
+    const long long offset =
         at.offset(p.out_batch_stride, p.out_token_stride) + (all_heads + head) * p.out_head_stride;
     if (sizeof(typename Config::Out) == sizeof(float) || p.splits > 1) {
       float* to = p.splits > 1 ? static_cast<float*>(p.partial_out) +
                                      (part * in.heads + all_heads + head) * in.value_dim
-                               : static_cast<float*>(p.out) + place;
+                               : static_cast<float*>(p.out) + offset;
 #pragma unroll
       for (int n = 0; n < kOutTiles; ++n) {
         const int column = (n / 2 * kGroups + group) * 16 + n % 2 * 8 + 2 * t;
@@ -184,7 +184,7 @@ __device__ __forceinline__ void SparseForward<Config>::store(const RunningSoftma
         if (there && column < in.value_dim) store_global(to + column, pack<f32, 8>(pair));
       }
     } else {
-      Element* to = static_cast<Element*>(p.out) + place;
+      Element* to = static_cast<Element*>(p.out) + offset;
 #pragma unroll
       for (int n = 0; n < kOutTiles; n += 4) {
         unsigned word[4];

@@ -13,9 +13,9 @@
 namespace lathe {
 
 template <class Part>
-__device__ __forceinline__ void add_eight(const void* rows, long long place, float (&sum)[8]) {
+__device__ __forceinline__ void add_eight(const void* rows, long long offset, float (&sum)[8]) {
   Words<8 * sizeof(Part)> raw;
-  load_global(static_cast<const Part*>(rows) + place, raw);
+  load_global(static_cast<const Part*>(rows) + offset, raw);
   float value[8];
   unpack<Part>(raw, value);
 #pragma unroll

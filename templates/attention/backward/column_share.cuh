@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // The columns of a tile, shared out among kWays warps in blocks of 16: of every panel of 64 (and of
-// a last one of 32) each warp has the same part. Its place in a panel is then an exclusive or of
+// a last one of 32) each warp has the same part. Its offset in a panel is then an exclusive or of
 // the address it reads at, and which panel is a constant, whatever the width.
 #pragma once
 #include "attention/tile.cuh"

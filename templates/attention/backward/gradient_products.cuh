@@ -57,7 +57,7 @@ struct GradientShape {
   using DqSums = float[kDqRowBlocks][2 * DqShare::kBlocks][4];
 
   static __device__ __forceinline__ int lane() { return thread_index() % 32; }
-  // The warp's first block of keys, and its place among those that share them.
+  // The warp's first block of keys, and its number among those that share them.
   static __device__ __forceinline__ int key_block() {
     return thread_index() / 32 % kKeyWarps * kRowBlocks;
   }

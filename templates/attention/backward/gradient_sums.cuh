@@ -47,11 +47,11 @@ __device__ __forceinline__ void store_pair(float* to, float first, float second)
   store_aligned<kAlignment>(to, pack<f32, 8>(pair));
 }
 
-// The lane's place in blocks of 16 rows of sums, and where its pairs of columns lie in memory: rows
+// The lane's rows in blocks of 16 rows of sums, and where its pairs of columns lie in memory: rows
 // 8 half + lane / 4 of each block, the first block from `row` on, below `rows`; columns below
-// `columns`. Sums of other places stay as they are.
+// `columns`. Other sums stay as they are.
 template <class Share, int kAlignment = 16>
-struct SumPlace {
+struct SumTile {
   float* to;
   long long row_stride;
   int row, rows, columns, way;

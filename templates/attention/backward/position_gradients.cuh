@@ -11,7 +11,7 @@ template <class Config, bool kMasked, int kRowBlocks, int kTiles>
 __device__ __forceinline__ void score_weights_by_position(
     float (&s)[kRowBlocks][kTiles][4],
     Accumulated<typename Config::Element, kTiles> (&probability)[kRowBlocks],
-    const GradientUnits<Config>& units, const ScorePlace& place,
+    const GradientUnits<Config>& units, const ScoreTile& tile,
     const AttentionBlockBackwardParams& p, unsigned lse2) {
   constexpr bool kScoreMod = HasScoreMod<Config>::kValue;
   constexpr bool kMaskMod = kMasked && HasMaskMod<Config>::kValue;
@@ -23,13 +23,13 @@ __device__ __forceinline__ void score_weights_by_position(
   int k[2 * kRowBlocks] = {};
 #pragma unroll
   for (int i = 0; kNear && i < 2 * kRowBlocks; ++i) {
-    const int key = kLast ? minimum(place.key + 8 * i, keys - 1) : place.key + 8 * i;
+    const int key = kLast ? minimum(tile.key + 8 * i, keys - 1) : tile.key + 8 * i;
     if (kLast || key < keys) k[i] = load_element(static_cast<const int*>(p.k_positions) + key);
   }
 #pragma unroll
   for (int n = 0; n < kTiles; ++n) {
     const FloatPair row_lse = load_shared_pair(lse2 + 32 * n);
-    const int row = place.query + place.lane_query + 8 * n;
+    const int row = tile.query + tile.lane_query + 8 * n;
     int q[2] = {};
 #pragma unroll
     for (int c = 0; kNear && c < 2; ++c) {
@@ -44,27 +44,27 @@ __device__ __forceinline__ void score_weights_by_position(
       for (int c = 0; c < 2; ++c) {
         const int ahead = k[i] - q[c];
         float factor = 1.0f;
-        const float biased = biased_weight_score(s[b][n][2 * half + c], units, place.slope,
+        const float biased = biased_weight_score(s[b][n][2 * half + c], units, tile.slope,
                                                  static_cast<float>(ahead), factor);
         float x = biased;
         if constexpr (kScoreMod) {
-          x = Config::ScoreMod::apply(x, place.sequence, place.head, q[c], k[i], units.captures);
+          x = Config::ScoreMod::apply(x, tile.sequence, tile.head, q[c], k[i], units.captures);
         }
         weight[c] = ex2_flushed(__fmaf_rn(x, units.t, -(c == 0 ? row_lse.first : row_lse.second)));
         if constexpr (kMasked) {
           const bool near = !Config::kLocal || (low <= ahead && ahead <= high);
-          bool kept = row + c < rows && place.key + 8 * i < keys && near;
+          bool kept = row + c < rows && tile.key + 8 * i < keys && near;
           if constexpr (kMaskMod) {
-            kept = kept &&
-                   Config::MaskMod::keep(place.sequence, place.head, q[c], k[i], units.captures);
+            kept =
+                kept && Config::MaskMod::keep(tile.sequence, tile.head, q[c], k[i], units.captures);
           }
           weight[c] = kept ? weight[c] : 0.0f;
           if constexpr (Config::kSoftcap) factor = kept ? factor : 0.0f;
         }
         float scored = weight[c];
         if constexpr (kScoreMod) {
-          scored = Config::ScoreMod::backward(scored, biased, place.sequence, place.head, q[c],
-                                              k[i], units.captures);
+          scored = Config::ScoreMod::backward(scored, biased, tile.sequence, tile.head, q[c], k[i],
+                                              units.captures);
           if constexpr (kMasked) scored = weight[c] == 0.0f ? 0.0f : scored;
         }
         s[b][n][2 * half + c] = Config::kSoftcap ? __fmul_rn(scored, factor) : scored;

@@ -43,7 +43,7 @@ struct GradientUnits {
 };
 
 // Where the accumulators of a warp lie in the sequence.
-struct ScorePlace {
+struct ScoreTile {
   int key;    // of the lane's first row; others 8 and 16 further on
   int query;  // of column 0, and of the lane's first column in it: + 2 (lane % 4)
   int lane_query;
@@ -67,26 +67,26 @@ __device__ __forceinline__ float biased_weight_score(float x, const GradientUnit
 }
 
 // Mods are asked about rows and keys of the sequence only, as in the forward.
-struct LastPlaces {
+struct LastPositions {
   int rows, keys;
   __device__ __forceinline__ int query_of(int row) const { return minimum(row, rows - 1); }
   __device__ __forceinline__ int key_of(int key) const { return minimum(key, keys - 1); }
 };
 
 // In a block that no mask cuts there is nothing else.
-struct OwnPlaces {
+struct UnclampedPositions {
   __device__ __forceinline__ int query_of(int row) const { return row; }
   __device__ __forceinline__ int key_of(int key) const { return key; }
 };
 
 // s becomes weight, and `probability` p in pairs of Element as operand A of the next product.
 // `lse2` is where the lane's first two values lie.
-template <class Config, bool kMasked, class Window, int kRowBlocks, int kTiles, class Places>
+template <class Config, bool kMasked, class Window, int kRowBlocks, int kTiles, class Positions>
 __device__ __forceinline__ void score_weights(
     float (&s)[kRowBlocks][kTiles][4],
     Accumulated<typename Config::Element, kTiles> (&probability)[kRowBlocks],
-    const GradientUnits<Config>& units, const ScorePlace& place, const Window& window, int rows,
-    unsigned lse2, const Places& places) {
+    const GradientUnits<Config>& units, const ScoreTile& tile, const Window& window, int rows,
+    unsigned lse2, const Positions& positions) {
   using Element = typename Config::Element;
   using Units = GradientUnits<Config>;
   QueryColumns kept[kRowBlocks][2];
@@ -94,13 +94,13 @@ __device__ __forceinline__ void score_weights(
 #pragma unroll
     for (int i = 0; i < 2 * kRowBlocks; ++i) {
       QueryColumns& columns = kept[i / 2][i % 2];
-      columns = query_columns<Config::kLocal, Config::kTileM>(window, rows, place.key + 8 * i,
-                                                              place.query);
-      columns.lowest -= place.lane_query, columns.highest -= place.lane_query;
+      columns =
+          query_columns<Config::kLocal, Config::kTileM>(window, rows, tile.key + 8 * i, tile.query);
+      columns.lowest -= tile.lane_query, columns.highest -= tile.lane_query;
     }
   }
   // ALiBi: columns ahead of the diagonal, of the lane's first key and query.
-  const float ahead = static_cast<float>(place.query + place.lane_query + place.offset - place.key);
+  const float ahead = static_cast<float>(tile.query + tile.lane_query + tile.offset - tile.key);
 #pragma unroll
   for (int n = 0; n < kTiles; ++n) {
     const FloatPair row_lse = load_shared_pair(lse2 + 32 * n);
@@ -112,28 +112,28 @@ __device__ __forceinline__ void score_weights(
       for (int c = 0; c < 2; ++c) {
         float factor = 1.0f;
         const float biased =
-            biased_weight_score(s[b][n][2 * half + c], units, place.slope,
+            biased_weight_score(s[b][n][2 * half + c], units, tile.slope,
                                 ahead + static_cast<float>(8 * n + c - 8 * i), factor);
         float x = biased;
-        const int query = places.query_of(place.query + place.lane_query + 8 * n + c);
-        const int key = places.key_of(place.key + 8 * i);
+        const int query = positions.query_of(tile.query + tile.lane_query + 8 * n + c);
+        const int key = positions.key_of(tile.key + 8 * i);
         if constexpr (Units::kScoreMod) {
-          x = Config::ScoreMod::apply(x, place.sequence, place.head, query, key, units.captures);
+          x = Config::ScoreMod::apply(x, tile.sequence, tile.head, query, key, units.captures);
         }
         p[c] = ex2_flushed(__fmaf_rn(x, units.t, -(c == 0 ? row_lse.first : row_lse.second)));
         if constexpr (kMasked) {
           p[c] = 8 * n + c <= kept[b][half].highest ? p[c] : 0.0f;
           if constexpr (Config::kLocal) p[c] = 8 * n + c >= kept[b][half].lowest ? p[c] : 0.0f;
           if constexpr (HasMaskMod<Config>::kValue) {
-            p[c] = Config::MaskMod::keep(place.sequence, place.head, query, key, units.captures)
+            p[c] = Config::MaskMod::keep(tile.sequence, tile.head, query, key, units.captures)
                        ? p[c]
                        : 0.0f;
           }
         }
         float weight = p[c];
         if constexpr (Units::kScoreMod) {
-          weight = Config::ScoreMod::backward(weight, biased, place.sequence, place.head, query,
-                                              key, units.captures);
+          weight = Config::ScoreMod::backward(weight, biased, tile.sequence, tile.head, query, key,
+                                              units.captures);
           if constexpr (kMasked) weight = p[c] == 0.0f ? 0.0f : weight;
         }
         // Masked, p is 0 whatever the score was: so must be what it is multiplied by.
@@ -150,10 +150,10 @@ template <class Config, bool kMasked, class Window, int kRowBlocks, int kTiles>
 __device__ __forceinline__ void score_weights(
     float (&s)[kRowBlocks][kTiles][4],
     Accumulated<typename Config::Element, kTiles> (&probability)[kRowBlocks],
-    const GradientUnits<Config>& units, const ScorePlace& place, const Window& window, int rows,
+    const GradientUnits<Config>& units, const ScoreTile& tile, const Window& window, int rows,
     unsigned lse2) {
-  score_weights<Config, kMasked>(s, probability, units, place, window, rows, lse2,
-                                 LastPlaces{rows, window.keys});
+  score_weights<Config, kMasked>(s, probability, units, tile, window, rows, lse2,
+                                 LastPositions{rows, window.keys});
 }
 
 // weight, dp -> ds in pairs of Element. In a block that a mask cuts, whatever dp is there, a pair

@@ -21,7 +21,7 @@ struct VisitRectangle {
 // all query heads of a key head. Without a mask_tile nobody knows before the scores are there.
 template <class Config>
 struct VisitMask {
-  static constexpr bool kPlaces = kHasMods<Config>, kAsks = HasMaskMod<Config>::kValue;
+  static constexpr bool kPositions = kHasMods<Config>, kAsks = HasMaskMod<Config>::kValue;
   const AttentionCaptures captures;
   const int batch, first_head, end_head;
 
@@ -46,7 +46,7 @@ struct VisitMask {
 
 // Rows and keys of a visit -> what mods are asked about: those of the visit only, and in the
 // place of others its first or last ones.
-struct VisitPlaces {
+struct VisitPositions {
   int row, row_end, key, key_end;
   VisitOrigin from;
 

@@ -65,7 +65,7 @@ struct GradientMultiplier {
 
   using Scores = float[1][kQueries / 8][4];
   using Operands = Accumulated<Element, kQueries / 8>[1];
-  using Place = RingPlace<Config::kStages>;
+  using State = PipelineState<Config::kStages>;
 
   const AttentionBackwardWarpgroupsParams& p;
   const Ring ring;
@@ -100,13 +100,13 @@ struct GradientMultiplier {
     if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
   }
 
-  // A block of queries that is in the ring, its number as cursor.
-  __device__ __forceinline__ QueryPlace queries(const QueryPlace& at, const Place& place) const {
-    if constexpr (kListed) return ring.visit_place(place.stage);
+  // A block of queries that is in the ring, its number as index.
+  __device__ __forceinline__ QueryCursor queries(const QueryCursor& at, const State& state) const {
+    if constexpr (kListed) return ring.visit_cursor(state.stage);
     return at;
   }
-  __device__ __forceinline__ bool is_full(const QueryPlace& at, const Place& place) const {
-    if constexpr (kListed) return ring.visit_full(place.stage);
+  __device__ __forceinline__ bool is_full(const QueryCursor& at, const State& state) const {
+    if constexpr (kListed) return ring.visit_full(state.stage);
     return uniform(visits.full(at));
   }
 
@@ -114,10 +114,10 @@ struct GradientMultiplier {
   // has the first half has all of them.
   template <int kColumns>
   __device__ __forceinline__ void start_scores(unsigned keys, unsigned queries, int half,
-                                               unsigned full, unsigned parity, Scores& sums) const {
+                                               unsigned full, unsigned phase, Scores& sums) const {
     const WgmmaTile a = wgmma_columns(keys + group() * 64 * 128);
     const WgmmaTile b = wgmma_columns(queries + half * kQueries * 128);
-    if (half == 0) mbarrier_wait(full, parity);
+    if (half == 0) mbarrier_wait(full, phase);
     wgmma_begin();
 #pragma unroll
     for (int step = 0; step < kColumns / 16; ++step) {
@@ -128,13 +128,13 @@ struct GradientMultiplier {
     }
     wgmma_commit();
   }
-  __device__ __forceinline__ void start_s(const Place& place, int half, Scores& s) const {
-    start_scores<kWidth>(ring.k(), ring.q(place.stage), half, ring.q_full(place.stage),
-                         place.parity, s);
+  __device__ __forceinline__ void start_s(const State& state, int half, Scores& s) const {
+    start_scores<kWidth>(ring.k(), ring.q(state.stage), half, ring.q_full(state.stage), state.phase,
+                         s);
   }
-  __device__ __forceinline__ void start_dp(const Place& place, int half, Scores& dp) const {
-    start_scores<kValueWidth>(ring.v(), ring.dout(place.stage), half, ring.dout_full(place.stage),
-                              place.parity, dp);
+  __device__ __forceinline__ void start_dp(const State& state, int half, Scores& dp) const {
+    start_scores<kValueWidth>(ring.v(), ring.dout(state.stage), half, ring.dout_full(state.stage),
+                              state.phase, dp);
   }
   // sums += words times the rows of `queries`: dv += p^T dout or dk += ds^T q.
   template <int kColumns>
@@ -165,13 +165,13 @@ struct GradientMultiplier {
 
   // Scores that are under way become weights, while the product of dp runs. A block that masks cut
   // in part is told apart from one that is full.
-  __device__ __forceinline__ void weigh(const QueryPlace& visit, bool full, const Place& place,
+  __device__ __forceinline__ void weigh(const QueryCursor& visit, bool full, const State& state,
                                         int half, Scores& s, Scores& dp, Operands& weights) const {
-    const QueryPlace at = queries(visit, place);
-    ScorePlace scores;
+    const QueryCursor at = queries(visit, state);
+    ScoreTile scores;
     scores.key = tile->first + thread() / 32 * 16 + thread() % 32 / 4;
     scores.lane_query = lane_query();
-    scores.query = at.cursor * kM + half * kQueries;
+    scores.query = at.index * kM + half * kQueries;
     if constexpr (Config::kAlibi) {
       const AttentionBackwardParams& b = p.backward;
       scores.offset = tile->keys - tile->rows;
@@ -179,12 +179,13 @@ struct GradientMultiplier {
                                   tile->sequence * b.alibi_batch_stride + at.head);
     }
     if constexpr (kMods) scores.sequence = tile->sequence, scores.head = at.head;
-    const unsigned rows = ring.rows(place.stage) + 4 * kQueries * half + 4 * lane_query();
-    start_dp(place, half, dp);
+    const unsigned rows = ring.rows(state.stage) + 4 * kQueries * half + 4 * lane_query();
+    start_dp(state, half, dp);
     wgmma_wait<1>();
     in_registers(reinterpret_cast<float(&)[kQueries / 2]>(s));
-    if (kTight ? is_full(visit, place) : full) {
-      score_weights<Config, false>(s, weights, units, scores, KeyWindow{}, 0, rows, OwnPlaces{});
+    if (kTight ? is_full(visit, state) : full) {
+      score_weights<Config, false>(s, weights, units, scores, KeyWindow{}, 0, rows,
+                                   UnclampedPositions{});
     } else {
       score_weights<Config, true>(s, weights, units, scores, tile->window(), tile->rows, rows);
     }
@@ -195,11 +196,11 @@ struct GradientMultiplier {
   // ds, of which other warpgroups get a copy [keys][queries], and the products that sum up: dv and
   // dk of the own keys and, when ds of the whole block is there, the own part of dq.
   template <int kHalf>
-  __device__ __forceinline__ void start_all_sums(bool full, const Place& place, const Scores& s,
+  __device__ __forceinline__ void start_all_sums(bool full, const State& state, const Scores& s,
                                                  const Scores& dp, const Operands& weights,
                                                  float (&dq)[32]) {
     Operands ds;
-    const unsigned rows = ring.rows(place.stage) + 4 * (kM + kQueries * kHalf) + 4 * lane_query();
+    const unsigned rows = ring.rows(state.stage) + 4 * (kM + kQueries * kHalf) + 4 * lane_query();
     if (full) {
       score_gradients<Config, false>(s, dp, ds, rows);
     } else {
@@ -208,7 +209,7 @@ struct GradientMultiplier {
     // The other stage may still be read by the other warpgroup. This one is free: both have waited
     // for the dq of two blocks ago before they came to the last barrier.
     constexpr int kFirst = kHalf * kQueries / 16, kSteps = kQueries / 16;
-    const unsigned to = ring.ds(place.stage) + kFirst / 4 * kN * 128 +
+    const unsigned to = ring.ds(state.stage) + kFirst / 4 * kN * 128 +
                         panel_offset(thread() / 32 * 16 + thread() % 16, thread() % 32 / 16);
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
@@ -216,33 +217,33 @@ struct GradientMultiplier {
     }
     // Ahead of the barrier behind which wgmma reads ds.
     if constexpr (kHalf == kHalves - 1) fence_shared_writes();
-    start_sums<kValueWidth>(weights, ring.dout(place.stage) + kHalf * kQueries * 128, dv);
+    start_sums<kValueWidth>(weights, ring.dout(state.stage) + kHalf * kQueries * 128, dv);
     if constexpr (kHalf == kHalves - 1) {
       named_barrier_wait<1, kThreads>();  // ds of all keys is there
-      start_dq(ring.ds(place.stage), dq);
+      start_dq(ring.ds(state.stage), dq);
     }
-    start_sums<kWidth>(ds, ring.q(place.stage) + kHalf * kQueries * 128, dk);
+    start_sums<kWidth>(ds, ring.q(state.stage) + kHalf * kQueries * 128, dk);
   }
   // All that comes before dk's product is there; that one may still run.
   __device__ __forceinline__ void finish_dv() {
     wgmma_wait<1>();
     in_registers(reinterpret_cast<float(&)[kValueWidth / 2]>(dv));
   }
-  // The lane's place in the tile of dq.
-  __device__ __forceinline__ float* dq_tile(const QueryPlace& visit, const Place& place) const {
-    const QueryPlace at = queries(visit, place);
+  // The lane's address in the tile of dq.
+  __device__ __forceinline__ float* dq_tile(const QueryCursor& visit, const State& state) const {
+    const QueryCursor at = queries(visit, state);
     float* const sums = kTight ? own_dq_sums() : kept_dq_sums;
-    return sums + (static_cast<long long>(at.head) * p.dq_tiles + at.cursor) * Dq::kFloats;
+    return sums + (static_cast<long long>(at.head) * p.dq_tiles + at.index) * Dq::kFloats;
   }
-  __device__ __forceinline__ void finish_dq(const QueryPlace& at, const Place& place,
+  __device__ __forceinline__ void finish_dq(const QueryCursor& at, const State& state,
                                             float (&dq)[32]) {
-    float* const to = dq_tile(at, place);
+    float* const to = dq_tile(at, state);
     finish_dv();
     in_registers(dq);
-    arrive(ring.dout_empty(place.stage));
+    arrive(ring.dout_empty(state.stage));
     if (p.backward.dq == nullptr) return;
-    if constexpr (Config::kDeterministic) mbarrier_wait(ring.dq_turn(place.stage), place.parity);
-    if (is_first_of_dq(place)) {
+    if constexpr (Config::kDeterministic) mbarrier_wait(ring.dq_turn(state.stage), state.phase);
+    if (is_first_of_dq(state)) {
 #pragma unroll
       for (int n = 0; n < 8; ++n) {
         if (Dq::has_group(group(), n)) put_four(to + n * Dq::kGroupFloats, dq + 4 * n);
@@ -253,22 +254,22 @@ struct GradientMultiplier {
         if (Dq::has_group(group(), n)) add_four(to + n * Dq::kGroupFloats, dq + 4 * n);
       }
     }
-    if constexpr (!kShared) tell_dq_added(place);
+    if constexpr (!kShared) tell_dq_added(state);
   }
   // True if nobody has added before: the first block of keys stores, so that the sums are not
   // zeroed. The warp's turn has come.
-  __device__ __forceinline__ bool is_first_of_dq(const Place& place) const {
+  __device__ __forceinline__ bool is_first_of_dq(const State& state) const {
     if constexpr (Config::kDeterministic) {
-      return uniform(load_shared_word(ring.dq_first(place.stage)) != 0);
+      return uniform(load_shared_word(ring.dq_first(state.stage)) != 0);
     } else {
       return false;
     }
   }
   // The warp has added all that it has of the block's dq.
-  __device__ __forceinline__ void tell_dq_added(const Place& place) {
+  __device__ __forceinline__ void tell_dq_added(const State& state) {
     if constexpr (Config::kDeterministic) {
       __syncwarp();
-      arrive(ring.dq_added(place.stage));
+      arrive(ring.dq_added(state.stage));
     }
   }
   template <int kPending>
@@ -279,9 +280,9 @@ struct GradientMultiplier {
 
   // Each warpgroup has 32 columns of the part of dq that both share. dk's product is waited for
   // too.
-  __device__ __forceinline__ void add_shared_dq(const QueryPlace& at, const Place& place) {
+  __device__ __forceinline__ void add_shared_dq(const QueryCursor& at, const State& state) {
     float dq[16];
-    const WgmmaTile a = wgmma_rows<kN * 128>(ring.ds(place.stage));
+    const WgmmaTile a = wgmma_rows<kN * 128>(ring.ds(state.stage));
     const WgmmaTile b = wgmma_rows<kN * 128>(ring.k() + (Dq::kParts - 1) * kN * 128 + group() * 64);
     wgmma_begin();
 #pragma unroll
@@ -295,8 +296,8 @@ struct GradientMultiplier {
     if (p.backward.dq == nullptr) return;
     // dq_tile() is in the warpgroup's own part.
     constexpr int kPart = Dq::kPartFloats, kHalfPart = kPart / 2;
-    float* const to = dq_tile(at, place) + (Dq::kParts - 1) * kPart - group() * (kPart - kHalfPart);
-    const bool first = is_first_of_dq(place);
+    float* const to = dq_tile(at, state) + (Dq::kParts - 1) * kPart - group() * (kPart - kHalfPart);
+    const bool first = is_first_of_dq(state);
 #pragma unroll
     for (int n = 0; n < 4; ++n) {
       if (first) {
@@ -305,43 +306,43 @@ struct GradientMultiplier {
         add_four(to + n * Dq::kGroupFloats, dq + 4 * n);
       }
     }
-    tell_dq_added(place);
+    tell_dq_added(state);
   }
   // The next scores run beside the last products of a block, unless a shared part of dq has their
   // registers.
-  __device__ __forceinline__ void start_next(const QueryPlace& at, const Place& place,
-                                             const Place& ahead, Scores& s) {
+  __device__ __forceinline__ void start_next(const QueryCursor& at, const State& state,
+                                             const State& ahead, Scores& s) {
     if constexpr (kShared) {
-      add_shared_dq(at, place);
+      add_shared_dq(at, state);
       start_s(ahead, 0, s);
     } else {
       start_s(ahead, 0, s);
       finish_dk<1>();
     }
-    arrive(ring.q_empty(place.stage));
+    arrive(ring.q_empty(state.stage));
   }
 
   // All but the last kQueries queries of a block: their sums, and the scores of the next ones.
   // While dk's product runs, the next scores are asked for.
   template <int kHalf = 0>
-  __device__ __forceinline__ void first_halves(const QueryPlace& at, bool full, const Place& place,
+  __device__ __forceinline__ void first_halves(const QueryCursor& at, bool full, const State& state,
                                                Scores& s, Scores& dp, Operands& weights,
                                                float (&dq)[32]) {
     if constexpr (kHalf < kHalves - 1) {
-      start_all_sums<kHalf>(full, place, s, dp, weights, dq);
+      start_all_sums<kHalf>(full, state, s, dp, weights, dq);
       finish_dv();
-      start_s(place, kHalf + 1, s);
+      start_s(state, kHalf + 1, s);
       finish_dk<1>();
-      weigh(at, full, place, kHalf + 1, s, dp, weights);
-      first_halves<kHalf + 1>(at, full, place, s, dp, weights, dq);
+      weigh(at, full, state, kHalf + 1, s, dp, weights);
+      first_halves<kHalf + 1>(at, full, state, s, dp, weights, dq);
     }
   }
   // All blocks of queries. Where the loop begins and ends no product is under way: the compiler
   // follows none around it or out of it. Outside of it masks are applied to full blocks too, which
   // saves code.
-  __device__ __forceinline__ void walk(QueryPlace at) {
+  __device__ __forceinline__ void walk(QueryCursor at) {
     constexpr int kLast = kHalves - 1;
-    Place place;
+    State state;
     Scores s, dp;
     float dq[32];
     Operands weights;
@@ -349,41 +350,41 @@ struct GradientMultiplier {
     if constexpr (!kListed) {
       full = uniform(visits.full(at)), more = uniform(visits.there(visits.next(at)));
     }
-    start_s(place, 0, s);
+    start_s(state, 0, s);
     if constexpr (kListed) {
-      full = ring.visit_full(place.stage), more = ring.more_visits(place.stage);
+      full = ring.visit_full(state.stage), more = ring.more_visits(state.stage);
     }
-    weigh(at, false, place, 0, s, dp, weights);
+    weigh(at, false, state, 0, s, dp, weights);
 #pragma unroll 1
     while (more) {
-      first_halves(at, full, place, s, dp, weights, dq);
-      start_all_sums<kLast>(full, place, s, dp, weights, dq);
-      QueryPlace next = at;
+      first_halves(at, full, state, s, dp, weights, dq);
+      start_all_sums<kLast>(full, state, s, dp, weights, dq);
+      QueryCursor next = at;
       if constexpr (!kListed) {
         next = visits.next(at);
         full = uniform(visits.full(next)), more = uniform(visits.there(visits.next(next)));
       }
-      Place ahead = place;
+      State ahead = state;
       ahead.next();
-      finish_dq(at, place, dq);
-      start_next(at, place, ahead, s);
+      finish_dq(at, state, dq);
+      start_next(at, state, ahead, s);
       if constexpr (kListed) {
         full = ring.visit_full(ahead.stage), more = ring.more_visits(ahead.stage);
       }
       weigh(next, full, ahead, 0, s, dp, weights);
-      at = next, place = ahead;
+      at = next, state = ahead;
     }
-    first_halves(at, false, place, s, dp, weights, dq);
-    start_all_sums<kLast>(false, place, s, dp, weights, dq);
-    finish_dq(at, place, dq);
+    first_halves(at, false, state, s, dp, weights, dq);
+    start_all_sums<kLast>(false, state, s, dp, weights, dq);
+    finish_dq(at, state, dq);
     if constexpr (kShared) {
-      add_shared_dq(at, place);
+      add_shared_dq(at, state);
     } else {
       finish_dk<0>();
     }
   }
 
-  // The lane's place in the tiles of the sequence, of head 0.
+  // The lane's address in the tiles of the sequence, of head 0.
   __device__ __forceinline__ float* own_dq_sums() const {
     return static_cast<float*>(p.backward.dq) +
            first_dq_tile_of_head<Config>(p, tile) * Dq::kFloats +
@@ -414,7 +415,7 @@ struct GradientMultiplier {
   }
 
   __device__ __forceinline__ void run() {
-    const QueryPlace first = visits.begin();
+    const QueryCursor first = visits.begin();
     if (uniform(visits.there(first))) walk(first);
     store();
   }
@@ -428,8 +429,8 @@ __device__ void attention_backward_warpgroups(const AttentionBackwardWarpgroupsP
       shared + AttentionBackwardWarpgroupsSmem<Config>::kTileAt);
   constexpr unsigned kMultiply = kMultiplyThreads<Config>;
   if (threadIdx.x == kMultiply) {
-    const TicketPlace own = ticket_place<Config>(p);
-    key_tile_begin<Config>(p.backward, own.place, own.slice, tile);
+    const TicketTile own = ticket_tile<Config>(p);
+    key_tile_begin<Config>(p.backward, own.sequence_head, own.slice, tile);
     key_tile_at<Config>(own.slice * Config::kTileN, tile);
     ring.init();
   }

@@ -30,9 +30,9 @@ struct BlockGradientMultiplier : GradientMultiplier<Config> {
   using typename Base::Dq;
   using typename Base::Element;
   using typename Base::Operands;
-  using typename Base::Place;
   using typename Base::Ring;
   using typename Base::Scores;
+  using typename Base::State;
   using Messages = VisitMessages<Config::kStages>;
 
   const AttentionBlockBackwardWarpgroupsParams& step;
@@ -48,10 +48,10 @@ struct BlockGradientMultiplier : GradientMultiplier<Config> {
   }
 
   // Scores that are under way become weights, while the product of dp runs.
-  __device__ __forceinline__ void weigh(bool full, const Place& place, int half, Scores& s,
+  __device__ __forceinline__ void weigh(bool full, const State& state, int half, Scores& s,
                                         Scores& dp, Operands& weights) const {
-    const unsigned message = messages.of(place);
-    ScorePlace scores;
+    const unsigned message = messages.of(state);
+    ScoreTile scores;
     scores.key = tile->first + this->thread() / 32 * 16 + this->thread() % 32 / 4;
     scores.lane_query = this->lane_query();
     scores.query = messages.at(message) + half * 64;
@@ -62,8 +62,8 @@ struct BlockGradientMultiplier : GradientMultiplier<Config> {
           load_element(static_cast<const float*>(b.alibi_slopes) +
                        tile->sequence * b.alibi_batch_stride + messages.word(message, kHeadWord));
     }
-    const unsigned rows = ring.rows(place.stage) + 256 * half + 4 * this->lane_query();
-    this->start_dp(place, half, dp);
+    const unsigned rows = ring.rows(state.stage) + 256 * half + 4 * this->lane_query();
+    this->start_dp(state, half, dp);
     wgmma_wait<1>();
     in_registers(reinterpret_cast<float(&)[32]>(s));
     if (full) {
@@ -107,96 +107,96 @@ struct BlockGradientMultiplier : GradientMultiplier<Config> {
 
   // As attention_backward_warpgroups'.
   template <int kHalf>
-  __device__ __forceinline__ void start_all_sums(bool full, const Place& place, const Scores& s,
+  __device__ __forceinline__ void start_all_sums(bool full, const State& state, const Scores& s,
                                                  const Scores& dp, const Operands& weights,
                                                  float (&dq)[32]) {
     constexpr bool kLast = kHalf == kHalves - 1;
     Operands ds;
-    const unsigned rows = ring.rows(place.stage) + 4 * kM + 256 * kHalf + 4 * this->lane_query();
+    const unsigned rows = ring.rows(state.stage) + 4 * kM + 256 * kHalf + 4 * this->lane_query();
     if (full) {
       score_gradients<Config, false>(s, dp, ds, rows);
     } else {
       score_gradients<Config, true>(s, dp, ds, rows);
     }
     const int thread = this->thread();
-    const unsigned to = ring.ds(place.stage) + kHalf * kN * 128 +
+    const unsigned to = ring.ds(state.stage) + kHalf * kN * 128 +
                         panel_offset(thread / 32 * 16 + thread % 16, thread % 32 / 16);
 #pragma unroll
     for (int i = 0; i < 4; ++i) store_matrix(to ^ (i * 32), ds[0].word[i]);
     unsigned keys = ring.k();
     if constexpr (kLast) {
-      const unsigned message = messages.of(place);
+      const unsigned message = messages.of(state);
       const int which = in_place(messages.word(message, kKeysWord));
       if (uniform(which == kNewOwnKeys)) keep_own_keys(message);
       if (which != kAllKeys) keys = own_keys();
       fence_shared_writes();  // ahead of the barrier behind which wgmma reads ds and keys
     }
-    this->template start_sums<kValueWidth>(weights, ring.dout(place.stage) + kHalf * 64 * 128, dv);
+    this->template start_sums<kValueWidth>(weights, ring.dout(state.stage) + kHalf * 64 * 128, dv);
     if constexpr (kLast) {
       named_barrier_wait<1, kThreads>();  // ds of all keys is there
-      start_dq(ring.ds(place.stage), keys, dq);
+      start_dq(ring.ds(state.stage), keys, dq);
     }
-    this->template start_sums<kWidth>(ds, ring.q(place.stage) + kHalf * 64 * 128, dk);
+    this->template start_sums<kWidth>(ds, ring.q(state.stage) + kHalf * 64 * 128, dk);
   }
-  __device__ __forceinline__ void finish_dq(const Place& place, float (&dq)[32]) {
+  __device__ __forceinline__ void finish_dq(const State& state, float (&dq)[32]) {
     const AttentionBackwardParams& b = step.main.backward;
-    const unsigned message = messages.of(place);
+    const unsigned message = messages.of(state);
     this->finish_dv();
     in_registers(dq);
-    this->arrive(ring.dout_empty(place.stage));
+    this->arrive(ring.dout_empty(state.stage));
     const int part = this->group(), column = Dq::column(part);
 #pragma unroll
     for (int i = 0; i < 32; ++i) dq[i] *= b.softmax_scale;
     float* const to = static_cast<float*>(b.dq) + tile->sequence * b.dq_batch_stride +
                       messages.word(message, kHeadWord) * b.dq_head_stride + column;
     const int row = messages.at(message) + Dq::row(part) + this->thread() / 32 % 4 * 16;
-    SumPlace<ColumnShare<64, 1>>{
+    SumTile<ColumnShare<64, 1>>{
         to, b.dq_token_stride, row, messages.end(message), b.head_dim - column, 0}
         .add(reinterpret_cast<const float(&)[1][8][4]>(dq));
   }
 
   template <int kHalf = 0>
-  __device__ __forceinline__ void first_halves(bool full, const Place& place, Scores& s, Scores& dp,
+  __device__ __forceinline__ void first_halves(bool full, const State& state, Scores& s, Scores& dp,
                                                Operands& weights, float (&dq)[32]) {
     if constexpr (kHalf < kHalves - 1) {
-      start_all_sums<kHalf>(full, place, s, dp, weights, dq);
+      start_all_sums<kHalf>(full, state, s, dp, weights, dq);
       this->finish_dv();
-      this->start_s(place, kHalf + 1, s);
+      this->start_s(state, kHalf + 1, s);
       this->template finish_dk<1>();
-      weigh(full, place, kHalf + 1, s, dp, weights);
-      first_halves<kHalf + 1>(full, place, s, dp, weights, dq);
+      weigh(full, state, kHalf + 1, s, dp, weights);
+      first_halves<kHalf + 1>(full, state, s, dp, weights, dq);
     }
   }
   // All visits of all heads. Outside of the loop masks are applied to full ones too, which saves
   // code.
   __device__ __forceinline__ void walk() {
     constexpr int kLast = kHalves - 1;
-    Place place;
+    State state;
     Scores s, dp;
     Operands weights;
     float dq[32];
-    this->start_s(place, 0, s);
-    bool full = messages.is(messages.of(place), VisitKind::plain);
-    bool more = messages.more(messages.of(place));
-    weigh(false, place, 0, s, dp, weights);
+    this->start_s(state, 0, s);
+    bool full = messages.is(messages.of(state), VisitKind::plain);
+    bool more = messages.more(messages.of(state));
+    weigh(false, state, 0, s, dp, weights);
 #pragma unroll 1
     while (more) {
-      first_halves(full, place, s, dp, weights, dq);
-      start_all_sums<kLast>(full, place, s, dp, weights, dq);
-      Place ahead = place;
+      first_halves(full, state, s, dp, weights, dq);
+      start_all_sums<kLast>(full, state, s, dp, weights, dq);
+      State ahead = state;
       ahead.next();
-      finish_dq(place, dq);
+      finish_dq(state, dq);
       this->start_s(ahead, 0, s);
       this->template finish_dk<1>();
-      this->arrive(ring.q_empty(place.stage));
+      this->arrive(ring.q_empty(state.stage));
       full = messages.is(messages.of(ahead), VisitKind::plain);
       more = messages.more(messages.of(ahead));
       weigh(full, ahead, 0, s, dp, weights);
-      place = ahead;
+      state = ahead;
     }
-    first_halves(false, place, s, dp, weights, dq);
-    start_all_sums<kLast>(false, place, s, dp, weights, dq);
-    finish_dq(place, dq);
+    first_halves(false, state, s, dp, weights, dq);
+    start_all_sums<kLast>(false, state, s, dp, weights, dq);
+    finish_dq(state, dq);
     this->template finish_dk<0>();
   }
 
@@ -213,11 +213,11 @@ struct BlockGradientMultiplier : GradientMultiplier<Config> {
       if (!step.first_keys) load_pair(at, there[0], there[1]);
       store_pair(at, there[0] + first, there[1] + second);
     };
-    SumPlace<ColumnShare<kWidth, 1>>{to_k, b.dk_token_stride, row, b.seq_k, b.head_dim, 0}
+    SumTile<ColumnShare<kWidth, 1>>{to_k, b.dk_token_stride, row, b.seq_k, b.head_dim, 0}
         .template each<1>([&](float* at, int, int n, int half) {
           add(at, dk[0][n][2 * half] * b.softmax_scale, dk[0][n][2 * half + 1] * b.softmax_scale);
         });
-    SumPlace<ColumnShare<kValueWidth, 1>>{to_v, b.dv_token_stride, row, b.seq_k, b.value_dim, 0}
+    SumTile<ColumnShare<kValueWidth, 1>>{to_v, b.dv_token_stride, row, b.seq_k, b.value_dim, 0}
         .template each<1>([&](float* at, int, int n, int half) {
           add(at, dv[0][n][2 * half], dv[0][n][2 * half + 1]);
         });

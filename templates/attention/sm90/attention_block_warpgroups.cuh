@@ -36,10 +36,10 @@ struct AttentionBlockCopies {
   const VisitMessages<Config::kStages> messages;
   const VisitQueue queue;
   const bool lead;  // the lane that copies
-  RingPlace<1> of_q;
-  RingPlace<Config::kStages> of_k, of_v;
+  PipelineState<1> q_state;
+  PipelineState<Config::kStages> k_state, v_state;
 
-  __device__ __forceinline__ Walk walk(const AttentionTile& tile) const {
+  __device__ __forceinline__ Walk walk(const QueryTile& tile) const {
     const AttentionForwardParams& f = p.block.forward;
     const int last = minimum(tile.first + kTileM, tile.rows) - 1;
     return {queue,
@@ -51,8 +51,8 @@ struct AttentionBlockCopies {
             static_cast<const int*>(p.block.range_batches)};
   }
 
-  __device__ __forceinline__ void copy_q(const AttentionTile& tile) {
-    mbarrier_wait(ring.q_empty(), of_q.parity ^ 1);
+  __device__ __forceinline__ void copy_q(const QueryTile& tile) {
+    mbarrier_wait(ring.q_empty(), q_state.phase ^ 1);
     if (lead) {
       mbarrier_arrive_expect(ring.q_full(), Smem::kQ);
 #pragma unroll
@@ -61,48 +61,48 @@ struct AttentionBlockCopies {
                  tile.head, tile.sequence);
       }
     }
-    of_q.next();
+    q_state.next();
   }
   // Sends the message of a visit, and its keys.
-  __device__ __forceinline__ void copy_k(const AttentionTile& tile, int visit, bool more) {
-    const unsigned full = ring.k_full(of_k.stage);
-    messages.template put<kHasMods<Config>>(messages.of(of_k), queue, visit, more);
+  __device__ __forceinline__ void copy_k(const QueryTile& tile, int visit, bool more) {
+    const unsigned full = ring.k_full(k_state.stage);
+    messages.template put<kHasMods<Config>>(messages.of(k_state), queue, visit, more);
     if (lead) {
       const int at = queue.at(visit), end = queue.end(visit);
       mbarrier_arrive_expect(full, Smem::kK);
 #pragma unroll
       for (int panel = 0; panel < Smem::kPanels; ++panel) {
-        copy_box(ring.k(of_k.stage) + panel * kTileN * 128, p.k, full, panel * 64,
+        copy_box(ring.k(k_state.stage) + panel * kTileN * 128, p.k, full, panel * 64,
                  kRaggedRows - end + at, tile.kv_head, end, tile.sequence);
       }
     }
-    of_k.next();
+    k_state.next();
   }
-  __device__ __forceinline__ void copy_v(const AttentionTile& tile, int visit) {
-    mbarrier_wait(ring.v_empty(of_v.stage), of_v.parity ^ 1);
+  __device__ __forceinline__ void copy_v(const QueryTile& tile, int visit) {
+    mbarrier_wait(ring.v_empty(v_state.stage), v_state.phase ^ 1);
     if (lead) {
-      const unsigned full = ring.v_full(of_v.stage);
+      const unsigned full = ring.v_full(v_state.stage);
       const int at = queue.at(visit), end = queue.end(visit);
       mbarrier_arrive_expect(full, Smem::kV);
 #pragma unroll
       for (int panel = 0; panel < Smem::kValuePanels; ++panel) {
-        copy_box(ring.v(of_v.stage) + panel * kTileN * 128, p.v, full, panel * 64,
+        copy_box(ring.v(v_state.stage) + panel * kTileN * 128, p.v, full, panel * 64,
                  kRaggedRows - end + at, tile.kv_head, end, tile.sequence);
       }
     }
-    of_v.next();
+    v_state.next();
   }
 
-  __device__ __forceinline__ void run_tile(const AttentionTile& tile) {
+  __device__ __forceinline__ void run_tile(const QueryTile& tile) {
     const Walk visits = walk(tile);
     visits.start();
     visits.append(0);
     bool more = !queue.is(0, VisitKind::end);
     if (!more) {
-      mbarrier_wait(ring.k_empty(of_k.stage), of_k.parity ^ 1);
-      messages.template put<false>(messages.of(of_k), queue, 0, false);
-      if (lead) mbarrier_arrive(ring.k_full(of_k.stage));
-      of_k.next();
+      mbarrier_wait(ring.k_empty(k_state.stage), k_state.phase ^ 1);
+      messages.template put<false>(messages.of(k_state), queue, 0, false);
+      if (lead) mbarrier_arrive(ring.k_full(k_state.stage));
+      k_state.next();
       return;
     }
     int visit = 0;
@@ -110,7 +110,7 @@ struct AttentionBlockCopies {
     for (; more; ++visit) {
       visits.append(visit + 1);
       more = !queue.is(visit + 1, VisitKind::end);
-      mbarrier_wait(ring.k_empty(of_k.stage), of_k.parity ^ 1);
+      mbarrier_wait(ring.k_empty(k_state.stage), k_state.phase ^ 1);
       copy_k(tile, visit, more);
       if (visit == 0) {
         copy_q(tile);
@@ -126,7 +126,7 @@ struct AttentionBlockCopies {
   __device__ __forceinline__ void run() {
     const TileOrder<Config> order = {p.block.forward, p.order};
     for (unsigned turn = 0; turn < order.turns(); ++turn) {
-      AttentionTile tile;
+      QueryTile tile;
       if (order.tile(turn, tile)) run_tile(tile);
     }
   }
@@ -136,9 +136,9 @@ struct AttentionBlockCopies {
 template <class Config>
 struct AttentionBlockMultiplier : AttentionMultiplier<Config, AttentionBlockWarpgroupsParams> {
   using Base = AttentionMultiplier<Config, AttentionBlockWarpgroupsParams>;
-  using Base::of_k;
-  using Base::of_q;
+  using Base::k_state;
   using Base::p;
+  using Base::q_state;
   using Base::ring;
   using Base::turns;
   using typename Base::Own;
@@ -157,24 +157,24 @@ struct AttentionBlockMultiplier : AttentionMultiplier<Config, AttentionBlockWarp
   // Applies mods and masks to the scores of the visit that `message` tells of.
   template <bool kMasked>
   __device__ __forceinline__ void modify(Scores& s, const ScoreUnits<Own>& units,
-                                         const AttentionTile& tile, unsigned message) const {
+                                         const QueryTile& tile, unsigned message) const {
     constexpr bool kMods = kHasMods<Config>;
     // Otherwise nothing is read of the visit.
     constexpr bool kNear = kMasked || Config::kAlibi || kMods;
     const Visit v = kNear ? messages.get(message) : Visit{};
     const VisitWindow window = {{v.end, v.low, v.high}, v.first, v.last};
-    VisitPlaces places = {v.first, v.last, v.at, v.end, {}};
-    AttentionTile place = tile;  // of which the distance of positions is read
-    place.keys = v.offset, place.rows = 0;
+    VisitPositions positions = {v.first, v.last, v.at, v.end, {}};
+    QueryTile shifted = tile;  // of which the distance of positions is read
+    shifted.keys = v.offset, shifted.rows = 0;
     if constexpr (kMods) {
-      places.from = messages.origin(message);
-      place.sequence = places.from.batch;
+      positions.from = messages.origin(message);
+      shifted.sequence = positions.from.batch;
     }
     modify_scores<Own, kMasked ? AttentionMask::both : AttentionMask::none>(
-        s, units, WarpRows<Own>(tile), place, window, v.at, places);
+        s, units, WarpRows<Own>(tile), shifted, window, v.at, positions);
   }
   __device__ __forceinline__ bool soften(Scores& s, const ScoreUnits<Own>& units,
-                                         const AttentionTile& tile, unsigned message,
+                                         const QueryTile& tile, unsigned message,
                                          RunningSoftmax<1>& softmax, float (&scale)[2]) const {
     if (messages.is(message, VisitKind::masked)) {
       modify<true>(s, units, tile, message);
@@ -185,15 +185,15 @@ struct AttentionBlockMultiplier : AttentionMultiplier<Config, AttentionBlockWarp
   }
 
   // All visits of a tile that has one.
-  __device__ __forceinline__ void walk(const AttentionTile& tile, const ScoreUnits<Own>& units,
+  __device__ __forceinline__ void walk(const QueryTile& tile, const ScoreUnits<Own>& units,
                                        RunningSoftmax<1>& softmax, Sums& o) {
     Scores s;
     Weights weights;
     float scale[2];
-    unsigned message = messages.of(of_k);
+    unsigned message = messages.of(k_state);
     bool more = messages.more(message);
-    mbarrier_wait(ring.q_full(), of_q.parity);
-    of_q.next();
+    mbarrier_wait(ring.q_full(), q_state.phase);
+    q_state.next();
     const WgmmaTile q = this->the_same(wgmma_columns(ring.q() + threadIdx.x / 128 * 64 * 128));
     this->start_scores(q, s);
     turns.give();
@@ -204,7 +204,7 @@ struct AttentionBlockMultiplier : AttentionMultiplier<Config, AttentionBlockWarp
       // One more visit, while the values of the one before are multiplied.
 #pragma unroll 1
     while (more) {
-      message = messages.of(of_k);
+      message = messages.of(k_state);
       const WgmmaTile v = this->values();
       this->start_scores(q, s);
       this->start_sums(v, weights, o);
@@ -221,12 +221,12 @@ struct AttentionBlockMultiplier : AttentionMultiplier<Config, AttentionBlockWarp
     this->finish_sums(o);
   }
 
-  __device__ __forceinline__ void run_tile(const AttentionTile& tile) {
-    mbarrier_wait(ring.k_full(of_k.stage), of_k.parity);  // the first message is there
-    const bool any = !messages.is(messages.of(of_k), VisitKind::end);
+  __device__ __forceinline__ void run_tile(const QueryTile& tile) {
+    mbarrier_wait(ring.k_full(k_state.stage), k_state.phase);  // the first message is there
+    const bool any = !messages.is(messages.of(k_state), VisitKind::end);
     if (!any) {
-      this->arrive(ring.k_empty(of_k.stage));
-      of_k.next();
+      this->arrive(ring.k_empty(k_state.stage));
+      k_state.next();
       if (!p.block.first) return;
     }
     const KeptTile<kTight<Config>> kept = {tile, ring.kept(threadIdx.x / 32)};
@@ -243,7 +243,7 @@ struct AttentionBlockMultiplier : AttentionMultiplier<Config, AttentionBlockWarp
     turns.begin();
     const TileOrder<Own> order = {p.block.forward, p.order};
     for (unsigned turn = 0; turn < order.turns(); ++turn) {
-      AttentionTile tile;
+      QueryTile tile;
       if (order.tile(turn, tile)) run_tile(tile);
     }
   }

@@ -3,7 +3,7 @@
 // The shared memory of the forward by warpgroups, and the thread that fills it: q of each tile, and
 // the ring of keys and values.
 #pragma once
-#include "attention/sm90/box_place.cuh"
+#include "attention/sm90/box_coordinates.cuh"
 #include "attention/sm90/tile_order.cuh"
 #include "attention/visits.cuh"
 #include "common/mbarrier.cuh"
@@ -115,8 +115,8 @@ struct AttentionCopies {
 
   const AttentionWarpgroupsParams& p;
   const AttentionRing<Config>& ring;
-  RingPlace<1> of_q;
-  RingPlace<Config::kStages> of_k, of_v;
+  PipelineState<1> q_state;
+  PipelineState<Config::kStages> k_state, v_state;
 
   // A visit is a block of keys, or with kListed an entry of the list.
   static __device__ __forceinline__ int visit(const Visits<Config>& visits, int cursor) {
@@ -126,10 +126,10 @@ struct AttentionCopies {
     return (Config::kListed ? visit >> 1 : visit) * kTileN;
   }
 
-  __device__ __forceinline__ void copy_q(const AttentionTile& tile) {
+  __device__ __forceinline__ void copy_q(const QueryTile& tile) {
     const int group = Config::kPackGqa ? tile.group : 1;
-    const BoxPlace<Config> at(tile, tile.first / group, tile.start_q, tile.rows);
-    mbarrier_wait(ring.q_empty(), of_q.parity ^ 1);
+    const BoxCoordinates<Config> at(tile, tile.first / group, tile.start_q, tile.rows);
+    mbarrier_wait(ring.q_empty(), q_state.phase ^ 1);
     mbarrier_arrive_expect(ring.q_full(), Smem::kPanels * used_rows<Config>(group) * 128);
 #pragma unroll
     for (int panel = 0; panel < Smem::kPanels; ++panel) {
@@ -140,38 +140,38 @@ struct AttentionCopies {
         copy_box(to, p.q, ring.q_full(), panel * 64, at.row, tile.head, at.sequence);
       }
     }
-    of_q.next();
+    q_state.next();
   }
-  __device__ __forceinline__ void copy_k(const AttentionTile& tile, int visit) {
-    const BoxPlace<Config> at(tile, key(visit), tile.start_k, tile.keys);
-    mbarrier_wait(ring.k_empty(of_k.stage), of_k.parity ^ 1);
-    const unsigned full = ring.k_full(of_k.stage);
-    if constexpr (Config::kListed) store_shared_word(ring.entry(of_k.stage), visit);
+  __device__ __forceinline__ void copy_k(const QueryTile& tile, int visit) {
+    const BoxCoordinates<Config> at(tile, key(visit), tile.start_k, tile.keys);
+    mbarrier_wait(ring.k_empty(k_state.stage), k_state.phase ^ 1);
+    const unsigned full = ring.k_full(k_state.stage);
+    if constexpr (Config::kListed) store_shared_word(ring.entry(k_state.stage), visit);
     mbarrier_arrive_expect(full, Smem::kK);
 #pragma unroll
     for (int panel = 0; panel < Smem::kPanels; ++panel) {
-      copy_box(ring.k(of_k.stage) + panel * kTileN * 128, p.k, full, panel * 64, at.row,
+      copy_box(ring.k(k_state.stage) + panel * kTileN * 128, p.k, full, panel * 64, at.row,
                tile.kv_head, at.sequence);
     }
-    of_k.next();
+    k_state.next();
   }
-  __device__ __forceinline__ void copy_v(const AttentionTile& tile, int visit) {
-    const BoxPlace<Config> at(tile, key(visit), tile.start_k, tile.keys);
-    mbarrier_wait(ring.v_empty(of_v.stage), of_v.parity ^ 1);
-    const unsigned full = ring.v_full(of_v.stage);
+  __device__ __forceinline__ void copy_v(const QueryTile& tile, int visit) {
+    const BoxCoordinates<Config> at(tile, key(visit), tile.start_k, tile.keys);
+    mbarrier_wait(ring.v_empty(v_state.stage), v_state.phase ^ 1);
+    const unsigned full = ring.v_full(v_state.stage);
     mbarrier_arrive_expect(full, Smem::kV);
 #pragma unroll
     for (int panel = 0; panel < Smem::kValuePanels; ++panel) {
-      copy_box(ring.v(of_v.stage) + panel * kTileN * 128, p.v, full, panel * 64, at.row,
+      copy_box(ring.v(v_state.stage) + panel * kTileN * 128, p.v, full, panel * 64, at.row,
                tile.kv_head, at.sequence);
     }
-    of_v.next();
+    v_state.next();
   }
 
   __device__ __forceinline__ void run() {
     const TileOrder<Config> order = {p.forward, p.order};
     for (unsigned turn = 0; turn < order.turns(); ++turn) {
-      AttentionTile tile;
+      QueryTile tile;
       if (!order.tile(turn, tile)) continue;
       const Visits<Config> visits(p.forward, tile);
       if (visits.begin >= visits.end) continue;

@@ -51,7 +51,7 @@ struct DecodeMultiplier {
   enum Barrier { kEvenAsked = 1, kEvenThere, kOddThere, kBoth, kEvenRead };
 
   const AttentionDecodeParams& decode;
-  const AttentionTile& tile;
+  const QueryTile& tile;
   const DecodeBuffers<Config> buffers;
   const int split, warp;  // warp: of the warpgroup
 
@@ -77,13 +77,13 @@ struct DecodeMultiplier {
 
   // s += q k^T over some panels of the keys.
   template <int kBegin, int kEnd>
-  __device__ __forceinline__ void start_scores(unsigned parity, bool add, Scores& s) const {
+  __device__ __forceinline__ void start_scores(unsigned phase, bool add, Scores& s) const {
     const WgmmaTile q = the_same(wgmma_columns(buffers.q()));
     const WgmmaTile k = the_same(wgmma_columns(buffers.keys(kOdd)));
     auto& d = reinterpret_cast<float(&)[32]>(s);
 #pragma unroll
     for (int panel = kBegin; panel < kEnd; ++panel) {
-      mbarrier_wait(buffers.full(kOdd, panel), parity);
+      mbarrier_wait(buffers.full(kOdd, panel), phase);
       wgmma_begin();
 #pragma unroll
       for (int step = 0; step < 4; ++step) {
@@ -250,7 +250,7 @@ struct DecodeMultiplier {
 
   // `s`: the scores of the even block, and at the end those of the next one. No product is under
   // way at either end, which is what the compiler can follow around a loop.
-  __device__ __forceinline__ void left_pair(int block, int first, unsigned parity,
+  __device__ __forceinline__ void left_pair(int block, int first, unsigned phase,
                                             const ScoreUnits<Pieces>& units,
                                             const DecodeRows<Config>& rows,
                                             const Visits<Pieces>& visits,
@@ -264,11 +264,11 @@ struct DecodeMultiplier {
     rescale(o, scale);
     start_others(o);
     if (uniform(block > first + 1)) {
-      start_scores<0, kHalf>(parity ^ 1, false, s);
+      start_scores<0, kHalf>(phase ^ 1, false, s);
       wgmma_wait<1>();
       keep(o);
       arrive(buffers.free_left(1));
-      start_scores<kHalf, kPanels>(parity ^ 1, true, s);
+      start_scores<kHalf, kPanels>(phase ^ 1, true, s);
       named_barrier_arrive<kEvenAsked, 256>();
       wgmma_wait<0>();
       keep(s);
@@ -279,7 +279,7 @@ struct DecodeMultiplier {
   }
 
   // While the first half of the even block's product runs, the maxima of the odd one are found.
-  __device__ __forceinline__ void right_pair(int block, unsigned parity,
+  __device__ __forceinline__ void right_pair(int block, unsigned phase,
                                              const ScoreUnits<Pieces>& units,
                                              const DecodeRows<Config>& rows,
                                              const Visits<Pieces>& visits,
@@ -287,8 +287,8 @@ struct DecodeMultiplier {
     Scores s;
     float scale[2];
     named_barrier_wait<kEvenAsked, 256>();
-    start_scores<kHalf, kPanels>(parity, false, s);
-    start_scores<0, kHalf>(parity, true, s);
+    start_scores<kHalf, kPanels>(phase, false, s);
+    start_scores<0, kHalf>(phase, true, s);
     take_maxima(units.t, softmax, scale);
     wgmma_wait<0>();
     keep(s);
@@ -349,8 +349,8 @@ struct DecodeMultiplier {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float other = get_row(kOdd ? kEvenSums : kOddSums, half);
-      const int place = rows.place(0, half, threadIdx.x);
-      const int query = rows.query(tile, place, threadIdx.x), head = rows.head(tile, place);
+      const int warp_row = rows.warp_row(0, half, threadIdx.x);
+      const int query = rows.query(tile, warp_row, threadIdx.x), head = rows.head(tile, warp_row);
       const RowEnd end = decode_row_end<Config>(decode, query < tile.rows, head,
                                                 softmax.most[0][half], sum[half] + other, t);
       store_decoded<Config, 32>(decode, tile, split, query, head, half, end, kOdd == 0, o,
@@ -368,7 +368,7 @@ struct DecodeMultiplier {
       clear_tail(part.last - 1);
       fence_shared_writes();
       named_barrier_wait<kBoth, 256>();
-      unsigned parity = 0;
+      unsigned phase = 0;
       Scores s;
       if constexpr (kOdd == 0) {
         start_scores<0, kPanels>(0, false, s);
@@ -379,15 +379,15 @@ struct DecodeMultiplier {
 #pragma unroll 1
       for (int block = part.last - 1; block >= part.first; block -= 2) {
         if constexpr (kOdd == 0) {
-          left_pair(block, part.first, parity, units, rows, visits, softmax, s, o);
+          left_pair(block, part.first, phase, units, rows, visits, softmax, s, o);
         } else {
           if (uniform(block > part.first)) {
-            right_pair(block - 1, parity, units, rows, visits, softmax, o);
+            right_pair(block - 1, phase, units, rows, visits, softmax, o);
           } else {
             right_last(units.t, softmax, o);
           }
         }
-        parity ^= 1;
+        phase ^= 1;
       }
     }
     store(units.t, rows, softmax, o);
@@ -401,7 +401,7 @@ __device__ void attention_decode_warpgroups(const AttentionDecodeWarpgroupsParam
   const AttentionDecodeParams& decode = p.decode;
   const DecodeBuffers<Config> buffers = {shared_address(shared)};
   int split;
-  AttentionTile tile = decode_tile<Config>(decode.forward, split);
+  QueryTile tile = decode_tile<Config>(decode.forward, split);
   const PageTable table(decode.pages, tile.sequence);
   tile.keys = table.keys(decode.appended);
   const Visits<Pieces> visits(decode.forward, tile);

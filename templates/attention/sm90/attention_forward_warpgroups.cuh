@@ -83,7 +83,7 @@ constexpr bool kTight = Config::kValueWidth / 2 + Config::kTileN / 2 + Config::k
 // while it walks the keys.
 template <bool kInMemory>
 struct KeptTile {
-  const AttentionTile& tile;
+  const QueryTile& tile;
   unsigned slot;
 
   __device__ __forceinline__ void put() const {
@@ -97,10 +97,10 @@ struct KeptTile {
     }
     __syncwarp();
   }
-  __device__ __forceinline__ AttentionTile get() const {
+  __device__ __forceinline__ QueryTile get() const {
     if constexpr (!kInMemory) return tile;
     const auto word = [&](int i) { return load_shared_word(slot + 4 * i); };
-    AttentionTile kept = {};
+    QueryTile kept = {};
     kept.sequence = word(0), kept.head = word(1), kept.start_q = word(2);
     kept.rows = word(3), kept.written = word(4), kept.first = word(5);
     kept.group = word(6);
@@ -120,8 +120,8 @@ struct AttentionMultiplier {
   const Params& p;
   const AttentionRing<Config> ring;
   const Turns<Config> turns;
-  RingPlace<1> of_q;
-  RingPlace<Config::kStages> of_k, of_v;
+  PipelineState<1> q_state;
+  PipelineState<Config::kStages> k_state, v_state;
 
   using Scores = float[1][kKeyTiles][4];
   using Sums = float[1][kOutTiles][4];
@@ -138,14 +138,14 @@ struct AttentionMultiplier {
     return {static_cast<unsigned>(in_place(static_cast<int>(tile.low)))};
   }
   __device__ __forceinline__ WgmmaTile values() const {
-    return the_same(wgmma_rows<kTileN * 128>(ring.v(of_v.stage)));
+    return the_same(wgmma_rows<kTileN * 128>(ring.v(v_state.stage)));
   }
 
   // s = q k^T. Returns the list's entry, with kListed.
   __device__ __forceinline__ int start_scores(WgmmaTile q, Scores& s) {
-    const WgmmaTile k = the_same(wgmma_columns(ring.k(of_k.stage)));
-    mbarrier_wait(ring.k_full(of_k.stage), of_k.parity);
-    const int entry = Config::kListed ? load_shared_word(ring.entry(of_k.stage)) : 0;
+    const WgmmaTile k = the_same(wgmma_columns(ring.k(k_state.stage)));
+    mbarrier_wait(ring.k_full(k_state.stage), k_state.phase);
+    const int entry = Config::kListed ? load_shared_word(ring.entry(k_state.stage)) : 0;
     turns.wait();
     auto& d = reinterpret_cast<float(&)[kTileN / 2]>(s);
     wgmma_begin();
@@ -160,7 +160,7 @@ struct AttentionMultiplier {
   }
   // o += weights v
   __device__ __forceinline__ void start_sums(WgmmaTile v, const Weights& weights, Sums& o) {
-    mbarrier_wait(ring.v_full(of_v.stage), of_v.parity);
+    mbarrier_wait(ring.v_full(v_state.stage), v_state.phase);
     auto& d = reinterpret_cast<float(&)[Config::kValueWidth / 2]>(o);
     wgmma_begin();
 #pragma unroll
@@ -174,20 +174,20 @@ struct AttentionMultiplier {
   __device__ __forceinline__ void finish_scores(Scores& s) {
     wgmma_wait<kPending>();
     in_registers(reinterpret_cast<float(&)[kTileN / 2]>(s));
-    arrive(ring.k_empty(of_k.stage));
-    of_k.next();
+    arrive(ring.k_empty(k_state.stage));
+    k_state.next();
   }
   __device__ __forceinline__ void finish_sums(Sums& o) {
     wgmma_wait<0>();
     in_registers(reinterpret_cast<float(&)[Config::kValueWidth / 2]>(o));
-    arrive(ring.v_empty(of_v.stage));
-    of_v.next();
+    arrive(ring.v_empty(v_state.stage));
+    v_state.next();
   }
 
   // Scores become weights, still in float32 since those of the block before are in use. One code
   // serves all blocks: which masks a block needs is the same for the whole warpgroup.
   __device__ __forceinline__ bool soften(Scores& s, const ScoreUnits<Own>& units,
-                                         const AttentionTile& tile, const Visits<Own>& visits,
+                                         const QueryTile& tile, const Visits<Own>& visits,
                                          int cursor, int entry, RunningSoftmax<1>& softmax,
                                          float (&scale)[2]) {
     const WarpRows<Own> rows(tile);
@@ -274,7 +274,7 @@ struct AttentionMultiplier {
     }
   }
 
-  __device__ __forceinline__ void run_tile(const AttentionTile& tile) {
+  __device__ __forceinline__ void run_tile(const QueryTile& tile) {
     const KeptTile<kTight<Config>> kept = {tile, ring.kept(threadIdx.x / 32)};
     kept.put();
     const ScoreUnits<Own> units(p.forward, tile, WarpRows<Own>(tile));
@@ -287,8 +287,8 @@ struct AttentionMultiplier {
       Weights weights;
       float scale[2];
       int cursor = visits.end - 1;
-      mbarrier_wait(ring.q_full(), of_q.parity);
-      of_q.next();
+      mbarrier_wait(ring.q_full(), q_state.phase);
+      q_state.next();
       const WgmmaTile q = the_same(wgmma_columns(ring.q() + threadIdx.x / 128 * 64 * 128));
       int entry = start_scores(q, s);
       turns.give();
@@ -319,7 +319,7 @@ struct AttentionMultiplier {
     turns.begin();
     const TileOrder<Own> order = {p.forward, p.order};
     for (unsigned turn = 0; turn < order.turns(); ++turn) {
-      AttentionTile tile;
+      QueryTile tile;
       if (order.tile(turn, tile)) run_tile(tile);
     }
   }

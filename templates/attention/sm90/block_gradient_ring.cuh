@@ -80,13 +80,13 @@ struct BlockGradientCopies {
   }
 
   // One visit of one head.
-  __device__ __forceinline__ void send(const RingPlace<Config::kStages>& place, int visit, int head,
-                                       bool more, int keys, bool begins) const {
+  __device__ __forceinline__ void send(const PipelineState<Config::kStages>& state, int visit,
+                                       int head, bool more, int keys, bool begins) const {
     constexpr int kEach = kM / 32;
     const AttentionBackwardParams& b = p.main.backward;
     const int lane = threadIdx.x % 32, at = queue.at(visit), end = queue.end(visit);
-    const unsigned message = messages.of(place), q_full = ring.q_full(place.stage);
-    const unsigned dout_full = ring.dout_full(place.stage);
+    const unsigned message = messages.of(state), q_full = ring.q_full(state.stage);
+    const unsigned dout_full = ring.dout_full(state.stage);
     const long long from =
         (static_cast<long long>(tile->sequence) * b.heads + head) * b.seq_q + at + lane;
     float lse2[kEach], delta[kEach];
@@ -97,7 +97,7 @@ struct BlockGradientCopies {
                        : -minus_infinity();
       delta[i] = inside ? load_element(static_cast<const float*>(b.delta) + from + 32 * i) : 0.0f;
     }
-    mbarrier_wait(ring.q_empty(place.stage), place.parity ^ 1);
+    mbarrier_wait(ring.q_empty(state.stage), state.phase ^ 1);
     if (lane == 0) {
       messages.put_word(message, kHeadWord, head);
       messages.put_word(message, kKeysWord, keys);
@@ -106,17 +106,17 @@ struct BlockGradientCopies {
     if (lane == 0) {
       mbarrier_arrive_expect(q_full, Smem::kQ + (begins ? Smem::kK : 0));
       if (begins) copy_keys<Config::kWidth>(ring.k(), p.main.k, q_full);
-      copy_rows<Config::kWidth>(ring.q(place.stage), p.main.q, q_full, head, at, end);
+      copy_rows<Config::kWidth>(ring.q(state.stage), p.main.q, q_full, head, at, end);
     }
     __syncwarp();
-    mbarrier_wait(ring.dout_empty(place.stage), place.parity ^ 1);
+    mbarrier_wait(ring.dout_empty(state.stage), state.phase ^ 1);
     if (lane == 0) {
       mbarrier_arrive_expect(dout_full, Smem::kDout + (begins ? Smem::kV : 0));
       if (begins) copy_keys<Config::kValueWidth>(ring.v(), p.main.v, dout_full);
-      copy_rows<Config::kValueWidth>(ring.dout(place.stage), p.main.dout, dout_full, head, at, end);
+      copy_rows<Config::kValueWidth>(ring.dout(state.stage), p.main.dout, dout_full, head, at, end);
     }
     __syncwarp();
-    const unsigned to = ring.rows(place.stage) + 4 * lane;
+    const unsigned to = ring.rows(state.stage) + 4 * lane;
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       store_shared(to + 128 * i, bit_cast<unsigned>(lse2[i]));
@@ -127,11 +127,11 @@ struct BlockGradientCopies {
 
   __device__ __forceinline__ void run() const {
     const auto visits = walk();
-    RingPlace<Config::kStages> place;
+    PipelineState<Config::kStages> state;
     visits.start();
     visits.append(0);
     if (queue.is(0, VisitKind::end)) {  // which the message tells
-      messages.template put<false>(messages.of(place), queue, 0, false);
+      messages.template put<false>(messages.of(state), queue, 0, false);
       if (threadIdx.x % 32 == 0) mbarrier_arrive(ring.q_full(0));
       return;
     }
@@ -145,9 +145,9 @@ struct BlockGradientCopies {
 #pragma unroll 1
       for (int head = tile->first_head; head < tile->end_head; ++head) {
         const bool last = head + 1 == tile->end_head;
-        send(place, visit, head, more || !last, keys, visit == 0 && head == tile->first_head);
+        send(state, visit, head, more || !last, keys, visit == 0 && head == tile->first_head);
         if (keys == kNewOwnKeys) keys = kOwnKeys;
-        place.next();
+        state.next();
       }
     }
   }

@@ -76,18 +76,18 @@ struct DecodeBuffers {
 template <class Config>
 __device__ __forceinline__ void copy_keys(const AttentionDecodeWarpgroupsParams& p,
                                           const DecodeBuffers<Config>& buffers,
-                                          const AttentionTile& tile, const PageTable& table,
+                                          const QueryTile& tile, const PageTable& table,
                                           const DecodePart& part, unsigned odd) {
   using Smem = AttentionDecodeWarpgroupsSmem<Config>;
   const int lane = static_cast<int>(threadIdx.x % 32), rows = p.box_rows;
   const bool has_run = lane * rows < 64;
-  unsigned parity = 1;
+  unsigned phase = 1;
   for (int block = part.last - 1 - static_cast<int>(odd); block >= part.first; block -= 2) {
     const int key = block * 64 + lane * rows;
-    KeyPlace place = {-1, 0};
-    if (has_run && key < tile.keys) place = table.place(key, table.entry(key));
+    KeyAddress address = {-1, 0};
+    if (has_run && key < tile.keys) address = table.address(key, table.entry(key));
     const auto copy = [&](unsigned free, int begin, int end) {
-      mbarrier_wait(free, parity);
+      mbarrier_wait(free, phase);
       if (lane == 0) {
         for (int panel = begin; panel < end; ++panel) {
           mbarrier_arrive_expect(buffers.full(odd, panel), Smem::kPanel);
@@ -97,7 +97,7 @@ __device__ __forceinline__ void copy_keys(const AttentionDecodeWarpgroupsParams&
       if (!has_run) return;
       for (int panel = begin; panel < end; ++panel) {
         copy_box(buffers.keys(odd) + panel * Smem::kPanel + lane * rows * 128, p.k,
-                 buffers.full(odd, panel), panel * 64, place.row, tile.head, place.page);
+                 buffers.full(odd, panel), panel * 64, address.row, tile.head, address.page);
       }
     };
     if (odd == 0) {
@@ -107,7 +107,7 @@ __device__ __forceinline__ void copy_keys(const AttentionDecodeWarpgroupsParams&
       copy(buffers.free_right(odd), Smem::kHalf, Smem::kPanels);
       copy(buffers.free_left(odd), 0, Smem::kHalf);
     }
-    parity ^= 1;
+    phase ^= 1;
   }
 }
 

@@ -32,31 +32,31 @@ struct DescendingVisits {
   const AttentionBackwardParams& p;
   const volatile KeyTile* const tile;
 
-  __device__ __forceinline__ QueryPlace begin() const {
+  __device__ __forceinline__ QueryCursor begin() const {
     if constexpr (kListed) {
-      return tile->begin < tile->end ? last_of(tile->first_head) : QueryPlace{tile->end_head, 0};
+      return tile->begin < tile->end ? last_of(tile->first_head) : QueryCursor{tile->end_head, 0};
     }
     return {tile->begin < tile->end ? tile->first_head : tile->end_head, tile->end - 1};
   }
-  __device__ __forceinline__ QueryPlace next(const QueryPlace& at) const {
+  __device__ __forceinline__ QueryCursor next(const QueryCursor& at) const {
     if constexpr (kListed) {
-      return at.cursor > 0 ? QueryPlace{at.head, at.cursor - 1} : last_of(at.head + 1);
+      return at.index > 0 ? QueryCursor{at.head, at.index - 1} : last_of(at.head + 1);
     }
-    if (at.cursor > tile->begin) return {at.head, at.cursor - 1};
+    if (at.index > tile->begin) return {at.head, at.index - 1};
     return {at.head + 1, tile->end - 1};
   }
-  __device__ __forceinline__ bool there(const QueryPlace& at) const {
+  __device__ __forceinline__ bool there(const QueryCursor& at) const {
     return at.head < tile->end_head;
   }
   // By ranges.
-  __device__ __forceinline__ bool full(const QueryPlace& at) const { return tile->full(at.cursor); }
-  // Returns the entry of the list that the place is at.
-  __device__ __forceinline__ int entry(const QueryPlace& at) const {
+  __device__ __forceinline__ bool full(const QueryCursor& at) const { return tile->full(at.index); }
+  // Returns the entry of the list that the cursor is at.
+  __device__ __forceinline__ int entry(const QueryCursor& at) const {
     return QueryVisits<Config>{p, tile}.entry(at);
   }
 
  private:
-  __device__ __forceinline__ QueryPlace last_of(int head) const {
+  __device__ __forceinline__ QueryCursor last_of(int head) const {
     int count = 0;
 #pragma unroll 1
     for (; head < tile->end_head; ++head) {
@@ -80,9 +80,9 @@ __device__ __forceinline__ long long first_dq_tile_of_head(
   return static_cast<long long>(tile->sequence) * p.backward.heads * p.dq_tiles;
 }
 
-// A tile of keys of one head: `place` counts heads of all sequences.
-struct TicketPlace {
-  unsigned place;
+// A tile of keys of one head: `sequence_head` counts heads of all sequences.
+struct TicketTile {
+  unsigned sequence_head;
   int slice;
 };
 
@@ -96,7 +96,7 @@ __device__ __forceinline__ unsigned take_ticket(unsigned* counter) {
 }
 // Without an order the block's number does: nobody waits.
 template <class Config>
-__device__ __forceinline__ TicketPlace ticket_place(const AttentionBackwardWarpgroupsParams& p) {
+__device__ __forceinline__ TicketTile ticket_tile(const AttentionBackwardWarpgroupsParams& p) {
   const unsigned slices = p.backward.slices;
   if (!Config::kDeterministic || p.dq_order == nullptr) {
     return {blockIdx.x / slices, static_cast<int>(blockIdx.x % slices)};

@@ -22,8 +22,8 @@ struct DqTurns {
   __device__ __forceinline__ long long* turns() const {
     return static_cast<long long*>(p.dq_order) + 1 + first_dq_tile_of_head<Config>(p, tile);
   }
-  __device__ __forceinline__ long long* turn(long long* turns, const QueryPlace& at) const {
-    return turns + static_cast<long long>(at.head) * p.dq_tiles + at.cursor;
+  __device__ __forceinline__ long long* turn(long long* turns, const QueryCursor& at) const {
+    return turns + static_cast<long long>(at.head) * p.dq_tiles + at.index;
   }
   __device__ __forceinline__ int number() const { return tile->first / Config::kTileN; }
 
@@ -61,18 +61,18 @@ struct DqTurns {
   // By a warp.
   __device__ __forceinline__ void take_listed() const {
     const GradientVisits<Config> visits = {p.backward, tile};
-    RingPlace<Config::kStages> place;
+    PipelineState<Config::kStages> state;
 #pragma unroll 1
-    for (QueryPlace at = visits.begin(); visits.there(at); at = visits.next(at)) {
+    for (QueryCursor at = visits.begin(); visits.there(at); at = visits.next(at)) {
       const int block = visits.entry(at) >> 1, front = front_of(at.head, block);
       if (threadIdx.x % 32 == 0) {
-        mbarrier_wait(ring.dq_seen(place.stage), place.parity ^ 1);
+        mbarrier_wait(ring.dq_seen(state.stage), state.phase ^ 1);
         if (front >= 0) wait_for_turn(turn(turns(), {at.head, block}), front + 1);
-        store_shared_word(ring.dq_first(place.stage), front >= 0 ? 0 : 1);
-        mbarrier_arrive(ring.dq_turn(place.stage));
+        store_shared_word(ring.dq_first(state.stage), front >= 0 ? 0 : 1);
+        mbarrier_arrive(ring.dq_turn(state.stage));
       }
       __syncwarp();
-      place.next();
+      state.next();
     }
   }
 
@@ -88,15 +88,15 @@ struct DqTurns {
       front_begin = front.begin, front_end = front.end;
     }
     long long* const first = turns();
-    RingPlace<Config::kStages> place;
+    PipelineState<Config::kStages> state;
 #pragma unroll 1
-    for (QueryPlace at = visits.begin(); visits.there(at); at = visits.next(at)) {
-      mbarrier_wait(ring.dq_seen(place.stage), place.parity ^ 1);
-      const bool behind = at.cursor >= front_begin && at.cursor < front_end;
+    for (QueryCursor at = visits.begin(); visits.there(at); at = visits.next(at)) {
+      mbarrier_wait(ring.dq_seen(state.stage), state.phase ^ 1);
+      const bool behind = at.index >= front_begin && at.index < front_end;
       if (behind) wait_for_turn(turn(first, at), own);
-      store_shared_word(ring.dq_first(place.stage), behind ? 0 : 1);
-      mbarrier_arrive(ring.dq_turn(place.stage));
-      place.next();
+      store_shared_word(ring.dq_first(state.stage), behind ? 0 : 1);
+      mbarrier_arrive(ring.dq_turn(state.stage));
+      state.next();
     }
   }
   // By one thread.
@@ -104,15 +104,15 @@ struct DqTurns {
     const GradientVisits<Config> visits = {p.backward, tile};
     const int next = number() + 1;
     long long* const first = turns();
-    RingPlace<Config::kStages> place;
+    PipelineState<Config::kStages> state;
 #pragma unroll 1
-    for (QueryPlace at = visits.begin(); visits.there(at); at = visits.next(at)) {
-      mbarrier_wait(ring.dq_added(place.stage), place.parity);
-      mbarrier_arrive(ring.dq_seen(place.stage));
-      QueryPlace queries = at;
-      if constexpr (kListed) queries.cursor = visits.entry(at) >> 1;
+    for (QueryCursor at = visits.begin(); visits.there(at); at = visits.next(at)) {
+      mbarrier_wait(ring.dq_added(state.stage), state.phase);
+      mbarrier_arrive(ring.dq_seen(state.stage));
+      QueryCursor queries = at;
+      if constexpr (kListed) queries.index = visits.entry(at) >> 1;
       pass_turn(turn(first, queries), next);
-      place.next();
+      state.next();
     }
   }
 };

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The shared memory of the backward by warpgroups, and the warps that fill it.
 #pragma once
-#include "attention/sm90/box_place.cuh"
+#include "attention/sm90/box_coordinates.cuh"
 #include "attention/sm90/dq_order.cuh"
 #include "common/mbarrier.cuh"
 #include "common/shared_memory.cuh"
@@ -117,8 +117,8 @@ struct GradientRing {
     store_shared_word(visit(stage) + 4, entry);
     store_shared_word(visit(stage) + 8, more ? 1 : 0);
   }
-  // Its cursor is the block.
-  __device__ __forceinline__ QueryPlace visit_place(unsigned stage) const {
+  // Its index is that of the block.
+  __device__ __forceinline__ QueryCursor visit_cursor(unsigned stage) const {
     return {load_shared_word(visit(stage)), load_shared_word(visit(stage) + 4) >> 1};
   }
   // Whether all of its pairs are kept.
@@ -150,7 +150,7 @@ struct GradientRing {
 // kRows rows and kWidth columns of a tensor of queries or keys, from `row` of the tile's sequence.
 template <class Config, int kRows, int kWidth>
 __device__ __forceinline__ void copy_panels(unsigned to, const TensorMap& map, unsigned full,
-                                            const BoxPlace<Config>& at, int head) {
+                                            const BoxCoordinates<Config>& at, int head) {
 #pragma unroll
   for (int panel = 0; panel < (kWidth + 63) / 64; ++panel) {
     copy_box(to + panel * kRows * 128, map, full, panel * 64, at.row, head, at.sequence);
@@ -158,8 +158,8 @@ __device__ __forceinline__ void copy_panels(unsigned to, const TensorMap& map, u
 }
 
 template <class Config>
-__device__ __forceinline__ BoxPlace<Config> place_of_keys(volatile KeyTile* tile) {
-  return BoxPlace<Config>(*tile, tile->first, tile->start_k, tile->keys);
+__device__ __forceinline__ BoxCoordinates<Config> key_coordinates(volatile KeyTile* tile) {
+  return BoxCoordinates<Config>(*tile, tile->first, tile->start_k, tile->keys);
 }
 
 // The producer of tiles: one thread.
@@ -171,33 +171,35 @@ __device__ __forceinline__ void copy_tiles(const AttentionBackwardWarpgroupsPara
   constexpr int kM = Config::kTileM, kN = Config::kTileN;
   constexpr int kD = Config::kWidth, kDv = Config::kValueWidth;
   const GradientVisits<Config> visits = {p.backward, tile};
-  RingPlace<Config::kStages> place;
+  PipelineState<Config::kStages> state;
   bool first = true;  // then the keys come too
 #pragma unroll 1
-  for (QueryPlace at = visits.begin(); visits.there(at); at = visits.next(at)) {
-    int block = at.cursor;
-    unsigned full = ring.q_full(place.stage);
-    mbarrier_wait(ring.q_empty(place.stage), place.parity ^ 1);
+  for (QueryCursor at = visits.begin(); visits.there(at); at = visits.next(at)) {
+    int block = at.index;
+    unsigned full = ring.q_full(state.stage);
+    mbarrier_wait(ring.q_empty(state.stage), state.phase ^ 1);
     if constexpr (HasMaskMod<Config>::kValue) {
       const int entry = visits.entry(at);
-      ring.put_visit(place.stage, at.head, entry, visits.there(visits.next(at)));
+      ring.put_visit(state.stage, at.head, entry, visits.there(visits.next(at)));
       block = entry >> 1;
     }
-    const BoxPlace<Config> queries(*tile, block * kM, tile->start_q, tile->rows);
+    const BoxCoordinates<Config> queries(*tile, block * kM, tile->start_q, tile->rows);
     mbarrier_arrive_expect(full, Smem::kQ + (first ? Smem::kK : 0));
     if (first) {
-      copy_panels<Config, kN, kD>(ring.k(), p.k, full, place_of_keys<Config>(tile), tile->kv_head);
+      copy_panels<Config, kN, kD>(ring.k(), p.k, full, key_coordinates<Config>(tile),
+                                  tile->kv_head);
     }
-    copy_panels<Config, kM, kD>(ring.q(place.stage), p.q, full, queries, at.head);
-    full = ring.dout_full(place.stage);
-    mbarrier_wait(ring.dout_empty(place.stage), place.parity ^ 1);
+    copy_panels<Config, kM, kD>(ring.q(state.stage), p.q, full, queries, at.head);
+    full = ring.dout_full(state.stage);
+    mbarrier_wait(ring.dout_empty(state.stage), state.phase ^ 1);
     mbarrier_arrive_expect(full, Smem::kDout + (first ? Smem::kV : 0));
     if (first) {
-      copy_panels<Config, kN, kDv>(ring.v(), p.v, full, place_of_keys<Config>(tile), tile->kv_head);
+      copy_panels<Config, kN, kDv>(ring.v(), p.v, full, key_coordinates<Config>(tile),
+                                   tile->kv_head);
     }
-    copy_panels<Config, kM, kDv>(ring.dout(place.stage), p.dout, full, queries, at.head);
+    copy_panels<Config, kM, kDv>(ring.dout(state.stage), p.dout, full, queries, at.head);
     first = false;
-    place.next();
+    state.next();
   }
 }
 
@@ -211,17 +213,17 @@ __device__ __forceinline__ void copy_row_values(const AttentionBackwardParams& p
   constexpr bool kListed = HasMaskMod<Config>::kValue;
   const GradientVisits<Config> visits = {p, tile};
   const int lane = threadIdx.x % 32;
-  RingPlace<Config::kStages> place;
-  QueryPlace at = visits.begin();
+  PipelineState<Config::kStages> state;
+  QueryCursor at = visits.begin();
   bool more = visits.there(at);
 #pragma unroll 1
   while (more) {
     if constexpr (kListed) {
       // Nobody takes the visit away before the barrier below is arrived at.
-      mbarrier_wait(ring.q_full(place.stage), place.parity);
-      at = ring.visit_place(place.stage), more = ring.more_visits(place.stage);
+      mbarrier_wait(ring.q_full(state.stage), state.phase);
+      at = ring.visit_cursor(state.stage), more = ring.more_visits(state.stage);
     }
-    const int row = at.cursor * kM + lane, rows = tile->rows;
+    const int row = at.index * kM + lane, rows = tile->rows;
     const long long first =
         static_cast<long long>(at.head) * p.rows + row +
         (Config::kPacked ? tile->start_q : static_cast<long long>(tile->sequence) * p.seq_q);
@@ -233,16 +235,16 @@ __device__ __forceinline__ void copy_row_values(const AttentionBackwardParams& p
                        : -minus_infinity();
       delta[i] = inside ? load_element(static_cast<const float*>(p.delta) + first + 32 * i) : 0.0f;
     }
-    mbarrier_wait(ring.dout_empty(place.stage), place.parity ^ 1);
-    const unsigned to = ring.rows(place.stage) + 4 * lane;
+    mbarrier_wait(ring.dout_empty(state.stage), state.phase ^ 1);
+    const unsigned to = ring.rows(state.stage) + 4 * lane;
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       store_shared(to + 128 * i, bit_cast<unsigned>(lse2[i]));
       store_shared(to + 4 * kM + 128 * i, bit_cast<unsigned>(delta[i]));
     }
-    mbarrier_arrive(ring.dout_full(place.stage));
+    mbarrier_arrive(ring.dout_full(state.stage));
     if constexpr (!kListed) at = visits.next(at), more = visits.there(at);
-    place.next();
+    state.next();
   }
 }
 

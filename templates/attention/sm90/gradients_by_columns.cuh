@@ -93,7 +93,7 @@ struct ColumnMultiplier {
 
   using Scores = float[1][kQueries / 8][4];
   using Operands = Accumulated<Element, kQueries / 8>[1];
-  using Place = RingPlace<Config::kStages>;
+  using State = PipelineState<Config::kStages>;
   using Half = ColumnHalf<kWidth>;
 
   const AttentionBackwardWarpgroupsParams& p;
@@ -111,7 +111,7 @@ struct ColumnMultiplier {
         visits{params.backward, own_tile},
         units(params.backward) {}
 
-  // A thread's place in its warpgroup, and the number of that.
+  // A thread's number in its warpgroup, and the number of that.
   static __device__ __forceinline__ int thread() { return thread_index() % 128; }
   static __device__ __forceinline__ int group() { return in_place(threadIdx.x / 128); }
   static __device__ __forceinline__ int lane_query() { return thread_index() % 4 * 2; }
@@ -119,18 +119,18 @@ struct ColumnMultiplier {
     if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
   }
 
-  __device__ __forceinline__ bool is_full(const QueryPlace& at, const Place& place) const {
-    if constexpr (kListed) return ring.visit_full(place.stage);
+  __device__ __forceinline__ bool is_full(const QueryCursor& at, const State& state) const {
+    if constexpr (kListed) return ring.visit_full(state.stage);
     return uniform(visits.full(at));
   }
 
   // sums = the keys times the own queries of a stage: s^T or dp^T.
   __device__ __forceinline__ void start_scores(unsigned keys, unsigned queries, unsigned full,
-                                               unsigned parity, Scores& sums) const {
+                                               unsigned phase, Scores& sums) const {
     // Else the compiler keeps an address for each step, and has no registers for them.
     const WgmmaTile a = wgmma_columns(kTight ? in_place(keys) : keys);
     const WgmmaTile b = wgmma_columns(queries + group() * kQueries * 128);
-    mbarrier_wait(full, parity);
+    mbarrier_wait(full, phase);
     wgmma_begin();
 #pragma unroll
     for (int step = 0; step < kWidth / 16; ++step) {
@@ -141,11 +141,11 @@ struct ColumnMultiplier {
     }
     wgmma_commit();
   }
-  __device__ __forceinline__ void start_s(const Place& place, Scores& s) const {
-    start_scores(ring.k(), ring.q(place.stage), ring.q_full(place.stage), place.parity, s);
+  __device__ __forceinline__ void start_s(const State& state, Scores& s) const {
+    start_scores(ring.k(), ring.q(state.stage), ring.q_full(state.stage), state.phase, s);
   }
-  __device__ __forceinline__ void start_dp(const Place& place, Scores& dp) const {
-    start_scores(ring.v(), ring.dout(place.stage), ring.dout_full(place.stage), place.parity, dp);
+  __device__ __forceinline__ void start_dp(const State& state, Scores& dp) const {
+    start_scores(ring.v(), ring.dout(state.stage), ring.dout_full(state.stage), state.phase, dp);
   }
   // dv += p^T dout, dk += ds^T q, dq = ds k: the own columns.
   __device__ __forceinline__ void start_sums(unsigned weights, unsigned queries, Half& sums) const {
@@ -157,7 +157,7 @@ struct ColumnMultiplier {
                                                                   ring.k(), group(), false);
   }
   // Nothing is under way behind it.
-  __device__ __forceinline__ void finish_dq(const QueryPlace& at, Half& dq) const {
+  __device__ __forceinline__ void finish_dq(const QueryCursor& at, Half& dq) const {
     wgmma_wait<0>();
     dq.in_place();
     const AttentionBackwardParams& b = p.backward;
@@ -166,7 +166,7 @@ struct ColumnMultiplier {
                                 : static_cast<long long>(tile->sequence) * b.heads * p.dq_tiles;
     float* const to =
         static_cast<float*>(b.dq) +
-        (first + static_cast<long long>(at.head) * p.dq_tiles + at.cursor) * Dq::kFloats +
+        (first + static_cast<long long>(at.head) * p.dq_tiles + at.index) * Dq::kFloats +
         thread() * 4;
     // Ahead of the address, NVRTC 12.9 ends by a segmentation fault wherever scores are modified.
     if (b.dq == nullptr) return;
@@ -192,12 +192,12 @@ struct ColumnMultiplier {
   // Scores that are under way become p and ds in shared memory. kBehind products were asked for
   // after those of dp.
   template <int kBehind>
-  __device__ __forceinline__ void weigh(const QueryPlace& at, const Place& place, int stage,
+  __device__ __forceinline__ void weigh(const QueryCursor& at, const State& state, int stage,
                                         Scores& s, Scores& dp) const {
-    ScorePlace scores;
+    ScoreTile scores;
     scores.key = tile->first + thread() / 32 * 16 + thread() % 32 / 4;
     scores.lane_query = lane_query();
-    scores.query = at.cursor * kM + group() * kQueries;
+    scores.query = at.index * kM + group() * kQueries;
     if constexpr (Config::kAlibi) {
       const AttentionBackwardParams& b = p.backward;
       scores.offset = tile->keys - tile->rows;
@@ -205,13 +205,14 @@ struct ColumnMultiplier {
                                   tile->sequence * b.alibi_batch_stride + at.head);
     }
     if constexpr (kMods) scores.sequence = tile->sequence, scores.head = at.head;
-    const unsigned rows = ring.rows(place.stage) + 4 * (group() * kQueries + lane_query());
-    const bool full = is_full(at, place);
+    const unsigned rows = ring.rows(state.stage) + 4 * (group() * kQueries + lane_query());
+    const bool full = is_full(at, state);
     Operands words;
     wgmma_wait<kBehind + 1>();
     in_registers(reinterpret_cast<float(&)[kQueries / 2]>(s));
     if (full) {
-      score_weights<Config, false>(s, words, units, scores, KeyWindow{}, 0, rows, OwnPlaces{});
+      score_weights<Config, false>(s, words, units, scores, KeyWindow{}, 0, rows,
+                                   UnclampedPositions{});
     } else {
       score_weights<Config, true>(s, words, units, scores, tile->window(), tile->rows, rows);
     }
@@ -227,52 +228,52 @@ struct ColumnMultiplier {
     fence_shared_writes();
   }
 
-  __device__ __forceinline__ void start_sums(const Place& place, int stage) {
-    start_sums(ring.ds(stage), ring.q(place.stage), dk);
-    start_sums(ring.p(stage), ring.dout(place.stage), dv);
+  __device__ __forceinline__ void start_sums(const State& state, int stage) {
+    start_sums(ring.ds(stage), ring.q(state.stage), dk);
+    start_sums(ring.p(stage), ring.dout(state.stage), dv);
   }
   // kBehind products were asked for after those of dk and dv.
   template <int kBehind>
-  __device__ __forceinline__ void finish_sums(const Place& place) {
+  __device__ __forceinline__ void finish_sums(const State& state) {
     wgmma_wait<kBehind>();
     dk.in_place();
     dv.in_place();
-    arrive(ring.q_empty(place.stage));
-    arrive(ring.dout_empty(place.stage));
+    arrive(ring.q_empty(state.stage));
+    arrive(ring.dout_empty(state.stage));
   }
   // All blocks of queries. Where the loop begins and ends no product is under way.
-  __device__ __forceinline__ void walk(QueryPlace at) {
-    Place place;
+  __device__ __forceinline__ void walk(QueryCursor at) {
+    State state;
     Scores s, dp;
     Half dq;
     int stage = 0;
-    start_s(place, s);
-    start_dp(place, dp);
-    if constexpr (kListed) at = ring.visit_place(place.stage);
-    weigh<0>(at, place, stage, s, dp);
+    start_s(state, s);
+    start_dp(state, dp);
+    if constexpr (kListed) at = ring.visit_cursor(state.stage);
+    weigh<0>(at, state, stage, s, dp);
     named_barrier_wait<1, kThreads>();
-    QueryPlace next = at;
+    QueryCursor next = at;
     if constexpr (!kListed) next = visits.next(at);
 #pragma unroll 1
-    while (kListed ? ring.more_visits(place.stage) : uniform(visits.there(next))) {
-      Place ahead = place;
+    while (kListed ? ring.more_visits(state.stage) : uniform(visits.there(next))) {
+      State ahead = state;
       ahead.next();
-      start_sums(place, stage);
+      start_sums(state, stage);
       start_s(ahead, s);
       start_dp(ahead, dp);
       if constexpr (kDqBeside) start_dq(ring.ds(stage), dq);
-      finish_sums<kDqBeside ? 3 : 2>(place);
-      if constexpr (kListed) next = ring.visit_place(ahead.stage);
+      finish_sums<kDqBeside ? 3 : 2>(state);
+      if constexpr (kListed) next = ring.visit_cursor(ahead.stage);
       weigh<kDqBeside ? 1 : 0>(next, ahead, stage ^ 1, s, dp);
       if constexpr (!kDqBeside) start_dq(ring.ds(stage), dq);
       finish_dq(at, dq);
       named_barrier_wait<1, kThreads>();
-      at = next, place = ahead, stage ^= 1;
+      at = next, state = ahead, stage ^= 1;
       if constexpr (!kListed) next = visits.next(next);
     }
-    start_sums(place, stage);
+    start_sums(state, stage);
     start_dq(ring.ds(stage), dq);
-    finish_sums<1>(place);
+    finish_sums<1>(state);
     finish_dq(at, dq);
   }
 
@@ -300,7 +301,7 @@ struct ColumnMultiplier {
   __device__ __forceinline__ void run() {
     dk.clear();
     dv.clear();
-    const QueryPlace first = visits.begin();
+    const QueryCursor first = visits.begin();
     if (uniform(visits.there(first))) walk(first);
     const AttentionBackwardParams& b = p.backward;
     using Stored = typename Choose<Config::kHeadsApart, float, Element>::Type;

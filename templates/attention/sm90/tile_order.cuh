@@ -3,7 +3,7 @@
 // Which tiles a persistent block of the forward works on, and in which order. All threads of a
 // block ask for the same turns and get the same tiles.
 #pragma once
-#include "attention/place.cuh"
+#include "attention/query_tile.cuh"
 #include "params/tensor_map.h"
 // It uses the two above.
 #include "params/attention_warpgroups.h"
@@ -17,8 +17,8 @@ namespace lathe {
 // backwards: two rows together give each block the same, but for the end of a section, where tiles
 // are short.
 //
-// Packed sequences have no common number of tiles. Tile t of sequence b has the place
-// floor(start_b / M) + b + t of its head: places of a sequence never meet those of the next one,
+// Packed sequences have no common number of tiles. Tile t of sequence b has the slot
+// floor(start_b / M) + b + t of its head: slots of a sequence never meet those of the next one,
 // and there are Tq / M + N of them, of which some are nobody's. M is how many tokens a tile has.
 template <class Config>
 struct TileOrder {
@@ -33,17 +33,17 @@ struct TileOrder {
   __device__ __forceinline__ unsigned turns() const { return p.turns; }
 
   // Returns whether the block has a tile in this turn.
-  __device__ __forceinline__ bool tile(unsigned turn, AttentionTile& out) const {
+  __device__ __forceinline__ bool tile(unsigned turn, QueryTile& out) const {
     const unsigned dealt =
         Config::kLocal && turn % 2 == 1 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
     if constexpr (Config::kPacked) {
       const long long at = static_cast<long long>(turn) * gridDim.x + dealt;
       if (at >= p.blocks) return false;
-      const int places = static_cast<int>(p.blocks / heads());
-      const int place = static_cast<int>(at % places);
-      const int sequence = sequence_of(place);
-      out = attention_tile_at<Config>(forward, sequence, static_cast<int>(at / places),
-                                      place - first_place(sequence));
+      const int slots = static_cast<int>(p.blocks / heads());
+      const int slot = static_cast<int>(at % slots);
+      const int sequence = sequence_of(slot);
+      out = query_tile_at<Config>(forward, sequence, static_cast<int>(at / slots),
+                                  slot - first_slot(sequence));
     } else if constexpr (kSorted) {
       const unsigned tiles = forward.tiles, section = turn / p.section_turns;
       const unsigned first_head = section * p.section;
@@ -51,18 +51,18 @@ struct TileOrder {
       const unsigned wide = left < static_cast<unsigned>(p.section) ? left : p.section;
       const unsigned at = turn % p.section_turns * gridDim.x + dealt;
       if (at >= wide * tiles) return false;
-      out = attention_tile<Config>(forward, (first_head + at % wide) * tiles + at / wide);
+      out = query_tile<Config>(forward, (first_head + at % wide) * tiles + at / wide);
     } else {
       const long long at = static_cast<long long>(turn) * gridDim.x + dealt;
       if (at >= p.blocks) return false;
-      out = attention_tile<Config>(forward, static_cast<unsigned>(at));
+      out = query_tile<Config>(forward, static_cast<unsigned>(at));
     }
     return out.first / (Config::kPackGqa ? out.group : 1) < out.written;
   }
 
  private:
-  // Of a sequence's tiles among the places of a head.
-  __device__ __forceinline__ int first_place(int sequence) const {
+  // Of a sequence's tiles among the slots of a head.
+  __device__ __forceinline__ int first_slot(int sequence) const {
     using Offset = typename Config::CuSeqlens;
     if (forward.sequences == 0) return 0;
     const int group = Config::kPackGqa ? forward.heads / forward.kv_heads : 1;
@@ -70,12 +70,12 @@ struct TileOrder {
                (Config::kTileM / group) +
            sequence;
   }
-  // The last sequence whose places begin at `place` or before it.
-  __device__ __forceinline__ int sequence_of(int place) const {
+  // The last sequence whose slots begin at `slot` or before it.
+  __device__ __forceinline__ int sequence_of(int slot) const {
     int low = 0, high = forward.sequences;
     while (high - low > 1) {
       const int middle = (low + high) / 2;
-      if (first_place(middle) <= place) {
+      if (first_slot(middle) <= slot) {
         low = middle;
       } else {
         high = middle;

@@ -21,9 +21,9 @@ struct VisitMessages {
   static_assert(2 * kStages == VisitQueue::kSlots, "read as slots of a queue");
   unsigned base;
 
-  // The message of a place in the ring.
-  __device__ __forceinline__ unsigned of(const RingPlace<kStages>& place) const {
-    return place.parity * kStages + place.stage;
+  // The message of a stage of the ring, in its phase.
+  __device__ __forceinline__ unsigned of(const PipelineState<kStages>& state) const {
+    return state.phase * kStages + state.stage;
   }
   // By all lanes of a warp: slot `visit` of the queue becomes a message, kOrigin: with the origin.
   // The lane that arrives at the stage's barrier may do so when this returns.
@@ -38,7 +38,8 @@ struct VisitMessages {
     }
     __syncwarp();
   }
-  // Words of the origin's place, where nobody asks for one. By one lane, before the rest is put.
+  // Words in the place of the origin, where nobody asks for one. By one lane, before the rest is
+  // put.
   __device__ __forceinline__ void put_word(unsigned message, int word, int value) const {
     store_shared_word(slots().slot(static_cast<int>(message)) + 32 + 4 * word, value);
   }

@@ -26,7 +26,7 @@ __device__ __forceinline__ int used_rows(int group) {
 }
 
 // What a block works on.
-struct AttentionTile {
+struct QueryTile {
   int sequence, head;    // the key head with kPackGqa, otherwise the query head
   int kv_head, group;    // query heads of a key head
   int start_q, start_k;  // of a packed sequence, otherwise 0
@@ -38,9 +38,9 @@ struct AttentionTile {
 
 // Tile number `own` of a sequence and a head, which is a key head with kPackGqa.
 template <class Config>
-__device__ __forceinline__ AttentionTile attention_tile_at(const AttentionForwardParams& p,
-                                                           int sequence, int head, int own) {
-  AttentionTile tile;
+__device__ __forceinline__ QueryTile query_tile_at(const AttentionForwardParams& p, int sequence,
+                                                   int head, int own) {
+  QueryTile tile;
   tile.group = p.heads / p.kv_heads;
   const int used = used_rows<Config>(tile.group);
   tile.first = own * used;
@@ -74,29 +74,26 @@ __device__ __forceinline__ AttentionTile attention_tile_at(const AttentionForwar
 // `block` counts tiles in the order in which they are begun: within a head the last rows first,
 // which see most under a causal mask.
 template <class Config>
-__device__ __forceinline__ AttentionTile attention_tile(const AttentionForwardParams& p,
-                                                        unsigned block) {
+__device__ __forceinline__ QueryTile query_tile(const AttentionForwardParams& p, unsigned block) {
   const int heads = Config::kPackGqa ? p.kv_heads : p.heads;
   const unsigned other = block / p.tiles;
-  return attention_tile_at<Config>(p, static_cast<int>(other / heads),
-                                   static_cast<int>(other % heads),
-                                   p.tiles - 1 - static_cast<int>(block % p.tiles));
+  return query_tile_at<Config>(p, static_cast<int>(other / heads), static_cast<int>(other % heads),
+                               p.tiles - 1 - static_cast<int>(block % p.tiles));
 }
 template <class Config>
-__device__ __forceinline__ AttentionTile attention_tile(const AttentionForwardParams& p) {
-  return attention_tile<Config>(p, blockIdx.x);
+__device__ __forceinline__ QueryTile query_tile(const AttentionForwardParams& p) {
+  return query_tile<Config>(p, blockIdx.x);
 }
 
 // From a tensor's first element to the first row of the tile's sequence, head 0.
 template <class Config>
-__device__ __forceinline__ long long sequence_offset(const AttentionTile& tile,
-                                                     long long batch_stride, long long token_stride,
-                                                     int start) {
+__device__ __forceinline__ long long sequence_offset(const QueryTile& tile, long long batch_stride,
+                                                     long long token_stride, int start) {
   return Config::kPacked ? start * token_stride : tile.sequence * batch_stride;
 }
 // From there to tile row r of a tensor of queries.
 template <class Config>
-__device__ __forceinline__ long long query_offset(const AttentionTile& tile, int r,
+__device__ __forceinline__ long long query_offset(const QueryTile& tile, int r,
                                                   long long token_stride, long long head_stride) {
   const int row = tile.first + r;
   if constexpr (Config::kPackGqa) {
@@ -106,36 +103,37 @@ __device__ __forceinline__ long long query_offset(const AttentionTile& tile, int
   return row * token_stride + tile.head * head_stride;
 }
 
-// The rows of a warp: place 16 b + 8 h + lane / 4 is the lane's row of block b, half h. With packed
-// heads a lane keeps query and head of row `lane` alone and gives them to who asks: registers are
-// what the kernel is short of, and nothing is divided twice.
+// The rows of a warp: warp row 16 b + 8 h + lane / 4 is the lane's row of block b, half h. With
+// packed heads a lane keeps query and head of row `lane` alone and gives them to who asks:
+// registers are what the kernel is short of, and nothing is divided twice.
 template <class Config>
 struct WarpRows {
   static constexpr int kRows = Config::kTileM / (Config::kThreads / 32);
   static_assert(kRows == 16 || kRows == 32, "a lane for every row");
   int own_query, own_head;
 
-  __device__ __forceinline__ explicit WarpRows(const AttentionTile& tile) {
+  __device__ __forceinline__ explicit WarpRows(const QueryTile& tile) {
     if constexpr (Config::kPackGqa) {
       const unsigned thread = thread_index(), group = tile.group;
-      const unsigned place = thread / 32 * kRows + thread % kRows;
-      const unsigned row = tile.first + place;
+      const unsigned warp_row = thread / 32 * kRows + thread % kRows;
+      const unsigned row = tile.first + warp_row;
       own_query = row / group;
       own_head = tile.head * group + row % group;
       if constexpr (HasWholeGroups<Config>::kValue) {
-        if (place >= static_cast<unsigned>(used_rows<Config>(tile.group))) own_query = tile.written;
+        if (warp_row >= static_cast<unsigned>(used_rows<Config>(tile.group)))
+          own_query = tile.written;
       }
     }
   }
-  static __device__ __forceinline__ int place(int block, int half, int thread) {
+  static __device__ __forceinline__ int warp_row(int block, int half, int thread) {
     return 16 * block + 8 * half + thread % 32 / 4;
   }
-  __device__ __forceinline__ int query(const AttentionTile& tile, int place, int thread) const {
-    if constexpr (Config::kPackGqa) return __shfl_sync(0xffffffffu, own_query, place);
-    return tile.first + thread / 32 * kRows + place;
+  __device__ __forceinline__ int query(const QueryTile& tile, int warp_row, int thread) const {
+    if constexpr (Config::kPackGqa) return __shfl_sync(0xffffffffu, own_query, warp_row);
+    return tile.first + thread / 32 * kRows + warp_row;
   }
-  __device__ __forceinline__ int head(const AttentionTile& tile, int place) const {
-    if constexpr (Config::kPackGqa) return __shfl_sync(0xffffffffu, own_head, place);
+  __device__ __forceinline__ int head(const QueryTile& tile, int warp_row) const {
+    if constexpr (Config::kPackGqa) return __shfl_sync(0xffffffffu, own_head, warp_row);
     return tile.head;
   }
 };

@@ -12,11 +12,11 @@ namespace lathe {
 // what is past the sequence is past the map: it is read as zeros, never as the rows of the next
 // sequence.
 template <class Config>
-struct BoxPlace {
+struct BoxCoordinates {
   int row, sequence;
 
   template <class Tile>
-  __device__ __forceinline__ BoxPlace(const Tile& tile, int row, int start, int rows)
+  __device__ __forceinline__ BoxCoordinates(const Tile& tile, int row, int start, int rows)
       : row(Config::kPacked ? kRaggedRows - rows + row : row),
         sequence(Config::kPacked ? start + rows : tile.sequence) {}
 };
