@@ -39,14 +39,15 @@ struct PrepareRows {
     column += threadIdx.x % 4 * 8;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int own = row + 8 * half;
+      const int lane_row = row + 8 * half;
       Words<16> eight = {};
-      if (own < inside && column < p.value_dim) {
-        const int b = Config::kPacked ? 0 : own / p.seq_q;
-        load_aligned<kAlignment>(static_cast<const Element*>(tensor) + b * batch_stride +
-                                     (own - static_cast<long long>(b) * p.seq_q) * token_stride +
-                                     head * head_stride + column,
-                                 eight);
+      if (lane_row < inside && column < p.value_dim) {
+        const int b = Config::kPacked ? 0 : lane_row / p.seq_q;
+        load_aligned<kAlignment>(
+            static_cast<const Element*>(tensor) + b * batch_stride +
+                (lane_row - static_cast<long long>(b) * p.seq_q) * token_stride +
+                head * head_stride + column,
+            eight);
       }
       to[half] = turn_in_quad(eight.word);
     }
@@ -60,14 +61,16 @@ struct PrepareRows {
     column += threadIdx.x % 4 * 2;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const int own = row + (kIsA ? i % 2 : i / 2) * 8, at = column + (kIsA ? i / 2 : i % 2) * 8;
+      const int lane_row = row + (kIsA ? i % 2 : i / 2) * 8,
+                at = column + (kIsA ? i / 2 : i % 2) * 8;
       Words<8> pair = {};
-      if (own < inside && at < p.value_dim) {
-        const int b = Config::kPacked ? 0 : own / p.seq_q;
-        load_aligned<kAlignment>(static_cast<const float*>(tensor) + b * batch_stride +
-                                     (own - static_cast<long long>(b) * p.seq_q) * token_stride +
-                                     head * head_stride + at,
-                                 pair);
+      if (lane_row < inside && at < p.value_dim) {
+        const int b = Config::kPacked ? 0 : lane_row / p.seq_q;
+        load_aligned<kAlignment>(
+            static_cast<const float*>(tensor) + b * batch_stride +
+                (lane_row - static_cast<long long>(b) * p.seq_q) * token_stride +
+                head * head_stride + at,
+            pair);
       }
       unsigned plane[3];
       split_any_pair(bit_cast<float>(pair.word[0]), bit_cast<float>(pair.word[1]), plane);

@@ -63,12 +63,12 @@ struct AttentionDecodeLatent {
     return reinterpret_cast<long long*>(shared + Smem::kRowsAt) + stage * kTileN;
   }
   // The table's entry of the thread's own key of a block; -1 where there is none.
-  __device__ __forceinline__ int own_entry(int block, int first) const {
+  __device__ __forceinline__ int page_entry(int block, int first) const {
     const int key = block * kTileN + static_cast<int>(threadIdx.x);
     const bool wanted = block >= first && threadIdx.x < kTileN && key < tile.keys;
     return wanted ? table.entry(key) : -1;
   }
-  __device__ __forceinline__ void list_own_row(int stage, int block, int entry) const {
+  __device__ __forceinline__ void list_row(int stage, int block, int entry) const {
     if (threadIdx.x >= kTileN) return;
     const KeyAddress address = table.address(block * kTileN + static_cast<int>(threadIdx.x), entry);
     row_list(stage)[threadIdx.x] =
@@ -151,10 +151,10 @@ __device__ __forceinline__ void AttentionDecodeLatent<Config>::visit(
   copy_q();
   int entries[kStages];
 #pragma unroll
-  for (int i = 0; i < kStages; ++i) entries[i] = own_entry(last - 1 - i, first);
+  for (int i = 0; i < kStages; ++i) entries[i] = page_entry(last - 1 - i, first);
 #pragma unroll
-  for (int i = 0; i < kStages; ++i) list_own_row(i, last - 1 - i, entries[i]);
-  int entry = own_entry(last - 1 - kStages, first);
+  for (int i = 0; i < kStages; ++i) list_row(i, last - 1 - i, entries[i]);
+  int entry = page_entry(last - 1 - kStages, first);
   __syncthreads();  // the lists are there for all
 #pragma unroll
   for (int i = 0; i < kStages - 1; ++i) {
@@ -168,8 +168,8 @@ __device__ __forceinline__ void AttentionDecodeLatent<Config>::visit(
     __syncthreads();  // the block is there for all; all have left the stage that is refilled now
     if (block - (kStages - 1) >= first) copy_block(behind);
     copy_async_commit();
-    list_own_row(stage, block - kStages, entry);  // read last before this barrier
-    entry = own_entry(block - kStages - 1, first);
+    list_row(stage, block - kStages, entry);  // read last before this barrier
+    entry = page_entry(block - kStages - 1, first);
 
     Scores s = {};
     multiply_keys(stage, s);

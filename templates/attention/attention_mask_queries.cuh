@@ -32,11 +32,11 @@ __device__ void attention_mask_queries(const AttentionBackwardParams& p) {
     // Rows past the last are no pairs, but have to be masked.
     return found == kMaskAll && !tile->full(block) ? kMaskMixed : found;
   };
-  const long long own = query_list<Config>(p, tile) + head * query_list_step<Config>(p);
+  const long long list = query_list<Config>(p, tile) + head * query_list_step<Config>(p);
   const int count = list_tiles<Config::kThreads>(
       tile->begin, tile->end, class_of, reinterpret_cast<int*>(shared + KeyTile::kBytes),
-      static_cast<int*>(p.visits) + own * p.visits_stride);
-  if (threadIdx.x == 0) static_cast<int*>(p.visit_counts)[own] = count;
+      static_cast<int*>(p.visits) + list * p.visits_stride);
+  if (threadIdx.x == 0) static_cast<int*>(p.visit_counts)[list] = count;
 }
 
 }  // namespace lathe

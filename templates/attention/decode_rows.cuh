@@ -21,22 +21,22 @@ struct DecodeConfig : Config {
 // The 16 rows of a warp, as WarpRows has them: lane i knows query and head of row i % 16.
 template <class Config>
 struct DecodeRows {
-  int own_query, own_head;
+  int lane_query, lane_head;
 
   __device__ __forceinline__ DecodeRows(const QueryTile& tile, int row_warp) {
     const unsigned group = tile.group;
     const unsigned row = tile.first + row_warp * 16 + thread_index() % 16;
-    own_query = row / group;
-    own_head = tile.head * group + row % group;
+    lane_query = row / group;
+    lane_head = tile.head * group + row % group;
   }
   static __device__ __forceinline__ int warp_row(int, int half, int thread) {
     return 8 * half + thread % 32 / 4;
   }
   __device__ __forceinline__ int query(const QueryTile&, int warp_row, int) const {
-    return __shfl_sync(0xffffffffu, own_query, warp_row);
+    return __shfl_sync(0xffffffffu, lane_query, warp_row);
   }
   __device__ __forceinline__ int head(const QueryTile&, int warp_row) const {
-    return __shfl_sync(0xffffffffu, own_head, warp_row);
+    return __shfl_sync(0xffffffffu, lane_head, warp_row);
   }
 };
 

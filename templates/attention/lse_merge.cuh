@@ -16,14 +16,14 @@ namespace lathe {
 
 // What each partial is multiplied by, and the logarithm of the whole.
 struct MergedRow {
-  float own, block, lse;
+  float running, block, lse;
 };
-__device__ __forceinline__ MergedRow merge_row(float own, float block, float sink) {
-  const float base = merge_base(fmaxf(fmaxf(own, block), sink));
-  const float w_own = merge_weight(own, base), w_block = merge_weight(block, base);
-  const float sum = __fadd_rn(__fadd_rn(w_own, w_block), merge_weight(sink, base));
+__device__ __forceinline__ MergedRow merge_row(float running, float block, float sink) {
+  const float base = merge_base(fmaxf(fmaxf(running, block), sink));
+  const float w_running = merge_weight(running, base), w_block = merge_weight(block, base);
+  const float sum = __fadd_rn(__fadd_rn(w_running, w_block), merge_weight(sink, base));
   const float scale = merge_scale(sum);
-  return {__fmul_rn(w_own, scale), __fmul_rn(w_block, scale), merge_lse(base, sum)};
+  return {__fmul_rn(w_running, scale), __fmul_rn(w_block, scale), merge_lse(base, sum)};
 }
 
 template <class Config>
@@ -51,7 +51,8 @@ __device__ void lse_merge(const LseMergeParams& p) {
   const MergedRow merged = merge_row(before, block, sink);
   // All lanes of the row have read lse before the first of them writes it.
   __syncwarp((0xffffffffu >> (32 - kLanes)) << (thread % 32 / kLanes * kLanes));
-  const bool same = merged.own == 1.0f && merged.block == 0.0f;  // nothing is added: no bit changes
+  const bool same =
+      merged.running == 1.0f && merged.block == 0.0f;  // nothing is added: no bit changes
   if (same && !Config::kRounded) return;
   if (!same && thread % kLanes == 0) store_element(lse, merged.lse);
 
@@ -62,8 +63,8 @@ __device__ void lse_merge(const LseMergeParams& p) {
   Rounded* rounded = static_cast<Rounded*>(p.rounded) + batch * p.rounded_batch_stride +
                      token * p.rounded_token_stride + head * p.rounded_head_stride;
   for (int column = thread % kLanes * 4; column < p.value_dim; column += kLanes * 4) {
-    float own[4] = {}, added[4] = {}, sum[4];
-    if (merged.own != 0.0f) unpack<f32>(load_written<kFloats>(out + column), own);
+    float kept[4] = {}, added[4] = {}, sum[4];
+    if (merged.running != 0.0f) unpack<f32>(load_written<kFloats>(out + column), kept);
     if (Config::kBlock && merged.block != 0.0f) {
       Words<kBlockBytes> raw;
       load_aligned<kAlignmentOf<Config, Block>>(from + column, raw);
@@ -71,7 +72,7 @@ __device__ void lse_merge(const LseMergeParams& p) {
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      sum[i] = __fmaf_rn(merged.block, added[i], __fmul_rn(merged.own, own[i]));
+      sum[i] = __fmaf_rn(merged.block, added[i], __fmul_rn(merged.running, kept[i]));
     }
     if (!same) store_aligned<kFloats>(out + column, pack<f32, 16>(sum));
     if constexpr (Config::kRounded) {

@@ -89,10 +89,11 @@ __device__ __forceinline__ int list_tiles(int begin, int end, const ClassOf& cla
     const int found = from + warp < end ? class_of(from + warp) : kMaskNone;
     if (lane == 0) classes[warp] = found;
     __syncthreads();  // the classes of the round are there
-    const int own = lane < kWarps ? classes[lane] : kMaskNone;
-    const unsigned listed = __ballot_sync(0xffffffffu, own != kMaskNone);
+    const int lane_class = lane < kWarps ? classes[lane] : kMaskNone;
+    const unsigned listed = __ballot_sync(0xffffffffu, lane_class != kMaskNone);
     const int slot = count + __popc(listed & ((1u << lane) - 1u));
-    if (warp == 0 && own != kMaskNone) list[slot] = 2 * (from + lane) + (own == kMaskAll ? 0 : 1);
+    if (warp == 0 && lane_class != kMaskNone)
+      list[slot] = 2 * (from + lane) + (lane_class == kMaskAll ? 0 : 1);
     count += __popc(listed);
     __syncthreads();  // all have read them
   }

@@ -44,8 +44,8 @@ __device__ __forceinline__ void start_partial(const AttentionBlockParams& p, con
       const bool any = most != minus_infinity();
       softmax.most[b][half] = most;
       // Of the row, in every lane or in one of its four: see row_sum.
-      const bool own = kSumsInProduct<typename Config::Element> || t == 0;
-      softmax.sum[b][half] = any && own ? 1.0f : 0.0f;
+      const bool holds_sum = kSumsInProduct<typename Config::Element> || t == 0;
+      softmax.sum[b][half] = any && holds_sum ? 1.0f : 0.0f;
 #pragma unroll
       for (int n = 0; n < kOutTiles; ++n) {
         const int column = 8 * n + 2 * t;

@@ -45,12 +45,12 @@ __device__ __forceinline__ PositionRange position_range(const int* positions, in
 // The blocks of a tile, appended to the queue one by one, from the left to the right, less those
 // that the mask of a mod leaves out: it is asked about the ranges, of which all positions are
 // a part.
-template <int kBlock, bool kOwnRows, class Mask>
+template <int kBlock, bool kTileOfRows, class Mask>
 struct PositionWalk {
   const VisitQueue queue;
-  const int* const own;     // positions of the tile's rows
-  const int* const ranges;  // of the blocks of columns
-  const int own_count, columns;
+  const int* const row_positions;  // positions of the tile's rows
+  const int* const ranges;         // of the blocks of columns
+  const int position_count, columns;
   const int low, high;  // of a column's position less a row's
   const bool whole;     // no row of the tile is past the last, where that needs a mask
   const Mask mask;
@@ -60,7 +60,7 @@ struct PositionWalk {
   enum CursorWord { at_least, at_most, at_base, at_seen, at_plain };
 
   __device__ __forceinline__ void start() const {
-    const PositionRange range = position_range(own, own_count);
+    const PositionRange range = position_range(row_positions, position_count);
     if (threadIdx.x == 0) {
       store_shared_word(queue.cursor(at_least), range.least);
       store_shared_word(queue.cursor(at_most), range.most);
@@ -83,10 +83,11 @@ struct PositionWalk {
     return static_cast<long long>(k.most) - q.least <= high &&
            static_cast<long long>(k.least) - q.most >= low;
   }
-  // Asks the mask of a mod what it keeps of two ranges. With kOwnRows the tile's range is of rows.
+  // Asks the mask of a mod what it keeps of two ranges. With kTileOfRows the tile's range is of
+  // rows.
   __device__ __forceinline__ int kept(const PositionRange& tile, const PositionRange& other) const {
-    const PositionRange& q = kOwnRows ? tile : other;
-    const PositionRange& k = kOwnRows ? other : tile;
+    const PositionRange& q = kTileOfRows ? tile : other;
+    const PositionRange& k = kTileOfRows ? other : tile;
     return mask.of(mask.batch, {q.least, q.most + 1, k.least, k.most + 1});
   }
   __device__ __forceinline__ PositionRange range_of(int block) const {
@@ -103,13 +104,13 @@ struct PositionWalk {
     unsigned plain = static_cast<unsigned>(load_shared_word(queue.cursor(at_plain)));
     while (seen == 0 && base < blocks) {
       base += 32;
-      const int own_block = base + static_cast<int>(threadIdx.x % 32);
-      const bool there = own_block < blocks;
-      const PositionRange k = there ? range_of(own_block) : q;
+      const int lane_block = base + static_cast<int>(threadIdx.x % 32);
+      const bool there = lane_block < blocks;
+      const PositionRange k = there ? range_of(lane_block) : q;
       const int found = kept(q, k);
       seen = __ballot_sync(0xffffffffu, there && found != kMaskNone && some(q, k));
       plain = __ballot_sync(0xffffffffu, whole && found == kMaskAll &&
-                                             (own_block + 1) * kBlock <= columns && all(q, k));
+                                             (lane_block + 1) * kBlock <= columns && all(q, k));
     }
     Visit v = {};
     if (seen != 0) {
@@ -149,8 +150,8 @@ __device__ __forceinline__ void modify_scores_by_position(float (&s)[kRowBlocks]
         const int row = rows.query(tile, rows.warp_row(b, half, thread), thread);
         // Mods are asked about rows and keys that are there: in the place of others, the last.
         if (kHasMods<Config> || row < tile.rows) {
-          const int own = kHasMods<Config> ? minimum(row, tile.rows - 1) : row;
-          q[b][half] = load_element(static_cast<const int*>(p.q_positions) + own);
+          const int clamped = kHasMods<Config> ? minimum(row, tile.rows - 1) : row;
+          q[b][half] = load_element(static_cast<const int*>(p.q_positions) + clamped);
         }
       }
     }
@@ -163,8 +164,8 @@ __device__ __forceinline__ void modify_scores_by_position(float (&s)[kRowBlocks]
       const bool inside = column < tile.keys;
       int k = 0;
       if (kNear && (kHasMods<Config> || inside)) {
-        const int own = kHasMods<Config> ? minimum(column, tile.keys - 1) : column;
-        k = load_element(static_cast<const int*>(p.k_positions) + own);
+        const int clamped = kHasMods<Config> ? minimum(column, tile.keys - 1) : column;
+        k = load_element(static_cast<const int*>(p.k_positions) + clamped);
       }
 #pragma unroll
       for (int b = 0; b < kRowBlocks; ++b) {

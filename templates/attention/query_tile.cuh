@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Which rows and keys a block of attention works on, and which rows its warps and lanes own.
+// Which rows and keys a block of attention works on, and which rows its warps and lanes number.
 #pragma once
 #include "attention/mods/mods.cuh"
 #include "attention/tile.cuh"
@@ -36,21 +36,21 @@ struct QueryTile {
   long long list;        // which list of visits is the tile's, with kListed
 };
 
-// Tile number `own` of a sequence and a head, which is a key head with kPackGqa.
+// Tile number `number` of a sequence and a head, which is a key head with kPackGqa.
 template <class Config>
 __device__ __forceinline__ QueryTile query_tile_at(const AttentionForwardParams& p, int sequence,
-                                                   int head, int own) {
+                                                   int head, int number) {
   QueryTile tile;
   tile.group = p.heads / p.kv_heads;
   const int used = used_rows<Config>(tile.group);
-  tile.first = own * used;
+  tile.first = number * used;
   tile.head = head;
   tile.sequence = sequence;
   tile.kv_head = Config::kPackGqa ? head : head / tile.group;
   tile.start_q = tile.start_k = 0;
   tile.rows = tile.written = p.seq_q, tile.keys = p.seq_k;
   const int heads = Config::kPackGqa ? p.kv_heads : p.heads;
-  tile.list = (static_cast<long long>(sequence) * heads + head) * p.tiles + own;
+  tile.list = (static_cast<long long>(sequence) * heads + head) * p.tiles + number;
   if constexpr (Config::kPacked) {
     using Offset = typename Config::CuSeqlens;
     const int b = sequence;
@@ -67,7 +67,7 @@ __device__ __forceinline__ QueryTile query_tile_at(const AttentionForwardParams&
     const long long start =
         static_cast<long long>(tile.start_q) * (Config::kPackGqa ? tile.group : 1);
     tile.list =
-        static_cast<long long>(tile.head) * (p.tiles + p.sequences) + start / used + b + own;
+        static_cast<long long>(tile.head) * (p.tiles + p.sequences) + start / used + b + number;
   }
   return tile;
 }
@@ -110,18 +110,18 @@ template <class Config>
 struct WarpRows {
   static constexpr int kRows = Config::kTileM / (Config::kThreads / 32);
   static_assert(kRows == 16 || kRows == 32, "a lane for every row");
-  int own_query, own_head;
+  int lane_query, lane_head;
 
   __device__ __forceinline__ explicit WarpRows(const QueryTile& tile) {
     if constexpr (Config::kPackGqa) {
       const unsigned thread = thread_index(), group = tile.group;
       const unsigned warp_row = thread / 32 * kRows + thread % kRows;
       const unsigned row = tile.first + warp_row;
-      own_query = row / group;
-      own_head = tile.head * group + row % group;
+      lane_query = row / group;
+      lane_head = tile.head * group + row % group;
       if constexpr (HasWholeGroups<Config>::kValue) {
         if (warp_row >= static_cast<unsigned>(used_rows<Config>(tile.group)))
-          own_query = tile.written;
+          lane_query = tile.written;
       }
     }
   }
@@ -129,11 +129,11 @@ struct WarpRows {
     return 16 * block + 8 * half + thread % 32 / 4;
   }
   __device__ __forceinline__ int query(const QueryTile& tile, int warp_row, int thread) const {
-    if constexpr (Config::kPackGqa) return __shfl_sync(0xffffffffu, own_query, warp_row);
+    if constexpr (Config::kPackGqa) return __shfl_sync(0xffffffffu, lane_query, warp_row);
     return tile.first + thread / 32 * kRows + warp_row;
   }
   __device__ __forceinline__ int head(const QueryTile& tile, int warp_row) const {
-    if constexpr (Config::kPackGqa) return __shfl_sync(0xffffffffu, own_head, warp_row);
+    if constexpr (Config::kPackGqa) return __shfl_sync(0xffffffffu, lane_head, warp_row);
     return tile.head;
   }
 };

@@ -192,11 +192,12 @@ struct RangeWalk {
   __device__ __forceinline__ bool find_kept(const AttentionRange& seen, const BlockRange& range,
                                             const VisitOrigin& from, int& block, bool& all) const {
     while (block >= range.begin) {
-      const int own = block - static_cast<int>(threadIdx.x % 32);
-      VisitRectangle at = blocks.rectangle(seen, maximum(own, range.begin));
+      const int lane_block = block - static_cast<int>(threadIdx.x % 32);
+      VisitRectangle at = blocks.rectangle(seen, maximum(lane_block, range.begin));
       at.row += from.query, at.row_end += from.query, at.key += from.key, at.key_end += from.key;
       const int found = mask.of(from.batch, at);
-      const unsigned seen = __ballot_sync(0xffffffffu, own >= range.begin && found != kMaskNone);
+      const unsigned seen =
+          __ballot_sync(0xffffffffu, lane_block >= range.begin && found != kMaskNone);
       const unsigned whole = __ballot_sync(0xffffffffu, found == kMaskAll);
       if (seen != 0) {
         const int lane = __ffs(static_cast<int>(seen)) - 1;

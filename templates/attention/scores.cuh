@@ -18,7 +18,7 @@ struct ScoreUnits {
       Config::kSoftcap || Config::kAlibi || HasScoreMod<Config>::kValue;
   float t;
   float scale, softcap, tanh_scale;
-  float own_slope;  // of ALiBi: of the head, or of the lane's own row as WarpRows has them
+  float lane_slope;  // of ALiBi: of the head, or of the lane's own row as WarpRows has them
   const AttentionCaptures captures;  // of mods
 
   template <class Rows>
@@ -34,11 +34,11 @@ struct ScoreUnits {
     if constexpr (Config::kAlibi) {
       const float* slopes =
           static_cast<const float*>(p.alibi_slopes) + tile.sequence * p.alibi_batch_stride;
-      own_slope = load_element(slopes + (Config::kPackGqa ? rows.own_head : tile.head));
+      lane_slope = load_element(slopes + (Config::kPackGqa ? rows.lane_head : tile.head));
     }
   }
   __device__ __forceinline__ float slope(int warp_row) const {
-    return Config::kPackGqa ? __shfl_sync(0xffffffffu, own_slope, warp_row) : own_slope;
+    return Config::kPackGqa ? __shfl_sync(0xffffffffu, lane_slope, warp_row) : lane_slope;
   }
 };
 

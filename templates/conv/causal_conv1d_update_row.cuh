@@ -59,14 +59,14 @@ __device__ void causal_conv1d_update_row(const ConvUpdateParams& p) {
   const int first = static_cast<int>(blockIdx.x % tiles) * kBlockChannels + warp * Shape::kChannels;
   if (first >= p.channels) return;
 
-  char* own = reinterpret_cast<char*>(shared) + warp * ConvUpdateRowSmem<Config>::kWarp;
-  Element* slots = reinterpret_cast<Element*>(own + ConvUpdateRowSmem<Config>::kFilter);
+  char* warp_memory = reinterpret_cast<char*>(shared) + warp * ConvUpdateRowSmem<Config>::kWarp;
+  Element* slots = reinterpret_cast<Element*>(warp_memory + ConvUpdateRowSmem<Config>::kFilter);
   Element* state = static_cast<Element*>(p.state) + row * p.state_stride +
                    static_cast<long long>(first) * kWidth;
   const int count = minimum(Shape::kChannels, p.channels - first) * kWidth;
   copy_in(slots, state, count, lane);
   float weight[kWidth][kVector], bias[kVector];
-  load_filter_by_warp<Config>(p, first, lane, reinterpret_cast<float*>(own), weight, bias);
+  load_filter_by_warp<Config>(p, first, lane, reinterpret_cast<float*>(warp_memory), weight, bias);
 
   const int channel = first + lane * kVector;
   if (channel < p.channels) {

@@ -129,9 +129,9 @@ struct KdaNumbersOfSlice {
             decay_log<Config>(slice.g[h].at(e), Config::kDtBias ? bias.at(e) : 0.0f, numbers);
         // What is not there was loaded as 0, which is no decay as it is.
         const bool counts = there[h] || (Config::kGate == kKdaGateGiven && !Config::kDtBias);
-        const float own = counts ? decay : 0.0f;
-        alpha[h][e] = kda_step_decay<typename Config::Element>(own);
-        logarithm[e] = h == 0 ? own : __fadd_rn(logarithm[e], own);
+        const float counted_decay = counts ? decay : 0.0f;
+        alpha[h][e] = kda_step_decay<typename Config::Element>(counted_decay);
+        logarithm[e] = h == 0 ? counted_decay : __fadd_rn(logarithm[e], counted_decay);
       }
     }
   }

@@ -169,8 +169,8 @@ __device__ __forceinline__ void KdaChain<Config, kReverse>::run() const {
   int slice = 0;
 #pragma unroll 1
   for (int link = 0; link < links; ++link) {
-    float own[kRows] = {};
-    if (ends != nullptr) load(ends + link * end_stride, key_dim, 1, own);
+    float end[kRows] = {};
+    if (ends != nullptr) load(ends + link * end_stride, key_dim, 1, end);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) x[r] = 0.0f;
 #pragma unroll 1
@@ -183,7 +183,7 @@ __device__ __forceinline__ void KdaChain<Config, kReverse>::run() const {
       multiply(slice, link, x);
     }
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) x[r] = __fadd_rn(x[r], own[r]);
+    for (int r = 0; r < kRows; ++r) x[r] = __fadd_rn(x[r], end[r]);
     if (to == nullptr) store(ends + link * end_stride, key_dim, 1, x);
     keep(link + 1, x);
   }

@@ -15,22 +15,22 @@ template <class Config>
 struct KdaChunkPairs : KdaChunkWork<Config> {
   using Work = KdaChunkWork<Config>;
   using typename Work::Element;
+  using typename Work::LaneRows;
   using typename Work::Operands;
-  using typename Work::Own;
   using typename Work::Smem;
   using typename Work::Sums;
-  using Work::block, Work::g, Work::in, Work::lane, Work::own_column, Work::part, Work::shared;
+  using Work::block, Work::g, Work::in, Work::lane, Work::lane_column, Work::part, Work::shared;
   using Work::t;
   using Work::Work;
   using Panels = KdaPanels<64>;
 
   __device__ __forceinline__ void store_through(int before, Sums& queries, Sums& rows,
-                                                const Own& own,
+                                                const LaneRows& lane_rows,
                                                 const KdaProducts<4>& products) const;
-  __device__ __forceinline__ void chain_rows(Sums& queries, Sums& rows, const Own& own,
+  __device__ __forceinline__ void chain_rows(Sums& queries, Sums& rows, const LaneRows& lane_rows,
                                              const KdaProducts<4>& products) const;
   __device__ __forceinline__ void chain_columns(Sums& columns) const;
-  __device__ __forceinline__ void add_level(int half, const Own& own,
+  __device__ __forceinline__ void add_level(int half, const LaneRows& lane_rows,
                                             const KdaProducts<4>& products, Sums& queries,
                                             Sums& rows, Sums& columns, float (&span)[2][4]) const;
 };
@@ -39,38 +39,40 @@ struct KdaChunkPairs : KdaChunkWork<Config> {
 // that block, once it has decayed over the blocks from there on, which is left to the reader.
 template <class Config>
 __device__ __forceinline__ void KdaChunkPairs<Config>::store_through(
-    int before, Sums& queries, Sums& rows, const Own& own, const KdaProducts<4>& products) const {
+    int before, Sums& queries, Sums& rows, const LaneRows& lane_rows,
+    const KdaProducts<4>& products) const {
   const int at = Smem::kThrough + Smem::kRow * (block * (block - 1) / 2 + before);
   float sum[4] = {};
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      const float pair = own.q[h][c] * queries.at(h, c) - own.beta[h] * own.k[h][c] * rows.at(h, c);
+      const float pair = lane_rows.q[h][c] * queries.at(h, c) -
+                         lane_rows.beta[h] * lane_rows.k[h][c] * rows.at(h, c);
       sum[c] = __fmaf_rn(products.to[h][c], pair, sum[c]);
     }
   }
   const float whole = sum_over_tokens(sum, g);
-  if ((g & 1) == 0) store_shared(shared + at + 4 * own_column(g >> 1), whole);
+  if ((g & 1) == 0) store_shared(shared + at + 4 * lane_column(g >> 1), whole);
 }
 
 // Rows of the warp's block with the blocks before it, from the state at the chunk's start on.
 template <class Config>
 __device__ __forceinline__ void KdaChunkPairs<Config>::chain_rows(
-    Sums& queries, Sums& rows, const Own& own, const KdaProducts<4>& products) const {
+    Sums& queries, Sums& rows, const LaneRows& lane_rows, const KdaProducts<4>& products) const {
   const int square = KdaSquare::offset(row_of_rows_first(lane), chunk_of_rows_first(lane));
   const unsigned columns = Panels::at(
       shared + Smem::kKg + Panels::offset(row_of_rows_first(lane), chunk_of_rows_first(lane)),
       2 * part);
 #pragma unroll 1
   for (int c = 0; c < block; ++c) {
-    store_through(c, queries, rows, own, products);
+    store_through(c, queries, rows, lane_rows, products);
     Operands a, keys;
     load_planes_transposed<Element, Smem::kKeyPlane>(keys, columns + c * 16 * 64);
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
       float decay[2];
-      load_shared(shared + Smem::kDecay + Smem::kRow * c + 4 * own_column(2 * n), decay[0],
+      load_shared(shared + Smem::kDecay + Smem::kRow * c + 4 * lane_column(2 * n), decay[0],
                   decay[1]);
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
@@ -98,7 +100,7 @@ __device__ __forceinline__ void KdaChunkPairs<Config>::chain_columns(Sums& colum
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
       float decay[2];
-      load_shared(shared + Smem::kDecay + Smem::kRow * r + 4 * own_column(2 * n), decay[0],
+      load_shared(shared + Smem::kDecay + Smem::kRow * r + 4 * lane_column(2 * n), decay[0],
                   decay[1]);
 #pragma unroll
       for (int e = 0; e < 4; ++e) columns.x[n][e] *= decay[e % 2];
@@ -155,11 +157,9 @@ __device__ __forceinline__ void put_turned(Fragment<Element>& to, int word, floa
 // The pairs of the warp's own block that part at `half`. `span`: what each token, as row or as
 // column, adds to the gates between it and its partners.
 template <class Config>
-__device__ __forceinline__ void KdaChunkPairs<Config>::add_level(int half, const Own& own,
-                                                                 const KdaProducts<4>& products,
-                                                                 Sums& queries, Sums& rows,
-                                                                 Sums& columns,
-                                                                 float (&span)[2][4]) const {
+__device__ __forceinline__ void KdaChunkPairs<Config>::add_level(
+    int half, const LaneRows& lane_rows, const KdaProducts<4>& products, Sums& queries, Sums& rows,
+    Sums& columns, float (&span)[2][4]) const {
   const unsigned square = shared + lower_square(block, block);
   const int by_rows = KdaSquare::offset(row_of_rows_first(lane), chunk_of_rows_first(lane));
   const int by_chunks = KdaSquare::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane));
@@ -180,8 +180,8 @@ __device__ __forceinline__ void KdaChunkPairs<Config>::add_level(int half, const
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
       factor[h][c] = upper ? products.to[h][c] : products.after[h][c];
-      q[h][c] = own.q[h][c] * factor[h][c], k[h][c] = own.k[h][c] * factor[h][c];
-      ke[h][c] = -own.beta[h] * k[h][c];
+      q[h][c] = lane_rows.q[h][c] * factor[h][c], k[h][c] = lane_rows.k[h][c] * factor[h][c];
+      ke[h][c] = -lane_rows.beta[h] * k[h][c];
     }
   }
   Operands a, b;
@@ -226,9 +226,9 @@ __device__ __forceinline__ void KdaChunkPairs<Config>::add_level(int half, const
 // sum over the half, at most eight of them.
 __device__ __forceinline__ void add_spans(float (&sum)[4], float (&value)[4], int half, int token,
                                           bool upper) {
-  const float own = upper ? 1.0f : 0.0f;
+  const float counted = upper ? 1.0f : 0.0f;
 #pragma unroll
-  for (int c = 0; c < 4; ++c) sum[c] = __fmaf_rn(own, value[c], sum[c]);
+  for (int c = 0; c < 4; ++c) sum[c] = __fmaf_rn(counted, value[c], sum[c]);
 #pragma unroll
   for (int apart = 1; apart < 8; apart *= 2) {
     if (apart >= half) break;

@@ -13,7 +13,7 @@ struct KdaChunkResults : KdaChunkPairs<Config> {
   using typename Work::Element;
   using typename Work::Smem;
   using typename Work::Sums;
-  using Work::block, Work::column, Work::g, Work::head, Work::in, Work::lane, Work::own_column;
+  using Work::block, Work::column, Work::g, Work::head, Work::in, Work::lane, Work::lane_column;
   using Work::p, Work::part, Work::tile, Work::row, Work::shared, Work::t, Work::there;
   using Work::thread, Work::token, Work::warp;
   using Work::Work;
@@ -23,8 +23,8 @@ struct KdaChunkResults : KdaChunkPairs<Config> {
 
   template <class T>
   __device__ __forceinline__ T* row_of(const void* tensor, long long batch_stride,
-                                       long long token_stride, int own) const {
-    return Work::template row_of<T>(tensor, batch_stride, token_stride, own);
+                                       long long token_stride, int token) const {
+    return Work::template row_of<T>(tensor, batch_stride, token_stride, token);
   }
 
   // dq and dk of the pass, over the heads.
@@ -37,16 +37,16 @@ struct KdaChunkResults : KdaChunkPairs<Config> {
     return shared + (in_tiles ? 0 : Smem::kStash + pass * Smem::kStashBytes) +
            (8 * which + i) * 4 * Config::kThreads + 4 * thread;
   }
-  __device__ __forceinline__ const Element* input_row(int which, int own) const {
-    return which == 0 ? this->query_row(own) : this->key_row(own);
+  __device__ __forceinline__ const Element* input_row(int which, int token) const {
+    return which == 0 ? this->query_row(token) : this->key_row(token);
   }
   __device__ __forceinline__ bool wanted(int which) const {
     return (which == 0 ? p.dq : p.dk) != nullptr;
   }
-  __device__ __forceinline__ Element* output_row(int which, int own) const {
-    return which == 0 ? row_of<Element>(p.dq, p.dq_batch_stride, p.dq_token_stride, own) +
+  __device__ __forceinline__ Element* output_row(int which, int token) const {
+    return which == 0 ? row_of<Element>(p.dq, p.dq_batch_stride, p.dq_token_stride, token) +
                             head * p.dq_head_stride
-                      : row_of<Element>(p.dk, p.dk_batch_stride, p.dk_token_stride, own) +
+                      : row_of<Element>(p.dk, p.dk_batch_stride, p.dk_token_stride, token) +
                             head * p.dk_head_stride;
   }
   // Where a head's sums of rows are kept from pass to pass; the last slot is shared by all others.
@@ -77,12 +77,12 @@ template <class Config>
 __device__ __forceinline__ void KdaChunkResults<Config>::add_behind(float (&dg)[2][4]) const {
 #pragma unroll
   for (int c = 0; c < 4; c += 2) {
-    const unsigned at = shared + 4 * own_column(c);
+    const unsigned at = shared + 4 * lane_column(c);
     float behind[2] = {}, decay[2] = {1.0f, 1.0f};
-    float own_decay[4][2];
+    float block_decay[4][2];
 #pragma unroll
     for (int b = 0; b < 4; ++b) {
-      load_shared(at + Smem::kDecay + Smem::kRow * b, own_decay[b][0], own_decay[b][1]);
+      load_shared(at + Smem::kDecay + Smem::kRow * b, block_decay[b][0], block_decay[b][1]);
     }
 #pragma unroll
     for (int r = 1; r < 4; ++r) {
@@ -92,7 +92,7 @@ __device__ __forceinline__ void KdaChunkResults<Config>::add_behind(float (&dg)[
                   through[1]);
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        decay[i] *= own_decay[r - 1][i];
+        decay[i] *= block_decay[r - 1][i];
         behind[i] = __fmaf_rn(decay[i], through[i], behind[i]);
       }
     }
@@ -104,7 +104,7 @@ __device__ __forceinline__ void KdaChunkResults<Config>::add_behind(float (&dg)[
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         if (b < block) behind[i] = __fmaf_rn(decay[i], dots[i], behind[i]);
-        decay[i] *= own_decay[b][i];
+        decay[i] *= block_decay[b][i];
       }
     }
     float states[2];
@@ -178,20 +178,20 @@ __device__ __forceinline__ void KdaChunkResults<Config>::finish_gate(int value_h
     if (lane == 0) store_shared(shared + Smem::kRateSums + 4 * warp, rate_sum);
     const float whole = sum_over_tokens(sums, g);
     if ((g & 1) == 0) {
-      store_shared(shared + Smem::kBiasSums + Smem::kRow * block + 4 * own_column(g >> 1), whole);
+      store_shared(shared + Smem::kBiasSums + Smem::kRow * block + 4 * lane_column(g >> 1), whole);
     }
     __syncthreads();  // every block's sums are there
-    const int own = thread, key = kColumns * pass + own;
+    const int lane_column = thread, key = kColumns * pass + lane_column;
     const long long at = static_cast<long long>(tile.slot) * in.value_heads + value_head;
-    if (own < kColumns && key < in.key_dim && p.bias_sums != nullptr) {
+    if (lane_column < kColumns && key < in.key_dim && p.bias_sums != nullptr) {
       float sum = 0.0f;
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
-        sum += load_shared(shared + Smem::kBiasSums + Smem::kRow * r + 4 * own);
+        sum += load_shared(shared + Smem::kBiasSums + Smem::kRow * r + 4 * lane_column);
       }
       store_element(static_cast<float*>(p.bias_sums) + at * in.key_dim + key, sum);
     }
-    if (own == 32 && p.rate_sums != nullptr) {
+    if (lane_column == 32 && p.rate_sums != nullptr) {
       float* to = static_cast<float*>(p.rate_sums) + at;
       float sum = pass == 0 ? 0.0f : *static_cast<volatile float*>(to);
 #pragma unroll
@@ -209,10 +209,10 @@ template <class Config>
 __device__ __forceinline__ void KdaChunkResults<Config>::finish_beta(int value_head, int member,
                                                                      int pass) const {
   const bool last = pass == kPasses - 1;
-  const int at = thread, own = tile.first + at;
-  if (p.dbeta == nullptr || at >= kKdaChunk || own >= tile.count) return;
+  const int at = thread, token = tile.first + at;
+  if (p.dbeta == nullptr || at >= kKdaChunk || token >= tile.count) return;
   if (!last && kept(member)) return;
-  Beta* to = row_of<Beta>(p.dbeta, p.dbeta_batch_stride, p.dbeta_token_stride, own) +
+  Beta* to = row_of<Beta>(p.dbeta, p.dbeta_batch_stride, p.dbeta_token_stride, token) +
              value_head * p.dbeta_head_stride;
   const int slot = heads_slot(member);
   float d = 0.0f;
@@ -274,13 +274,13 @@ __device__ __forceinline__ void KdaChunkResults<Config>::finish_stashed(int whic
     float d[4];
 #pragma unroll
     for (int c = 0; c < 4; c += 2) {
-      float own[2];
+      float x[2];
       const int at = column(pass, c);
-      load_pair(from + at, there(h) && at < in.key_dim, own);
+      load_pair(from + at, there(h) && at < in.key_dim, x);
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const float each = load_shared(kept_at + 4 * Config::kThreads * (c + i));
-        d[c + i] = norm * (each - own[i] * norm * dot);
+        d[c + i] = norm * (each - x[i] * norm * dot);
       }
     }
     store_row(to, d, kColumns * pass + 16 * part, in.key_dim, there(h));
@@ -299,14 +299,14 @@ __device__ __forceinline__ void KdaChunkResults<Config>::finish_stored(int which
     for (int m = 0; m < Pieces::kPieces; ++m) {
       const int at = kColumns * pass + 16 * part + Pieces::column(m);
       if (!there(h) || at >= in.key_dim) continue;
-      float own[Pieces::kEach], d[Pieces::kEach];
+      float x[Pieces::kEach], d[Pieces::kEach];
       Words<8> raw, stored;
       load_global(from + at, raw);
       const volatile unsigned* words = reinterpret_cast<const volatile unsigned*>(to + at);
       stored.word[0] = words[0], stored.word[1] = words[1];
-      unpack<Element>(raw, own), unpack<Element>(stored, d);
+      unpack<Element>(raw, x), unpack<Element>(stored, d);
 #pragma unroll
-      for (int i = 0; i < Pieces::kEach; ++i) d[i] = norm * (d[i] - own[i] * norm * dot);
+      for (int i = 0; i < Pieces::kEach; ++i) d[i] = norm * (d[i] - x[i] * norm * dot);
       store_global(to + at, pack<Element, 8>(d));
     }
   }

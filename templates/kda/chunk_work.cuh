@@ -64,11 +64,11 @@ struct KdaChunkWork {
   __device__ __forceinline__ int token(int h) const { return tile.first + row(h); }
   __device__ __forceinline__ bool there(int h) const { return token(h) < tile.count; }
   // Column c of 4 that the lane holds, in a pass and in all.
-  __device__ __forceinline__ int own_column(int c) const {
+  __device__ __forceinline__ int lane_column(int c) const {
     return 16 * part + (c >> 1) * 8 + 2 * t + (c & 1);
   }
   __device__ __forceinline__ int column(int pass, int c) const {
-    return kColumns * pass + own_column(c);
+    return kColumns * pass + lane_column(c);
   }
   // The row that a thread has of values, and which of its chunks of 8 columns in turn: a quarter of
   // a warp has two rows of a panel, whatever the number of threads.
@@ -83,22 +83,22 @@ struct KdaChunkWork {
   __device__ __forceinline__ int state_word() const { return (thread >> 8) * 16 + (thread & 15); }
   template <class T>
   __device__ __forceinline__ T* row_of(const void* tensor, long long batch_stride,
-                                       long long token_stride, int own) const {
+                                       long long token_stride, int token) const {
     T* const base = const_cast<T*>(static_cast<const T*>(tensor));
-    if constexpr (Config::kPacked) return base + (tile.start + own) * token_stride;
-    return base + tile.row * batch_stride + own * token_stride;
+    if constexpr (Config::kPacked) return base + (tile.start + token) * token_stride;
+    return base + tile.row * batch_stride + token * token_stride;
   }
-  __device__ __forceinline__ const Element* query_row(int own) const {
-    return row_of<Element>(in.q, in.q_batch_stride, in.q_token_stride, own) +
+  __device__ __forceinline__ const Element* query_row(int token) const {
+    return row_of<Element>(in.q, in.q_batch_stride, in.q_token_stride, token) +
            head * in.q_head_stride;
   }
-  __device__ __forceinline__ const Element* key_row(int own) const {
-    return row_of<Element>(in.k, in.k_batch_stride, in.k_token_stride, own) +
+  __device__ __forceinline__ const Element* key_row(int token) const {
+    return row_of<Element>(in.k, in.k_batch_stride, in.k_token_stride, token) +
            head * in.k_head_stride;
   }
 
   // What the lane holds of q, with its norm and the scale, and of k, with its norm, in one pass.
-  struct Own {
+  struct LaneRows {
     float q[2][4], k[2][4], beta[2];
   };
 
@@ -110,14 +110,15 @@ struct KdaChunkWork {
   __device__ __forceinline__ void add_states(Sums& queries, Sums& values, Sums& keys,
                                              float (&dots)[2]) const;
   __device__ __forceinline__ void store_state_dots(const float (&dots)[2]) const;
-  __device__ __forceinline__ void load_own(int value_head, int pass, Own& own,
-                                           float (&alpha)[2][4]) const;
+  __device__ __forceinline__ void load_rows(int value_head, int pass, LaneRows& lane_rows,
+                                            float (&alpha)[2][4]) const;
   // Reads beta, at the start of each phase for the same reason as find_thread.
-  __device__ __forceinline__ void find_beta(Own& own) const {
+  __device__ __forceinline__ void find_beta(LaneRows& lane_rows) const {
 #pragma unroll
-    for (int h = 0; h < 2; ++h) own.beta[h] = load_shared(shared + Smem::kBeta + 4 * row(h));
+    for (int h = 0; h < 2; ++h) lane_rows.beta[h] = load_shared(shared + Smem::kBeta + 4 * row(h));
   }
-  __device__ __forceinline__ void publish(const Own& own, const KdaProducts<4>& products) const;
+  __device__ __forceinline__ void publish(const LaneRows& lane_rows,
+                                          const KdaProducts<4>& products) const;
   __device__ __forceinline__ unsigned alpha_address(int i) const {
     return shared + Smem::kAlpha + 4 * (i * Config::kThreads + thread);
   }
@@ -127,13 +128,13 @@ struct KdaChunkWork {
 template <class Config>
 __device__ __forceinline__ void KdaChunkWork<Config>::prepare_rows(int value_head,
                                                                    bool norms) const {
-  const int at = thread >> 2, own = tile.first + at;
-  const bool inside = at < kKdaChunk && own < tile.count, first = at < kKdaChunk && t == 0;
+  const int at = thread >> 2, token = tile.first + at;
+  const bool inside = at < kKdaChunk && token < tile.count, first = at < kKdaChunk && t == 0;
   if (first) {
     float beta = 0.0f;
     if (inside) {
       beta = to_float(load_element(row_of<typename Config::BetaElement>(
-                                       in.beta, in.beta_batch_stride, in.beta_token_stride, own) +
+                                       in.beta, in.beta_batch_stride, in.beta_token_stride, token) +
                                    value_head * in.beta_head_stride));
       beta = step_size<Config>(beta, in.beta_factor);
     }
@@ -145,8 +146,8 @@ __device__ __forceinline__ void KdaChunkWork<Config>::prepare_rows(int value_hea
     for (int slice = 0; slice < in.key_dim; slice += 32) {
       const int c = slice + 8 * t;
       EightColumns<Element, Config::kVectorBytes> each[2];
-      each[0].load(query_row(own), c, in.key_dim, inside);
-      each[1].load(key_row(own), c, in.key_dim, inside);
+      each[0].load(query_row(token), c, in.key_dim, inside);
+      each[1].load(key_row(token), c, in.key_dim, inside);
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
 #pragma unroll
@@ -229,14 +230,14 @@ __device__ __forceinline__ void KdaChunkWork<Config>::store_scores(const Scores&
     for (int n = 0; n < 2; ++n) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const int own = g + 8 * h, column = 8 * n + 2 * t;
+        const int lane_row = g + 8 * h, column = 8 * n + 2 * t;
         const float first = scores.x[i][n][2 * h], second = scores.x[i][n][2 * h + 1];
-        if (part % 2 == 0 && c == block && own / 2 == column / 2) {
-          store_shared(shared + Smem::kDiagonal + 4 * (16 * block + own),
-                       own == column ? first : second);
+        if (part % 2 == 0 && c == block && lane_row / 2 == column / 2) {
+          store_shared(shared + Smem::kDiagonal + 4 * (16 * block + lane_row),
+                       lane_row == column ? first : second);
         }
         store_planes<Element, Smem::kScorePlane>(
-            to + lower_square(block, c) + KdaSquare::offset(own, n) + 4 * t, first, second);
+            to + lower_square(block, c) + KdaSquare::offset(lane_row, n) + 4 * t, first, second);
       }
     }
   }
@@ -247,11 +248,11 @@ template <class Config>
 __device__ __forceinline__ void KdaChunkWork<Config>::finish_values(int value_head, int value,
                                                                     float& dot) const {
   constexpr int kLanes = Config::kThreads / 64;
-  const int at = value_row(), own = tile.first + at;
-  const bool inside = own < tile.count;
-  const Element* v = row_of<Element>(in.v, in.v_batch_stride, in.v_token_stride, own) +
+  const int at = value_row(), token = tile.first + at;
+  const bool inside = token < tile.count;
+  const Element* v = row_of<Element>(in.v, in.v_batch_stride, in.v_token_stride, token) +
                      value_head * in.v_head_stride;
-  Element* dv = row_of<Element>(p.dv, p.dv_batch_stride, p.dv_token_stride, own) +
+  Element* dv = row_of<Element>(p.dv, p.dv_batch_stride, p.dv_token_stride, token) +
                 value_head * p.dv_head_stride;
   const float beta = load_shared(shared + Smem::kBeta + 4 * at);
   static_assert(kValues / 8 % kLanes == 0, "a lane has whole chunks");
@@ -321,8 +322,8 @@ __device__ __forceinline__ void KdaChunkWork<Config>::add_states(Sums& queries, 
   const int word = state_word();
 #pragma unroll
   for (int i = 0; i < kValues / 16; ++i) {
-    const int own = state_row() + 16 * i;
-    const unsigned at = shared + Smem::kH + States::offset(own, word / 4) + word % 4 * 4;
+    const int lane_row = state_row() + 16 * i;
+    const unsigned at = shared + Smem::kH + States::offset(lane_row, word / 4) + word % 4 * 4;
     float h[2], dh[2];
     load_pair_of_planes<Element, Smem::kStatePlane>(at, h);
     load_pair_of_planes<Element, Smem::kStatePlane>(at + (Smem::kDh - Smem::kH), dh);
@@ -338,13 +339,14 @@ __device__ __forceinline__ void KdaChunkWork<Config>::store_state_dots(
 }
 
 template <class Config>
-__device__ __forceinline__ void KdaChunkWork<Config>::load_own(int value_head, int pass, Own& own,
-                                                               float (&alpha)[2][4]) const {
+__device__ __forceinline__ void KdaChunkWork<Config>::load_rows(int value_head, int pass,
+                                                                LaneRows& lane_rows,
+                                                                float (&alpha)[2][4]) const {
   KdaNumbers numbers = {in.scale, in.lower_bound, in.beta_factor, 1.0f, nullptr};
   if constexpr (Config::kAlog) {
     numbers.set_rate(load_element(static_cast<const float*>(in.A_log) + value_head));
   }
-  find_beta(own);
+  find_beta(lane_rows);
   float logarithm[4] = {};
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -361,9 +363,9 @@ __device__ __forceinline__ void KdaChunkWork<Config>::load_own(int value_head, i
     for (int c = 0; c < 4; c += 2) {
       const int at = column(pass, c);
       const bool inside = there(h) && at < in.key_dim;
-      float own_q[2], own_k[2], z[2], bias[2] = {};
-      load_pair(q + at, inside, own_q);
-      load_pair(k + at, inside, own_k);
+      float raw_q[2], raw_k[2], z[2], bias[2] = {};
+      load_pair(q + at, inside, raw_q);
+      load_pair(k + at, inside, raw_k);
       load_pair(gate + at, inside, z);
       if constexpr (Config::kDtBias) {
         load_pair(static_cast<const float*>(in.dt_bias) +
@@ -372,8 +374,8 @@ __device__ __forceinline__ void KdaChunkWork<Config>::load_own(int value_head, i
       }
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        own.q[h][c + i] = own_q[i] * q_scale;
-        own.k[h][c + i] = Config::kL2Norm ? own_k[i] * k_norm : own_k[i];
+        lane_rows.q[h][c + i] = raw_q[i] * q_scale;
+        lane_rows.k[h][c + i] = Config::kL2Norm ? raw_k[i] * k_norm : raw_k[i];
         const float log = decay_log<Config>(z[i], bias[i], numbers);
         alpha[h][c + i] = inside ? kda_decay(log) : 1.0f;
         logarithm[c + i] += inside ? log : 0.0f;
@@ -382,14 +384,14 @@ __device__ __forceinline__ void KdaChunkWork<Config>::load_own(int value_head, i
   }
   const float decay = kda_decay(sum_over_tokens(logarithm, g));
   if ((g & 1) == 0) {
-    store_shared(shared + Smem::kDecay + Smem::kRow * block + 4 * own_column(g >> 1), decay);
+    store_shared(shared + Smem::kDecay + Smem::kRow * block + 4 * lane_column(g >> 1), decay);
   }
 }
 
 // Keys as columns of later blocks' pairs, queries and keys as rows of earlier blocks'.
 template <class Config>
 __device__ __forceinline__ void KdaChunkWork<Config>::publish(
-    const Own& own, const KdaProducts<4>& products) const {
+    const LaneRows& lane_rows, const KdaProducts<4>& products) const {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
 #pragma unroll
@@ -399,9 +401,9 @@ __device__ __forceinline__ void KdaChunkWork<Config>::publish(
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const int c = 2 * n + i;
-        kg[i] = own.k[h][c] * products.after[h][c];
-        qg[i] = own.q[h][c] * products.to[h][c];
-        ke[i] = -own.beta[h] * own.k[h][c] * products.to[h][c];
+        kg[i] = lane_rows.k[h][c] * products.after[h][c];
+        qg[i] = lane_rows.q[h][c] * products.to[h][c];
+        ke[i] = -lane_rows.beta[h] * lane_rows.k[h][c] * products.to[h][c];
       }
       store_planes<Element, Smem::kKeyPlane>(to + Smem::kKg, kg[0], kg[1]);
       store_planes<Element, Smem::kKeyPlane>(to + Smem::kQg, qg[0], qg[1]);

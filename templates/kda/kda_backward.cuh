@@ -28,11 +28,11 @@ template <class Config>
 struct KdaBackward : KdaChunkResults<Config> {
   using Work = KdaChunkResults<Config>;
   using typename Work::Gradients;
-  using typename Work::Own;
+  using typename Work::LaneRows;
   using typename Work::Scores;
   using typename Work::Smem;
   using typename Work::Sums;
-  using Work::block, Work::g, Work::head, Work::in, Work::own_column, Work::p, Work::part,
+  using Work::block, Work::g, Work::head, Work::in, Work::lane_column, Work::p, Work::part,
       Work::tile;
   using Work::row, Work::shared, Work::t, Work::thread, Work::heads_slot, Work::kept;
   using Work::Work;
@@ -40,16 +40,16 @@ struct KdaBackward : KdaChunkResults<Config> {
 
   __device__ __forceinline__ void multiply_values(int value_head, int member, int pass,
                                                   Sums& queries, Sums& rows, Sums& columns);
-  __device__ __forceinline__ void store_dots(const Own& own, const KdaProducts<4>& products,
-                                             Sums& columns) const;
-  __device__ __forceinline__ void add_cross(const Own& own, const KdaProducts<4>& products,
-                                            Sums& queries, Sums& rows, Sums& columns,
-                                            float (&dg)[2][4]) const;
-  __device__ __forceinline__ void add_levels(const Own& own, const float (&alpha)[2][4],
+  __device__ __forceinline__ void store_dots(const LaneRows& lane_rows,
+                                             const KdaProducts<4>& products, Sums& columns) const;
+  __device__ __forceinline__ void add_cross(const LaneRows& lane_rows,
+                                            const KdaProducts<4>& products, Sums& queries,
+                                            Sums& rows, Sums& columns, float (&dg)[2][4]) const;
+  __device__ __forceinline__ void add_levels(const LaneRows& lane_rows, const float (&alpha)[2][4],
                                              Sums& queries, Sums& rows, Sums& columns,
                                              float (&dg)[2][4]) const;
-  __device__ __forceinline__ void add_gradients(const Own& own, Sums& queries, Sums& rows,
-                                                Sums& columns, int member, int pass,
+  __device__ __forceinline__ void add_gradients(const LaneRows& lane_rows, Sums& queries,
+                                                Sums& rows, Sums& columns, int member, int pass,
                                                 Gradients& gradients) const;
   __device__ __forceinline__ void run_head(int member, int pass, Gradients& gradients);
   __device__ __forceinline__ void run();
@@ -90,7 +90,7 @@ __device__ __forceinline__ void KdaBackward<Config>::multiply_values(int value_h
 
 // Of k with what the state behind the chunk gives its block, and of h with dh.
 template <class Config>
-__device__ __forceinline__ void KdaBackward<Config>::store_dots(const Own& own,
+__device__ __forceinline__ void KdaBackward<Config>::store_dots(const LaneRows& lane_rows,
                                                                 const KdaProducts<4>& products,
                                                                 Sums& columns) const {
   float sums[4] = {};
@@ -98,12 +98,12 @@ __device__ __forceinline__ void KdaBackward<Config>::store_dots(const Own& own,
   for (int h = 0; h < 2; ++h) {
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      sums[c] = __fmaf_rn(own.k[h][c] * products.after[h][c], columns.at(h, c), sums[c]);
+      sums[c] = __fmaf_rn(lane_rows.k[h][c] * products.after[h][c], columns.at(h, c), sums[c]);
     }
   }
   const float whole = sum_over_tokens(sums, g);
   if ((g & 1) == 0) {
-    store_shared(shared + Smem::kKeyDots + Smem::kRow * block + 4 * own_column(g >> 1), whole);
+    store_shared(shared + Smem::kKeyDots + Smem::kRow * block + 4 * lane_column(g >> 1), whole);
   }
   if (thread < kColumns) {
     float sum = 0.0f;
@@ -118,7 +118,7 @@ __device__ __forceinline__ void KdaBackward<Config>::store_dots(const Own& own,
 // The sums over states and other blocks, brought to the tokens, with the token itself; and what
 // they add to the gates of the warp's block.
 template <class Config>
-__device__ __forceinline__ void KdaBackward<Config>::add_cross(const Own& own,
+__device__ __forceinline__ void KdaBackward<Config>::add_cross(const LaneRows& lane_rows,
                                                                const KdaProducts<4>& products,
                                                                Sums& queries, Sums& rows,
                                                                Sums& columns,
@@ -129,11 +129,11 @@ __device__ __forceinline__ void KdaBackward<Config>::add_cross(const Own& own,
     const float diagonal = load_shared(shared + Smem::kDiagonal + 4 * row(h));
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      const float q = own.q[h][c], k = own.k[h][c];
+      const float q = lane_rows.q[h][c], k = lane_rows.k[h][c];
       const float query = queries.at(h, c) * products.to[h][c];
       const float key_row = rows.at(h, c) * products.to[h][c];
       const float key_column = columns.at(h, c) * products.after[h][c];
-      row_terms[h][c] = q * query - own.beta[h] * k * key_row;
+      row_terms[h][c] = q * query - lane_rows.beta[h] * k * key_row;
       column_terms[h][c] = k * key_column;
       queries.at(h, c) = __fmaf_rn(diagonal, k, query);
       rows.at(h, c) = key_row;
@@ -152,7 +152,7 @@ __device__ __forceinline__ void KdaBackward<Config>::add_cross(const Own& own,
 
 // The pairs within the warp's block.
 template <class Config>
-__device__ __forceinline__ void KdaBackward<Config>::add_levels(const Own& own,
+__device__ __forceinline__ void KdaBackward<Config>::add_levels(const LaneRows& lane_rows,
                                                                 const float (&alpha)[2][4],
                                                                 Sums& queries, Sums& rows,
                                                                 Sums& columns,
@@ -161,7 +161,7 @@ __device__ __forceinline__ void KdaBackward<Config>::add_levels(const Own& own,
 #pragma unroll 1
   for (int half = 1; half <= 8; half *= 2) {
     float span[2][4] = {};
-    this->add_level(half, own, products, queries, rows, columns, span);
+    this->add_level(half, lane_rows, products, queries, rows, columns, span);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       add_spans(dg[h], span[h], half, g, ((g + 8 * h) & half) != 0);
@@ -172,18 +172,19 @@ __device__ __forceinline__ void KdaBackward<Config>::add_levels(const Own& own,
 
 // dq and dk of this head, and the rows' products with q and k.
 template <class Config>
-__device__ __forceinline__ void KdaBackward<Config>::add_gradients(const Own& own, Sums& queries,
-                                                                   Sums& rows, Sums& columns,
-                                                                   int member, int pass,
+__device__ __forceinline__ void KdaBackward<Config>::add_gradients(const LaneRows& lane_rows,
+                                                                   Sums& queries, Sums& rows,
+                                                                   Sums& columns, int member,
+                                                                   int pass,
                                                                    Gradients& gradients) const {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     float beta_dot = 0.0f, query_dot = 0.0f, key_dot = 0.0f;
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      const float q = own.q[h][c], k = own.k[h][c];
+      const float q = lane_rows.q[h][c], k = lane_rows.k[h][c];
       const float dq = in.scale * queries.at(h, c);
-      const float dk = __fmaf_rn(-own.beta[h], rows.at(h, c), columns.at(h, c));
+      const float dk = __fmaf_rn(-lane_rows.beta[h], rows.at(h, c), columns.at(h, c));
       beta_dot = __fmaf_rn(k, rows.at(h, c), beta_dot);
       if constexpr (Config::kGrouped) {
         gradients.query.at(h, c) += dq, gradients.key.at(h, c) += dk;
@@ -217,9 +218,9 @@ __device__ __forceinline__ void KdaBackward<Config>::run_head(int member, int pa
   Sums queries, rows, columns;
   multiply_values(value_head, member, pass, queries, rows, columns);
   this->find_thread();
-  Own own;
+  LaneRows lane_rows;
   float alpha[2][4], dg[2][4];
-  this->load_own(value_head, pass, own, alpha);
+  this->load_rows(value_head, pass, lane_rows, alpha);
   {
     KdaProducts<4> whole(alpha);
     whole.template join<1>(g);
@@ -227,23 +228,23 @@ __device__ __forceinline__ void KdaBackward<Config>::run_head(int member, int pa
     whole.template join<4>(g);
     whole.join_eights();
     __syncthreads();  // all have left the tiles; scores, decays and dots are there
-    this->publish(own, whole);
+    this->publish(lane_rows, whole);
 #pragma unroll
     for (int i = 0; i < 8; ++i) store_shared(this->alpha_address(i), alpha[i / 4][i % 4]);
     __syncthreads();  // what the blocks give each other is there
-    this->find_beta(own);
-    store_dots(own, whole, columns);
-    this->chain_rows(queries, rows, own, whole);
+    this->find_beta(lane_rows);
+    store_dots(lane_rows, whole, columns);
+    this->chain_rows(queries, rows, lane_rows, whole);
     this->chain_columns(columns);
-    add_cross(own, whole, queries, rows, columns, dg);
+    add_cross(lane_rows, whole, queries, rows, columns, dg);
   }
   this->find_thread();
-  this->find_beta(own);
+  this->find_beta(lane_rows);
 #pragma unroll
   for (int i = 0; i < 8; ++i) alpha[i / 4][i % 4] = load_shared(this->alpha_address(i));
-  add_levels(own, alpha, queries, rows, columns, dg);
-  this->find_beta(own);
-  add_gradients(own, queries, rows, columns, member, pass, gradients);
+  add_levels(lane_rows, alpha, queries, rows, columns, dg);
+  this->find_beta(lane_rows);
+  add_gradients(lane_rows, queries, rows, columns, member, pass, gradients);
   __syncthreads();  // what spans blocks and the rows' sums are there
   this->find_thread();
   this->add_behind(dg);

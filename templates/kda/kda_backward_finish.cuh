@@ -32,10 +32,10 @@ __device__ void kda_backward_finish(const KdaBackwardFinishParams& p) {
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
   const int bias_columns = p.ddt_bias == nullptr ? 0 : p.value_heads * p.key_dim;
   const int bias_blocks = ceil_div(bias_columns, kKdaFinishColumns);
-  const int own = static_cast<int>(blockIdx.x);
-  const bool bias = own < bias_blocks;
+  const int block = static_cast<int>(blockIdx.x);
+  const bool bias = block < bias_blocks;
   const int columns = bias ? bias_columns : p.dA_log == nullptr ? 0 : p.value_heads;
-  const int column = (bias ? own : own - bias_blocks) * kKdaFinishColumns + lane;
+  const int column = (bias ? block : block - bias_blocks) * kKdaFinishColumns + lane;
   const float* from = static_cast<const float*>(bias ? p.bias_sums : p.rate_sums);
 
   float sum[kSums] = {};

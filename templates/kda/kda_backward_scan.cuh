@@ -29,7 +29,7 @@ struct KdaReverse : KdaScan<Config> {
                                         unsigned shared)
       : Scan(params.in, block, shared), p(params) {}
 
-  __device__ __forceinline__ void go_back(KdaState<Config>& state, unsigned block, int own,
+  __device__ __forceinline__ void go_back(KdaState<Config>& state, unsigned block, int step,
                                           int first) const;
   __device__ __forceinline__ void update(KdaState<Config>& state, unsigned block,
                                          const KdaSplit<Element, 1>& outputs,
@@ -39,13 +39,13 @@ struct KdaReverse : KdaScan<Config> {
   __device__ __forceinline__ void run() const;
 };
 
-// The block of tokens from `first` on, the `own`th of its round; `state` is dh, transposed.
+// The block of tokens from `first` on, number `step` of its round; `state` is dh, transposed.
 template <class Config, bool kStored>
 __device__ __forceinline__ void KdaReverse<Config, kStored>::go_back(KdaState<Config>& state,
-                                                                     unsigned block, int own,
+                                                                     unsigned block, int step,
                                                                      int first) const {
   constexpr int kPlane = Block::Rows::kBytes;
-  const int from = this->own_lane(), t = from % 4;
+  const int from = this->lane_index(), t = from % 4;
   const int by_chunks = Block::Rows::offset(row_of_chunks_first(from), chunk_of_chunks_first(from));
   float dvn[2][4] = {};
 #pragma unroll
@@ -65,7 +65,7 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::go_back(KdaState<Co
       for (int i = 0; i < 4; ++i) dvn[n][i] *= norm[n][i % 2];
     }
   }
-  const KdaValues<Element> d_o = this->load_values(own);
+  const KdaValues<Element> d_o = this->load_values(step);
   float y[2][4] = {}, before[2][4];  // dvn += (scale P^T do)^T and y = (M^T dvn)^T
 #pragma unroll
   for (int i = 0; i < 8; ++i) before[i / 4][i % 4] = dvn[i / 4][i % 4];
@@ -93,11 +93,11 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::go_back(KdaState<Co
     load_shared(block + Block::kBeta + 4 * (8 * n + 2 * t), beta[0], beta[1]);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      float own_do[2];
-      d_o.pair(n, h, own_do[0], own_do[1]);
+      float pair_do[2];
+      d_o.pair(n, h, pair_do[0], pair_do[1]);
 #pragma unroll
       for (int i = 0; i < 2; ++i) {  // qg and ke are too large by kScaling
-        outputs[n][2 * h + i] = cut_to<Element>(own_do[i] * (Block::kUnscaling * scale[n][i]));
+        outputs[n][2 * h + i] = cut_to<Element>(pair_do[i] * (Block::kUnscaling * scale[n][i]));
         y[n][2 * h + i] =
             cut_to<Element>(y[n][2 * h + i] * -beta[i] * (Block::kUnscaling * norm[n][i]));
       }
@@ -112,7 +112,7 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::update(
     KdaState<Config>& state, unsigned block, const KdaSplit<Element, 1>& outputs,
     const KdaSplit<Element>& rows) const {
   constexpr int kPlane = Block::Rows::kBytes;
-  const int from = this->own_lane(), t = from % 4;
+  const int from = this->lane_index(), t = from % 4;
   const unsigned at =
       block + Block::Rows::offset(row_of_rows_first(from), chunk_of_rows_first(from));
 #pragma unroll
@@ -138,15 +138,15 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::load_final_grad(
   if constexpr (Config::kRanks) {
     if (tile.sequence >= p.carry.open) {
       const long long before = p.carry.open * static_cast<long long>(in.value_heads);
-      const float* from = static_cast<const float*>(p.carry.grads) + this->own_state() -
+      const float* from = static_cast<const float*>(p.carry.grads) + this->warp_state() -
                           before * this->state_size();
-      state.template load<true>(from, this->own_value(), in.key_dim, in.value_dim);
+      state.template load<true>(from, this->warp_value(), in.key_dim, in.value_dim);
       return;
     }
   }
   if constexpr (Config::kFinalStateGrad) {
-    state.load(static_cast<const float*>(p.dht) + this->own_state(), this->own_value(), in.key_dim,
-               in.value_dim);
+    state.load(static_cast<const float*>(p.dht) + this->warp_state(), this->warp_value(),
+               in.key_dim, in.value_dim);
   } else {
     state.clear();
   }
@@ -191,7 +191,7 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::run() const {
     load_final_grad(state);
   } else {  // from before the segment behind
     const long long at = this->summary(tile.segment + 1, in.value_dim);
-    state.template load<true>(static_cast<const float*>(p.grad_ends) + at, this->own_value(),
+    state.template load<true>(static_cast<const float*>(p.grad_ends) + at, this->warp_value(),
                               in.key_dim, in.value_dim);
   }
   walk(state);
@@ -200,7 +200,7 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::run() const {
     if constexpr (Config::kRanks) {
       if (tile.sequence < p.carry.carried) return;  // the rank of its first token has it
     }
-    state.store(static_cast<float*>(p.dinitial_state) + this->own_state(), this->own_value(),
+    state.store(static_cast<float*>(p.dinitial_state) + this->warp_state(), this->warp_value(),
                 in.key_dim, in.value_dim);
   }
 }

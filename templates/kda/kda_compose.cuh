@@ -52,15 +52,15 @@ __device__ __forceinline__ void compose(const KdaComposeParams& p, const KdaComp
   // Back, rows of M go in, which are the columns of M^T.
   chain.row_stride = of_map && kReverse ? 1 : p.key_dim;
   chain.column_stride = of_map && kReverse ? p.key_dim : 1;
-  const long long own = row * chain.row_stride;
+  const long long row_offset = row * chain.row_stride;
   if (of_map) {
-    chain.begin = static_cast<const float*>(side.transitions) + from * keys + own;
-    chain.to = static_cast<float*>(side.to_transitions) + to * keys + own;
+    chain.begin = static_cast<const float*>(side.transitions) + from * keys + row_offset;
+    chain.to = static_cast<float*>(side.to_transitions) + to * keys + row_offset;
   } else {
-    float* ends = static_cast<float*>(side.ends) + from * values + own;
+    float* ends = static_cast<float*>(side.ends) + from * values + row_offset;
     chain.begin = ends;
     chain.ends = ends + link_runs * values, chain.end_stride = link_runs * values;
-    chain.to = static_cast<float*>(side.to_ends) + to * values + own;
+    chain.to = static_cast<float*>(side.to_ends) + to * values + row_offset;
   }
   if (chain.links > 0 || chain.begin != chain.to) chain.run();
 }

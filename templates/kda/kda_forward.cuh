@@ -34,7 +34,7 @@ struct KdaForward : KdaScan<Config> {
                                         unsigned shared)
       : Scan(params.in, where, shared), p(params) {}
 
-  __device__ __forceinline__ void advance(KdaState<Config>& state, unsigned block, int own,
+  __device__ __forceinline__ void advance(KdaState<Config>& state, unsigned block, int step,
                                           int first) const;
   __device__ __forceinline__ void read_state(const KdaState<Config>& state, unsigned block,
                                              float (&x)[2][4], float (&o)[2][4]) const;
@@ -54,7 +54,7 @@ __device__ __forceinline__ void KdaForward<Config>::read_state(const KdaState<Co
                                                                unsigned block, float (&x)[2][4],
                                                                float (&o)[2][4]) const {
   constexpr int kPlane = Block::Rows::kBytes;
-  const int from = this->own_lane();
+  const int from = this->lane_index();
   const unsigned at =
       block + Block::Rows::offset(row_of_chunks_first(from), chunk_of_chunks_first(from));
 #pragma unroll
@@ -70,15 +70,15 @@ __device__ __forceinline__ void KdaForward<Config>::read_state(const KdaState<Co
   }
 }
 
-// One block of tokens, the `own`th of its round.
+// One block of tokens, number `step` of its round.
 template <class Config>
 __device__ __forceinline__ void KdaForward<Config>::advance(KdaState<Config>& state, unsigned block,
-                                                            int own, int first) const {
-  const int t = this->own_lane() % 4;
+                                                            int step, int first) const {
+  const int t = this->lane_index() % 4;
   float x[2][4] = {}, o[2][4] = {};
   read_state(state, block, x, o);
   float norm[2][2];
-  const KdaValues<Element> v = this->load_values(own);
+  const KdaValues<Element> v = this->load_values(step);
 #pragma unroll
   for (int n = 0; n < 2; ++n) {  // x = Diag(beta) (v - ke h), q's norm and scale into o
     float beta[2], scale[2];
@@ -88,12 +88,12 @@ __device__ __forceinline__ void KdaForward<Config>::advance(KdaState<Config>& st
     load_shared(block + Block::kScaleQ + tokens, scale[0], scale[1]);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      float own_v[2];
-      v.pair(n, h, own_v[0], own_v[1]);
+      float pair_v[2];
+      v.pair(n, h, pair_v[0], pair_v[1]);
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const float read = Block::kUnscaling * norm[n][i];
-        x[n][2 * h + i] = beta[i] * __fmaf_rn(-read, x[n][2 * h + i], own_v[i]);
+        x[n][2 * h + i] = beta[i] * __fmaf_rn(-read, x[n][2 * h + i], pair_v[i]);
         o[n][2 * h + i] *= Block::kUnscaling * scale[i];
       }
     }
@@ -140,7 +140,7 @@ __device__ __forceinline__ void KdaForward<Config>::advance(KdaState<Config>& st
 template <class Config>
 __device__ __forceinline__ void KdaForward<Config>::update_state(
     KdaState<Config>& state, unsigned block, const KdaSplit<Element>& values) const {
-  const int from = this->own_lane(), t = from % 4;
+  const int from = this->lane_index(), t = from % 4;
   const unsigned at =
       block + Block::Rows::offset(row_of_rows_first(from), chunk_of_rows_first(from));
 #pragma unroll
@@ -190,7 +190,7 @@ __device__ __forceinline__ void KdaForward<Config>::store_chunk_state(KdaState<C
     }
     if (chunk >= p.chunks) return;
     const long long at = (chunk * in.value_heads + tile.head) * this->state_size();
-    state.store(static_cast<float*>(p.chunk_states) + at, this->own_value(), in.key_dim,
+    state.store(static_cast<float*>(p.chunk_states) + at, this->warp_value(), in.key_dim,
                 in.value_dim);
   }
 }
@@ -200,13 +200,13 @@ __device__ __forceinline__ void KdaForward<Config>::load_initial_state(
     KdaState<Config>& state) const {
   if constexpr (Config::kRanks) {
     if (tile.sequence < p.carry.carried) {
-      state.template load<true>(static_cast<const float*>(p.carry.states) + this->own_state(),
-                                this->own_value(), in.key_dim, in.value_dim);
+      state.template load<true>(static_cast<const float*>(p.carry.states) + this->warp_state(),
+                                this->warp_value(), in.key_dim, in.value_dim);
       return;
     }
   }
   if constexpr (Config::kInitialState) {
-    state.load(static_cast<const float*>(p.initial_state) + this->own_state(), this->own_value(),
+    state.load(static_cast<const float*>(p.initial_state) + this->warp_state(), this->warp_value(),
                in.key_dim, in.value_dim);
   } else {
     state.clear();
@@ -246,7 +246,7 @@ __device__ __forceinline__ void KdaForward<Config>::store_final_state(
     if constexpr (Config::kRanks) {
       if (tile.sequence >= p.carry.open) return;  // the rank of its last token has it
     }
-    state.store(static_cast<float*>(p.final_state) + this->own_state(), this->own_value(),
+    state.store(static_cast<float*>(p.final_state) + this->warp_state(), this->warp_value(),
                 in.key_dim, in.value_dim);
   }
 }
@@ -278,7 +278,7 @@ __device__ __forceinline__ void KdaForward<Config>::run() const {
     load_initial_state(state);
   } else {  // from behind the segment before
     const long long at = this->summary(tile.segment - 1, in.value_dim);
-    state.template load<true>(static_cast<const float*>(p.summaries) + at, this->own_value(),
+    state.template load<true>(static_cast<const float*>(p.summaries) + at, this->warp_value(),
                               in.key_dim, in.value_dim);
   }
   walk(state);

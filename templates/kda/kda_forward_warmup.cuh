@@ -39,9 +39,10 @@ __device__ __forceinline__ float weakest_gates(const KdaScan<Config>& scan, int 
       g.load(rows.g + (first + token + 8 * h) * rows.g_stride, column, rows.key_dim, true);
 #pragma unroll
       for (int i = 0; i < kColumns; ++i) {
-        const float own = decay_log<Config>(g.at(i), Config::kDtBias ? bias.at(i) : 0.0f, numbers);
-        const bool above = column + i < rows.key_dim && !(own <= most[h]);
-        most[h] = above ? (own == own ? own : 0.0f) : most[h];
+        const float gate_log =
+            decay_log<Config>(g.at(i), Config::kDtBias ? bias.at(i) : 0.0f, numbers);
+        const bool above = column + i < rows.key_dim && !(gate_log <= most[h]);
+        most[h] = above ? (gate_log == gate_log ? gate_log : 0.0f) : most[h];
       }
     }
   }
@@ -67,9 +68,9 @@ __device__ __forceinline__ int warmup_start(const KdaScan<Config>& scan) {
   int start = scan.tile.first;
 #pragma unroll 1
   while (start > 0) {
-    const int own = start - 16 * (scan.warp + 1);
-    if (own >= 0) {
-      const float gates = weakest_gates(scan, own);
+    const int warp_first = start - 16 * (scan.warp + 1);
+    if (warp_first >= 0) {
+      const float gates = weakest_gates(scan, warp_first);
       if (scan.lane == 0) store_shared(scan.blocks + 4 * scan.warp, gates);
     }
     __syncthreads();  // every warp's sum is there

@@ -37,7 +37,7 @@ __device__ __forceinline__ void merge_segments(const KdaMergeParams& p, unsigned
       static_cast<long long>(sequence) * p.segments * p.value_heads + head;  // of segment 0
   const long long values = static_cast<long long>(p.value_dim) * p.key_dim;
   const long long keys = static_cast<long long>(p.key_dim) * p.key_dim;
-  const long long own = static_cast<long long>(row) * p.key_dim;
+  const long long row_offset = static_cast<long long>(row) * p.key_dim;
   const bool carried =
       Config::kRanks && (kReverse ? sequence >= p.carry.open : sequence < p.carry.carried);
   // Segment `at` is where a chain of its own begins; with a carried state there is a link for it.
@@ -45,7 +45,8 @@ __device__ __forceinline__ void merge_segments(const KdaMergeParams& p, unsigned
   chain.links = kReverse ? first : used - 1 - first;
   if (chain.links <= 0) return;
   chain.key_dim = p.key_dim, chain.rows = minimum(p.value_dim - row, kRows);
-  float* ends = static_cast<float*>(kReverse ? p.grad_ends : p.summaries) + run * values + own;
+  float* ends =
+      static_cast<float*>(kReverse ? p.grad_ends : p.summaries) + run * values + row_offset;
   const long long segment_ends = p.value_heads * values, segment_maps = p.value_heads * keys;
   chain.ends = ends + first * segment_ends;
   chain.end_stride = kReverse ? -segment_ends : segment_ends;
@@ -55,8 +56,8 @@ __device__ __forceinline__ void merge_segments(const KdaMergeParams& p, unsigned
   if (carried) {
     const int before = kReverse ? p.carry.open : 0;
     const long long from = static_cast<long long>(sequence - before) * p.value_heads + head;
-    chain.begin =
-        static_cast<const float*>(kReverse ? p.carry.grads : p.carry.states) + from * values + own;
+    chain.begin = static_cast<const float*>(kReverse ? p.carry.grads : p.carry.states) +
+                  from * values + row_offset;
   }
   chain.run();
 }

@@ -123,11 +123,11 @@ __device__ __forceinline__ void kda_walk(const float* token, int lane, int first
     }
   }
   const float sum = kda_reduce<Config>(partial, lane);
-  const int own = 4 * group + (lane & 2) + (lane >> 2 & 1);  // the column of `sum`
+  const int lane_column = 4 * group + (lane & 2) + (lane >> 2 & 1);  // the column of `sum`
   const float beta = token[Shape::kScalars], product = token[Shape::kScalars + 1];
   // Right where `sum` is Sd^T k; the others ask their neighbour.
-  const float error = __fsub_rn(token[Shape::kV + first + own], sum);
-  const float update = __fmul_rn(beta, error);
+  const float prediction_error = __fsub_rn(token[Shape::kV + first + lane_column], sum);
+  const float update = __fmul_rn(beta, prediction_error);
   const float paired = __shfl_xor_sync(0xffffffffu, update, 1);
   float u[4];
 #pragma unroll
@@ -148,8 +148,9 @@ __device__ __forceinline__ void kda_walk(const float* token, int lane, int first
     }
   }
   const bool stores = (lane & 1) && (Config::kKeyLanes == 8 || !(lane & 8));
-  if (stores && own < columns_left) {
-    store_element(o + own, from_float<typename Config::Element>(__fmaf_rn(product, paired, sum)));
+  if (stores && lane_column < columns_left) {
+    store_element(o + lane_column,
+                  from_float<typename Config::Element>(__fmaf_rn(product, paired, sum)));
   }
 }
 
@@ -253,9 +254,9 @@ __device__ void kda_recurrent(const KdaRecurrentParams& p) {
 
   const KdaHeadGate<Config> gate(p, tile);
   float* buffers = reinterpret_cast<float*>(shared);
-  float* own_token = buffers + tile.warp * Shape::kToken;
+  float* warp_token = buffers + tile.warp * Shape::kToken;
   constexpr int kBuffer = Shape::kWarps * Shape::kToken;
-  if (tile.warp < tokens) raw.prepare(p, gate, tile.lane, own_token);
+  if (tile.warp < tokens) raw.prepare(p, gate, tile.lane, warp_token);
   __syncthreads();  // the first tokens are there
   int buffer = 0;
   for (int base = 0; base < tokens; base += Shape::kWarps) {
@@ -275,7 +276,7 @@ __device__ void kda_recurrent(const KdaRecurrentParams& p) {
     }
     if (base + Shape::kWarps >= tokens) break;
     buffer ^= 1;
-    if (next < tokens) raw.prepare(p, gate, tile.lane, own_token + buffer * kBuffer);
+    if (next < tokens) raw.prepare(p, gate, tile.lane, warp_token + buffer * kBuffer);
     // The next tokens are there, and all have left the buffer that is filled after them.
     __syncthreads();
   }

@@ -82,7 +82,7 @@ __device__ __forceinline__ void summarize_back(const KdaSummaryParams& p, unsign
   reverse.walk(state);
   state.template store<true>(
       static_cast<float*>(p.grad_ends) + reverse.summary(tile.segment, p.in.value_dim),
-      reverse.own_value(), p.in.key_dim, p.in.value_dim);
+      reverse.warp_value(), p.in.key_dim, p.in.value_dim);
 }
 
 template <class Config>

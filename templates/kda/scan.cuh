@@ -107,14 +107,14 @@ struct KdaScan {
         lane(static_cast<int>(threadIdx.x % 32)),
         warp(static_cast<int>(threadIdx.x / 32)) {}
 
-  __device__ __forceinline__ int own_lane() const { return kTight ? fresh_lane() : lane; }
+  __device__ __forceinline__ int lane_index() const { return kTight ? fresh_lane() : lane; }
   // Column of V where the warp's part begins.
-  __device__ __forceinline__ int own_value() const { return tile.value + 16 * warp; }
+  __device__ __forceinline__ int warp_value() const { return tile.value + 16 * warp; }
   __device__ __forceinline__ long long state_size() const {
     return static_cast<long long>(in.key_dim) * in.value_dim;
   }
   // Of a sequence's state in [N, HV, ...].
-  __device__ __forceinline__ long long own_state() const {
+  __device__ __forceinline__ long long warp_state() const {
     return (static_cast<long long>(tile.sequence) * in.value_heads + tile.head) * state_size();
   }
   // Of one of `rows` rows of K numbers, of the block's head and of segment `segment`, in
@@ -138,7 +138,7 @@ struct KdaScan {
   __device__ __forceinline__ void expect(KdaIncoming<Config>& incoming, int round) const;
   __device__ __forceinline__ void prepare(KdaIncoming<Config>& incoming, const KdaNumbers& head,
                                           int round, int next) const;
-  __device__ __forceinline__ KdaValues<Element> load_values(int own) const;
+  __device__ __forceinline__ KdaValues<Element> load_values(int step) const;
   template <KdaReach kReach, int kParts>
   __device__ __forceinline__ void multiply_square(float (&to)[2][4],
                                                   const KdaSplit<Element, kParts>& rows,
@@ -231,21 +231,21 @@ __device__ __forceinline__ void KdaScan<Config>::prepare(KdaIncoming<Config>& in
 // The rows of the round's block `own`, the warp's columns.
 template <class Config>
 __device__ __forceinline__ KdaValues<typename Config::Element> KdaScan<Config>::load_values(
-    int own) const {
+    int step) const {
   KdaValues<Element> to;
   if constexpr (sizeof(Element) == 2) {
     using Tile = typename Smem::Values::Tile;
     load_matrix_transposed(to.word,
-                           Tile::at(values + Tile::offset(16 * own + row_of_chunks_first(lane),
+                           Tile::at(values + Tile::offset(16 * step + row_of_chunks_first(lane),
                                                           chunk_of_chunks_first(lane)),
                                     2 * warp));
   } else {
-    const int own_at = own_lane(), g = own_at / 4, t = own_at % 4;
+    const int lane_at = lane_index(), g = lane_at / 4, t = lane_at % 4;
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int row = 16 * own + 8 * n + 2 * t + i % 2, column = 16 * warp + g + i / 2 * 8;
+        const int row = 16 * step + 8 * n + 2 * t + i % 2, column = 16 * warp + g + i / 2 * 8;
         to.value[n][i] = load_shared(values + Smem::Values::offset(row, column));
       }
     }
@@ -259,7 +259,7 @@ template <KdaReach kReach, int kParts>
 __device__ __forceinline__ void KdaScan<Config>::multiply_square(
     float (&to)[2][4], const KdaSplit<Element, kParts>& rows, unsigned square) const {
   Fragment<Element> b;
-  const int from = own_lane();
+  const int from = lane_index();
   if constexpr (kReach == kOfLater) {
     load_planes<Element, KdaSquare::kBytes>(
         b, square + KdaSquare::offset(row_of_chunks_first(from), chunk_of_chunks_first(from)));
@@ -316,7 +316,7 @@ template <class Config>
 __device__ __forceinline__ void KdaScan<Config>::store_values(const float (&x)[2][4], Element* row,
                                                               long long token_stride,
                                                               int first) const {
-  const int own_at = own_lane(), g = own_at / 4, t = own_at % 4;
+  const int lane_at = lane_index(), g = lane_at / 4, t = lane_at % 4;
 #pragma unroll
   for (int n = 0; n < 2; ++n) {
     if constexpr (sizeof(Element) == 2) {
@@ -324,7 +324,7 @@ __device__ __forceinline__ void KdaScan<Config>::store_values(const float (&x)[2
       const unsigned high = transpose_matrix(pack_pair(x[n][2], x[n][3], Element{}));
       const unsigned other = __shfl_xor_sync(0xffffffffu, t & 1 ? low : high, 1);
       const Words<8> four = t & 1 ? Words<8>{{other, high}} : Words<8>{{low, other}};
-      const int column = own_value() + (t & 1) * 8 + (t & 2) * 2;
+      const int column = warp_value() + (t & 1) * 8 + (t & 2) * 2;
       const int token = first + 8 * n + g;
       if (token < tile.count && column < in.value_dim) {
         store_global(row + token * token_stride + column, four);
@@ -332,7 +332,7 @@ __device__ __forceinline__ void KdaScan<Config>::store_values(const float (&x)[2
     } else {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int column = own_value() + g + i / 2 * 8, token = first + 8 * n + 2 * t + i % 2;
+        const int column = warp_value() + g + i / 2 * 8, token = first + 8 * n + 2 * t + i % 2;
         if (token < tile.count && column < in.value_dim) {
           store_element(row + token * token_stride + column, x[n][i]);
         }
@@ -345,10 +345,10 @@ __device__ __forceinline__ void KdaScan<Config>::store_values(const float (&x)[2
 template <class Config>
 __device__ __forceinline__ void KdaScan<Config>::store_rounded(const KdaState<Config>& state,
                                                                void* to) const {
-  const int own_at = own_lane(), g = own_at / 4, t = own_at % 4;
+  const int lane_at = lane_index(), g = lane_at / 4, t = lane_at % 4;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const int value = own_value() + g + 8 * h;
+    const int value = warp_value() + g + 8 * h;
     Element* row = static_cast<Element*>(to) + static_cast<long long>(value) * in.key_dim;
 #pragma unroll
     for (int n = 0; n < KdaState<Config>::kTiles; n += 2) {

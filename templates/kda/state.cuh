@@ -54,10 +54,10 @@ struct KdaState {
     for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const int own = value + g + 8 * h, key = 8 * n + 2 * t;
-        if (own < value_dim && key < key_dim) {
-          const long long at = kVFirst ? static_cast<long long>(own) * key_dim + key
-                                       : static_cast<long long>(key) * value_dim + own;
+        const int lane_value = value + g + 8 * h, key = 8 * n + 2 * t;
+        if (lane_value < value_dim && key < key_dim) {
+          const long long at = kVFirst ? static_cast<long long>(lane_value) * key_dim + key
+                                       : static_cast<long long>(key) * value_dim + lane_value;
           body(at, s[n][2 * h], s[n][2 * h + 1]);
         }
       }

@@ -103,25 +103,25 @@ struct SparseScores {
 
   __device__ __forceinline__ void note_rows() const;
   __device__ __forceinline__ void multiply_scores(int tile, Scores& s, Scores& dp) const;
-  __device__ __forceinline__ void share_out(const Scores& s, Share& own) const;
+  __device__ __forceinline__ void share_out(const Scores& s, Share& share) const;
   __device__ __forceinline__ void weigh(const Share& s, const Share& dp, int count) const;
 };
 
 // lse log2 e and delta of the heads: +inf and 0 for those that are not there or see no key.
 template <class Config>
 __device__ __forceinline__ void SparseScores<Config>::note_rows() const {
-  const int own = static_cast<int>(threadIdx.x);
-  if (own >= kTileM) return;
+  const int head = static_cast<int>(threadIdx.x);
+  if (head >= kTileM) return;
   float lse2 = -minus_infinity(), delta = 0.0f;
-  if (own < at.heads && at.limit > 0) {
+  if (head < at.heads && at.limit > 0) {
     const float lse =
-        load_element(static_cast<const float*>(p.lse) + at.lse(in, at.first_head + own));
+        load_element(static_cast<const float*>(p.lse) + at.lse(in, at.first_head + head));
     if (lse != minus_infinity()) lse2 = __fmul_rn(lse, kLog2E);
     delta = load_element(static_cast<const float*>(p.delta) + at.row * in.heads +
-                         first_head_of(in, at) + own);
+                         first_head_of(in, at) + head);
   }
-  store_shared(shared + Smem::kRowsAt + 4 * own, bit_cast<unsigned>(lse2));
-  store_shared(shared + Smem::kRowsAt + 4 * (kTileM + own), bit_cast<unsigned>(delta));
+  store_shared(shared + Smem::kRowsAt + 4 * head, bit_cast<unsigned>(lse2));
+  store_shared(shared + Smem::kRowsAt + 4 * (kTileM + head), bit_cast<unsigned>(delta));
 }
 
 // The warp's columns of q k^T and dout v^T: blocks of 16 in turn with the warps that share its
@@ -168,12 +168,13 @@ __device__ __forceinline__ void SparseScores<Config>::multiply_scores(int tile, 
 
 // Each warp's part of the sums over all columns.
 template <class Config>
-__device__ __forceinline__ void SparseScores<Config>::share_out(const Scores& s, Share& own) const {
+__device__ __forceinline__ void SparseScores<Config>::share_out(const Scores& s,
+                                                                Share& share) const {
   const WarpTile at_warp = warp_tile();
   const unsigned memory = shared + Smem::kSharedAt + at_warp.heads / 16 * Shares::kBytes;
   Shares::put(memory, at_warp.lane, at_warp.group, s);
   group_barrier();  // the others' sums are there
-  Shares::sum(memory, at_warp.lane, at_warp.group, own);
+  Shares::sum(memory, at_warp.lane, at_warp.group, share);
 }
 
 // p and dx of the lane's share, into their tiles: 0 for keys that are not there.
@@ -181,17 +182,17 @@ template <class Config>
 __device__ __forceinline__ void SparseScores<Config>::weigh(const Share& s, const Share& dp,
                                                             int count) const {
   const float t = in.scale * kLog2E;
-  const WarpTile own = warp_tile();
+  const WarpTile warp = warp_tile();
   float lse2[kRows], delta[kRows];
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
-    const unsigned row = shared + Smem::kRowsAt + 4 * own.share_row(r);
+    const unsigned row = shared + Smem::kRowsAt + 4 * warp.share_row(r);
     lse2[r] = bit_cast<float>(load_shared_word(row));
     delta[r] = bit_cast<float>(load_shared_word(row + 4 * kTileM));
   }
 #pragma unroll
   for (int i = 0; i < kShare; i += 2) {
-    const int r = kRows == 2 ? i / 2 % 2 : 0, key = own.lane % 4 * 2, tile = own.share_tile(i);
+    const int r = kRows == 2 ? i / 2 % 2 : 0, key = warp.lane % 4 * 2, tile = warp.share_tile(i);
     float weight[2], gradient[2];
 #pragma unroll
     for (int c = 0; c < 2; ++c) {
@@ -199,7 +200,7 @@ __device__ __forceinline__ void SparseScores<Config>::weigh(const Share& s, cons
       weight[c] = there ? ex2_flushed(__fmaf_rn(s[i + c], t, -lse2[r])) : 0.0f;
       gradient[c] = there ? __fmul_rn(weight[c], __fsub_rn(dp[i + c], delta[r])) : 0.0f;
     }
-    const unsigned to = shared + chunk_offset<kTileM, kTileN>(own.share_row(r), tile) + 2 * key;
+    const unsigned to = shared + chunk_offset<kTileM, kTileN>(warp.share_row(r), tile) + 2 * key;
     store_shared(to + Smem::kWeightsAt, pack_pair(weight[0], weight[1], Element{}));
     store_shared(to + Smem::kGradientsAt, pack_pair(gradient[0], gradient[1], Element{}));
   }

@@ -60,9 +60,9 @@ struct KeyListMaker {
     read_ahead();
   }
   __device__ __forceinline__ void read_ahead() {
-    const int own = next + static_cast<int>(threadIdx.x % 32);
+    const int lane_slot = next + static_cast<int>(threadIdx.x % 32);
     entry = -1;
-    if (own < end) entry = load_element(entries + (own >> shift));
+    if (lane_slot < end) entry = load_element(entries + (lane_slot >> shift));
   }
   // Past entries below 0, which lists of early rows end with: their loads are under way together,
   // where the loop below would wait for each.
@@ -72,8 +72,8 @@ struct KeyListMaker {
       int most = entry;
 #pragma unroll
       for (int i = 1; i < 4; ++i) {
-        const int own = next + 32 * i + static_cast<int>(threadIdx.x % 32);
-        most = maximum(most, load_element(entries + (own >> shift)));
+        const int lane_slot = next + 32 * i + static_cast<int>(threadIdx.x % 32);
+        most = maximum(most, load_element(entries + (lane_slot >> shift)));
       }
       if (__any_sync(0xffffffffu, most >= 0)) return;
       next += 128;
@@ -85,9 +85,9 @@ struct KeyListMaker {
     const int lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll 1
     while (made < (tile + 1) * kTileN && next < end) {
-      const int own = next + lane;
+      const int lane_slot = next + lane;
       const long long key =
-          (static_cast<long long>(entry) << shift) + (own & ((1 << shift) - 1)) - origin;
+          (static_cast<long long>(entry) << shift) + (lane_slot & ((1 << shift) - 1)) - origin;
       const bool seen = entry >= 0 && key >= 0 && key < limit;
       const unsigned votes = __ballot_sync(0xffffffffu, seen);
       const int slot = made + __popc(votes & ((1u << lane) - 1));

@@ -92,9 +92,10 @@ struct KeyRows {
     const int g = lane / 4, column = lane % 4 * 2 + (kTurned ? g % 2 : 0);
 #pragma unroll
     for (int i = 0; i < 2 * kBlocks * kRows; ++i) {
-      const int own = 8 * (i / kRows) + (kTurned ? (g & ~1) + i % kRows : g);
-      row[i / kRows / 2][i / kRows % 2][i % kRows] = row_begin(minimum(own, count - 1)) + column;
-      there |= own < count ? 1u << i : 0u;
+      const int lane_row = 8 * (i / kRows) + (kTurned ? (g & ~1) + i % kRows : g);
+      row[i / kRows / 2][i / kRows % 2][i % kRows] =
+          row_begin(minimum(lane_row, count - 1)) + column;
+      there |= lane_row < count ? 1u << i : 0u;
     }
   }
   // 8 columns from `column` on, which is a constant. kWhole: all rows go somewhere; with a

@@ -46,7 +46,7 @@ __device__ __forceinline__ SparseRow sparse_row(const SparseInputs& in, unsigned
   at.kv_head = static_cast<int>(other % in.kv_heads);
   at.row = other / in.kv_heads;
   at.inside = true;
-  int rows, keys, own;
+  int rows, keys, row_in_sequence;
   if constexpr (Config::kPacked) {
     using Offset = typename Config::Offset;
     at.batch = 0, at.token = static_cast<int>(at.row);
@@ -57,14 +57,14 @@ __device__ __forceinline__ SparseRow sparse_row(const SparseInputs& in, unsigned
     const int start = in.sequences > 0 ? offset_at<Offset>(in.key_starts, n, in.seq_k) : 0;
     keys = in.sequences > 0 ? offset_at<Offset>(in.key_ends, n, in.seq_k) - start : 0;
     at.inside = at.token < end;
-    rows = end - sequence.start, own = at.token - sequence.start;
+    rows = end - sequence.start, row_in_sequence = at.token - sequence.start;
     at.key_row = at.origin = start;
     if (in.key_origins != nullptr && in.sequences > 0) {
       at.origin = load_element(static_cast<const Offset*>(in.key_origins) + n);
     }
   } else {
     at.batch = static_cast<int>(at.row / in.seq_q), at.token = static_cast<int>(at.row % in.seq_q);
-    rows = in.seq_q, own = at.token, keys = in.seq_k;
+    rows = in.seq_q, row_in_sequence = at.token, keys = in.seq_k;
     at.key_row = 0, at.origin = at.batch * in.origin_stride;
   }
   if (!in.absolute) at.origin = 0;
@@ -73,7 +73,7 @@ __device__ __forceinline__ SparseRow sparse_row(const SparseInputs& in, unsigned
     const int position =
         in.q_pos != nullptr
             ? load_element(static_cast<const int*>(in.q_pos) + at.offset(in.q_pos_batch_stride, 1))
-            : keys - rows + own;
+            : keys - rows + row_in_sequence;
     if (position < at.limit) at.limit = maximum(position + 1, 0);
   }
   return at;

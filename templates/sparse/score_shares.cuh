@@ -41,7 +41,7 @@ struct ScoreShares {
   }
   // Added up in the order of the warps.
   static __device__ __forceinline__ void sum(unsigned memory, int lane, int group,
-                                             float (&own)[kShare]) {
+                                             float (&share)[kShare]) {
 #pragma unroll
     for (int i = 0; i < kShare; i += kWide) {
 #pragma unroll
@@ -59,7 +59,7 @@ struct ScoreShares {
         }
 #pragma unroll
         for (int c = 0; c < kWide; ++c) {
-          own[i + c] = other == 0 ? part[c] : __fadd_rn(own[i + c], part[c]);
+          share[i + c] = other == 0 ? part[c] : __fadd_rn(share[i + c], part[c]);
         }
       }
     }

@@ -31,9 +31,9 @@ struct SparseBackward : SparseScores<Config> {
   using Block::kTileM, Block::kTileN, Block::kWarps, Block::p, Block::shared;
   static constexpr int kChunks = 8 / kWarps;  // columns of a warp in each panel, by 8
   static constexpr int kPanels = Config::kWidth / 64, kValuePanels = Config::kValueWidth / 64;
-  static constexpr int kOwnTiles = kPanels * kChunks;  // of dq, 8 columns each
+  static constexpr int kWarpTiles = kPanels * kChunks;  // of dq, 8 columns each
   static_assert(kChunks * kWarps == 8, "four warps or eight");
-  using QuerySums = float[kHeadBlocks][kOwnTiles][4];
+  using QuerySums = float[kHeadBlocks][kWarpTiles][4];
   // Blocks of 16 keys whose gradients are made at once: as many as leave room for dq.
   static constexpr int kOperands = kHeadBlocks * (Config::kValuesInKeys ? 8 : 4);
   static constexpr int kAtOnce = kOperands * kKeyBlocks <= 32 ? kKeyBlocks
@@ -120,12 +120,13 @@ __device__ __forceinline__ void SparseBackward<Config>::put_keys(int tile, int f
                                                                  int count) const {
   using Rows = KeyRows<kAtOnce, Config::kDeterministic>;
   const int lane = warp_tile().lane, warp = warp_tile().warp;
-  const int own = 8 * kChunks * warp, width = in.head_dim + in.rope_dim;
+  const int warp_column = 8 * kChunks * warp, width = in.head_dim + in.rope_dim;
   const ColumnReader<kTileM, kChunks> q(shared, warp, lane);
   const ColumnReader<kTileM, kChunks> dout(shared + Smem::kDoutAt, warp, lane);
   const int keys = count - 16 * first;
   const auto rows_of = [&](bool values) {
-    return Rows(lane, keys, [&](int row) { return key_row(tile, 16 * first + row, values) + own; });
+    return Rows(lane, keys,
+                [&](int row) { return key_row(tile, 16 * first + row, values) + warp_column; });
   };
   // The warp's columns of a panel, those below `end` from its first on.
   const auto put = [&](const Rows& rows, int panel, int end,
@@ -157,7 +158,7 @@ __device__ __forceinline__ void SparseBackward<Config>::put_keys(int tile, int f
         dout.load(panel, words);
         multiply_columns<Element>(sums, weights, words);
       }
-      put(rows, panel, width - own, sums);
+      put(rows, panel, width - warp_column, sums);
     }
   }
   if (Config::kValuesInKeys || p.dv == nullptr) return;
@@ -170,7 +171,7 @@ __device__ __forceinline__ void SparseBackward<Config>::put_keys(int tile, int f
     unsigned words[kHeadBlocks][kChunks][2];
     dout.load(panel, words);
     multiply_columns<Element>(sums, weights, words);
-    put(rows, panel, in.value_dim - own, sums);
+    put(rows, panel, in.value_dim - warp_column, sums);
   }
 }
 
@@ -203,10 +204,11 @@ __device__ __forceinline__ void SparseBackward<Config>::note_keys(int tile, int 
     const int entry = tile * kTileN + i;
     const long long key = static_cast<long long>(at.batch) * in.seq_k + at.key_row +
                           listed_key<kTileN>(list(), entry);
-    const int own = static_cast<int>(key * in.kv_heads + at.kv_head);
+    const int key_and_head = static_cast<int>(key * in.kv_heads + at.kv_head);
     store_element(static_cast<int*>(p.listed) + static_cast<long long>(list_of) * p.entries + entry,
-                  own);
-    int* counted = static_cast<int*>(p.counts) + static_cast<long long>(own) * p.chunk + row;
+                  key_and_head);
+    int* counted =
+        static_cast<int*>(p.counts) + static_cast<long long>(key_and_head) * p.chunk + row;
     asm volatile("red.global.add.s32 [%0], 1;" ::"l"(counted) : "memory");
   }
   if (threadIdx.x == 0) {  // the last tile leaves the number of all
@@ -224,33 +226,33 @@ __device__ __forceinline__ void SparseBackward<Config>::store(const QuerySums& d
                   at.offset(p.dq_rope_batch_stride, p.dq_rope_token_stride) +
                   head * p.dq_rope_head_stride;
   // Where column `column` of a head goes; null: nowhere.
-  const auto to_column = [&](int own, int column) -> Element* {
-    if (own >= at.heads || column >= in.head_dim + in.rope_dim) return nullptr;
+  const auto to_column = [&](int tile_row, int column) -> Element* {
+    if (tile_row >= at.heads || column >= in.head_dim + in.rope_dim) return nullptr;
     if (column < in.head_dim) {
-      return p.dq == nullptr ? nullptr : to + own * p.dq_head_stride + column;
+      return p.dq == nullptr ? nullptr : to + tile_row * p.dq_head_stride + column;
     }
     return p.dq_rope == nullptr ? nullptr
-                                : rope + own * p.dq_rope_head_stride + column - in.head_dim;
+                                : rope + tile_row * p.dq_rope_head_stride + column - in.head_dim;
   };
   const auto column_of = [&](int tile) {
     return 64 * (tile / kChunks) + 8 * (kChunks * warp + tile % kChunks);
   };
 #pragma unroll
   for (int i = 0; i < 2 * kHeadBlocks; ++i) {
-    const int half = i % 2, own = 8 * i + g;
+    const int half = i % 2, tile_row = 8 * i + g;
     const auto word = [&](int n) {
       const float(&sum)[4] = dq[i / 2][n];
       return pack_pair(sum[2 * half] * in.scale, sum[2 * half + 1] * in.scale, Element{});
     };
 #pragma unroll
-    for (int n = 0; n < kOwnTiles / 4 * 4; n += 4) {
+    for (int n = 0; n < kWarpTiles / 4 * 4; n += 4) {
       const Words<16> columns = turn_in_quad({word(n), word(n + 1), word(n + 2), word(n + 3)});
-      Element* at_columns = to_column(own, column_of(n + t));
+      Element* at_columns = to_column(tile_row, column_of(n + t));
       if (at_columns != nullptr) store_global(at_columns, columns);
     }
 #pragma unroll
-    for (int n = kOwnTiles / 4 * 4; n < kOwnTiles; ++n) {
-      Element* at_columns = to_column(own, column_of(n));
+    for (int n = kWarpTiles / 4 * 4; n < kWarpTiles; ++n) {
+      Element* at_columns = to_column(tile_row, column_of(n));
       if (at_columns != nullptr) store_global(at_columns + 2 * t, Words<4>{{word(n)}});
     }
   }
@@ -291,12 +293,12 @@ __device__ __forceinline__ void SparseBackward<Config>::run() const {
 
     {
       Scores s = {}, dp = {};
-      Share own_s, own_dp;
+      Share shared_s, shared_dp;
       this->multiply_scores(tile, s, dp);
-      this->share_out(s, own_s);
+      this->share_out(s, shared_s);
       group_barrier();  // all have read their sums of scores
-      this->share_out(dp, own_dp);
-      this->weigh(own_s, own_dp, count);
+      this->share_out(dp, shared_dp);
+      this->weigh(shared_s, shared_dp, count);
     }
     __syncthreads();  // p and dx are there for all, and the list goes on
     add_queries(tile, dq);

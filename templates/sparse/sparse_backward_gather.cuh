@@ -28,7 +28,7 @@ struct KeySlots {
     const int lane = threadIdx.x % 32;
     for (int first = 0; first < count; first += 32) {
       const int here = minimum(count - first, 32);
-      const int own = lane < here ? load_element(entries + first + lane) : 0;
+      const int lane_entry = lane < here ? load_element(entries + first + lane) : 0;
       int entry = 0, tile = 0;
       while (entry < here) {
         Words<16> raw[kAhead];
@@ -36,7 +36,7 @@ struct KeySlots {
 #pragma unroll
         for (int i = 0; i < kAhead; ++i) {
           there[i] = entry < here;
-          const long long slot = __shfl_sync(0xffffffffu, own, minimum(entry, here - 1));
+          const long long slot = __shfl_sync(0xffffffffu, lane_entry, minimum(entry, here - 1));
           load_global(slots + (slot + (there[i] ? tile : 0) * per_tile) * width, raw[i]);
           ++tile;
           if (tile == tiles) tile = 0, ++entry;
@@ -70,8 +70,9 @@ __device__ void sparse_backward_gather(const SparseBackwardGatherParams& p) {
   // Columns of dk, and behind them those of dv, as far as they are wanted. A lane without any reads
   // what a neighbour reads.
   const int low = p.dk != nullptr ? 0 : p.key_width, high = p.dv != nullptr ? width : p.key_width;
-  const int own = 128 * part + 4 * lane, column = minimum(maximum(own, low), high - 4);
-  const bool wanted = own == column;
+  const int lane_column = 128 * part + 4 * lane,
+            column = minimum(maximum(lane_column, low), high - 4);
+  const bool wanted = lane_column == column;
   float* sums = column < p.key_width
                     ? static_cast<float*>(p.dk) + key * p.key_width + column
                     : static_cast<float*>(p.dv) + key * p.value_width + column - p.key_width;

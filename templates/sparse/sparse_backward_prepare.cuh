@@ -36,12 +36,12 @@ struct SparseDelta {
     column += threadIdx.x % 4 * 8;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int own = row + 8 * half;
+      const int lane_row = row + 8 * half;
       Words<16> eight = {};
-      if (own < p.rows && column < p.value_dim) {
-        const int b = own / p.seq_q;
+      if (lane_row < p.rows && column < p.value_dim) {
+        const int b = lane_row / p.seq_q;
         load_global(static_cast<const Element*>(tensor) + b * batch_stride +
-                        (own - static_cast<long long>(b) * p.seq_q) * token_stride +
+                        (lane_row - static_cast<long long>(b) * p.seq_q) * token_stride +
                         head * head_stride + column,
                     eight);
       }
@@ -63,9 +63,9 @@ struct SparseDelta {
       for (int i = 0; i < 4; i += 2) {
         const unsigned a[4] = {dout[0].word[i], dout[1].word[i], dout[0].word[i + 1],
                                dout[1].word[i + 1]};
-        float(&own)[2][4] = sum[(column / 16 + i / 2) % kGroups];
-        multiply_add(own[0], a, out[0].word[i], out[0].word[i + 1], Element{});
-        multiply_add(own[1], a, out[1].word[i], out[1].word[i + 1], Element{});
+        float(&row_sum)[2][4] = sum[(column / 16 + i / 2) % kGroups];
+        multiply_add(row_sum[0], a, out[0].word[i], out[0].word[i + 1], Element{});
+        multiply_add(row_sum[1], a, out[1].word[i], out[1].word[i + 1], Element{});
       }
     }
 #pragma unroll

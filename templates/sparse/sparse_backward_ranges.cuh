@@ -29,14 +29,14 @@ __device__ void sparse_backward_ranges(const SparseBackwardGatherParams& p) {
     begin = __shfl_sync(0xffffffffu, begin, 0);
     int before = begin;  // of the first row of the next 32
     for (int first = 0; first < p.rows; first += 32) {
-      const int own = first + lane < p.rows ? counts[first + lane] : 0;
-      int sum = own;  // with that of all rows before
+      const int lane_count = first + lane < p.rows ? counts[first + lane] : 0;
+      int sum = lane_count;  // with that of all rows before
 #pragma unroll
       for (int distance = 1; distance < 32; distance *= 2) {
         const int other = __shfl_up_sync(0xffffffffu, sum, distance);
         if (lane >= distance) sum += other;
       }
-      if (first + lane < p.rows) counts[first + lane] = before + sum - own;
+      if (first + lane < p.rows) counts[first + lane] = before + sum - lane_count;
       before += __shfl_sync(0xffffffffu, sum, 31);
     }
   }

@@ -139,8 +139,8 @@ __device__ __forceinline__ void SparseForward<Config>::store(const RunningSoftma
       static_cast<long long>(split) * (gridDim.x / p.splits / in.kv_heads / in.head_tiles) + at.row;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int own = heads_at + g + 8 * half, head = at.first_head + own;
-    const bool there = own < at.heads;
+    const int tile_row = heads_at + g + 8 * half, head = at.first_head + tile_row;
+    const bool there = tile_row < at.heads;
     float most = softmax.most[0][half], sum = quad_sum(softmax.sum[0][half]), factor = 1.0f;
     most = most == minus_infinity() ? most : __fmul_rn(most, in.scale);
     if constexpr (Config::kSinks) {

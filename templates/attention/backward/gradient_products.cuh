@@ -79,7 +79,7 @@ __device__ __forceinline__ void add_scores(unsigned keys, unsigned queries,
                                            typename GradientShape<Config>::Scores& s) {
   using Shape = GradientShape<Config>;
   using Element = typename Config::Element;
-  const int lane = Shape::lane(), own = Shape::key_block();
+  const int lane = Shape::lane(), key_block = Shape::key_block();
   const auto key_reader = read_rows_first<Config::kTileN, kColumns>(keys, lane);
   const TileReader<Config::kTileM, kColumns> query_reader(
       queries, Shape::first_query() + (lane & 7) + (lane >> 4) * 8, (lane >> 3) & 1);
@@ -88,7 +88,7 @@ __device__ __forceinline__ void add_scores(unsigned keys, unsigned queries,
   for (int d = 0; d < kColumns / 16; ++d) {
     Fragment<Element> a[Shape::kRowBlocks];
 #pragma unroll
-    for (int b = 0; b < Shape::kRowBlocks; ++b) load_fragment(a[b], key_reader, own + b, d);
+    for (int b = 0; b < Shape::kRowBlocks; ++b) load_fragment(a[b], key_reader, key_block + b, d);
 #pragma unroll
     for (int n = 0; n < Shape::kTiles; n += 2) {
       Fragment<Element> q;
@@ -114,11 +114,11 @@ __device__ __forceinline__ void exchange(const typename GradientShape<Config>::O
     const unsigned column = (to ^ (n % 8 * 16)) + n / 8 * Config::kTileN * 128;
 #pragma unroll
     for (int i = 0; i < 2 * Shape::kRowBlocks; ++i) {
-      const auto own = words[i / 2].operand(n / 2);
+      const auto fragment = words[i / 2].operand(n / 2);
 #pragma unroll
       for (int plane = 0; plane < Shape::kPlanes; ++plane) {
         store_shared(column + 8 * i * kPitch + plane * Shaped::kBytes,
-                     own.word[plane][n % 2 * 2 + i % 2]);
+                     fragment.word[plane][n % 2 * 2 + i % 2]);
       }
     }
   }
@@ -132,7 +132,7 @@ __device__ __forceinline__ void add_products(const typename GradientShape<Config
                                              Sums& sums) {
   using Shape = GradientShape<Config>;
   using Element = typename Config::Element;
-  const int lane = Shape::lane(), own = Shape::key_block();
+  const int lane = Shape::lane(), key_block = Shape::key_block();
   const auto reader = Share::shared_out(read_rows_first<Config::kTileM, kColumns>(queries, lane),
                                         Shape::width_warp());
   const auto word_reader = read_rows_first<Config::kTileN, Config::kTileM>(exchanged, lane);
@@ -142,7 +142,7 @@ __device__ __forceinline__ void add_products(const typename GradientShape<Config
 #pragma unroll
     for (int b = 0; b < Shape::kRowBlocks; ++b) {
       if constexpr (Shape::kExchange) {
-        load_fragment(a[b], word_reader, own + b, j);
+        load_fragment(a[b], word_reader, key_block + b, j);
       } else {
         a[b] = kept[b].operand(j);
       }

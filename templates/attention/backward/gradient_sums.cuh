@@ -68,20 +68,20 @@ struct SumTile {
   }
   template <int kRowBlocks, bool kWhole, class Body>
   __device__ __forceinline__ void each_of(const Body& body) const {
-    const int lane = thread_index() % 32, own_column = lane % 4 * 2;
-    int own = row + lane / 4;
-    float* at = to + own * row_stride + own_column;
+    const int lane = thread_index() % 32, lane_column = lane % 4 * 2;
+    int lane_row = row + lane / 4;
+    float* at = to + lane_row * row_stride + lane_column;
 #pragma unroll
     for (int i = 0; i < 2 * kRowBlocks; ++i) {
 #pragma unroll
       for (int n = 0; n < 2 * Share::kBlocks; ++n) {
         // The constant part last, for an address of one register pair and constants.
         const int first = Share::block(n / 2) * 16 + n % 2 * 8, mine = Share::shift(n / 2, way);
-        if (kWhole || (own < rows && own_column + mine < columns - first)) {
+        if (kWhole || (lane_row < rows && lane_column + mine < columns - first)) {
           body(at + mine + first, i / 2, n, i % 2);
         }
       }
-      at += 8 * row_stride, own += 8;
+      at += 8 * row_stride, lane_row += 8;
     }
   }
   template <int kRowBlocks, int kTiles>
@@ -112,14 +112,14 @@ __device__ __forceinline__ void store_rows(const float (&sums)[kTiles][4], int w
   const int lane = thread_index() % 32;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int own = row + 8 * half + lane / 4;
-    float* at = to + own * row_stride;
+    const int lane_row = row + 8 * half + lane / 4;
+    float* at = to + lane_row * row_stride;
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
       const int column = Share::column(n / 2, way) + n % 2 * 8 + lane % 4 * 2;
-      if (own < rows && column < columns) {
-        const float pair[2] = {own < inside ? sums[n][2 * half] * scale : 0.0f,
-                               own < inside ? sums[n][2 * half + 1] * scale : 0.0f};
+      if (lane_row < rows && column < columns) {
+        const float pair[2] = {lane_row < inside ? sums[n][2 * half] * scale : 0.0f,
+                               lane_row < inside ? sums[n][2 * half + 1] * scale : 0.0f};
         store_aligned<kAlignment>(at + column, pack<f32, 8>(pair));
       }
     }
@@ -132,21 +132,21 @@ __device__ __forceinline__ void store_rows(const float (&sums)[kTiles][4], int w
   const int lane = thread_index() % 32, t = lane % 4;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int own = row + 8 * half + lane / 4;
-    Element* at = to + own * row_stride;
+    const int lane_row = row + 8 * half + lane / 4;
+    Element* at = to + lane_row * row_stride;
 #pragma unroll
     for (int n = 0; n < kTiles; n += 4) {
       unsigned word[4] = {};
 #pragma unroll
       for (int i = 0; i < 4 && n + i < kTiles; ++i) {
-        if (own < inside) {
+        if (lane_row < inside) {
           word[i] = pack_pair(sums[n + i][2 * half] * scale, sums[n + i][2 * half + 1] * scale,
                               Element{});
         }
       }
       const Words<16> eight = turn_in_quad(word);
       const int column = Share::column(n / 2 + t / 2, way) + t % 2 * 8;
-      if (own < rows && n + t < kTiles && column < columns) {
+      if (lane_row < rows && n + t < kTiles && column < columns) {
         store_aligned<kAlignment>(at + column, eight);
       }
     }

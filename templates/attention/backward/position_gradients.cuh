@@ -33,8 +33,9 @@ __device__ __forceinline__ void score_weights_by_position(
     int q[2] = {};
 #pragma unroll
     for (int c = 0; kNear && c < 2; ++c) {
-      const int own = kLast ? minimum(row + c, rows - 1) : row + c;
-      if (kLast || own < rows) q[c] = load_element(static_cast<const int*>(p.q_positions) + own);
+      const int clamped = kLast ? minimum(row + c, rows - 1) : row + c;
+      if (kLast || clamped < rows)
+        q[c] = load_element(static_cast<const int*>(p.q_positions) + clamped);
     }
 #pragma unroll
     for (int i = 0; i < 2 * kRowBlocks; ++i) {

@@ -17,8 +17,8 @@ __device__ __forceinline__ void copy_row_values(unsigned to, const void* lse2, c
     const int word = from + thread_index();
     if (2 * kRows % kThreads == 0 || uniform(word < 2 * kRows)) {
       const float* values = static_cast<const float*>(word < kRows ? lse2 : delta);
-      const int own = word % kRows;
-      copy_async_word(to + 4 * word, values + first + own, own < rows);
+      const int row = word % kRows;
+      copy_async_word(to + 4 * word, values + first + row, row < rows);
     }
   }
 }

@@ -78,15 +78,15 @@ struct GradientMultiplier {
   float dk[1][kWidth / 8][4] = {}, dv[1][kValueWidth / 8][4] = {};
 
   __device__ __forceinline__ GradientMultiplier(const AttentionBackwardWarpgroupsParams& params,
-                                                const Ring& own_ring, volatile KeyTile* own_tile)
+                                                const Ring& shared_ring, volatile KeyTile* key_tile)
       : p(params),
-        ring(own_ring),
-        tile(own_tile),
-        visits{params.backward, own_tile},
+        ring(shared_ring),
+        tile(key_tile),
+        visits{params.backward, key_tile},
         units(params.backward),
         kept_thread(threadIdx.x),
         kept_group(in_place(threadIdx.x / 128)),
-        kept_dq_sums(own_dq_sums()) {}
+        kept_dq_sums(lane_dq_sums()) {}
 
   __device__ __forceinline__ int thread() const { return kTight ? thread_index() : kept_thread; }
   // The warpgroup's number says which keys and which part of dq it has.
@@ -232,7 +232,7 @@ struct GradientMultiplier {
   // The lane's address in the tile of dq.
   __device__ __forceinline__ float* dq_tile(const QueryCursor& visit, const State& state) const {
     const QueryCursor at = queries(visit, state);
-    float* const sums = kTight ? own_dq_sums() : kept_dq_sums;
+    float* const sums = kTight ? lane_dq_sums() : kept_dq_sums;
     return sums + (static_cast<long long>(at.head) * p.dq_tiles + at.index) * Dq::kFloats;
   }
   __device__ __forceinline__ void finish_dq(const QueryCursor& at, const State& state,
@@ -385,7 +385,7 @@ struct GradientMultiplier {
   }
 
   // The lane's address in the tiles of the sequence, of head 0.
-  __device__ __forceinline__ float* own_dq_sums() const {
+  __device__ __forceinline__ float* lane_dq_sums() const {
     return static_cast<float*>(p.backward.dq) +
            first_dq_tile_of_head<Config>(p, tile) * Dq::kFloats +
            threadIdx.x / 128 * Dq::kPartFloats + threadIdx.x % 128 * 4;
@@ -429,9 +429,9 @@ __device__ void attention_backward_warpgroups(const AttentionBackwardWarpgroupsP
       shared + AttentionBackwardWarpgroupsSmem<Config>::kTileAt);
   constexpr unsigned kMultiply = kMultiplyThreads<Config>;
   if (threadIdx.x == kMultiply) {
-    const TicketTile own = ticket_tile<Config>(p);
-    key_tile_begin<Config>(p.backward, own.sequence_head, own.slice, tile);
-    key_tile_at<Config>(own.slice * Config::kTileN, tile);
+    const TicketTile ticket = ticket_tile<Config>(p);
+    key_tile_begin<Config>(p.backward, ticket.sequence_head, ticket.slice, tile);
+    key_tile_at<Config>(ticket.slice * Config::kTileN, tile);
     ring.init();
   }
   __syncthreads();  // the tile and the barriers are there for all

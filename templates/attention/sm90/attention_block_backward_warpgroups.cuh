@@ -39,12 +39,12 @@ struct BlockGradientMultiplier : GradientMultiplier<Config> {
   const Messages messages;
 
   __device__ __forceinline__ BlockGradientMultiplier(
-      const AttentionBlockBackwardWarpgroupsParams& params, const Ring& own_ring,
-      volatile KeyTile* own_tile, const Messages& own_messages)
-      : Base(params.main, own_ring, own_tile), step(params), messages(own_messages) {}
+      const AttentionBlockBackwardWarpgroupsParams& params, const Ring& shared_ring,
+      volatile KeyTile* key_tile, const Messages& visit_messages)
+      : Base(params.main, shared_ring, key_tile), step(params), messages(visit_messages) {}
 
-  __device__ __forceinline__ unsigned own_keys() const {
-    return ring.shared + AttentionBlockBackwardWarpgroupsSmem<Config>::kOwnKeys;
+  __device__ __forceinline__ unsigned visit_keys() const {
+    return ring.shared + AttentionBlockBackwardWarpgroupsSmem<Config>::kVisitKeys;
   }
 
   // Scores that are under way become weights, while the product of dp runs.
@@ -79,7 +79,7 @@ struct BlockGradientMultiplier : GradientMultiplier<Config> {
 
   // Copies the keys of a visit and zeros in the place of others, when no product reads the copy any
   // more: all have waited for their last one.
-  __device__ __forceinline__ void keep_own_keys(unsigned message) const {
+  __device__ __forceinline__ void copy_visit_keys(unsigned message) const {
     named_barrier_wait<2, kThreads>();
     const int thread = this->thread();
     const int first = messages.first(message) - tile->first;
@@ -89,7 +89,7 @@ struct BlockGradientMultiplier : GradientMultiplier<Config> {
       const int row = at / 8 % kN;
       unsigned word[4] = {};
       if (row >= first && row < last) load_shared_words(ring.k() + 16 * at, word);
-      store_shared_words(own_keys() + 16 * at, word);
+      store_shared_words(visit_keys() + 16 * at, word);
     }
   }
   // dq = ds k of the warpgroup's part, over the visit's keys.
@@ -127,8 +127,8 @@ struct BlockGradientMultiplier : GradientMultiplier<Config> {
     if constexpr (kLast) {
       const unsigned message = messages.of(state);
       const int which = in_place(messages.word(message, kKeysWord));
-      if (uniform(which == kNewOwnKeys)) keep_own_keys(message);
-      if (which != kAllKeys) keys = own_keys();
+      if (uniform(which == kNewVisitKeys)) copy_visit_keys(message);
+      if (which != kAllKeys) keys = visit_keys();
       fence_shared_writes();  // ahead of the barrier behind which wgmma reads ds and keys
     }
     this->template start_sums<kValueWidth>(weights, ring.dout(state.stage) + kHalf * 64 * 128, dv);

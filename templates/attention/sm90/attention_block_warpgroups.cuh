@@ -141,7 +141,7 @@ struct AttentionBlockMultiplier : AttentionMultiplier<Config, AttentionBlockWarp
   using Base::q_state;
   using Base::ring;
   using Base::turns;
-  using typename Base::Own;
+  using typename Base::ConsumerThreads;
   using typename Base::Scores;
   using typename Base::Sums;
   using typename Base::Weights;
@@ -150,13 +150,13 @@ struct AttentionBlockMultiplier : AttentionMultiplier<Config, AttentionBlockWarp
   const Messages messages;
 
   __device__ __forceinline__ AttentionBlockMultiplier(const AttentionBlockWarpgroupsParams& params,
-                                                      const AttentionRing<Config>& own_ring,
-                                                      const Messages& own_messages)
-      : Base{params, own_ring, {threadIdx.x / 128}}, messages(own_messages) {}
+                                                      const AttentionRing<Config>& shared_ring,
+                                                      const Messages& visit_messages)
+      : Base{params, shared_ring, {threadIdx.x / 128}}, messages(visit_messages) {}
 
   // Applies mods and masks to the scores of the visit that `message` tells of.
   template <bool kMasked>
-  __device__ __forceinline__ void modify(Scores& s, const ScoreUnits<Own>& units,
+  __device__ __forceinline__ void modify(Scores& s, const ScoreUnits<ConsumerThreads>& units,
                                          const QueryTile& tile, unsigned message) const {
     constexpr bool kMods = kHasMods<Config>;
     // Otherwise nothing is read of the visit.
@@ -170,10 +170,10 @@ struct AttentionBlockMultiplier : AttentionMultiplier<Config, AttentionBlockWarp
       positions.from = messages.origin(message);
       shifted.sequence = positions.from.batch;
     }
-    modify_scores<Own, kMasked ? AttentionMask::both : AttentionMask::none>(
-        s, units, WarpRows<Own>(tile), shifted, window, v.at, positions);
+    modify_scores<ConsumerThreads, kMasked ? AttentionMask::both : AttentionMask::none>(
+        s, units, WarpRows<ConsumerThreads>(tile), shifted, window, v.at, positions);
   }
-  __device__ __forceinline__ bool soften(Scores& s, const ScoreUnits<Own>& units,
+  __device__ __forceinline__ bool soften(Scores& s, const ScoreUnits<ConsumerThreads>& units,
                                          const QueryTile& tile, unsigned message,
                                          RunningSoftmax<1>& softmax, float (&scale)[2]) const {
     if (messages.is(message, VisitKind::masked)) {
@@ -185,7 +185,8 @@ struct AttentionBlockMultiplier : AttentionMultiplier<Config, AttentionBlockWarp
   }
 
   // All visits of a tile that has one.
-  __device__ __forceinline__ void walk(const QueryTile& tile, const ScoreUnits<Own>& units,
+  __device__ __forceinline__ void walk(const QueryTile& tile,
+                                       const ScoreUnits<ConsumerThreads>& units,
                                        RunningSoftmax<1>& softmax, Sums& o) {
     Scores s;
     Weights weights;
@@ -231,17 +232,17 @@ struct AttentionBlockMultiplier : AttentionMultiplier<Config, AttentionBlockWarp
     }
     const KeptTile<kTight<Config>> kept = {tile, ring.kept(threadIdx.x / 32)};
     kept.put();
-    const ScoreUnits<Own> units(p.block.forward, tile, WarpRows<Own>(tile));
+    const ScoreUnits<ConsumerThreads> units(p.block.forward, tile, WarpRows<ConsumerThreads>(tile));
     Sums o;
     RunningSoftmax<1> softmax;
-    start_partial<Own>(p.block, tile, units.t, softmax, o);
+    start_partial<ConsumerThreads>(p.block, tile, units.t, softmax, o);
     if (any) walk(tile, units, softmax, o);
-    store_partial<Own>(p.block, kept.get(), units.t, softmax, o);
+    store_partial<ConsumerThreads>(p.block, kept.get(), units.t, softmax, o);
   }
 
   __device__ __forceinline__ void run() {
     turns.begin();
-    const TileOrder<Own> order = {p.block.forward, p.order};
+    const TileOrder<ConsumerThreads> order = {p.block.forward, p.order};
     for (unsigned turn = 0; turn < order.turns(); ++turn) {
       QueryTile tile;
       if (order.tile(turn, tile)) run_tile(tile);
@@ -259,7 +260,7 @@ __device__ void attention_block_warpgroups(const AttentionBlockWarpgroupsParams&
   const AttentionRing<Config> ring = {memory};
   const VisitMessages<Config::kStages> messages = {memory +
                                                    AttentionBlockWarpgroupsSmem<Config>::kMessages};
-  constexpr unsigned kMultiply = Multipliers<Config>::kThreads;
+  constexpr unsigned kMultiply = ConsumerConfig<Config>::kThreads;
   static_assert(kMultiply == 256, "two warpgroups multiply");
   if (threadIdx.x == kMultiply) {
     prefetch_tensor_map(p.q);

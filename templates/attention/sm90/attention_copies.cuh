@@ -34,7 +34,7 @@ struct AttentionWarpgroupsSmem {
 
 // The Config as the warpgroups that multiply see it: they are the first threads of the block.
 template <class Config>
-struct Multipliers : Config {
+struct ConsumerConfig : Config {
   static constexpr int kThreads = Config::kThreads - 128;
 };
 
@@ -78,7 +78,7 @@ struct AttentionRing {
 
   // By one thread, before anybody uses the ring.
   __device__ __forceinline__ void init() const {
-    constexpr unsigned kWarps = Multipliers<Config>::kThreads / 32;
+    constexpr unsigned kWarps = ConsumerConfig<Config>::kThreads / 32;
     mbarrier_init(q_full(), 1);
     mbarrier_init(q_empty(), kWarps);
     for (unsigned stage = 0; stage < kStages; ++stage) {

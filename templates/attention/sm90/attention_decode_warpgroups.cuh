@@ -58,16 +58,16 @@ struct DecodeMultiplier {
   static __device__ __forceinline__ void arrive(unsigned barrier) {
     if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
   }
-  __device__ __forceinline__ unsigned own_row(int half) const {
+  __device__ __forceinline__ unsigned block_row(int half) const {
     return warp * 16 + 8 * half + threadIdx.x % 32 / 4;
   }
   __device__ __forceinline__ void put_row(What what, int half, float value) const {
     if (threadIdx.x % 4 == 0) {
-      store_shared(buffers.of_row(what, own_row(half)), bit_cast<unsigned>(value));
+      store_shared(buffers.of_row(what, block_row(half)), bit_cast<unsigned>(value));
     }
   }
   __device__ __forceinline__ float get_row(What what, int half) const {
-    return bit_cast<float>(load_shared_word(buffers.of_row(what, own_row(half))));
+    return bit_cast<float>(load_shared_word(buffers.of_row(what, block_row(half))));
   }
   static __device__ __forceinline__ WgmmaTile the_same(WgmmaTile tile) {
     return {static_cast<unsigned>(in_place(static_cast<int>(tile.low)))};

@@ -28,7 +28,7 @@ constexpr bool kOneByOne =
 // of all belongs to nobody.
 template <class Config>
 struct Turns {
-  static constexpr unsigned kGroups = Multipliers<Config>::kThreads / 128;
+  static constexpr unsigned kGroups = ConsumerConfig<Config>::kThreads / 128;
   unsigned group;
 
   template <unsigned kOf = 0>
@@ -112,7 +112,7 @@ struct KeptTile {
 template <class Config, class Params = AttentionWarpgroupsParams>
 struct AttentionMultiplier {
   using Element = typename Config::Element;
-  using Own = Multipliers<Config>;
+  using ConsumerThreads = ConsumerConfig<Config>;
   using Smem = AttentionWarpgroupsSmem<Config>;
   static constexpr int kTileN = Config::kTileN, kTileM = Config::kTileM;
   static constexpr int kKeyTiles = kTileN / 8, kOutTiles = Config::kValueWidth / 8;
@@ -186,18 +186,18 @@ struct AttentionMultiplier {
 
   // Scores become weights, still in float32 since those of the block before are in use. One code
   // serves all blocks: which masks a block needs is the same for the whole warpgroup.
-  __device__ __forceinline__ bool soften(Scores& s, const ScoreUnits<Own>& units,
-                                         const QueryTile& tile, const Visits<Own>& visits,
-                                         int cursor, int entry, RunningSoftmax<1>& softmax,
-                                         float (&scale)[2]) {
-    const WarpRows<Own> rows(tile);
+  __device__ __forceinline__ bool soften(Scores& s, const ScoreUnits<ConsumerThreads>& units,
+                                         const QueryTile& tile,
+                                         const Visits<ConsumerThreads>& visits, int cursor,
+                                         int entry, RunningSoftmax<1>& softmax, float (&scale)[2]) {
+    const WarpRows<ConsumerThreads> rows(tile);
     const int key = (Config::kListed ? entry >> 1 : cursor) * kTileN;
     const bool masked =
         Config::kListed ? (entry & 1) != 0 : cursor >= visits.right || cursor < visits.left;
     if (uniform(masked)) {
-      modify_scores<Own, AttentionMask::both>(s, units, rows, tile, visits.window, key);
+      modify_scores<ConsumerThreads, AttentionMask::both>(s, units, rows, tile, visits.window, key);
     } else {
-      modify_scores<Own, AttentionMask::none>(s, units, rows, tile, visits.window, key);
+      modify_scores<ConsumerThreads, AttentionMask::none>(s, units, rows, tile, visits.window, key);
     }
     return weigh(s, units.t, softmax, scale);
   }
@@ -277,8 +277,8 @@ struct AttentionMultiplier {
   __device__ __forceinline__ void run_tile(const QueryTile& tile) {
     const KeptTile<kTight<Config>> kept = {tile, ring.kept(threadIdx.x / 32)};
     kept.put();
-    const ScoreUnits<Own> units(p.forward, tile, WarpRows<Own>(tile));
-    const Visits<Own> visits(p.forward, tile);
+    const ScoreUnits<ConsumerThreads> units(p.forward, tile, WarpRows<ConsumerThreads>(tile));
+    const Visits<ConsumerThreads> visits(p.forward, tile);
     Sums o = {};
     RunningSoftmax<1> softmax;
     start_empty(softmax);
@@ -312,12 +312,12 @@ struct AttentionMultiplier {
       start_sums(values(), weights, o);
       finish_sums(o);
     }
-    store_results<Own>(p.forward, kept.get(), units.t, softmax, o);
+    store_results<ConsumerThreads>(p.forward, kept.get(), units.t, softmax, o);
   }
 
   __device__ __forceinline__ void run() {
     turns.begin();
-    const TileOrder<Own> order = {p.forward, p.order};
+    const TileOrder<ConsumerThreads> order = {p.forward, p.order};
     for (unsigned turn = 0; turn < order.turns(); ++turn) {
       QueryTile tile;
       if (order.tile(turn, tile)) run_tile(tile);
@@ -329,7 +329,7 @@ template <class Config>
 __device__ void attention_forward_warpgroups(const AttentionWarpgroupsParams& p) {
   extern __shared__ __align__(1024) float4 shared[];
   const AttentionRing<Config> ring = {shared_address(shared)};
-  constexpr unsigned kMultiply = Multipliers<Config>::kThreads;
+  constexpr unsigned kMultiply = ConsumerConfig<Config>::kThreads;
   if (threadIdx.x == kMultiply) {
     prefetch_tensor_map(p.q);
     if (p.forward.seq_k > 0) {  // without keys there are no maps of them

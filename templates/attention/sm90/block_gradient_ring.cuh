@@ -13,8 +13,8 @@ namespace lathe {
 template <class Config>
 struct AttentionBlockBackwardWarpgroupsSmem {
   using Ring = AttentionBackwardWarpgroupsSmem<Config>;
-  static constexpr int kOwnKeys = (Ring::kBytes + 1023) / 1024 * 1024;
-  static constexpr int kMessages = kOwnKeys + Ring::kK;
+  static constexpr int kVisitKeys = (Ring::kBytes + 1023) / 1024 * 1024;
+  static constexpr int kMessages = kVisitKeys + Ring::kK;
   static constexpr int kQueue = kMessages + VisitMessages<Config::kStages>::kBytes;
   static constexpr int kBytes = kQueue + VisitQueue::kBytes;
 };
@@ -23,7 +23,7 @@ struct AttentionBlockBackwardWarpgroupsSmem {
 // other ranges, or of none, may hold anything: where the tile has such keys dq is made of a copy
 // without them, which a visit of other keys than the last such visit wants anew.
 enum MessageWord { kHeadWord, kKeysWord };
-enum VisitKeys { kAllKeys, kOwnKeys, kNewOwnKeys };
+enum VisitKeys { kAllKeys, kVisitKeys, kNewVisitKeys };
 
 template <class Config>
 struct BlockGradientCopies {
@@ -54,9 +54,9 @@ struct BlockGradientCopies {
     const int first = queue.first(visit), last = queue.last(visit);
     const int begin = tile->first, end = minimum(begin + kN, p.main.backward.seq_k);
     if (first <= begin && last >= end) return kAllKeys;
-    if (first == held_first && last == held_last) return kOwnKeys;
+    if (first == held_first && last == held_last) return kVisitKeys;
     held_first = first, held_last = last;
-    return kNewOwnKeys;
+    return kNewVisitKeys;
   }
 
   // Rows of q or dout of a visit.
@@ -146,7 +146,7 @@ struct BlockGradientCopies {
       for (int head = tile->first_head; head < tile->end_head; ++head) {
         const bool last = head + 1 == tile->end_head;
         send(state, visit, head, more || !last, keys, visit == 0 && head == tile->first_head);
-        if (keys == kNewOwnKeys) keys = kOwnKeys;
+        if (keys == kNewVisitKeys) keys = kVisitKeys;
         state.next();
       }
     }

@@ -80,9 +80,9 @@ struct DqTurns {
   // keys in front does not see it, and then no other one before it does.
   __device__ __forceinline__ void take() const {
     const GradientVisits<Config> visits = {p.backward, tile};
-    const int own = number();
+    const int tile_number = number();
     int front_begin = 0, front_end = 0;
-    if (own > 0) {
+    if (tile_number > 0) {
       const QueryBlocks front = query_blocks<Config::kTileM, Config::kTileN>(
           tile->window(), tile->rows, tile->first - Config::kTileN);
       front_begin = front.begin, front_end = front.end;
@@ -93,7 +93,7 @@ struct DqTurns {
     for (QueryCursor at = visits.begin(); visits.there(at); at = visits.next(at)) {
       mbarrier_wait(ring.dq_seen(state.stage), state.phase ^ 1);
       const bool behind = at.index >= front_begin && at.index < front_end;
-      if (behind) wait_for_turn(turn(first, at), own);
+      if (behind) wait_for_turn(turn(first, at), tile_number);
       store_shared_word(ring.dq_first(state.stage), behind ? 0 : 1);
       mbarrier_arrive(ring.dq_turn(state.stage));
       state.next();

@@ -62,11 +62,11 @@ struct ColumnHalf {
     float(&d)[kColumns / 2] = reinterpret_cast<float(&)[kColumns / 2]>(sums);
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      const unsigned long long own = a.at(step * kStepA), other = b.at(step * 16 * 128);
+      const unsigned long long a_at = a.at(step * kStepA), b_at = b.at(step * 16 * 128);
       if constexpr (kTurnedA) {
-        Wgmma<kColumns, true, Element>::run_turned(d, own, other, add || step > 0);
+        Wgmma<kColumns, true, Element>::run_turned(d, a_at, b_at, add || step > 0);
       } else {
-        Wgmma<kColumns, true, Element>::run(d, own, other, add || step > 0);
+        Wgmma<kColumns, true, Element>::run(d, a_at, b_at, add || step > 0);
       }
     }
   }
@@ -104,11 +104,11 @@ struct ColumnMultiplier {
   Half dk, dv;
 
   __device__ __forceinline__ ColumnMultiplier(const AttentionBackwardWarpgroupsParams& params,
-                                              const Ring& own_ring, volatile KeyTile* own_tile)
+                                              const Ring& shared_ring, volatile KeyTile* key_tile)
       : p(params),
-        ring(own_ring),
-        tile(own_tile),
-        visits{params.backward, own_tile},
+        ring(shared_ring),
+        tile(key_tile),
+        visits{params.backward, key_tile},
         units(params.backward) {}
 
   // A thread's number in its warpgroup, and the number of that.
