@@ -86,7 +86,7 @@ struct AttentionBackward {
   __device__ __forceinline__ void copy_q(const QueryCursor& at, int turn) const {
     const Element* q = static_cast<const Element*>(p.q) +
                        query_offset(p.q_batch_stride, p.q_token_stride) + at.head * p.q_head_stride;
-    const int row = in_place(visits.block(at)) * kTileM;
+    const int row = warp_uniform(visits.block(at)) * kTileM;
     copy_tile<kTileM, Config::kWidth, Config::kThreads, kAlignmentOf<Config, Element>>(
         q_tile(turn), q, tile->rows - row, p.head_dim,
         [&](int r) { return (row + r) * p.q_token_stride; });
@@ -96,7 +96,7 @@ struct AttentionBackward {
     const Element* dout = static_cast<const Element*>(p.dout) +
                           query_offset(p.dout_batch_stride, p.dout_token_stride) +
                           at.head * p.dout_head_stride;
-    const int row = in_place(visits.block(at)) * kTileM, rows = tile->rows;
+    const int row = warp_uniform(visits.block(at)) * kTileM, rows = tile->rows;
     copy_tile<kTileM, Config::kValueWidth, Config::kThreads, kAlignmentOf<Config, Element>>(
         shared + Smem::kDoutAt, dout, rows - row, p.value_dim,
         [&](int r) { return (row + r) * p.dout_token_stride; });
@@ -108,13 +108,13 @@ struct AttentionBackward {
 
   __device__ __forceinline__ void scores(const QueryCursor& at, unsigned q,
                                          typename Shape::Operands& ds,
-                                         typename Shape::ValueSums& dv) const;
+                                         typename Shape::DvAccumulators& dv) const;
   __device__ __forceinline__ void dq_step(const QueryCursor& at) const;
   __device__ __forceinline__ void step(const QueryCursor& at, const QueryCursor& next, int turn,
-                                       typename Shape::KeySums& dk,
-                                       typename Shape::ValueSums& dv) const;
-  __device__ __forceinline__ void store(const typename Shape::KeySums& dk,
-                                        const typename Shape::ValueSums& dv) const;
+                                       typename Shape::DkAccumulators& dk,
+                                       typename Shape::DvAccumulators& dv) const;
+  __device__ __forceinline__ void store(const typename Shape::DkAccumulators& dk,
+                                        const typename Shape::DvAccumulators& dv) const;
   __device__ __forceinline__ void run() const;
 };
 
@@ -122,7 +122,7 @@ struct AttentionBackward {
 template <class Config>
 __device__ __forceinline__ void AttentionBackward<Config>::scores(
     const QueryCursor& at, unsigned q, typename Shape::Operands& ds,
-    typename Shape::ValueSums& dv) const {
+    typename Shape::DvAccumulators& dv) const {
   const unsigned dout = shared + Smem::kDoutAt;
   ScoreTile scores;
   scores.key = tile->first + Shape::key_block() * 16 + Shape::lane() / 4;
@@ -172,11 +172,11 @@ __device__ __forceinline__ void AttentionBackward<Config>::dq_step(const QueryCu
     float* to = static_cast<float*>(p.dq) + query_offset(p.dq_batch_stride, p.dq_token_stride) +
                 at.head * p.dq_head_stride;
     if constexpr (Config::kDeterministic) to += tile->slice * p.dq_slice_stride;
-    const int row = in_place(visits.block(at)) * kTileM + 16 * Shape::dq_block();
+    const int row = warp_uniform(visits.block(at)) * kTileM + 16 * Shape::dq_block();
     return SumTile<typename Shape::DqShare>{to,         p.dq_token_stride, row,
                                             tile->rows, p.head_dim,        Shape::dq_way()};
   };
-  typename Shape::DqSums dq = {};
+  typename Shape::DqAccumulators dq = {};
   if constexpr (Config::kDeterministic) dq_tile().load(dq);
   add_dq<Config>(shared + Smem::kDsAt, shared, p.head_dim, dq);
   if constexpr (Config::kDeterministic) {
@@ -190,8 +190,8 @@ __device__ __forceinline__ void AttentionBackward<Config>::dq_step(const QueryCu
 // where the last reader of their place has been left behind.
 template <class Config>
 __device__ __forceinline__ void AttentionBackward<Config>::step(
-    const QueryCursor& at, const QueryCursor& next, int turn, typename Shape::KeySums& dk,
-    typename Shape::ValueSums& dv) const {
+    const QueryCursor& at, const QueryCursor& next, int turn, typename Shape::DkAccumulators& dk,
+    typename Shape::DvAccumulators& dv) const {
   const unsigned q = q_tile(turn);
   const bool more = uniform(visits.there(next));
   typename Shape::Operands ds;
@@ -225,7 +225,7 @@ __device__ __forceinline__ void AttentionBackward<Config>::step(
 
 template <class Config>
 __device__ __forceinline__ void AttentionBackward<Config>::store(
-    const typename Shape::KeySums& dk, const typename Shape::ValueSums& dv) const {
+    const typename Shape::DkAccumulators& dk, const typename Shape::DvAccumulators& dv) const {
   using Stored = typename Choose<Config::kHeadsApart, float, Element>::Type;
   // Parts of query heads lie in the workspace.
   constexpr int kAlignment = Config::kHeadsApart ? 16 : kAlignmentOf<Config, Element>;
@@ -252,8 +252,8 @@ __device__ __forceinline__ void AttentionBackward<Config>::store(
 // One tile of keys.
 template <class Config>
 __device__ __forceinline__ void AttentionBackward<Config>::run() const {
-  typename Shape::KeySums dk = {};
-  typename Shape::ValueSums dv = {};
+  typename Shape::DkAccumulators dk = {};
+  typename Shape::DvAccumulators dv = {};
   QueryCursor at = visits.begin();
   if (uniform(visits.there(at))) {
     copy_keys();

@@ -72,12 +72,12 @@ struct AttentionBlock {
   }
 
   __device__ __forceinline__ void copy_k(int visit) const {
-    const int i = in_place(visit);
+    const int i = warp_uniform(visit);
     forward.rows_of_keys.copy_k(forward.k_tile + Forward::stage(i) * Smem::kK, queue.at(i),
                                 queue.end(i), p.forward.head_dim);
   }
   __device__ __forceinline__ void copy_v(int visit) const {
-    const int i = in_place(visit);
+    const int i = warp_uniform(visit);
     forward.rows_of_keys.copy_v(forward.v_tile + Forward::stage(i) * Smem::kV, queue.at(i),
                                 queue.end(i), p.forward.value_dim);
   }
@@ -90,13 +90,13 @@ struct AttentionBlock {
       constexpr bool kMods = kHasMods<Config>;
       // Otherwise nothing is read of the visit.
       constexpr bool kNear = kMasked || Config::kAlibi || kMods;
-      const Visit v = kNear ? queue.get(in_place(visit)) : Visit{};
+      const Visit v = kNear ? queue.get(warp_uniform(visit)) : Visit{};
       const VisitWindow window = {{v.end, v.low, v.high}, v.first, v.last};
       VisitPositions positions = {v.first, v.last, v.at, v.end, {}};
       QueryTile shifted = tile;  // of which the distance of positions is read
       shifted.keys = v.offset, shifted.rows = 0;
       if constexpr (kMods) {
-        positions.from = queue.origin(in_place(visit));
+        positions.from = queue.origin(warp_uniform(visit));
         shifted.sequence = positions.from.batch;
       }
       modify_scores<Config, kMasked ? AttentionMask::both : AttentionMask::none>(
@@ -109,28 +109,28 @@ struct AttentionBlock {
   // Which tile this is, without a register that has held it since.
   __device__ __forceinline__ unsigned turn() const {
     if constexpr (Config::kPersistent) return load_shared_word(queue.cursor(VisitQueue::kTurn));
-    return in_place(blockIdx.x);
+    return warp_uniform(blockIdx.x);
   }
 
-  template <bool kMasked, class Fragments, class Sums>
+  template <bool kMasked, class Fragments, class O>
   __device__ __forceinline__ void step(int visit, const Fragments& q,
                                        const ScoreUnits<Config>& units,
                                        const WarpRows<Config>& rows,
-                                       RunningSoftmax<kRowBlocks>& softmax, Sums& o) const;
+                                       RunningSoftmax<kRowBlocks>& softmax, O& o) const;
   __device__ __forceinline__ void run() const;
 };
 
 // One key block; the copies are those of attention_forward. The queue grows between the barriers:
 // its new slot is read from the next step on, and was read for the last time in the last but one.
 template <class Config>
-template <bool kMasked, class Fragments, class Sums>
+template <bool kMasked, class Fragments, class O>
 __device__ __forceinline__ void AttentionBlock<Config>::step(int visit, const Fragments& q,
                                                              const ScoreUnits<Config>& units,
                                                              const WarpRows<Config>& rows,
                                                              RunningSoftmax<kRowBlocks>& softmax,
-                                                             Sums& o) const {
+                                                             O& o) const {
   constexpr int kPending = kStages - 1;
-  const bool more = !queue.is(in_place(visit) + 1, VisitKind::end);
+  const bool more = !queue.is(warp_uniform(visit) + 1, VisitKind::end);
 
   copy_async_wait<kPending>();
   __syncthreads();  // K is there for all; all have left the stage that is refilled next
@@ -145,8 +145,8 @@ __device__ __forceinline__ void AttentionBlock<Config>::step(int visit, const Fr
   float s[kRowBlocks][Shape::kKeyTiles][4] = {};
   forward.multiply_keys(visit, q, s);
   modify<kMasked>(visit, units, rows, s);
-  Accumulated<typename Config::Element, Shape::kKeyTiles> weights[kRowBlocks];
-  softmax_step<kMasked || HasScoreMod<Config>::kValue>(s, units.t, softmax, o, weights);
+  Accumulated<typename Config::Element, Shape::kKeyTiles> p_words[kRowBlocks];
+  softmax_step<kMasked || HasScoreMod<Config>::kValue>(s, units.t, softmax, o, p_words);
 
   copy_async_wait<kPending>();
   __syncthreads();  // V is there for all; all have left K; the queue has grown
@@ -159,7 +159,7 @@ __device__ __forceinline__ void AttentionBlock<Config>::step(int visit, const Fr
   }
   copy_async_commit();
 
-  forward.multiply_values(visit, weights, softmax, o);
+  forward.multiply_values(visit, p_words, softmax, o);
 }
 
 template <class Config>

@@ -84,7 +84,7 @@ struct AttentionBlockBackward {
   }
 
   __device__ __forceinline__ void copy_q(const VisitCursor& at, int turn) const {
-    const int visit = in_place(at.visit), row = queue.at(visit);
+    const int visit = warp_uniform(at.visit), row = queue.at(visit);
     const Element* q = static_cast<const Element*>(p.q) +
                        backward.query_offset(p.q_batch_stride, p.q_token_stride) +
                        at.head * p.q_head_stride;
@@ -94,7 +94,7 @@ struct AttentionBlockBackward {
   }
   // dout and what belongs to its rows. Rows past the visit's last have 0 for both.
   __device__ __forceinline__ void copy_dout(const VisitCursor& at) const {
-    const int visit = in_place(at.visit), row = queue.at(visit), end = queue.end(visit);
+    const int visit = warp_uniform(at.visit), row = queue.at(visit), end = queue.end(visit);
     const Element* dout = static_cast<const Element*>(p.dout) +
                           backward.query_offset(p.dout_batch_stride, p.dout_token_stride) +
                           at.head * p.dout_head_stride;
@@ -108,26 +108,26 @@ struct AttentionBlockBackward {
   }
 
   template <bool kMasked>
-  __device__ __forceinline__ void weigh(const VisitCursor& at, typename Shape::Scores& s,
-                                        typename Shape::Operands& words) const;
+  __device__ __forceinline__ void make_p(const VisitCursor& at, typename Shape::Scores& s,
+                                         typename Shape::Operands& words) const;
   __device__ __forceinline__ void scores(const VisitCursor& at, unsigned q,
                                          typename Shape::Operands& ds,
-                                         typename Shape::ValueSums& dv) const;
+                                         typename Shape::DvAccumulators& dv) const;
   __device__ __forceinline__ void dq_step(const VisitCursor& at) const;
   __device__ __forceinline__ void step(const VisitCursor& at, const VisitCursor& next, int turn,
-                                       typename Shape::KeySums& dk,
-                                       typename Shape::ValueSums& dv) const;
-  __device__ __forceinline__ void store(const typename Shape::KeySums& dk,
-                                        const typename Shape::ValueSums& dv) const;
+                                       typename Shape::DkAccumulators& dk,
+                                       typename Shape::DvAccumulators& dv) const;
+  __device__ __forceinline__ void store(const typename Shape::DkAccumulators& dk,
+                                        const typename Shape::DvAccumulators& dv) const;
   __device__ __forceinline__ void run() const;
 };
 
 // Scores -> p and what ds is p times of.
 template <class Config>
 template <bool kMasked>
-__device__ __forceinline__ void AttentionBlockBackward<Config>::weigh(
+__device__ __forceinline__ void AttentionBlockBackward<Config>::make_p(
     const VisitCursor& at, typename Shape::Scores& s, typename Shape::Operands& words) const {
-  const int visit = in_place(at.visit);
+  const int visit = warp_uniform(at.visit);
   ScoreTile scores;
   scores.key = tile->first + Shape::key_block() * 16 + Shape::lane() / 4;
   scores.query = queue.at(visit);
@@ -159,18 +159,18 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::weigh(
 template <class Config>
 __device__ __forceinline__ void AttentionBlockBackward<Config>::scores(
     const VisitCursor& at, unsigned q, typename Shape::Operands& ds,
-    typename Shape::ValueSums& dv) const {
+    typename Shape::DvAccumulators& dv) const {
   const unsigned dout = shared + Smem::kDoutAt;
   const unsigned delta =
       shared + Smem::kRowsAt + Smem::kRow + 4 * (Shape::first_query() + Shape::lane() % 4 * 2);
-  const bool full = queue.is(in_place(at.visit), VisitKind::plain);
+  const bool full = queue.is(warp_uniform(at.visit), VisitKind::plain);
   typename Shape::Scores s = {}, dp = {};
   typename Shape::Operands p_words;
   add_scores<Config, Config::kWidth>(shared, q, s);
   if (full) {
-    weigh<false>(at, s, p_words);
+    make_p<false>(at, s, p_words);
   } else {
-    weigh<true>(at, s, p_words);
+    make_p<true>(at, s, p_words);
   }
   if constexpr (Shape::kExchange) {
     exchange<Config>(p_words, shared + Smem::kPAt);
@@ -195,7 +195,7 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::dq_step(
     const VisitCursor& at) const {
   // It is computed anew after the product, which leaves no registers for it.
   const auto dq_tile = [&] {
-    const int visit = in_place(at.visit);
+    const int visit = warp_uniform(at.visit);
     float* to = static_cast<float*>(p.dq) +
                 backward.query_offset(p.dq_batch_stride, p.dq_token_stride) +
                 at.head * p.dq_head_stride;
@@ -206,11 +206,11 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::dq_step(
     return SumTile<typename Shape::DqShare, kAlignment>{
         to, p.dq_token_stride, row, queue.end(visit), p.head_dim, Shape::dq_way()};
   };
-  typename Shape::DqSums dq = {};
+  typename Shape::DqAccumulators dq = {};
   if constexpr (Config::kDeterministic) dq_tile().load(dq);
   if constexpr (Config::kRanges) {
     // Keys of other ranges, or of none, lie in the tile as well.
-    const int visit = in_place(at.visit), first = queue.first(visit) - tile->first;
+    const int visit = warp_uniform(at.visit), first = queue.first(visit) - tile->first;
     const int last = queue.last(visit) - 1 - tile->first;
     if (uniform(first <= 0 && last >= minimum(kTileN, p.seq_k - tile->first) - 1)) {
       add_dq<Config>(shared + Smem::kDsAt, shared, p.head_dim, dq);
@@ -240,10 +240,10 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::dq_step(
 // was read for the last time before this one.
 template <class Config>
 __device__ __forceinline__ void AttentionBlockBackward<Config>::step(
-    const VisitCursor& at, const VisitCursor& next, int turn, typename Shape::KeySums& dk,
-    typename Shape::ValueSums& dv) const {
+    const VisitCursor& at, const VisitCursor& next, int turn, typename Shape::DkAccumulators& dk,
+    typename Shape::DvAccumulators& dv) const {
   const unsigned q = backward.q_tile(turn);
-  const bool more = !queue.is(in_place(next.visit), VisitKind::end);
+  const bool more = !queue.is(warp_uniform(next.visit), VisitKind::end);
   typename Shape::Operands ds;
   copy_async_wait<0>();
   __syncthreads();  // all is there for all; all have left ds, and with two stages the other Q
@@ -252,7 +252,7 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::step(
     copy_async_commit();
   }
   if (uniform(at.head == tile->first_head && thread_index() < 32) &&
-      !queue.is(in_place(at.visit) + 1, VisitKind::end)) {
+      !queue.is(warp_uniform(at.visit) + 1, VisitKind::end)) {
     walk().append(at.visit + 2);
   }
   scores(at, q, ds, dv);
@@ -280,7 +280,7 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::step(
 // dk and dv travel with the block and hold what other ranks have added.
 template <class Config>
 __device__ __forceinline__ void AttentionBlockBackward<Config>::store(
-    const typename Shape::KeySums& dk, const typename Shape::ValueSums& dv) const {
+    const typename Shape::DkAccumulators& dk, const typename Shape::DvAccumulators& dv) const {
   const int way = Shape::width_warp(), head = tile->kv_head;
   float* to_k = static_cast<float*>(p.dk) +
                 backward.key_offset(p.dk_batch_stride, p.dk_token_stride) + head * p.dk_head_stride;
@@ -313,8 +313,8 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::run() const {
   __syncthreads();  // the first visits are known to all
   const bool any = !queue.is(0, VisitKind::end);
   if (!any && !all.first_keys) return;
-  typename Shape::KeySums dk = {};
-  typename Shape::ValueSums dv = {};
+  typename Shape::DkAccumulators dk = {};
+  typename Shape::DvAccumulators dv = {};
   VisitCursor at = {tile->first_head, 0};
   if (any) {
     backward.copy_keys();
@@ -323,7 +323,7 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::run() const {
     copy_async_commit();
   }
 #pragma unroll 1
-  for (int turn = 0; !queue.is(in_place(at.visit), VisitKind::end); ++turn) {
+  for (int turn = 0; !queue.is(warp_uniform(at.visit), VisitKind::end); ++turn) {
     VisitCursor next = {at.head + 1, at.visit};
     if (next.head == tile->end_head) next = {tile->first_head, at.visit + 1};
     step(at, next, turn, dk, dv);

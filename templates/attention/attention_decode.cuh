@@ -55,7 +55,7 @@ struct AttentionDecode {
   using Shape = AttentionDecodeShape<Config>;
   using Smem = AttentionDecodeSmem<Config>;
   using Pieces = DecodeConfig<Config>;
-  using Sums = float[1][Shape::kOutTiles][4];
+  using O = float[1][Shape::kOutTiles][4];
   static constexpr int kTileM = Config::kTileM, kTileN = Config::kTileN;
   static constexpr int kStages = Config::kStages;
 
@@ -135,13 +135,13 @@ struct AttentionDecode {
     }
   }
   __device__ __forceinline__ void multiply_values(
-      int stage, const Accumulated<Element, Shape::kKeyTiles> (&weights)[1], Sums& o) const {
+      int stage, const Accumulated<Element, Shape::kKeyTiles> (&p_words)[1], O& o) const {
     const int lane = threadIdx.x % 32, key_warp = threadIdx.x / 32 / Shape::kRowWarps;
     const auto v_reader = read_rows_first<kTileN, Config::kValueWidth>(
         shared_address(shared) + Smem::kQ + stage * (Smem::kK + Smem::kV) + Smem::kK, lane);
 #pragma unroll
     for (int j = 0; j < Shape::kKeyTiles / 2; ++j) {
-      const Fragment<Element> w = weights[0].operand(j);
+      const Fragment<Element> w = p_words[0].operand(j);
 #pragma unroll
       for (int n = 0; n < Shape::kOutTiles; n += 2) {
         unsigned values[4];
@@ -155,9 +155,9 @@ struct AttentionDecode {
   __device__ __forceinline__ void visit(const Visits<Pieces>& visits, int first, int last,
                                         const ScoreUnits<Pieces>& units,
                                         const DecodeRows<Config>& rows, RunningSoftmax<1>& softmax,
-                                        Sums& o) const;
+                                        O& o) const;
   __device__ __forceinline__ void store(float t, const RunningSoftmax<1>& softmax,
-                                        const Sums& o) const;
+                                        const O& o) const;
   __device__ __forceinline__ void store_row(int row, int column, const float (&o)[4],
                                             const RowEnd& end) const;
   __device__ __forceinline__ void run() const;
@@ -169,7 +169,7 @@ struct AttentionDecode {
 template <class Config>
 __device__ __forceinline__ void AttentionDecode<Config>::visit(
     const Visits<Pieces>& visits, int first, int last, const ScoreUnits<Pieces>& units,
-    const DecodeRows<Config>& rows, RunningSoftmax<1>& softmax, Sums& o) const {
+    const DecodeRows<Config>& rows, RunningSoftmax<1>& softmax, O& o) const {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int row_warp = warp % Shape::kRowWarps, key_warp = warp / Shape::kRowWarps;
   copy_q();
@@ -212,9 +212,9 @@ __device__ __forceinline__ void AttentionDecode<Config>::visit(
     } else {
       modify_scores<Pieces, AttentionMask::none>(s, units, rows, tile, visits.window, key);
     }
-    Accumulated<Element, Shape::kKeyTiles> weights[1];
-    softmax_step<true>(s, units.t, softmax, o, weights);
-    multiply_values(stage, weights, o);
+    Accumulated<Element, Shape::kKeyTiles> p_words[1];
+    softmax_step<true>(s, units.t, softmax, o, p_words);
+    multiply_values(stage, p_words, o);
     behind = stage;
     stage = stage + 1 == kStages ? 0 : stage + 1;
   }
@@ -250,7 +250,7 @@ __device__ __forceinline__ void AttentionDecode<Config>::store_row(int row, int 
 template <class Config>
 __device__ __forceinline__ void AttentionDecode<Config>::store(float t,
                                                                const RunningSoftmax<1>& softmax,
-                                                               const Sums& o) const {
+                                                               const O& o) const {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int row_warp = warp % Shape::kRowWarps, key_warp = warp / Shape::kRowWarps;
   float* const sums = reinterpret_cast<float*>(shared);
@@ -311,7 +311,7 @@ __device__ __forceinline__ void AttentionDecode<Config>::run() const {
   const ScoreUnits<Pieces> units(p, tile, rows);
   RunningSoftmax<1> softmax;
   start_empty(softmax);
-  Sums o = {};
+  O o = {};
   if (part.first < part.last) visit(visits, part.first, part.last, units, rows, softmax, o);
   store(units.t, softmax, o);
 }

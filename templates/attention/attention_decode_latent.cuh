@@ -38,7 +38,7 @@ struct AttentionDecodeLatent {
   static constexpr int kKeyTiles = kTileN / 8;
   static constexpr int kOutTiles = Config::kValueWidth / 8 / kGroups;
   using Scores = float[1][kKeyTiles][4];
-  using Sums = float[1][kOutTiles][4];
+  using O = float[1][kOutTiles][4];
   static_assert(Smem::kWarps * 16 == kTileM * kGroups, "kGroups warps for every 16 rows");
   static_assert(kStages >= 2 && kTileN <= Config::kThreads, "a row for a thread");
   static_assert(4 % kGroups == 0 && kOutTiles % 4 == 0, "warps take turns with blocks of columns");
@@ -111,13 +111,13 @@ struct AttentionDecodeLatent {
     }
   }
   __device__ __forceinline__ void multiply_values(int stage,
-                                                  const Accumulated<Element, kKeyTiles>& weights,
-                                                  Sums& o) const {
+                                                  const Accumulated<Element, kKeyTiles>& p_words,
+                                                  O& o) const {
     const TileReader<kTileN, Config::kWidth> reader(keys_at(stage), lane & 15,
                                                     (lane >> 4) + 2 * group);
 #pragma unroll
     for (int j = 0; j < kKeyTiles / 2; ++j) {
-      const Fragment<Element> w = weights.operand(j);
+      const Fragment<Element> w = p_words.operand(j);
 #pragma unroll
       for (int n = 0; n < kOutTiles; n += 2) {
         Fragment<Element> values;
@@ -134,9 +134,9 @@ struct AttentionDecodeLatent {
   __device__ __forceinline__ void visit(const Visits<Pieces>& visits, const DecodePart& part,
                                         const ScoreUnits<Pieces>& units,
                                         const DecodeRows<Config>& rows, RunningSoftmax<1>& softmax,
-                                        Sums& o) const;
+                                        O& o) const;
   __device__ __forceinline__ void store(float t, const DecodeRows<Config>& rows,
-                                        const RunningSoftmax<1>& softmax, const Sums& o) const;
+                                        const RunningSoftmax<1>& softmax, const O& o) const;
   __device__ __forceinline__ void run() const;
 };
 
@@ -146,7 +146,7 @@ struct AttentionDecodeLatent {
 template <class Config>
 __device__ __forceinline__ void AttentionDecodeLatent<Config>::visit(
     const Visits<Pieces>& visits, const DecodePart& part, const ScoreUnits<Pieces>& units,
-    const DecodeRows<Config>& rows, RunningSoftmax<1>& softmax, Sums& o) const {
+    const DecodeRows<Config>& rows, RunningSoftmax<1>& softmax, O& o) const {
   const int first = part.first, last = part.last;
   copy_q();
   int entries[kStages];
@@ -182,9 +182,9 @@ __device__ __forceinline__ void AttentionDecodeLatent<Config>::visit(
     } else {
       modify_scores<Pieces, AttentionMask::none>(s, units, rows, tile, visits.window, key);
     }
-    Accumulated<Element, kKeyTiles> weights[1];
-    softmax_step<true>(s, units.t, softmax, o, weights);
-    multiply_values(stage, weights[0], o);
+    Accumulated<Element, kKeyTiles> p_words[1];
+    softmax_step<true>(s, units.t, softmax, o, p_words);
+    multiply_values(stage, p_words[0], o);
     behind = stage;
     stage = stage + 1 == kStages ? 0 : stage + 1;
   }
@@ -194,8 +194,7 @@ __device__ __forceinline__ void AttentionDecodeLatent<Config>::visit(
 // The warp's columns of out, and by one of the warps that share rows their lse.
 template <class Config>
 __device__ __forceinline__ void AttentionDecodeLatent<Config>::store(
-    float t, const DecodeRows<Config>& rows, const RunningSoftmax<1>& softmax,
-    const Sums& o) const {
+    float t, const DecodeRows<Config>& rows, const RunningSoftmax<1>& softmax, const O& o) const {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int warp_row = rows.warp_row(0, half, lane);
@@ -219,7 +218,7 @@ __device__ __forceinline__ void AttentionDecodeLatent<Config>::run() const {
   const ScoreUnits<Pieces> units(p, tile, rows);
   RunningSoftmax<1> softmax;
   start_empty(softmax);
-  Sums o = {};
+  O o = {};
   if (part.first < part.last) visit(visits, part, units, rows, softmax, o);
   store(units.t, rows, softmax, o);
 }

@@ -37,15 +37,15 @@ struct AttentionForwardShape {
   static constexpr int kSteps = Config::kWidth / 16;
   static constexpr int kPlanes = Operand<typename Config::Element>::kPlanes;
   // The query stays in registers where it fits beside the sums, and beside what a softcap takes.
-  static constexpr bool kWideSums = kRowBlocks * kOutTiles * 4 > 96;
+  static constexpr bool kWideO = kRowBlocks * kOutTiles * 4 > 96;
   static constexpr bool kKeepQ =
-      kRowBlocks * kSteps * 4 * kPlanes <= (Config::kSoftcap ? 24 : 32) && !kWideSums;
+      kRowBlocks * kSteps * 4 * kPlanes <= (Config::kSoftcap ? 24 : 32) && !kWideO;
   // A panel or half of one at a time where the query is not kept: unrolled further, the compiler
   // reads so far ahead that it spills. Found by trial.
   static constexpr bool kHalfPanel = Config::kWidth % 64 != 0;
   static constexpr bool kRoom =
-      (Config::kPacked || Config::kLocal) && kSteps > 4 && !kHalfPanel && !kWideSums;
-  static constexpr bool kAll = kKeepQ || (kHalfPanel && kRowBlocks == 1 && !kWideSums);
+      (Config::kPacked || Config::kLocal) && kSteps > 4 && !kHalfPanel && !kWideO;
+  static constexpr bool kAll = kKeepQ || (kHalfPanel && kRowBlocks == 1 && !kWideO);
   static constexpr int kUnroll = kPlanes > 1 ? 1 : kAll ? kSteps : kRoom ? 4 : 2;
   static constexpr int kOutStep = kPlanes > 1 ? 4 : 2;
   static_assert(kRowBlocks >= 1 && Config::kTileM % (16 * kWarps) == 0, "16 rows for every warp");
@@ -86,26 +86,25 @@ struct AttentionForward {
         [&](int r) { return query_offset<Config>(tile, r, p.q_token_stride, p.q_head_stride); });
   }
   __device__ __forceinline__ void copy_k(const Visits<Config>& visits, int cursor) const {
-    rows_of_keys.copy_k(k_tile + stage(cursor) * Smem::kK, visits.key(in_place(cursor)), tile.keys,
-                        p.head_dim);
+    rows_of_keys.copy_k(k_tile + stage(cursor) * Smem::kK, visits.key(warp_uniform(cursor)),
+                        tile.keys, p.head_dim);
   }
   __device__ __forceinline__ void copy_v(const Visits<Config>& visits, int cursor) const {
-    rows_of_keys.copy_v(v_tile + stage(cursor) * Smem::kV, visits.key(in_place(cursor)), tile.keys,
-                        p.value_dim);
+    rows_of_keys.copy_v(v_tile + stage(cursor) * Smem::kV, visits.key(warp_uniform(cursor)),
+                        tile.keys, p.value_dim);
   }
 
   template <class Fragments, class Scores>
   __device__ __forceinline__ void multiply_keys(int cursor, const Fragments& q_kept,
                                                 Scores& s) const;
-  template <class Weights, class Sums>
-  __device__ __forceinline__ void multiply_values(int cursor, const Weights& weights,
-                                                  RunningSoftmax<kRowBlocks>& softmax,
-                                                  Sums& o) const;
-  template <AttentionMask kMask, class Fragments, class Sums>
+  template <class P, class O>
+  __device__ __forceinline__ void multiply_values(int cursor, const P& p_words,
+                                                  RunningSoftmax<kRowBlocks>& softmax, O& o) const;
+  template <AttentionMask kMask, class Fragments, class O>
   __device__ __forceinline__ void step(const Visits<Config>& visits, int cursor,
                                        const Fragments& q_kept, const ScoreUnits<Config>& units,
                                        const WarpRows<Config>& rows,
-                                       RunningSoftmax<kRowBlocks>& softmax, Sums& o) const;
+                                       RunningSoftmax<kRowBlocks>& softmax, O& o) const;
   template <class Fragments>
   __device__ __forceinline__ void keep_q(Fragments& q) const;
   __device__ __forceinline__ void run() const;
@@ -119,8 +118,8 @@ __device__ __forceinline__ void AttentionForward<Config>::multiply_keys(int curs
                                                                         Scores& s) const {
   const int thread = thread_index(), lane = thread % 32, warp = thread / 32;
   const auto q_reader = read_rows_first<Config::kTileM, Config::kWidth>(q_tile, lane);
-  const auto k_reader =
-      read_columns_first<kTileN, Config::kWidth>(k_tile + stage(in_place(cursor)) * Smem::kK, lane);
+  const auto k_reader = read_columns_first<kTileN, Config::kWidth>(
+      k_tile + stage(warp_uniform(cursor)) * Smem::kK, lane);
 #pragma unroll Shape::kUnroll
   for (int d = 0; d < Shape::kSteps; ++d) {
     Fragment<Element> q[kRowBlocks];
@@ -144,17 +143,17 @@ __device__ __forceinline__ void AttentionForward<Config>::multiply_keys(int curs
 
 // o += weights v, and of float32 l += weights
 template <class Config>
-template <class Weights, class Sums>
+template <class P, class O>
 __device__ __forceinline__ void AttentionForward<Config>::multiply_values(
-    int cursor, const Weights& weights, RunningSoftmax<kRowBlocks>& softmax, Sums& o) const {
+    int cursor, const P& p_words, RunningSoftmax<kRowBlocks>& softmax, O& o) const {
   const auto v_reader = read_rows_first<kTileN, Config::kValueWidth>(
-      v_tile + stage(in_place(cursor)) * Smem::kV, thread_index() % 32);
+      v_tile + stage(warp_uniform(cursor)) * Smem::kV, thread_index() % 32);
 #pragma unroll
   for (int j = 0; j < Shape::kKeyTiles / 2; ++j) {
     Fragment<Element> w[kRowBlocks];
 #pragma unroll
     for (int b = 0; b < kRowBlocks; ++b) {
-      w[b] = weights[b].operand(j);
+      w[b] = p_words[b].operand(j);
       if constexpr (kSumsInProduct<Element>) add_row_sums(softmax.sum[b], w[b]);
     }
 #pragma unroll
@@ -174,15 +173,15 @@ __device__ __forceinline__ void AttentionForward<Config>::multiply_values(
 // One key block. With two stages, K of the next block is on its way during all of this one, and V
 // from the middle on; with one, each is refilled while the other is in use.
 template <class Config>
-template <AttentionMask kMask, class Fragments, class Sums>
+template <AttentionMask kMask, class Fragments, class O>
 __device__ __forceinline__ void AttentionForward<Config>::step(const Visits<Config>& visits,
                                                                int cursor, const Fragments& q_kept,
                                                                const ScoreUnits<Config>& units,
                                                                const WarpRows<Config>& rows,
                                                                RunningSoftmax<kRowBlocks>& softmax,
-                                                               Sums& o) const {
+                                                               O& o) const {
   constexpr int kPending = Config::kStages - 1;
-  const bool more = in_place(cursor) > visits.begin;
+  const bool more = warp_uniform(cursor) > visits.begin;
 
   copy_async_wait<kPending>();
   __syncthreads();  // K is there for all; all have left the stage that is refilled next
@@ -196,9 +195,9 @@ __device__ __forceinline__ void AttentionForward<Config>::step(const Visits<Conf
   float s[kRowBlocks][Shape::kKeyTiles][4] = {};
   multiply_keys(cursor, q_kept, s);
   modify_scores<Config, kMask>(s, units, rows, tile, visits.window, visits.key(cursor));
-  Accumulated<Element, Shape::kKeyTiles> weights[kRowBlocks];
+  Accumulated<Element, Shape::kKeyTiles> p_words[kRowBlocks];
   constexpr bool kGuard = kMask != AttentionMask::none || HasScoreMod<Config>::kValue;
-  softmax_step<kGuard>(s, units.t, softmax, o, weights);
+  softmax_step<kGuard>(s, units.t, softmax, o, p_words);
 
   copy_async_wait<kPending>();
   __syncthreads();  // V is there for all; all have left K, and with two stages V of the last block
@@ -211,7 +210,7 @@ __device__ __forceinline__ void AttentionForward<Config>::step(const Visits<Conf
   }
   copy_async_commit();
 
-  multiply_values(cursor, weights, softmax, o);
+  multiply_values(cursor, p_words, softmax, o);
 }
 
 template <class Config>

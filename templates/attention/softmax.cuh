@@ -88,7 +88,7 @@ template <bool kGuard, class Element, int kRowBlocks, int kTiles, int kOutTiles>
 __device__ __forceinline__ void softmax_step(float (&y)[kRowBlocks][kTiles][4], float t,
                                              RunningSoftmax<kRowBlocks>& rows,
                                              float (&o)[kRowBlocks][kOutTiles][4],
-                                             Accumulated<Element, kTiles> (&weights)[kRowBlocks]) {
+                                             Accumulated<Element, kTiles> (&p_words)[kRowBlocks]) {
 #pragma unroll
   for (int b = 0; b < kRowBlocks; ++b) {
 #pragma unroll
@@ -109,7 +109,7 @@ __device__ __forceinline__ void softmax_step(float (&y)[kRowBlocks][kTiles][4], 
         const float first = weight<Element>(y[b][n][2 * half], base, t, shift);
         const float second = weight<Element>(y[b][n][2 * half + 1], base, t, shift);
         if constexpr (!kSumsInProduct<Element>) sum += first + second;
-        weights[b].put(n, half, first, second);
+        p_words[b].put(n, half, first, second);
       }
       rows.sum[b][half] = __fmaf_rn(rows.sum[b][half], scale, sum);
 #pragma unroll

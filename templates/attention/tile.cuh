@@ -47,7 +47,9 @@ __device__ __forceinline__ int chunk_offset(int row, int chunk) {
 
 // A value that all lanes hold, through a shuffle, which the compiler leaves where it stands: what
 // is computed from it inside a loop takes no register across the products, which need nearly all.
-__device__ __forceinline__ int in_place(int value) { return __shfl_sync(0xffffffffu, value, 0); }
+__device__ __forceinline__ int warp_uniform(int value) {
+  return __shfl_sync(0xffffffffu, value, 0);
+}
 __device__ __forceinline__ int thread_index() {
   return __shfl_xor_sync(0xffffffffu, threadIdx.x ^ 1, 1);
 }

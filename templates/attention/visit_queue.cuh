@@ -93,7 +93,7 @@ __device__ __forceinline__ void take_turns(const VisitQueue& queue, unsigned til
   __syncthreads();  // the first turn is known to all
 #pragma unroll 1
   while (true) {
-    const unsigned tile = static_cast<unsigned>(in_place(load_shared_word(turn)));
+    const unsigned tile = static_cast<unsigned>(warp_uniform(load_shared_word(turn)));
     if (tile >= tiles) break;
     body(tile);
     __syncthreads();  // all have left the tiles in shared memory, the queue and the turn

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Barriers in shared memory that count arrivals and bytes (sm_90), named barriers of some warps of
-// a block, and the registers that a warpgroup may use.
+// Barriers in shared memory that count arrivals and bytes (sm_90), and named barriers of some warps
+// of a block.
 #pragma once
 
 namespace lathe {
@@ -59,26 +59,6 @@ __device__ __forceinline__ void named_barrier_arrive() {
 template <int kThreads>
 __device__ __forceinline__ void named_barrier_arrive(unsigned id) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "n"(kThreads) : "memory");
-}
-
-// Registers of a thread that copies and of one of 256 that multiply, in a forward kernel of 384
-// threads. With 24 the compiler of CUDA 12.0 spills what a copying thread holds, in four of five
-// kernels. Backward kernels keep 240: with 232 their products spill.
-#if __CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ < 3
-constexpr int kCopyingRegisters = 40, kMultiplyingRegisters = 232;
-#else
-constexpr int kCopyingRegisters = 24, kMultiplyingRegisters = 240;
-#endif
-
-// A warpgroup gives registers back to the multiprocessor, or waits until it has more. All four of
-// its warps say so.
-template <int kRegisters>
-__device__ __forceinline__ void give_registers() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
-}
-template <int kRegisters>
-__device__ __forceinline__ void take_registers() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
 }  // namespace lathe

@@ -5,8 +5,8 @@
 // element c of its tile of 8 columns n (common/mma.cuh). A fragment of A is that of mma.sync too.
 //
 // Products run beside the warps that ask for them. From wgmma_begin() to the wait that covers a
-// product nobody may touch d or A's registers. The compiler does not know, so in_registers(d)
-// follows the wait.
+// product nobody may touch d or A's registers. The compiler does not know, so
+// wgmma_fence_operands(d) follows the wait.
 #pragma once
 #include "common/types.cuh"
 
@@ -25,7 +25,7 @@ __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 template <int kCount>
-__device__ __forceinline__ void in_registers(float (&d)[kCount]) {
+__device__ __forceinline__ void wgmma_fence_operands(float (&d)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }

@@ -14,32 +14,34 @@ namespace lathe {
 template <class Config>
 struct KdaChunkPairs : KdaChunkWork<Config> {
   using Work = KdaChunkWork<Config>;
+  using typename Work::Accumulators;
   using typename Work::Element;
   using typename Work::LaneRows;
   using typename Work::Operands;
   using typename Work::Smem;
-  using typename Work::Sums;
   using Work::block, Work::g, Work::in, Work::lane, Work::lane_column, Work::part, Work::shared;
   using Work::t;
   using Work::Work;
   using Panels = KdaPanels<64>;
 
-  __device__ __forceinline__ void store_through(int before, Sums& queries, Sums& rows,
-                                                const LaneRows& lane_rows,
+  __device__ __forceinline__ void store_through(int before, Accumulators& queries,
+                                                Accumulators& rows, const LaneRows& lane_rows,
                                                 const KdaProducts<4>& products) const;
-  __device__ __forceinline__ void chain_rows(Sums& queries, Sums& rows, const LaneRows& lane_rows,
+  __device__ __forceinline__ void chain_rows(Accumulators& queries, Accumulators& rows,
+                                             const LaneRows& lane_rows,
                                              const KdaProducts<4>& products) const;
-  __device__ __forceinline__ void chain_columns(Sums& columns) const;
+  __device__ __forceinline__ void chain_columns(Accumulators& columns) const;
   __device__ __forceinline__ void add_level(int half, const LaneRows& lane_rows,
-                                            const KdaProducts<4>& products, Sums& queries,
-                                            Sums& rows, Sums& columns, float (&span)[2][4]) const;
+                                            const KdaProducts<4>& products, Accumulators& queries,
+                                            Accumulators& rows, Accumulators& columns,
+                                            float (&span)[2][4]) const;
 };
 
 // What the rows of the warp's block are paired with before block `before`: it spans all tokens of
 // that block, once it has decayed over the blocks from there on, which is left to the reader.
 template <class Config>
 __device__ __forceinline__ void KdaChunkPairs<Config>::store_through(
-    int before, Sums& queries, Sums& rows, const LaneRows& lane_rows,
+    int before, Accumulators& queries, Accumulators& rows, const LaneRows& lane_rows,
     const KdaProducts<4>& products) const {
   const int at = Smem::kThrough + Smem::kRow * (block * (block - 1) / 2 + before);
   float sum[4] = {};
@@ -59,7 +61,8 @@ __device__ __forceinline__ void KdaChunkPairs<Config>::store_through(
 // Rows of the warp's block with the blocks before it, from the state at the chunk's start on.
 template <class Config>
 __device__ __forceinline__ void KdaChunkPairs<Config>::chain_rows(
-    Sums& queries, Sums& rows, const LaneRows& lane_rows, const KdaProducts<4>& products) const {
+    Accumulators& queries, Accumulators& rows, const LaneRows& lane_rows,
+    const KdaProducts<4>& products) const {
   const int square = KdaSquare::offset(row_of_rows_first(lane), chunk_of_rows_first(lane));
   const unsigned columns = Panels::at(
       shared + Smem::kKg + Panels::offset(row_of_rows_first(lane), chunk_of_rows_first(lane)),
@@ -91,7 +94,7 @@ __device__ __forceinline__ void KdaChunkPairs<Config>::chain_rows(
 
 // Columns of the warp's block with the blocks behind it, from the state at the chunk's end on.
 template <class Config>
-__device__ __forceinline__ void KdaChunkPairs<Config>::chain_columns(Sums& columns) const {
+__device__ __forceinline__ void KdaChunkPairs<Config>::chain_columns(Accumulators& columns) const {
   const int square = KdaSquare::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane));
   const unsigned rows = Panels::at(
       shared + Panels::offset(row_of_rows_first(lane), chunk_of_rows_first(lane)), 2 * part);
@@ -158,8 +161,8 @@ __device__ __forceinline__ void put_turned(Fragment<Element>& to, int word, floa
 // column, adds to the gates between it and its partners.
 template <class Config>
 __device__ __forceinline__ void KdaChunkPairs<Config>::add_level(
-    int half, const LaneRows& lane_rows, const KdaProducts<4>& products, Sums& queries, Sums& rows,
-    Sums& columns, float (&span)[2][4]) const {
+    int half, const LaneRows& lane_rows, const KdaProducts<4>& products, Accumulators& queries,
+    Accumulators& rows, Accumulators& columns, float (&span)[2][4]) const {
   const unsigned square = shared + lower_square(block, block);
   const int by_rows = KdaSquare::offset(row_of_rows_first(lane), chunk_of_rows_first(lane));
   const int by_chunks = KdaSquare::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane));
@@ -193,7 +196,7 @@ __device__ __forceinline__ void KdaChunkPairs<Config>::add_level(
     }
   };
   // A token is a row or a column here: of the sums that go into its span the others are 0.
-  const auto add = [&](Sums& level, Sums& sums, const float(&x)[2][4]) {
+  const auto add = [&](Accumulators& level, Accumulators& sums, const float(&x)[2][4]) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
 #pragma unroll
@@ -204,7 +207,7 @@ __device__ __forceinline__ void KdaChunkPairs<Config>::add_level(
       }
     }
   };
-  Sums level;
+  Accumulators level;
   turn(k);
   load(a, Smem::kOutScores, false);
   multiply_add_pair(level.x[0], level.x[1], a, b);

@@ -10,9 +10,9 @@ namespace lathe {
 template <class Config>
 struct KdaChunkResults : KdaChunkPairs<Config> {
   using Work = KdaChunkPairs<Config>;
+  using typename Work::Accumulators;
   using typename Work::Element;
   using typename Work::Smem;
-  using typename Work::Sums;
   using Work::block, Work::column, Work::g, Work::head, Work::in, Work::lane, Work::lane_column;
   using Work::p, Work::part, Work::tile, Work::row, Work::shared, Work::t, Work::there;
   using Work::thread, Work::token, Work::warp;
@@ -29,7 +29,7 @@ struct KdaChunkResults : KdaChunkPairs<Config> {
 
   // dq and dk of the pass, over the heads.
   struct Gradients {
-    Sums query, key;
+    Accumulators query, key;
   };
 
   __device__ __forceinline__ unsigned stash(int pass, int which, int i) const {
@@ -241,7 +241,7 @@ __device__ __forceinline__ void KdaChunkResults<Config>::finish_pass(int pass,
   }
 #pragma unroll
   for (int which = 0; which < 2; ++which) {
-    Sums& sums = which == 0 ? gradients.query : gradients.key;
+    Accumulators& sums = which == 0 ? gradients.query : gradients.key;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       if constexpr (Smem::kStashed) {

@@ -7,8 +7,8 @@
 
 namespace lathe {
 
-// Sums over the lanes that hold a column's tokens, of a lane's four columns: lanes 4 g + t with g
-// of 2 c and 2 c + 1 get that of column c. Each exchange halves what is left to add.
+// Accumulators over the lanes that hold a column's tokens, of a lane's four columns: lanes 4 g + t
+// with g of 2 c and 2 c + 1 get that of column c. Each exchange halves what is left to add.
 __device__ __forceinline__ float sum_over_tokens(const float (&x)[4], int g) {
   const bool high = (g & 4) != 0, odd = (g & 2) != 0;
   float first = high ? x[2] : x[0], second = high ? x[3] : x[1];
@@ -27,7 +27,7 @@ struct KdaChunkWork {
   static_assert(Config::kThreads == 256 || Config::kThreads == 512, "two or four parts of columns");
 
   // Accumulators of 16 tokens by 16 columns.
-  struct Sums {
+  struct Accumulators {
     float x[2][4] = {};
     __device__ __forceinline__ float& at(int h, int c) { return x[c / 2][2 * h + c % 2]; }
   };
@@ -107,8 +107,8 @@ struct KdaChunkWork {
   __device__ __forceinline__ void add_scores(Scores& scores) const;
   __device__ __forceinline__ void store_scores(const Scores& scores) const;
   __device__ __forceinline__ void finish_values(int value_head, int value, float& dot) const;
-  __device__ __forceinline__ void add_states(Sums& queries, Sums& values, Sums& keys,
-                                             float (&dots)[2]) const;
+  __device__ __forceinline__ void add_states(Accumulators& queries, Accumulators& values,
+                                             Accumulators& keys, float (&dots)[2]) const;
   __device__ __forceinline__ void store_state_dots(const float (&dots)[2]) const;
   __device__ __forceinline__ void load_rows(int value_head, int pass, LaneRows& lane_rows,
                                             float (&alpha)[2][4]) const;
@@ -295,8 +295,9 @@ __device__ __forceinline__ void KdaChunkWork<Config>::finish_values(int value_he
 // queries += do h^T, values += y h^T, keys += vn dh^T over columns of V, and the products of h and
 // dh, of two columns of K and every 16th of V a thread.
 template <class Config>
-__device__ __forceinline__ void KdaChunkWork<Config>::add_states(Sums& queries, Sums& values,
-                                                                 Sums& keys,
+__device__ __forceinline__ void KdaChunkWork<Config>::add_states(Accumulators& queries,
+                                                                 Accumulators& values,
+                                                                 Accumulators& keys,
                                                                  float (&dots)[2]) const {
   using Panels = KdaPanels<64>;
   using States = KdaPanels<kValues>;

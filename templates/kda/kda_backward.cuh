@@ -27,11 +27,11 @@ namespace lathe {
 template <class Config>
 struct KdaBackward : KdaChunkResults<Config> {
   using Work = KdaChunkResults<Config>;
+  using typename Work::Accumulators;
   using typename Work::Gradients;
   using typename Work::LaneRows;
   using typename Work::Scores;
   using typename Work::Smem;
-  using typename Work::Sums;
   using Work::block, Work::g, Work::head, Work::in, Work::lane_column, Work::p, Work::part,
       Work::tile;
   using Work::row, Work::shared, Work::t, Work::thread, Work::heads_slot, Work::kept;
@@ -39,18 +39,21 @@ struct KdaBackward : KdaChunkResults<Config> {
   static constexpr int kPasses = Smem::kPasses, kColumns = Smem::kColumns;
 
   __device__ __forceinline__ void multiply_values(int value_head, int member, int pass,
-                                                  Sums& queries, Sums& rows, Sums& columns);
+                                                  Accumulators& queries, Accumulators& rows,
+                                                  Accumulators& columns);
   __device__ __forceinline__ void store_dots(const LaneRows& lane_rows,
-                                             const KdaProducts<4>& products, Sums& columns) const;
+                                             const KdaProducts<4>& products,
+                                             Accumulators& columns) const;
   __device__ __forceinline__ void add_cross(const LaneRows& lane_rows,
-                                            const KdaProducts<4>& products, Sums& queries,
-                                            Sums& rows, Sums& columns, float (&dg)[2][4]) const;
+                                            const KdaProducts<4>& products, Accumulators& queries,
+                                            Accumulators& rows, Accumulators& columns,
+                                            float (&dg)[2][4]) const;
   __device__ __forceinline__ void add_levels(const LaneRows& lane_rows, const float (&alpha)[2][4],
-                                             Sums& queries, Sums& rows, Sums& columns,
-                                             float (&dg)[2][4]) const;
-  __device__ __forceinline__ void add_gradients(const LaneRows& lane_rows, Sums& queries,
-                                                Sums& rows, Sums& columns, int member, int pass,
-                                                Gradients& gradients) const;
+                                             Accumulators& queries, Accumulators& rows,
+                                             Accumulators& columns, float (&dg)[2][4]) const;
+  __device__ __forceinline__ void add_gradients(const LaneRows& lane_rows, Accumulators& queries,
+                                                Accumulators& rows, Accumulators& columns,
+                                                int member, int pass, Gradients& gradients) const;
   __device__ __forceinline__ void run_head(int member, int pass, Gradients& gradients);
   __device__ __forceinline__ void run();
 };
@@ -59,8 +62,10 @@ struct KdaBackward : KdaChunkResults<Config> {
 // make anew in each; and dv.
 template <class Config>
 __device__ __forceinline__ void KdaBackward<Config>::multiply_values(int value_head, int member,
-                                                                     int pass, Sums& queries,
-                                                                     Sums& rows, Sums& columns) {
+                                                                     int pass,
+                                                                     Accumulators& queries,
+                                                                     Accumulators& rows,
+                                                                     Accumulators& columns) {
   Scores scores;
   float dots[2] = {}, value_dot = 0.0f;
   const bool first = pass == 0;
@@ -92,7 +97,7 @@ __device__ __forceinline__ void KdaBackward<Config>::multiply_values(int value_h
 template <class Config>
 __device__ __forceinline__ void KdaBackward<Config>::store_dots(const LaneRows& lane_rows,
                                                                 const KdaProducts<4>& products,
-                                                                Sums& columns) const {
+                                                                Accumulators& columns) const {
   float sums[4] = {};
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -118,11 +123,9 @@ __device__ __forceinline__ void KdaBackward<Config>::store_dots(const LaneRows& 
 // The sums over states and other blocks, brought to the tokens, with the token itself; and what
 // they add to the gates of the warp's block.
 template <class Config>
-__device__ __forceinline__ void KdaBackward<Config>::add_cross(const LaneRows& lane_rows,
-                                                               const KdaProducts<4>& products,
-                                                               Sums& queries, Sums& rows,
-                                                               Sums& columns,
-                                                               float (&dg)[2][4]) const {
+__device__ __forceinline__ void KdaBackward<Config>::add_cross(
+    const LaneRows& lane_rows, const KdaProducts<4>& products, Accumulators& queries,
+    Accumulators& rows, Accumulators& columns, float (&dg)[2][4]) const {
   float row_terms[2][4], column_terms[2][4];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -152,11 +155,9 @@ __device__ __forceinline__ void KdaBackward<Config>::add_cross(const LaneRows& l
 
 // The pairs within the warp's block.
 template <class Config>
-__device__ __forceinline__ void KdaBackward<Config>::add_levels(const LaneRows& lane_rows,
-                                                                const float (&alpha)[2][4],
-                                                                Sums& queries, Sums& rows,
-                                                                Sums& columns,
-                                                                float (&dg)[2][4]) const {
+__device__ __forceinline__ void KdaBackward<Config>::add_levels(
+    const LaneRows& lane_rows, const float (&alpha)[2][4], Accumulators& queries,
+    Accumulators& rows, Accumulators& columns, float (&dg)[2][4]) const {
   KdaProducts<4> products(alpha);
 #pragma unroll 1
   for (int half = 1; half <= 8; half *= 2) {
@@ -172,11 +173,9 @@ __device__ __forceinline__ void KdaBackward<Config>::add_levels(const LaneRows& 
 
 // dq and dk of this head, and the rows' products with q and k.
 template <class Config>
-__device__ __forceinline__ void KdaBackward<Config>::add_gradients(const LaneRows& lane_rows,
-                                                                   Sums& queries, Sums& rows,
-                                                                   Sums& columns, int member,
-                                                                   int pass,
-                                                                   Gradients& gradients) const {
+__device__ __forceinline__ void KdaBackward<Config>::add_gradients(
+    const LaneRows& lane_rows, Accumulators& queries, Accumulators& rows, Accumulators& columns,
+    int member, int pass, Gradients& gradients) const {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     float beta_dot = 0.0f, query_dot = 0.0f, key_dot = 0.0f;
@@ -215,7 +214,7 @@ __device__ __forceinline__ void KdaBackward<Config>::run_head(int member, int pa
   this->find_thread();
   __syncthreads();  // all have left the tiles, beta and the sums
   this->prepare_rows(value_head, member == 0 && pass == 0);
-  Sums queries, rows, columns;
+  Accumulators queries, rows, columns;
   multiply_values(value_head, member, pass, queries, rows, columns);
   this->find_thread();
   LaneRows lane_rows;

@@ -72,9 +72,9 @@ struct KdaProducts {
   }
 };
 
-// Sums of products with the factor of their pair, by level: words 0 and 1 are P of row g, words 2
-// and 3 R, columns 2t and 2t + 1; rows and columns of the block's half h, or at level 8 rows of the
-// upper half and columns of the lower.
+// Accumulators of products with the factor of their pair, by level: words 0 and 1 are P of row g,
+// words 2 and 3 R, columns 2t and 2t + 1; rows and columns of the block's half h, or at level 8
+// rows of the upper half and columns of the lower.
 struct KdaLevelScores {
   float eight[4] = {}, four[2][4] = {}, two[2][4] = {}, one[2][4] = {};
 
@@ -128,8 +128,8 @@ struct KdaPrefixes {
   }
 };
 
-// Sums of products of rows and columns as they are: P and R of all rows and the columns of the
-// lower half, and those of the upper half, words 0 and 1 P of row g + 8, words 2 and 3 R.
+// Accumulators of products of rows and columns as they are: P and R of all rows and the columns of
+// the lower half, and those of the upper half, words 0 and 1 P of row g + 8, words 2 and 3 R.
 struct KdaQuotientScores {
   float lower_queries[4] = {}, lower_keys[4] = {}, upper[4] = {};
 

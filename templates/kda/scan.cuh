@@ -228,7 +228,7 @@ __device__ __forceinline__ void KdaScan<Config>::prepare(KdaIncoming<Config>& in
   if (kAhead) expect(incoming, next);
 }
 
-// The rows of the round's block `own`, the warp's columns.
+// The rows of the round's block `step`, the warp's columns.
 template <class Config>
 __device__ __forceinline__ KdaValues<typename Config::Element> KdaScan<Config>::load_values(
     int step) const {

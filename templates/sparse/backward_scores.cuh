@@ -23,8 +23,8 @@ struct SparseBackwardSmem {
   static constexpr int kScores = Tile<Config::kTileM, kTile>::kBytes;
   static constexpr int kDoutAt = kQ, kKeysAt = kDoutAt + kDout;
   static constexpr int kValuesAt = kKeysAt + Config::kStages * kK;
-  static constexpr int kWeightsAt = kValuesAt + Config::kStages * kV;
-  static constexpr int kGradientsAt = kWeightsAt + kScores;
+  static constexpr int kPAt = kValuesAt + Config::kStages * kV;
+  static constexpr int kGradientsAt = kPAt + kScores;
   static constexpr int kSharedAt = kGradientsAt + kScores;
   static constexpr int kShared = Config::kThreads / 32 * 16 * kTile * 4;
   static constexpr int kListAt = kSharedAt + kShared;
@@ -104,7 +104,7 @@ struct SparseScores {
   __device__ __forceinline__ void note_rows() const;
   __device__ __forceinline__ void multiply_scores(int tile, Scores& s, Scores& dp) const;
   __device__ __forceinline__ void share_out(const Scores& s, Share& share) const;
-  __device__ __forceinline__ void weigh(const Share& s, const Share& dp, int count) const;
+  __device__ __forceinline__ void make_p_and_ds(const Share& s, const Share& dp, int count) const;
 };
 
 // lse log2 e and delta of the heads: +inf and 0 for those that are not there or see no key.
@@ -179,8 +179,8 @@ __device__ __forceinline__ void SparseScores<Config>::share_out(const Scores& s,
 
 // p and dx of the lane's share, into their tiles: 0 for keys that are not there.
 template <class Config>
-__device__ __forceinline__ void SparseScores<Config>::weigh(const Share& s, const Share& dp,
-                                                            int count) const {
+__device__ __forceinline__ void SparseScores<Config>::make_p_and_ds(const Share& s, const Share& dp,
+                                                                    int count) const {
   const float t = in.scale * kLog2E;
   const WarpTile warp = warp_tile();
   float lse2[kRows], delta[kRows];
@@ -201,7 +201,7 @@ __device__ __forceinline__ void SparseScores<Config>::weigh(const Share& s, cons
       gradient[c] = there ? __fmul_rn(weight[c], __fsub_rn(dp[i + c], delta[r])) : 0.0f;
     }
     const unsigned to = shared + chunk_offset<kTileM, kTileN>(warp.share_row(r), tile) + 2 * key;
-    store_shared(to + Smem::kWeightsAt, pack_pair(weight[0], weight[1], Element{}));
+    store_shared(to + Smem::kPAt, pack_pair(weight[0], weight[1], Element{}));
     store_shared(to + Smem::kGradientsAt, pack_pair(gradient[0], gradient[1], Element{}));
   }
 }

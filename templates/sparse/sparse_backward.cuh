@@ -33,7 +33,7 @@ struct SparseBackward : SparseScores<Config> {
   static constexpr int kPanels = Config::kWidth / 64, kValuePanels = Config::kValueWidth / 64;
   static constexpr int kWarpTiles = kPanels * kChunks;  // of dq, 8 columns each
   static_assert(kChunks * kWarps == 8, "four warps or eight");
-  using QuerySums = float[kHeadBlocks][kWarpTiles][4];
+  using DqAccumulators = float[kHeadBlocks][kWarpTiles][4];
   // Blocks of 16 keys whose gradients are made at once: as many as leave room for dq.
   static constexpr int kOperands = kHeadBlocks * (Config::kValuesInKeys ? 8 : 4);
   static constexpr int kAtOnce = kOperands * kKeyBlocks <= 32 ? kKeyBlocks
@@ -41,20 +41,21 @@ struct SparseBackward : SparseScores<Config> {
                                                               : 1;
   using Operands = Fragment<Element>[kAtOnce][kHeadBlocks];
 
-  __device__ __forceinline__ void add_queries(int tile, QuerySums& dq) const;
+  __device__ __forceinline__ void add_queries(int tile, DqAccumulators& dq) const;
   __device__ __forceinline__ void load_transposed(int from, int first, Operands& a) const;
   __device__ __forceinline__ float* key_row(int tile, int row, bool values) const;
   template <bool kWhole>
   __device__ __forceinline__ void put_keys(int tile, int first, int count) const;
   __device__ __forceinline__ void put_tile(int tile, int count) const;
   __device__ __forceinline__ void note_keys(int tile, int count) const;
-  __device__ __forceinline__ void store(const QuerySums& dq) const;
+  __device__ __forceinline__ void store(const DqAccumulators& dq) const;
   __device__ __forceinline__ void run() const;
 };
 
 // dq += dx k.
 template <class Config>
-__device__ __forceinline__ void SparseBackward<Config>::add_queries(int tile, QuerySums& dq) const {
+__device__ __forceinline__ void SparseBackward<Config>::add_queries(int tile,
+                                                                    DqAccumulators& dq) const {
   const int lane = warp_tile().lane;
   const ColumnReader<kTileN, kChunks> keys(k_tile(tile), warp_tile().warp, lane);
   const auto reader = read_rows_first<kTileM, kTileN>(shared + Smem::kGradientsAt, lane);
@@ -105,7 +106,7 @@ __device__ __forceinline__ float* SparseBackward<Config>::key_row(int tile, int 
     return static_cast<float*>(p.slots) +
            slot * (width + (Config::kValuesInKeys ? 0 : in.value_dim)) + (values ? width : 0);
   } else {
-    const long long key = static_cast<long long>(in_place(at.batch)) * in.seq_k + at.key_row +
+    const long long key = static_cast<long long>(warp_uniform(at.batch)) * in.seq_k + at.key_row +
                           listed_key<kTileN>(list(), entry);
     return static_cast<float*>(values ? p.dv : p.dk) +
            (key * in.kv_heads + at.kv_head) * (values ? in.value_dim : width);
@@ -141,9 +142,9 @@ __device__ __forceinline__ void SparseBackward<Config>::put_keys(int tile, int f
   };
   if (p.dk != nullptr) {
     const Rows rows = rows_of(false);
-    Operands dx, weights;
+    Operands dx, p_words;
     load_transposed(Smem::kGradientsAt, first, dx);
-    if constexpr (Config::kValuesInKeys) load_transposed(Smem::kWeightsAt, first, weights);
+    if constexpr (Config::kValuesInKeys) load_transposed(Smem::kPAt, first, p_words);
 #pragma unroll(kWhole ? 3 : 1)
     for (int panel = 0; panel < kPanels; ++panel) {
       float sums[kAtOnce][kChunks][4] = {};
@@ -156,21 +157,21 @@ __device__ __forceinline__ void SparseBackward<Config>::put_keys(int tile, int f
       }
       if (Config::kValuesInKeys && panel < kValuePanels) {
         dout.load(panel, words);
-        multiply_columns<Element>(sums, weights, words);
+        multiply_columns<Element>(sums, p_words, words);
       }
       put(rows, panel, width - warp_column, sums);
     }
   }
   if (Config::kValuesInKeys || p.dv == nullptr) return;
   const Rows rows = rows_of(true);
-  Operands weights;
-  load_transposed(Smem::kWeightsAt, first, weights);
+  Operands p_words;
+  load_transposed(Smem::kPAt, first, p_words);
 #pragma unroll(kWhole ? 3 : 1)
   for (int panel = 0; panel < kValuePanels; ++panel) {
     float sums[kAtOnce][kChunks][4] = {};
     unsigned words[kHeadBlocks][kChunks][2];
     dout.load(panel, words);
-    multiply_columns<Element>(sums, weights, words);
+    multiply_columns<Element>(sums, p_words, words);
     put(rows, panel, in.value_dim - warp_column, sums);
   }
 }
@@ -217,7 +218,7 @@ __device__ __forceinline__ void SparseBackward<Config>::note_keys(int tile, int 
 }
 
 template <class Config>
-__device__ __forceinline__ void SparseBackward<Config>::store(const QuerySums& dq) const {
+__device__ __forceinline__ void SparseBackward<Config>::store(const DqAccumulators& dq) const {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int g = lane / 4, t = lane % 4, head = first_head_of(in, at);
   Element* to = static_cast<Element*>(p.dq) + at.offset(p.dq_batch_stride, p.dq_token_stride) +
@@ -268,7 +269,7 @@ __device__ __forceinline__ void SparseBackward<Config>::run() const {
   }
   __syncthreads();  // the keys of the first tiles are named
   int count = listed_keys<kTileN>(list(), 0);
-  QuerySums dq = {};
+  DqAccumulators dq = {};
   if (uniform(count > 0)) {
     this->note_rows();
     copy_query_heads<Config>(in, at, shared);
@@ -298,7 +299,7 @@ __device__ __forceinline__ void SparseBackward<Config>::run() const {
       this->share_out(s, shared_s);
       group_barrier();  // all have read their sums of scores
       this->share_out(dp, shared_dp);
-      this->weigh(shared_s, shared_dp, count);
+      this->make_p_and_ds(shared_s, shared_dp, count);
     }
     __syncthreads();  // p and dx are there for all, and the list goes on
     add_queries(tile, dq);

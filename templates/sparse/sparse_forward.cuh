@@ -73,8 +73,8 @@ struct SparseForward {
   }
   __device__ __forceinline__ void copy_keys(int tile, int count) const;
   __device__ __forceinline__ void multiply_keys(int tile, float (&s)[1][kKeyTiles][4]) const;
-  template <class Weights>
-  __device__ __forceinline__ void multiply_values(int tile, const Weights& weights,
+  template <class P>
+  __device__ __forceinline__ void multiply_values(int tile, const P& p_words,
                                                   float (&o)[1][kOutTiles][4]) const;
   __device__ __forceinline__ void store(const RunningSoftmax<1>& softmax,
                                         const float (&o)[kOutTiles][4]) const;
@@ -113,14 +113,14 @@ __device__ __forceinline__ void SparseForward<Config>::multiply_keys(
 }
 
 template <class Config>
-template <class Weights>
+template <class P>
 __device__ __forceinline__ void SparseForward<Config>::multiply_values(
-    int tile, const Weights& weights, float (&o)[1][kOutTiles][4]) const {
+    int tile, const P& p_words, float (&o)[1][kOutTiles][4]) const {
   const TileReader<kTileN, Config::kValueWidth> reader(v_tile(tile), lane & 15,
                                                        (lane >> 4) + 2 * group);
 #pragma unroll
   for (int j = 0; j < kKeyTiles / 2; ++j) {
-    const Fragment<Element> w = weights.operand(j);
+    const Fragment<Element> w = p_words.operand(j);
 #pragma unroll
     for (int n = 0; n < kOutTiles; n += 2) {
       Fragment<Element> values;
@@ -244,9 +244,9 @@ __device__ __forceinline__ void SparseForward<Config>::run() const {
         }
       }
     }
-    Accumulated<Element, kKeyTiles> weights[1];
-    softmax_step<false>(s, t, softmax, o, weights);  // every tile has a key, which all heads see
-    multiply_values(tile, weights[0], o);
+    Accumulated<Element, kKeyTiles> p_words[1];
+    softmax_step<false>(s, t, softmax, o, p_words);  // every tile has a key, which all heads see
+    multiply_values(tile, p_words[0], o);
     count = more;
   }
   store(softmax, o[0]);

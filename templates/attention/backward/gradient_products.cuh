@@ -52,9 +52,9 @@ struct GradientShape {
 
   using Scores = float[kRowBlocks][kTiles][4];
   using Operands = Accumulated<typename Config::Element, kTiles>[kRowBlocks];
-  using KeySums = float[kRowBlocks][2 * KeyShare::kBlocks][4];
-  using ValueSums = float[kRowBlocks][2 * ValueShare::kBlocks][4];
-  using DqSums = float[kDqRowBlocks][2 * DqShare::kBlocks][4];
+  using DkAccumulators = float[kRowBlocks][2 * KeyShare::kBlocks][4];
+  using DvAccumulators = float[kRowBlocks][2 * ValueShare::kBlocks][4];
+  using DqAccumulators = float[kDqRowBlocks][2 * DqShare::kBlocks][4];
 
   static __device__ __forceinline__ int lane() { return thread_index() % 32; }
   // The warp's first block of keys, and its number among those that share them.
@@ -126,10 +126,10 @@ __device__ __forceinline__ void exchange(const typename GradientShape<Config>::O
 
 // sums += words queries: of all queries and the warp's columns, of a tile of kColumns. The words
 // are the warp's own, or those that have been exchanged.
-template <class Config, class Share, int kColumns, class Sums>
+template <class Config, class Share, int kColumns, class Accumulators>
 __device__ __forceinline__ void add_products(const typename GradientShape<Config>::Operands& kept,
                                              unsigned exchanged, unsigned queries, int columns,
-                                             Sums& sums) {
+                                             Accumulators& sums) {
   using Shape = GradientShape<Config>;
   using Element = typename Config::Element;
   const int lane = Shape::lane(), key_block = Shape::key_block();
@@ -189,7 +189,7 @@ struct KeysBetween {
 // dq += ds k of the warp's queries and columns, over the keys of the tile; ds lies transposed.
 template <class Config, class Keys = EveryKey>
 __device__ __forceinline__ void add_dq(unsigned ds_tile, unsigned keys, int columns,
-                                       typename GradientShape<Config>::DqSums& dq,
+                                       typename GradientShape<Config>::DqAccumulators& dq,
                                        const Keys& kept = {}) {
   using Shape = GradientShape<Config>;
   using Share = typename Shape::DqShare;

@@ -25,6 +25,7 @@
 #include "attention/sm90/dq_turns.cuh"
 #include "attention/sm90/gradient_ring.cuh"
 #include "attention/sm90/gradients_by_columns.cuh"
+#include "attention/sm90/register_split.cuh"
 #include "common/wgmma.cuh"
 
 namespace lathe {
@@ -42,13 +43,13 @@ struct QueriesOfScores<Config, typename Exists<decltype(Config::kQueries)>::Type
 
 // A warpgroup that multiplies.
 template <class Config>
-struct GradientMultiplier {
+struct GradientConsumer {
   using Element = typename Config::Element;
   using Ring = GradientRing<Config>;
   using Dq = DqTile<Config>;
   static constexpr int kM = Config::kTileM, kN = Config::kTileN;
   static constexpr int kWidth = Config::kWidth, kValueWidth = Config::kValueWidth;
-  static constexpr int kThreads = kMultiplyThreads<Config>;
+  static constexpr int kThreads = kConsumerThreads<Config>;
   static constexpr bool kMods = GradientUnits<Config>::kMods;
   static constexpr bool kListed = HasMaskMod<Config>::kValue;
   static constexpr int kQueries = QueriesOfScores<Config>::kValue;
@@ -77,21 +78,21 @@ struct GradientMultiplier {
   float* const kept_dq_sums;
   float dk[1][kWidth / 8][4] = {}, dv[1][kValueWidth / 8][4] = {};
 
-  __device__ __forceinline__ GradientMultiplier(const AttentionBackwardWarpgroupsParams& params,
-                                                const Ring& shared_ring, volatile KeyTile* key_tile)
+  __device__ __forceinline__ GradientConsumer(const AttentionBackwardWarpgroupsParams& params,
+                                              const Ring& shared_ring, volatile KeyTile* key_tile)
       : p(params),
         ring(shared_ring),
         tile(key_tile),
         visits{params.backward, key_tile},
         units(params.backward),
         kept_thread(threadIdx.x),
-        kept_group(in_place(threadIdx.x / 128)),
+        kept_group(warp_uniform(threadIdx.x / 128)),
         kept_dq_sums(lane_dq_sums()) {}
 
   __device__ __forceinline__ int thread() const { return kTight ? thread_index() : kept_thread; }
   // The warpgroup's number says which keys and which part of dq it has.
   __device__ __forceinline__ int group() const {
-    return kTight ? in_place(threadIdx.x / 128) : kept_group;
+    return kTight ? warp_uniform(threadIdx.x / 128) : kept_group;
   }
   // The lane's first column of scores.
   __device__ __forceinline__ int lane_query() const { return thread() % 4 * 2; }
@@ -138,8 +139,8 @@ struct GradientMultiplier {
   }
   // sums += words times the rows of `queries`: dv += p^T dout or dk += ds^T q.
   template <int kColumns>
-  __device__ __forceinline__ void start_sums(const Operands& words, unsigned queries,
-                                             float (&sums)[1][kColumns / 8][4]) const {
+  __device__ __forceinline__ void start_gradient(const Operands& words, unsigned queries,
+                                                 float (&sums)[1][kColumns / 8][4]) const {
     const WgmmaTile b = wgmma_rows<kM * 128>(queries);
     wgmma_begin();
 #pragma unroll
@@ -165,8 +166,8 @@ struct GradientMultiplier {
 
   // Scores that are under way become weights, while the product of dp runs. A block that masks cut
   // in part is told apart from one that is full.
-  __device__ __forceinline__ void weigh(const QueryCursor& visit, bool full, const State& state,
-                                        int half, Scores& s, Scores& dp, Operands& weights) const {
+  __device__ __forceinline__ void make_p(const QueryCursor& visit, bool full, const State& state,
+                                         int half, Scores& s, Scores& dp, Operands& p_words) const {
     const QueryCursor at = queries(visit, state);
     ScoreTile scores;
     scores.key = tile->first + thread() / 32 * 16 + thread() % 32 / 4;
@@ -182,23 +183,23 @@ struct GradientMultiplier {
     const unsigned rows = ring.rows(state.stage) + 4 * kQueries * half + 4 * lane_query();
     start_dp(state, half, dp);
     wgmma_wait<1>();
-    in_registers(reinterpret_cast<float(&)[kQueries / 2]>(s));
+    wgmma_fence_operands(reinterpret_cast<float(&)[kQueries / 2]>(s));
     if (kTight ? is_full(visit, state) : full) {
-      score_weights<Config, false>(s, weights, units, scores, KeyWindow{}, 0, rows,
+      score_weights<Config, false>(s, p_words, units, scores, KeyWindow{}, 0, rows,
                                    UnclampedPositions{});
     } else {
-      score_weights<Config, true>(s, weights, units, scores, tile->window(), tile->rows, rows);
+      score_weights<Config, true>(s, p_words, units, scores, tile->window(), tile->rows, rows);
     }
     wgmma_wait<0>();
-    in_registers(reinterpret_cast<float(&)[kQueries / 2]>(dp));
+    wgmma_fence_operands(reinterpret_cast<float(&)[kQueries / 2]>(dp));
   }
 
   // ds, of which other warpgroups get a copy [keys][queries], and the products that sum up: dv and
   // dk of the own keys and, when ds of the whole block is there, the own part of dq.
   template <int kHalf>
-  __device__ __forceinline__ void start_all_sums(bool full, const State& state, const Scores& s,
-                                                 const Scores& dp, const Operands& weights,
-                                                 float (&dq)[32]) {
+  __device__ __forceinline__ void start_gradients(bool full, const State& state, const Scores& s,
+                                                  const Scores& dp, const Operands& p_words,
+                                                  float (&dq)[32]) {
     Operands ds;
     const unsigned rows = ring.rows(state.stage) + 4 * (kM + kQueries * kHalf) + 4 * lane_query();
     if (full) {
@@ -217,17 +218,17 @@ struct GradientMultiplier {
     }
     // Ahead of the barrier behind which wgmma reads ds.
     if constexpr (kHalf == kHalves - 1) fence_shared_writes();
-    start_sums<kValueWidth>(weights, ring.dout(state.stage) + kHalf * kQueries * 128, dv);
+    start_gradient<kValueWidth>(p_words, ring.dout(state.stage) + kHalf * kQueries * 128, dv);
     if constexpr (kHalf == kHalves - 1) {
       named_barrier_wait<1, kThreads>();  // ds of all keys is there
       start_dq(ring.ds(state.stage), dq);
     }
-    start_sums<kWidth>(ds, ring.q(state.stage) + kHalf * kQueries * 128, dk);
+    start_gradient<kWidth>(ds, ring.q(state.stage) + kHalf * kQueries * 128, dk);
   }
   // All that comes before dk's product is there; that one may still run.
   __device__ __forceinline__ void finish_dv() {
     wgmma_wait<1>();
-    in_registers(reinterpret_cast<float(&)[kValueWidth / 2]>(dv));
+    wgmma_fence_operands(reinterpret_cast<float(&)[kValueWidth / 2]>(dv));
   }
   // The lane's address in the tile of dq.
   __device__ __forceinline__ float* dq_tile(const QueryCursor& visit, const State& state) const {
@@ -239,7 +240,7 @@ struct GradientMultiplier {
                                             float (&dq)[32]) {
     float* const to = dq_tile(at, state);
     finish_dv();
-    in_registers(dq);
+    wgmma_fence_operands(dq);
     arrive(ring.dout_empty(state.stage));
     if (p.backward.dq == nullptr) return;
     if constexpr (Config::kDeterministic) mbarrier_wait(ring.dq_turn(state.stage), state.phase);
@@ -275,7 +276,7 @@ struct GradientMultiplier {
   template <int kPending>
   __device__ __forceinline__ void finish_dk() {
     wgmma_wait<kPending>();
-    in_registers(reinterpret_cast<float(&)[kWidth / 2]>(dk));
+    wgmma_fence_operands(reinterpret_cast<float(&)[kWidth / 2]>(dk));
   }
 
   // Each warpgroup has 32 columns of the part of dq that both share. dk's product is waited for
@@ -292,7 +293,7 @@ struct GradientMultiplier {
     }
     wgmma_commit();
     finish_dk<0>();
-    in_registers(dq);
+    wgmma_fence_operands(dq);
     if (p.backward.dq == nullptr) return;
     // dq_tile() is in the warpgroup's own part.
     constexpr int kPart = Dq::kPartFloats, kHalfPart = kPart / 2;
@@ -326,15 +327,15 @@ struct GradientMultiplier {
   // While dk's product runs, the next scores are asked for.
   template <int kHalf = 0>
   __device__ __forceinline__ void first_halves(const QueryCursor& at, bool full, const State& state,
-                                               Scores& s, Scores& dp, Operands& weights,
+                                               Scores& s, Scores& dp, Operands& p_words,
                                                float (&dq)[32]) {
     if constexpr (kHalf < kHalves - 1) {
-      start_all_sums<kHalf>(full, state, s, dp, weights, dq);
+      start_gradients<kHalf>(full, state, s, dp, p_words, dq);
       finish_dv();
       start_s(state, kHalf + 1, s);
       finish_dk<1>();
-      weigh(at, full, state, kHalf + 1, s, dp, weights);
-      first_halves<kHalf + 1>(at, full, state, s, dp, weights, dq);
+      make_p(at, full, state, kHalf + 1, s, dp, p_words);
+      first_halves<kHalf + 1>(at, full, state, s, dp, p_words, dq);
     }
   }
   // All blocks of queries. Where the loop begins and ends no product is under way: the compiler
@@ -345,7 +346,7 @@ struct GradientMultiplier {
     State state;
     Scores s, dp;
     float dq[32];
-    Operands weights;
+    Operands p_words;
     bool full = false, more = false;
     if constexpr (!kListed) {
       full = uniform(visits.full(at)), more = uniform(visits.there(visits.next(at)));
@@ -354,11 +355,11 @@ struct GradientMultiplier {
     if constexpr (kListed) {
       full = ring.visit_full(state.stage), more = ring.more_visits(state.stage);
     }
-    weigh(at, false, state, 0, s, dp, weights);
+    make_p(at, false, state, 0, s, dp, p_words);
 #pragma unroll 1
     while (more) {
-      first_halves(at, full, state, s, dp, weights, dq);
-      start_all_sums<kLast>(full, state, s, dp, weights, dq);
+      first_halves(at, full, state, s, dp, p_words, dq);
+      start_gradients<kLast>(full, state, s, dp, p_words, dq);
       QueryCursor next = at;
       if constexpr (!kListed) {
         next = visits.next(at);
@@ -371,11 +372,11 @@ struct GradientMultiplier {
       if constexpr (kListed) {
         full = ring.visit_full(ahead.stage), more = ring.more_visits(ahead.stage);
       }
-      weigh(next, full, ahead, 0, s, dp, weights);
+      make_p(next, full, ahead, 0, s, dp, p_words);
       at = next, state = ahead;
     }
-    first_halves(at, false, state, s, dp, weights, dq);
-    start_all_sums<kLast>(false, state, s, dp, weights, dq);
+    first_halves(at, false, state, s, dp, p_words, dq);
+    start_gradients<kLast>(false, state, s, dp, p_words, dq);
     finish_dq(at, state, dq);
     if constexpr (kShared) {
       add_shared_dq(at, state);
@@ -427,8 +428,8 @@ __device__ void attention_backward_warpgroups(const AttentionBackwardWarpgroupsP
   const GradientRing<Config> ring = {shared_address(shared)};
   volatile KeyTile* const tile = reinterpret_cast<volatile KeyTile*>(
       shared + AttentionBackwardWarpgroupsSmem<Config>::kTileAt);
-  constexpr unsigned kMultiply = kMultiplyThreads<Config>;
-  if (threadIdx.x == kMultiply) {
+  constexpr unsigned kConsumers = kConsumerThreads<Config>;
+  if (threadIdx.x == kConsumers) {
     const TicketTile ticket = ticket_tile<Config>(p);
     key_tile_begin<Config>(p.backward, ticket.sequence_head, ticket.slice, tile);
     key_tile_at<Config>(ticket.slice * Config::kTileN, tile);
@@ -436,28 +437,28 @@ __device__ void attention_backward_warpgroups(const AttentionBackwardWarpgroupsP
   }
   __syncthreads();  // the tile and the barriers are there for all
   const bool work = tile->first < tile->written;
-  if (threadIdx.x >= kMultiply) {
-    give_registers<24>();
-    if (work && threadIdx.x == kMultiply) copy_tiles<Config>(p, ring, tile);
-    if (work && threadIdx.x / 32 == kMultiply / 32 + 1) {
+  if (threadIdx.x >= kConsumers) {
+    setmaxnreg_dec<kBackwardConsumers.producer>();
+    if (work && threadIdx.x == kConsumers) copy_tiles<Config>(p, ring, tile);
+    if (work && threadIdx.x / 32 == kConsumers / 32 + 1) {
       copy_row_values<Config>(p.backward, ring, tile);
     }
     if (Config::kDeterministic && work && p.backward.dq != nullptr) {
       const DqTurns<Config> turns = {p, ring, tile};
       if constexpr (HasMaskMod<Config>::kValue) {
-        if (threadIdx.x / 32 == kMultiply / 32 + 2) turns.take_listed();
+        if (threadIdx.x / 32 == kConsumers / 32 + 2) turns.take_listed();
       } else {
-        if (threadIdx.x == kMultiply + 64) turns.take();
+        if (threadIdx.x == kConsumers + 64) turns.take();
       }
-      if (threadIdx.x == kMultiply + 96) turns.pass();
+      if (threadIdx.x == kConsumers + 96) turns.pass();
     }
   } else {
-    take_registers<240>();
+    setmaxnreg_inc<kBackwardConsumers.consumer>();
     if (work) {
       if constexpr (kByColumns<Config>) {
-        ColumnMultiplier<Config>(p, ring, tile).run();
+        ColumnConsumer<Config>(p, ring, tile).run();
       } else {
-        GradientMultiplier<Config>(p, ring, tile).run();
+        GradientConsumer<Config>(p, ring, tile).run();
       }
     }
   }

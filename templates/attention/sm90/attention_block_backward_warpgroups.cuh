@@ -14,8 +14,8 @@ namespace lathe {
 
 // A warpgroup that multiplies.
 template <class Config>
-struct BlockGradientMultiplier : GradientMultiplier<Config> {
-  using Base = GradientMultiplier<Config>;
+struct BlockGradientConsumer : GradientConsumer<Config> {
+  using Base = GradientConsumer<Config>;
   using Base::dk;
   using Base::dv;
   using Base::kHalves;
@@ -38,7 +38,7 @@ struct BlockGradientMultiplier : GradientMultiplier<Config> {
   const AttentionBlockBackwardWarpgroupsParams& step;
   const Messages messages;
 
-  __device__ __forceinline__ BlockGradientMultiplier(
+  __device__ __forceinline__ BlockGradientConsumer(
       const AttentionBlockBackwardWarpgroupsParams& params, const Ring& shared_ring,
       volatile KeyTile* key_tile, const Messages& visit_messages)
       : Base(params.main, shared_ring, key_tile), step(params), messages(visit_messages) {}
@@ -48,8 +48,8 @@ struct BlockGradientMultiplier : GradientMultiplier<Config> {
   }
 
   // Scores that are under way become weights, while the product of dp runs.
-  __device__ __forceinline__ void weigh(bool full, const State& state, int half, Scores& s,
-                                        Scores& dp, Operands& weights) const {
+  __device__ __forceinline__ void make_p(bool full, const State& state, int half, Scores& s,
+                                         Scores& dp, Operands& p_words) const {
     const unsigned message = messages.of(state);
     ScoreTile scores;
     scores.key = tile->first + this->thread() / 32 * 16 + this->thread() % 32 / 4;
@@ -65,16 +65,16 @@ struct BlockGradientMultiplier : GradientMultiplier<Config> {
     const unsigned rows = ring.rows(state.stage) + 256 * half + 4 * this->lane_query();
     this->start_dp(state, half, dp);
     wgmma_wait<1>();
-    in_registers(reinterpret_cast<float(&)[32]>(s));
+    wgmma_fence_operands(reinterpret_cast<float(&)[32]>(s));
     if (full) {
-      score_weights<Config, false>(s, weights, units, scores, KeyWindow{}, 0, rows);
+      score_weights<Config, false>(s, p_words, units, scores, KeyWindow{}, 0, rows);
     } else {
       const Visit v = messages.get(message);
       const VisitWindow window = {{v.last, v.low, v.high}, v.first, v.last};
-      score_weights<Config, true>(s, weights, units, scores, window, v.end, rows);
+      score_weights<Config, true>(s, p_words, units, scores, window, v.end, rows);
     }
     wgmma_wait<0>();
-    in_registers(reinterpret_cast<float(&)[32]>(dp));
+    wgmma_fence_operands(reinterpret_cast<float(&)[32]>(dp));
   }
 
   // Copies the keys of a visit and zeros in the place of others, when no product reads the copy any
@@ -107,9 +107,9 @@ struct BlockGradientMultiplier : GradientMultiplier<Config> {
 
   // As attention_backward_warpgroups'.
   template <int kHalf>
-  __device__ __forceinline__ void start_all_sums(bool full, const State& state, const Scores& s,
-                                                 const Scores& dp, const Operands& weights,
-                                                 float (&dq)[32]) {
+  __device__ __forceinline__ void start_gradients(bool full, const State& state, const Scores& s,
+                                                  const Scores& dp, const Operands& p_words,
+                                                  float (&dq)[32]) {
     constexpr bool kLast = kHalf == kHalves - 1;
     Operands ds;
     const unsigned rows = ring.rows(state.stage) + 4 * kM + 256 * kHalf + 4 * this->lane_query();
@@ -126,23 +126,24 @@ struct BlockGradientMultiplier : GradientMultiplier<Config> {
     unsigned keys = ring.k();
     if constexpr (kLast) {
       const unsigned message = messages.of(state);
-      const int which = in_place(messages.word(message, kKeysWord));
+      const int which = warp_uniform(messages.word(message, kKeysWord));
       if (uniform(which == kNewVisitKeys)) copy_visit_keys(message);
       if (which != kAllKeys) keys = visit_keys();
       fence_shared_writes();  // ahead of the barrier behind which wgmma reads ds and keys
     }
-    this->template start_sums<kValueWidth>(weights, ring.dout(state.stage) + kHalf * 64 * 128, dv);
+    this->template start_gradient<kValueWidth>(p_words, ring.dout(state.stage) + kHalf * 64 * 128,
+                                               dv);
     if constexpr (kLast) {
       named_barrier_wait<1, kThreads>();  // ds of all keys is there
       start_dq(ring.ds(state.stage), keys, dq);
     }
-    this->template start_sums<kWidth>(ds, ring.q(state.stage) + kHalf * 64 * 128, dk);
+    this->template start_gradient<kWidth>(ds, ring.q(state.stage) + kHalf * 64 * 128, dk);
   }
   __device__ __forceinline__ void finish_dq(const State& state, float (&dq)[32]) {
     const AttentionBackwardParams& b = step.main.backward;
     const unsigned message = messages.of(state);
     this->finish_dv();
-    in_registers(dq);
+    wgmma_fence_operands(dq);
     this->arrive(ring.dout_empty(state.stage));
     const int part = this->group(), column = Dq::column(part);
 #pragma unroll
@@ -157,14 +158,14 @@ struct BlockGradientMultiplier : GradientMultiplier<Config> {
 
   template <int kHalf = 0>
   __device__ __forceinline__ void first_halves(bool full, const State& state, Scores& s, Scores& dp,
-                                               Operands& weights, float (&dq)[32]) {
+                                               Operands& p_words, float (&dq)[32]) {
     if constexpr (kHalf < kHalves - 1) {
-      start_all_sums<kHalf>(full, state, s, dp, weights, dq);
+      start_gradients<kHalf>(full, state, s, dp, p_words, dq);
       this->finish_dv();
       this->start_s(state, kHalf + 1, s);
       this->template finish_dk<1>();
-      weigh(full, state, kHalf + 1, s, dp, weights);
-      first_halves<kHalf + 1>(full, state, s, dp, weights, dq);
+      make_p(full, state, kHalf + 1, s, dp, p_words);
+      first_halves<kHalf + 1>(full, state, s, dp, p_words, dq);
     }
   }
   // All visits of all heads. Outside of the loop masks are applied to full ones too, which saves
@@ -173,16 +174,16 @@ struct BlockGradientMultiplier : GradientMultiplier<Config> {
     constexpr int kLast = kHalves - 1;
     State state;
     Scores s, dp;
-    Operands weights;
+    Operands p_words;
     float dq[32];
     this->start_s(state, 0, s);
     bool full = messages.is(messages.of(state), VisitKind::plain);
     bool more = messages.more(messages.of(state));
-    weigh(false, state, 0, s, dp, weights);
+    make_p(false, state, 0, s, dp, p_words);
 #pragma unroll 1
     while (more) {
-      first_halves(full, state, s, dp, weights, dq);
-      start_all_sums<kLast>(full, state, s, dp, weights, dq);
+      first_halves(full, state, s, dp, p_words, dq);
+      start_gradients<kLast>(full, state, s, dp, p_words, dq);
       State ahead = state;
       ahead.next();
       finish_dq(state, dq);
@@ -191,11 +192,11 @@ struct BlockGradientMultiplier : GradientMultiplier<Config> {
       this->arrive(ring.q_empty(state.stage));
       full = messages.is(messages.of(ahead), VisitKind::plain);
       more = messages.more(messages.of(ahead));
-      weigh(full, ahead, 0, s, dp, weights);
+      make_p(full, ahead, 0, s, dp, p_words);
       state = ahead;
     }
-    first_halves(false, state, s, dp, weights, dq);
-    start_all_sums<kLast>(false, state, s, dp, weights, dq);
+    first_halves(false, state, s, dp, p_words, dq);
+    start_gradients<kLast>(false, state, s, dp, p_words, dq);
     finish_dq(state, dq);
     this->template finish_dk<0>();
   }
@@ -242,8 +243,8 @@ __device__ void attention_block_backward_warpgroups(
   const GradientRing<Config> ring = {memory};
   const VisitMessages<Config::kStages> messages = {memory + Smem::kMessages};
   volatile KeyTile* const tile = reinterpret_cast<volatile KeyTile*>(shared + Smem::Ring::kTileAt);
-  constexpr unsigned kMultiply = kMultiplyThreads<Config>;
-  if (threadIdx.x == kMultiply) {
+  constexpr unsigned kConsumers = kConsumerThreads<Config>;
+  if (threadIdx.x == kConsumers) {
     const AttentionBackwardParams& b = p.main.backward;
     const int slice = static_cast<int>(blockIdx.x % b.slices);
     key_tile_begin<Config>(b, blockIdx.x / b.slices, slice, tile);
@@ -251,15 +252,15 @@ __device__ void attention_block_backward_warpgroups(
     ring.init();
   }
   __syncthreads();  // the tile and the barriers are there for all
-  if (threadIdx.x >= kMultiply) {
-    give_registers<24>();
-    if (threadIdx.x / 32 == kMultiply / 32) {
+  if (threadIdx.x >= kConsumers) {
+    setmaxnreg_dec<kBackwardConsumers.producer>();
+    if (threadIdx.x / 32 == kConsumers / 32) {
       const VisitQueue queue = {memory + Smem::kQueue};
-      BlockGradientCopies<Config>{p, ring, messages, queue, tile}.run();
+      BlockGradientProducer<Config>{p, ring, messages, queue, tile}.run();
     }
   } else {
-    take_registers<240>();
-    BlockGradientMultiplier<Config>(p, ring, tile, messages).run();
+    setmaxnreg_inc<kBackwardConsumers.consumer>();
+    BlockGradientConsumer<Config>(p, ring, tile, messages).run();
   }
 }
 

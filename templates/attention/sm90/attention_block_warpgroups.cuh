@@ -26,7 +26,7 @@ struct AttentionBlockWarpgroupsSmem {
 
 // The warp that walks and copies.
 template <class Config>
-struct AttentionBlockCopies {
+struct AttentionBlockProducer {
   using Smem = AttentionWarpgroupsSmem<Config>;
   using Walk = RangeWalk<KeysOfRows<Config::kTileN>, VisitMask<Config>>;
   static constexpr int kTileM = Config::kTileM, kTileN = Config::kTileN;
@@ -134,24 +134,24 @@ struct AttentionBlockCopies {
 
 // A warpgroup that multiplies.
 template <class Config>
-struct AttentionBlockMultiplier : AttentionMultiplier<Config, AttentionBlockWarpgroupsParams> {
-  using Base = AttentionMultiplier<Config, AttentionBlockWarpgroupsParams>;
+struct AttentionBlockConsumer : AttentionConsumer<Config, AttentionBlockWarpgroupsParams> {
+  using Base = AttentionConsumer<Config, AttentionBlockWarpgroupsParams>;
   using Base::k_state;
   using Base::p;
+  using Base::ping_pong;
   using Base::q_state;
   using Base::ring;
-  using Base::turns;
   using typename Base::ConsumerThreads;
+  using typename Base::O;
+  using typename Base::P;
   using typename Base::Scores;
-  using typename Base::Sums;
-  using typename Base::Weights;
   using Messages = VisitMessages<Config::kStages>;
 
   const Messages messages;
 
-  __device__ __forceinline__ AttentionBlockMultiplier(const AttentionBlockWarpgroupsParams& params,
-                                                      const AttentionRing<Config>& shared_ring,
-                                                      const Messages& visit_messages)
+  __device__ __forceinline__ AttentionBlockConsumer(const AttentionBlockWarpgroupsParams& params,
+                                                    const AttentionRing<Config>& shared_ring,
+                                                    const Messages& visit_messages)
       : Base{params, shared_ring, {threadIdx.x / 128}}, messages(visit_messages) {}
 
   // Applies mods and masks to the scores of the visit that `message` tells of.
@@ -173,53 +173,55 @@ struct AttentionBlockMultiplier : AttentionMultiplier<Config, AttentionBlockWarp
     modify_scores<ConsumerThreads, kMasked ? AttentionMask::both : AttentionMask::none>(
         s, units, WarpRows<ConsumerThreads>(tile), shifted, window, v.at, positions);
   }
-  __device__ __forceinline__ bool soften(Scores& s, const ScoreUnits<ConsumerThreads>& units,
-                                         const QueryTile& tile, unsigned message,
-                                         RunningSoftmax<1>& softmax, float (&scale)[2]) const {
+  __device__ __forceinline__ bool mask_and_softmax(Scores& s,
+                                                   const ScoreUnits<ConsumerThreads>& units,
+                                                   const QueryTile& tile, unsigned message,
+                                                   RunningSoftmax<1>& softmax,
+                                                   float (&scale)[2]) const {
     if (messages.is(message, VisitKind::masked)) {
       modify<true>(s, units, tile, message);
     } else {
       modify<false>(s, units, tile, message);
     }
-    return Base::weigh(s, units.t, softmax, scale);
+    return Base::online_softmax(s, units.t, softmax, scale);
   }
 
   // All visits of a tile that has one.
   __device__ __forceinline__ void walk(const QueryTile& tile,
                                        const ScoreUnits<ConsumerThreads>& units,
-                                       RunningSoftmax<1>& softmax, Sums& o) {
+                                       RunningSoftmax<1>& softmax, O& o) {
     Scores s;
-    Weights weights;
+    P p_words;
     float scale[2];
     unsigned message = messages.of(k_state);
     bool more = messages.more(message);
     mbarrier_wait(ring.q_full(), q_state.phase);
     q_state.next();
-    const WgmmaTile q = this->the_same(wgmma_columns(ring.q() + threadIdx.x / 128 * 64 * 128));
-    this->start_scores(q, s);
-    turns.give();
-    this->template finish_scores<0>(s);
-    const bool grows = soften(s, units, tile, message, softmax, scale);
-    this->pack(s, weights);
+    const WgmmaTile q = warp_uniform(wgmma_columns(ring.q() + threadIdx.x / 128 * 64 * 128));
+    this->start_qk(q, s);
+    ping_pong.arrive();
+    this->template finish_qk<0>(s);
+    const bool grows = mask_and_softmax(s, units, tile, message, softmax, scale);
+    this->pack(s, p_words);
     if (!p.block.first && grows) this->rescale(o, scale);
       // One more visit, while the values of the one before are multiplied.
 #pragma unroll 1
     while (more) {
       message = messages.of(k_state);
       const WgmmaTile v = this->values();
-      this->start_scores(q, s);
-      this->start_sums(v, weights, o);
-      turns.give();
+      this->start_qk(q, s);
+      this->start_pv(v, p_words, o);
+      ping_pong.arrive();
       more = messages.more(message);
-      this->template finish_scores<1>(s);
-      const bool grows = soften(s, units, tile, message, softmax, scale);
-      this->finish_sums(o);
-      this->pack(s, weights);
+      this->template finish_qk<1>(s);
+      const bool grows = mask_and_softmax(s, units, tile, message, softmax, scale);
+      this->finish_pv(o);
+      this->pack(s, p_words);
       if (grows) this->rescale(o, scale);
     }
     this->arrive(ring.q_empty());  // the last scores are there
-    this->start_sums(this->values(), weights, o);
-    this->finish_sums(o);
+    this->start_pv(this->values(), p_words, o);
+    this->finish_pv(o);
   }
 
   __device__ __forceinline__ void run_tile(const QueryTile& tile) {
@@ -233,7 +235,7 @@ struct AttentionBlockMultiplier : AttentionMultiplier<Config, AttentionBlockWarp
     const KeptTile<kTight<Config>> kept = {tile, ring.kept(threadIdx.x / 32)};
     kept.put();
     const ScoreUnits<ConsumerThreads> units(p.block.forward, tile, WarpRows<ConsumerThreads>(tile));
-    Sums o;
+    O o;
     RunningSoftmax<1> softmax;
     start_partial<ConsumerThreads>(p.block, tile, units.t, softmax, o);
     if (any) walk(tile, units, softmax, o);
@@ -241,7 +243,7 @@ struct AttentionBlockMultiplier : AttentionMultiplier<Config, AttentionBlockWarp
   }
 
   __device__ __forceinline__ void run() {
-    turns.begin();
+    ping_pong.start();
     const TileOrder<ConsumerThreads> order = {p.block.forward, p.order};
     for (unsigned turn = 0; turn < order.turns(); ++turn) {
       QueryTile tile;
@@ -260,9 +262,9 @@ __device__ void attention_block_warpgroups(const AttentionBlockWarpgroupsParams&
   const AttentionRing<Config> ring = {memory};
   const VisitMessages<Config::kStages> messages = {memory +
                                                    AttentionBlockWarpgroupsSmem<Config>::kMessages};
-  constexpr unsigned kMultiply = ConsumerConfig<Config>::kThreads;
-  static_assert(kMultiply == 256, "two warpgroups multiply");
-  if (threadIdx.x == kMultiply) {
+  constexpr unsigned kConsumers = ConsumerConfig<Config>::kThreads;
+  static_assert(kConsumers == 256, "two warpgroups multiply");
+  if (threadIdx.x == kConsumers) {
     prefetch_tensor_map(p.q);
     if (p.block.forward.seq_k > 0) {  // without keys there are no maps of them
       prefetch_tensor_map(p.k);
@@ -271,15 +273,15 @@ __device__ void attention_block_warpgroups(const AttentionBlockWarpgroupsParams&
     ring.init();
   }
   __syncthreads();  // the barriers are there for all
-  if (threadIdx.x >= kMultiply) {
-    give_registers<56>();
-    if (threadIdx.x / 32 == kMultiply / 32) {
+  if (threadIdx.x >= kConsumers) {
+    setmaxnreg_dec<kWalkingProducer.producer>();
+    if (threadIdx.x / 32 == kConsumers / 32) {
       const VisitQueue queue = {memory + AttentionBlockWarpgroupsSmem<Config>::kQueue};
-      AttentionBlockCopies<Config>{p, ring, messages, queue, threadIdx.x % 32 == 0}.run();
+      AttentionBlockProducer<Config>{p, ring, messages, queue, threadIdx.x % 32 == 0}.run();
     }
   } else {
-    take_registers<224>();
-    AttentionBlockMultiplier<Config>(p, ring, messages).run();
+    setmaxnreg_inc<kWalkingProducer.consumer>();
+    AttentionBlockConsumer<Config>(p, ring, messages).run();
   }
 }
 

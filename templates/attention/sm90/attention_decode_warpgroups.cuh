@@ -17,32 +17,23 @@
 #include "attention/results.cuh"
 #include "attention/scores.cuh"
 #include "attention/sm90/decode_buffers.cuh"
+#include "attention/sm90/lazy_rescale.cuh"
+#include "attention/sm90/register_split.cuh"
+#include "attention/sm90/uniform_tile.cuh"
 #include "common/shared_memory.cuh"
 #include "common/wgmma.cuh"
 
 namespace lathe {
 
-// A larger maximum is not taken before weights would exceed 2^kLatest, which leaves float32 sums
-// and 16-bit weights as exact as they were: after the first blocks hardly any row is scaled.
-constexpr float kLatest = 8.0f;
-__device__ __forceinline__ float late_maximum(float before, float found, float t) {
-  const float most = fmaxf(before, found);
-  return __fmul_rn(__fsub_rn(most, before), t) <= kLatest ? before : most;
-}
-// A row may have met no key yet, and -inf - -inf must not arise.
-__device__ __forceinline__ float guarded(float most) {
-  return most == minus_infinity() ? 0.0f : most;
-}
-
 // A warpgroup that multiplies: the left one with kOdd 0, the right one with kOdd 1.
 template <class Config, int kOdd>
-struct DecodeMultiplier {
+struct DecodeConsumer {
   using Element = typename Config::Element;
   using Smem = AttentionDecodeWarpgroupsSmem<Config>;
   using Pieces = DecodeConfig<Config>;
   using Scores = float[1][8][4];
-  using Sums = float[1][32][4];
-  using Weights = Accumulated<Element, 8>;
+  using O = float[1][32][4];
+  using P = Accumulated<Element, 8>;
   static constexpr int kHalf = Smem::kHalf, kPanels = Smem::kPanels, kPanel = Smem::kPanel;
   enum What { kEvenMaxima, kOddMaxima, kEvenSums, kOddSums };
   // Named barriers of both warpgroups: one arrives, the other waits. Behind kEvenAsked the product
@@ -69,17 +60,14 @@ struct DecodeMultiplier {
   __device__ __forceinline__ float get_row(What what, int half) const {
     return bit_cast<float>(load_shared_word(buffers.of_row(what, block_row(half))));
   }
-  static __device__ __forceinline__ WgmmaTile the_same(WgmmaTile tile) {
-    return {static_cast<unsigned>(in_place(static_cast<int>(tile.low)))};
-  }
 
   // ---- products
 
   // s += q k^T over some panels of the keys.
   template <int kBegin, int kEnd>
-  __device__ __forceinline__ void start_scores(unsigned phase, bool add, Scores& s) const {
-    const WgmmaTile q = the_same(wgmma_columns(buffers.q()));
-    const WgmmaTile k = the_same(wgmma_columns(buffers.keys(kOdd)));
+  __device__ __forceinline__ void start_qk(unsigned phase, bool add, Scores& s) const {
+    const WgmmaTile q = warp_uniform(wgmma_columns(buffers.q()));
+    const WgmmaTile k = warp_uniform(wgmma_columns(buffers.keys(kOdd)));
     auto& d = reinterpret_cast<float(&)[32]>(s);
 #pragma unroll
     for (int panel = kBegin; panel < kEnd; ++panel) {
@@ -95,23 +83,23 @@ struct DecodeMultiplier {
   }
   // The warpgroup's columns of the even or odd block as values.
   __device__ __forceinline__ WgmmaTile values(unsigned odd) const {
-    return the_same(wgmma_rows<kPanel>(buffers.keys(odd) + kOdd * kHalf * kPanel));
+    return warp_uniform(wgmma_rows<kPanel>(buffers.keys(odd) + kOdd * kHalf * kPanel));
   }
   // o += weights v, with the warpgroup's own weights, or those of the other one.
-  __device__ __forceinline__ void start_own(const Weights& weights, Sums& o) const {
+  __device__ __forceinline__ void start_pv(const P& p_words, O& o) const {
     const WgmmaTile v = values(kOdd);
     wgmma_begin();
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
-      Wgmma<256, true, Element>::run(reinterpret_cast<float(&)[128]>(o), weights.word[step],
+      Wgmma<256, true, Element>::run(reinterpret_cast<float(&)[128]>(o), p_words.word[step],
                                      v.at(step * 16 * 128), 1);
     }
     wgmma_commit();
   }
   // All four steps of the product, or some.
   template <int kBegin = 0, int kEnd = 4>
-  __device__ __forceinline__ void start_others(Sums& o) const {
-    const WgmmaTile w = the_same(wgmma_columns(buffers.weights(1 - kOdd))), v = values(1 - kOdd);
+  __device__ __forceinline__ void start_other_pv(O& o) const {
+    const WgmmaTile w = warp_uniform(wgmma_columns(buffers.p(1 - kOdd))), v = values(1 - kOdd);
     wgmma_begin();
 #pragma unroll
     for (int step = kBegin; step < kEnd; ++step) {
@@ -120,11 +108,11 @@ struct DecodeMultiplier {
     }
     wgmma_commit();
   }
-  static __device__ __forceinline__ void keep(Scores& s) {
-    in_registers(reinterpret_cast<float(&)[32]>(s));
+  static __device__ __forceinline__ void fence_operands(Scores& s) {
+    wgmma_fence_operands(reinterpret_cast<float(&)[32]>(s));
   }
-  static __device__ __forceinline__ void keep(Sums& o) {
-    in_registers(reinterpret_cast<float(&)[128]>(o));
+  static __device__ __forceinline__ void fence_operands(O& o) {
+    wgmma_fence_operands(reinterpret_cast<float(&)[128]>(o));
   }
 
   // ---- softmax
@@ -148,7 +136,7 @@ struct DecodeMultiplier {
     return quad_max(most);
   }
   // Scores of a row become weights, whose sum is returned.
-  static __device__ __forceinline__ float soften(Scores& s, int half, float base, float t) {
+  static __device__ __forceinline__ float exponentiate(Scores& s, int half, float base, float t) {
     const float shift = __fmul_rn(base, t);
     float sum = 0.0f;
 #pragma unroll
@@ -162,22 +150,22 @@ struct DecodeMultiplier {
     }
     return sum;
   }
-  static __device__ __forceinline__ void pack(const Scores& s, Weights& weights) {
+  static __device__ __forceinline__ void pack(const Scores& s, P& p_words) {
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
-      weights.put(n, 0, s[0][n][0], s[0][n][1]);
-      weights.put(n, 1, s[0][n][2], s[0][n][3]);
+      p_words.put(n, 0, s[0][n][0], s[0][n][1]);
+      p_words.put(n, 1, s[0][n][2], s[0][n][3]);
     }
   }
   // The weights, where the other warpgroup multiplies them.
-  __device__ __forceinline__ void hand_over(const Weights& weights) const {
+  __device__ __forceinline__ void hand_over(const P& p_words) const {
     const int lane = threadIdx.x % 32, row = warp * 16 + (lane & 15);
-    const unsigned to = buffers.weights(kOdd) + panel_offset(row, lane >> 4);
+    const unsigned to = buffers.p(kOdd) + panel_offset(row, lane >> 4);
 #pragma unroll
-    for (int step = 0; step < 4; ++step) store_matrix(to ^ (step * 32), weights.word[step]);
+    for (int step = 0; step < 4; ++step) store_matrix(to ^ (step * 32), p_words.word[step]);
     fence_shared_writes();
   }
-  static __device__ __forceinline__ void rescale(Sums& o, const float (&scale)[2]) {
+  static __device__ __forceinline__ void rescale(O& o, const float (&scale)[2]) {
     if (!uniform(scale[0] != 1.0f || scale[1] != 1.0f)) return;
 #pragma unroll
     for (int n = 0; n < 32; ++n) {
@@ -191,7 +179,7 @@ struct DecodeMultiplier {
   static __device__ __forceinline__ void raise(float most, int half, float t,
                                                RunningSoftmax<1>& softmax, float (&scale)[2]) {
     const float before = softmax.most[0][half];
-    scale[half] = ex2_flushed(__fmul_rn(__fsub_rn(before, guarded(most)), t));
+    scale[half] = ex2_flushed(__fmul_rn(__fsub_rn(before, finite_base(most)), t));
     softmax.most[0][half] = most;
     softmax.sum[0][half] *= scale[half];
   }
@@ -199,7 +187,7 @@ struct DecodeMultiplier {
                                              float (&scale)[2]) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float most = late_maximum(softmax.most[0][half], row_maximum(s, half), t);
+      const float most = lazy_maximum(softmax.most[0][half], row_maximum(s, half), t);
       put_row(kOdd ? kOddMaxima : kEvenMaxima, half, most);
       raise(most, half, t, softmax, scale);
     }
@@ -213,28 +201,28 @@ struct DecodeMultiplier {
     }
   }
   // Scores become weights, which the other warpgroup gets with the maxima.
-  __device__ __forceinline__ void weigh(Scores& s, float t, RunningSoftmax<1>& softmax,
-                                        Weights& weights) const {
+  __device__ __forceinline__ void make_p(Scores& s, float t, RunningSoftmax<1>& softmax,
+                                         P& p_words) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      softmax.sum[0][half] += soften(s, half, guarded(softmax.most[0][half]), t);
+      softmax.sum[0][half] += exponentiate(s, half, finite_base(softmax.most[0][half]), t);
     }
-    pack(s, weights);
+    pack(s, p_words);
     // The even block's weights replace keys that other warps' products of scores may still read.
     if constexpr (kOdd == 0) named_barrier_wait<kEvenRead, 128>();
-    hand_over(weights);
+    hand_over(p_words);
     named_barrier_arrive<kOdd ? kOddThere : kEvenThere, 256>();
   }
 
   // The own block's scores become weights, and those multiply its values.
-  __device__ __forceinline__ void multiply_own(Scores& s, float t, const float (&scale)[2],
-                                               RunningSoftmax<1>& softmax, Sums& o) const {
-    Weights weights;
-    weigh(s, t, softmax, weights);
+  __device__ __forceinline__ void softmax_and_pv(Scores& s, float t, const float (&scale)[2],
+                                                 RunningSoftmax<1>& softmax, O& o) const {
+    P p_words;
+    make_p(s, t, softmax, p_words);
     rescale(o, scale);
-    start_own(weights, o);
+    start_pv(p_words, o);
     wgmma_wait<0>();
-    keep(o);
+    fence_operands(o);
     arrive(kOdd ? buffers.free_right(1) : buffers.free_left(0));
   }
 
@@ -254,27 +242,27 @@ struct DecodeMultiplier {
                                             const ScoreUnits<Pieces>& units,
                                             const DecodeRows<Config>& rows,
                                             const Visits<Pieces>& visits,
-                                            RunningSoftmax<1>& softmax, Scores& s, Sums& o) const {
+                                            RunningSoftmax<1>& softmax, Scores& s, O& o) const {
     float scale[2];
     modify(s, units, rows, visits, block);
     put_maxima(s, units.t, softmax, scale);
-    multiply_own(s, units.t, scale, softmax, o);
+    softmax_and_pv(s, units.t, scale, softmax, o);
     if (!uniform(block > first)) return;
     take_maxima(units.t, softmax, scale);
     rescale(o, scale);
-    start_others(o);
+    start_other_pv(o);
     if (uniform(block > first + 1)) {
-      start_scores<0, kHalf>(phase ^ 1, false, s);
+      start_qk<0, kHalf>(phase ^ 1, false, s);
       wgmma_wait<1>();
-      keep(o);
+      fence_operands(o);
       arrive(buffers.free_left(1));
-      start_scores<kHalf, kPanels>(phase ^ 1, true, s);
+      start_qk<kHalf, kPanels>(phase ^ 1, true, s);
       named_barrier_arrive<kEvenAsked, 256>();
       wgmma_wait<0>();
-      keep(s);
+      fence_operands(s);
     } else {
       wgmma_wait<0>();
-      keep(o);
+      fence_operands(o);
     }
   }
 
@@ -283,34 +271,34 @@ struct DecodeMultiplier {
                                              const ScoreUnits<Pieces>& units,
                                              const DecodeRows<Config>& rows,
                                              const Visits<Pieces>& visits,
-                                             RunningSoftmax<1>& softmax, Sums& o) const {
+                                             RunningSoftmax<1>& softmax, O& o) const {
     Scores s;
     float scale[2];
     named_barrier_wait<kEvenAsked, 256>();
-    start_scores<kHalf, kPanels>(phase, false, s);
-    start_scores<0, kHalf>(phase, true, s);
+    start_qk<kHalf, kPanels>(phase, false, s);
+    start_qk<0, kHalf>(phase, true, s);
     take_maxima(units.t, softmax, scale);
     wgmma_wait<0>();
-    keep(s);
+    fence_operands(s);
     rescale(o, scale);
-    start_others<0, 2>(o);
+    start_other_pv<0, 2>(o);
     modify(s, units, rows, visits, block);
     put_maxima(s, units.t, softmax, scale);
-    start_others<2, 4>(o);
+    start_other_pv<2, 4>(o);
     wgmma_wait<0>();
-    keep(o);
+    fence_operands(o);
     arrive(buffers.free_right(0));
-    multiply_own(s, units.t, scale, softmax, o);
+    softmax_and_pv(s, units.t, scale, softmax, o);
   }
   // The last even block, without an odd one.
-  __device__ __forceinline__ void right_last(float t, RunningSoftmax<1>& softmax, Sums& o) const {
+  __device__ __forceinline__ void right_last(float t, RunningSoftmax<1>& softmax, O& o) const {
     float scale[2];
     named_barrier_wait<kEvenAsked, 256>();
     take_maxima(t, softmax, scale);
     rescale(o, scale);
-    start_others(o);
+    start_other_pv(o);
     wgmma_wait<0>();
-    keep(o);
+    fence_operands(o);
   }
 
   // ---- the whole part
@@ -338,7 +326,7 @@ struct DecodeMultiplier {
     }
   }
   __device__ __forceinline__ void store(float t, const DecodeRows<Config>& rows,
-                                        const RunningSoftmax<1>& softmax, const Sums& o) const {
+                                        const RunningSoftmax<1>& softmax, const O& o) const {
     float sum[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -362,7 +350,7 @@ struct DecodeMultiplier {
     const ScoreUnits<Pieces> units(decode.forward, tile, rows);
     RunningSoftmax<1> softmax;
     start_empty(softmax);
-    Sums o = {};
+    O o = {};
     if (part.first < part.last) {
       copy_q();
       clear_tail(part.last - 1);
@@ -371,10 +359,10 @@ struct DecodeMultiplier {
       unsigned phase = 0;
       Scores s;
       if constexpr (kOdd == 0) {
-        start_scores<0, kPanels>(0, false, s);
+        start_qk<0, kPanels>(0, false, s);
         named_barrier_arrive<kEvenAsked, 256>();
         wgmma_wait<0>();
-        keep(s);
+        fence_operands(s);
       }
 #pragma unroll 1
       for (int block = part.last - 1; block >= part.first; block -= 2) {
@@ -416,14 +404,14 @@ __device__ void attention_decode_warpgroups(const AttentionDecodeWarpgroupsParam
   __syncthreads();  // the barriers are there for all
   const int warp = static_cast<int>(threadIdx.x / 32);
   if (warp >= 8) {
-    give_registers<kCopyingRegisters>();
+    setmaxnreg_dec<kTwoConsumers.producer>();
     if (warp < 10) copy_keys<Config>(p, buffers, tile, table, part, warp - 8);
   } else {
-    take_registers<kMultiplyingRegisters>();
+    setmaxnreg_inc<kTwoConsumers.consumer>();
     if (warp < 4) {
-      DecodeMultiplier<Config, 0>{decode, tile, buffers, split, warp}.run(visits, part);
+      DecodeConsumer<Config, 0>{decode, tile, buffers, split, warp}.run(visits, part);
     } else {
-      DecodeMultiplier<Config, 1>{decode, tile, buffers, split, warp - 4}.run(visits, part);
+      DecodeConsumer<Config, 1>{decode, tile, buffers, split, warp - 4}.run(visits, part);
     }
   }
 }

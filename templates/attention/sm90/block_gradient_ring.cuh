@@ -26,7 +26,7 @@ enum MessageWord { kHeadWord, kKeysWord };
 enum VisitKeys { kAllKeys, kVisitKeys, kNewVisitKeys };
 
 template <class Config>
-struct BlockGradientCopies {
+struct BlockGradientProducer {
   using Smem = AttentionBackwardWarpgroupsSmem<Config>;
   using Messages = VisitMessages<Config::kStages>;
   static constexpr int kM = Config::kTileM, kN = Config::kTileN;

@@ -13,15 +13,15 @@ namespace lathe {
 
 // [Q][even and odd keys][weights of odd keys][maxima and sums of the rows][barriers]
 //
-// Weights of even keys lie in their last panel, whose columns are no values: once the scores are
+// P of even keys lie in their last panel, whose columns are no values: once the scores are
 // there nobody reads it.
 template <class Config>
 struct AttentionDecodeWarpgroupsSmem {
   static constexpr int kPanel = 64 * 128;  // 64 rows of 64 columns
   static constexpr int kPanels = Config::kWidth / 64, kHalf = Config::kValueWidth / 128;
   static constexpr int kTile = kPanels * kPanel;
-  static constexpr int kKeysAt = kTile, kWeightsAt = kKeysAt + 2 * kTile;
-  static constexpr int kRowsAt = kWeightsAt + kPanel;
+  static constexpr int kKeysAt = kTile, kPAt = kKeysAt + 2 * kTile;
+  static constexpr int kRowsAt = kPAt + kPanel;
   static constexpr int kBarriersAt = kRowsAt + 4 * 64 * 4;
   static constexpr int kBytes = kBarriersAt + 8 * 2 * (kPanels + 2);
   static_assert(Config::kTileM == 64 && Config::kTileN == 64 && Config::kThreads == 384 &&
@@ -42,8 +42,8 @@ struct DecodeBuffers {
   __device__ __forceinline__ unsigned keys(unsigned odd) const {
     return shared + Smem::kKeysAt + odd * Smem::kTile;
   }
-  __device__ __forceinline__ unsigned weights(unsigned odd) const {
-    return odd ? shared + Smem::kWeightsAt : keys(0) + (kPanels - 1) * Smem::kPanel;
+  __device__ __forceinline__ unsigned p(unsigned odd) const {
+    return odd ? shared + Smem::kPAt : keys(0) + (kPanels - 1) * Smem::kPanel;
   }
   // Word `row` of: maxima with even keys, with odd keys, sums of even weights, of odd ones.
   __device__ __forceinline__ unsigned of_row(unsigned what, unsigned row) const {

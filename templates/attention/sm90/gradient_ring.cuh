@@ -48,7 +48,7 @@ struct AttentionBackwardWarpgroupsSmem {
 
 // The warpgroups that multiply are the first threads of the block.
 template <class Config>
-constexpr int kMultiplyThreads = Config::kThreads - 128;
+constexpr int kConsumerThreads = Config::kThreads - 128;
 
 // The ring as addresses. A `full` barrier tells that bytes have landed, an `empty` one that all
 // warps have read them. K comes with the first Q, V with the first dout.
@@ -131,7 +131,7 @@ struct GradientRing {
 
   // By one thread, before anybody uses the ring.
   __device__ __forceinline__ void init() const {
-    constexpr unsigned kWarps = kMultiplyThreads<Config> / 32;
+    constexpr unsigned kWarps = kConsumerThreads<Config> / 32;
     for (unsigned stage = 0; stage < kStages; ++stage) {
       mbarrier_init(q_full(stage), 1);
       mbarrier_init(q_empty(stage), kWarps);

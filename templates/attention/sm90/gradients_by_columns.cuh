@@ -44,9 +44,10 @@ struct ColumnHalf {
     }
     wgmma_commit();
   }
-  __device__ __forceinline__ void in_place() {
-    in_registers(reinterpret_cast<float(&)[kFirst / 2]>(first));
-    if constexpr (kSecond > 0) in_registers(reinterpret_cast<float(&)[kSecond / 2]>(second));
+  __device__ __forceinline__ void fence_operands() {
+    wgmma_fence_operands(reinterpret_cast<float(&)[kFirst / 2]>(first));
+    if constexpr (kSecond > 0)
+      wgmma_fence_operands(reinterpret_cast<float(&)[kSecond / 2]>(second));
   }
   __device__ __forceinline__ void clear() {
 #pragma unroll
@@ -74,13 +75,13 @@ struct ColumnHalf {
 
 // A warpgroup that multiplies. Stages of p and ds alternate from block to block.
 template <class Config>
-struct ColumnMultiplier {
+struct ColumnConsumer {
   using Element = typename Config::Element;
   using Ring = GradientRing<Config>;
   using Dq = DqTile<Config>;
   static constexpr int kM = Config::kTileM, kN = Config::kTileN;
   static constexpr int kWidth = Config::kWidth, kValueWidth = Config::kValueWidth;
-  static constexpr int kThreads = kMultiplyThreads<Config>;
+  static constexpr int kThreads = kConsumerThreads<Config>;
   static constexpr int kQueries = kM / 2;
   static_assert(kM == 64 && kN == 64 && kThreads == 256, "p and ds are one panel of shared memory");
   static_assert(kWidth == kValueWidth, "dk and dv are shared out alike");
@@ -103,8 +104,8 @@ struct ColumnMultiplier {
   const GradientUnits<Config> units;
   Half dk, dv;
 
-  __device__ __forceinline__ ColumnMultiplier(const AttentionBackwardWarpgroupsParams& params,
-                                              const Ring& shared_ring, volatile KeyTile* key_tile)
+  __device__ __forceinline__ ColumnConsumer(const AttentionBackwardWarpgroupsParams& params,
+                                            const Ring& shared_ring, volatile KeyTile* key_tile)
       : p(params),
         ring(shared_ring),
         tile(key_tile),
@@ -113,7 +114,7 @@ struct ColumnMultiplier {
 
   // A thread's number in its warpgroup, and the number of that.
   static __device__ __forceinline__ int thread() { return thread_index() % 128; }
-  static __device__ __forceinline__ int group() { return in_place(threadIdx.x / 128); }
+  static __device__ __forceinline__ int group() { return warp_uniform(threadIdx.x / 128); }
   static __device__ __forceinline__ int lane_query() { return thread_index() % 4 * 2; }
   static __device__ __forceinline__ void arrive(unsigned barrier) {
     if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
@@ -128,7 +129,7 @@ struct ColumnMultiplier {
   __device__ __forceinline__ void start_scores(unsigned keys, unsigned queries, unsigned full,
                                                unsigned phase, Scores& sums) const {
     // Else the compiler keeps an address for each step, and has no registers for them.
-    const WgmmaTile a = wgmma_columns(kTight ? in_place(keys) : keys);
+    const WgmmaTile a = wgmma_columns(kTight ? warp_uniform(keys) : keys);
     const WgmmaTile b = wgmma_columns(queries + group() * kQueries * 128);
     mbarrier_wait(full, phase);
     wgmma_begin();
@@ -148,8 +149,9 @@ struct ColumnMultiplier {
     start_scores(ring.v(), ring.dout(state.stage), ring.dout_full(state.stage), state.phase, dp);
   }
   // dv += p^T dout, dk += ds^T q, dq = ds k: the own columns.
-  __device__ __forceinline__ void start_sums(unsigned weights, unsigned queries, Half& sums) const {
-    sums.template start<Element, kM / 16, 32, kM * 128, false>(wgmma_columns(weights), queries,
+  __device__ __forceinline__ void start_gradient(unsigned p_tile, unsigned queries,
+                                                 Half& sums) const {
+    sums.template start<Element, kM / 16, 32, kM * 128, false>(wgmma_columns(p_tile), queries,
                                                                group(), true);
   }
   __device__ __forceinline__ void start_dq(unsigned ds, Half& dq) const {
@@ -159,7 +161,7 @@ struct ColumnMultiplier {
   // Nothing is under way behind it.
   __device__ __forceinline__ void finish_dq(const QueryCursor& at, Half& dq) const {
     wgmma_wait<0>();
-    dq.in_place();
+    dq.fence_operands();
     const AttentionBackwardParams& b = p.backward;
     const long long first = Config::kPacked
                                 ? tile->start_q / kM + tile->sequence
@@ -192,8 +194,8 @@ struct ColumnMultiplier {
   // Scores that are under way become p and ds in shared memory. kBehind products were asked for
   // after those of dp.
   template <int kBehind>
-  __device__ __forceinline__ void weigh(const QueryCursor& at, const State& state, int stage,
-                                        Scores& s, Scores& dp) const {
+  __device__ __forceinline__ void make_p_and_ds(const QueryCursor& at, const State& state,
+                                                int stage, Scores& s, Scores& dp) const {
     ScoreTile scores;
     scores.key = tile->first + thread() / 32 * 16 + thread() % 32 / 4;
     scores.lane_query = lane_query();
@@ -209,7 +211,7 @@ struct ColumnMultiplier {
     const bool full = is_full(at, state);
     Operands words;
     wgmma_wait<kBehind + 1>();
-    in_registers(reinterpret_cast<float(&)[kQueries / 2]>(s));
+    wgmma_fence_operands(reinterpret_cast<float(&)[kQueries / 2]>(s));
     if (full) {
       score_weights<Config, false>(s, words, units, scores, KeyWindow{}, 0, rows,
                                    UnclampedPositions{});
@@ -218,7 +220,7 @@ struct ColumnMultiplier {
     }
     put(ring.p(stage), words);
     wgmma_wait<kBehind>();
-    in_registers(reinterpret_cast<float(&)[kQueries / 2]>(dp));
+    wgmma_fence_operands(reinterpret_cast<float(&)[kQueries / 2]>(dp));
     if (full) {
       score_gradients<Config, false>(s, dp, words, rows + 4 * kM);
     } else {
@@ -228,16 +230,16 @@ struct ColumnMultiplier {
     fence_shared_writes();
   }
 
-  __device__ __forceinline__ void start_sums(const State& state, int stage) {
-    start_sums(ring.ds(stage), ring.q(state.stage), dk);
-    start_sums(ring.p(stage), ring.dout(state.stage), dv);
+  __device__ __forceinline__ void start_gradient(const State& state, int stage) {
+    start_gradient(ring.ds(stage), ring.q(state.stage), dk);
+    start_gradient(ring.p(stage), ring.dout(state.stage), dv);
   }
   // kBehind products were asked for after those of dk and dv.
   template <int kBehind>
-  __device__ __forceinline__ void finish_sums(const State& state) {
+  __device__ __forceinline__ void finish_gradients(const State& state) {
     wgmma_wait<kBehind>();
-    dk.in_place();
-    dv.in_place();
+    dk.fence_operands();
+    dv.fence_operands();
     arrive(ring.q_empty(state.stage));
     arrive(ring.dout_empty(state.stage));
   }
@@ -250,7 +252,7 @@ struct ColumnMultiplier {
     start_s(state, s);
     start_dp(state, dp);
     if constexpr (kListed) at = ring.visit_cursor(state.stage);
-    weigh<0>(at, state, stage, s, dp);
+    make_p_and_ds<0>(at, state, stage, s, dp);
     named_barrier_wait<1, kThreads>();
     QueryCursor next = at;
     if constexpr (!kListed) next = visits.next(at);
@@ -258,22 +260,22 @@ struct ColumnMultiplier {
     while (kListed ? ring.more_visits(state.stage) : uniform(visits.there(next))) {
       State ahead = state;
       ahead.next();
-      start_sums(state, stage);
+      start_gradient(state, stage);
       start_s(ahead, s);
       start_dp(ahead, dp);
       if constexpr (kDqBeside) start_dq(ring.ds(stage), dq);
-      finish_sums<kDqBeside ? 3 : 2>(state);
+      finish_gradients<kDqBeside ? 3 : 2>(state);
       if constexpr (kListed) next = ring.visit_cursor(ahead.stage);
-      weigh<kDqBeside ? 1 : 0>(next, ahead, stage ^ 1, s, dp);
+      make_p_and_ds<kDqBeside ? 1 : 0>(next, ahead, stage ^ 1, s, dp);
       if constexpr (!kDqBeside) start_dq(ring.ds(stage), dq);
       finish_dq(at, dq);
       named_barrier_wait<1, kThreads>();
       at = next, state = ahead, stage ^= 1;
       if constexpr (!kListed) next = visits.next(next);
     }
-    start_sums(state, stage);
+    start_gradient(state, stage);
     start_dq(ring.ds(stage), dq);
-    finish_sums<1>(state);
+    finish_gradients<1>(state);
     finish_dq(at, dq);
   }
 

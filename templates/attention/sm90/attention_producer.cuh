@@ -109,7 +109,7 @@ __device__ __forceinline__ void clear_unused_rows(const AttentionForwardParams& 
 
 // The producer: one thread.
 template <class Config>
-struct AttentionCopies {
+struct AttentionProducer {
   using Smem = AttentionWarpgroupsSmem<Config>;
   static constexpr int kTileM = Config::kTileM, kTileN = Config::kTileN;
 
