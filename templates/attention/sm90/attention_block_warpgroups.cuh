@@ -11,7 +11,7 @@
 #pragma once
 #include "attention/partials.cuh"
 #include "attention/ranges.cuh"
-#include "attention/sm90/attention_forward_warpgroups.cuh"
+#include "attention/sm90/attention_consumer.cuh"
 #include "attention/sm90/visit_messages.cuh"
 
 namespace lathe {
@@ -132,119 +132,90 @@ struct AttentionBlockProducer {
   }
 };
 
-// A warpgroup that multiplies.
+// The visits of a tile by messages, which the producer sends along with the keys.
 template <class Config>
-struct AttentionBlockConsumer : AttentionConsumer<Config, AttentionBlockWarpgroupsParams> {
-  using Base = AttentionConsumer<Config, AttentionBlockWarpgroupsParams>;
-  using Base::k_state;
-  using Base::p;
-  using Base::ping_pong;
-  using Base::q_state;
-  using Base::ring;
-  using typename Base::ConsumerThreads;
-  using typename Base::O;
-  using typename Base::P;
-  using typename Base::Scores;
-  using Messages = VisitMessages<Config::kStages>;
+struct MessageVisits {
+  using Consumers = ConsumerConfig<Config>;
+  using State = PipelineState<Config::kStages>;
+  static constexpr bool kFromZero = false;
+  const AttentionBlockParams& p;
+  const VisitMessages<Config::kStages> messages;
 
-  const Messages messages;
+  using Visit = bool;  // whether the tile has another one
 
-  __device__ __forceinline__ AttentionBlockConsumer(const AttentionBlockWarpgroupsParams& params,
-                                                    const AttentionRing<Config>& shared_ring,
-                                                    const Messages& visit_messages)
-      : Base{params, shared_ring, {threadIdx.x / 128}}, messages(visit_messages) {}
-
-  // Applies mods and masks to the scores of the visit that `message` tells of.
-  template <bool kMasked>
-  __device__ __forceinline__ void modify(Scores& s, const ScoreUnits<ConsumerThreads>& units,
-                                         const QueryTile& tile, unsigned message) const {
+  __device__ __forceinline__ bool from_zero() const { return p.first; }
+  __device__ __forceinline__ Visit first(const State& k) const {
+    return messages.more(messages.of(k));
+  }
+  __device__ __forceinline__ void advance(Visit&, const State&) const {}
+  __device__ __forceinline__ bool there(const Visit& more) const { return more; }
+  // Returns the number of the message.
+  __device__ __forceinline__ unsigned landed(const AttentionRing<Config>&, const State& k) const {
+    return messages.of(k);
+  }
+  __device__ __forceinline__ void products_issued(Visit& more, unsigned message) const {
+    more = messages.more(message);
+  }
+  template <bool kMasked, class Scores>
+  __device__ __forceinline__ void modify(unsigned message, Scores& s,
+                                         const ScoreUnits<Consumers>& units,
+                                         const QueryTile& tile) const {
     constexpr bool kMods = kHasMods<Config>;
     // Otherwise nothing is read of the visit.
     constexpr bool kNear = kMasked || Config::kAlibi || kMods;
-    const Visit v = kNear ? messages.get(message) : Visit{};
+    const auto v = kNear ? messages.get(message) : lathe::Visit{};
     const VisitWindow window = {{v.end, v.low, v.high}, v.first, v.last};
     VisitPositions positions = {v.first, v.last, v.at, v.end, {}};
-    QueryTile shifted = tile;  // of which the distance of positions is read
+    QueryTile shifted = tile;  // the distance of positions is read of it
     shifted.keys = v.offset, shifted.rows = 0;
     if constexpr (kMods) {
       positions.from = messages.origin(message);
       shifted.sequence = positions.from.batch;
     }
-    modify_scores<ConsumerThreads, kMasked ? AttentionMask::both : AttentionMask::none>(
-        s, units, WarpRows<ConsumerThreads>(tile), shifted, window, v.at, positions);
+    modify_scores<Consumers, kMasked ? AttentionMask::both : AttentionMask::none>(
+        s, units, WarpRows<Consumers>(tile), shifted, window, v.at, positions);
   }
-  __device__ __forceinline__ bool mask_and_softmax(Scores& s,
-                                                   const ScoreUnits<ConsumerThreads>& units,
-                                                   const QueryTile& tile, unsigned message,
-                                                   RunningSoftmax<1>& softmax,
-                                                   float (&scale)[2]) const {
+  template <class Scores>
+  __device__ __forceinline__ void modify(const Visit&, unsigned message, Scores& s,
+                                         const ScoreUnits<Consumers>& units,
+                                         const QueryTile& tile) const {
     if (messages.is(message, VisitKind::masked)) {
-      modify<true>(s, units, tile, message);
+      modify<true>(message, s, units, tile);
     } else {
-      modify<false>(s, units, tile, message);
+      modify<false>(message, s, units, tile);
     }
-    return Base::online_softmax(s, units.t, softmax, scale);
   }
+};
 
-  // All visits of a tile that has one.
-  __device__ __forceinline__ void walk(const QueryTile& tile,
-                                       const ScoreUnits<ConsumerThreads>& units,
-                                       RunningSoftmax<1>& softmax, O& o) {
-    Scores s;
-    P p_words;
-    float scale[2];
-    unsigned message = messages.of(k_state);
-    bool more = messages.more(message);
-    mbarrier_wait(ring.q_full(), q_state.phase);
-    q_state.next();
-    const WgmmaTile q = warp_uniform(wgmma_columns(ring.q() + threadIdx.x / 128 * 64 * 128));
-    this->start_qk(q, s);
-    ping_pong.arrive();
-    this->template finish_qk<0>(s);
-    const bool grows = mask_and_softmax(s, units, tile, message, softmax, scale);
-    this->pack(s, p_words);
-    if (!p.block.first && grows) this->rescale(o, scale);
-      // One more visit, while the values of the one before are multiplied.
-#pragma unroll 1
-    while (more) {
-      message = messages.of(k_state);
-      const WgmmaTile v = this->values();
-      this->start_qk(q, s);
-      this->start_pv(v, p_words, o);
-      ping_pong.arrive();
-      more = messages.more(message);
-      this->template finish_qk<1>(s);
-      const bool grows = mask_and_softmax(s, units, tile, message, softmax, scale);
-      this->finish_pv(o);
-      this->pack(s, p_words);
-      if (grows) this->rescale(o, scale);
-    }
-    this->arrive(ring.q_empty());  // the last scores are there
-    this->start_pv(this->values(), p_words, o);
-    this->finish_pv(o);
-  }
+template <class Config>
+struct BlockConsumer {
+  using Consumers = ConsumerConfig<Config>;
+  const AttentionBlockWarpgroupsParams& p;
+  AttentionConsumer<Config> consumer;
+  const VisitMessages<Config::kStages> messages;
 
   __device__ __forceinline__ void run_tile(const QueryTile& tile) {
-    mbarrier_wait(ring.k_full(k_state.stage), k_state.phase);  // the first message is there
-    const bool any = !messages.is(messages.of(k_state), VisitKind::end);
+    auto& state = consumer.k_state;
+    mbarrier_wait(consumer.ring.k_full(state.stage), state.phase);  // the first message is there
+    const bool any = !messages.is(messages.of(state), VisitKind::end);
     if (!any) {
-      this->arrive(ring.k_empty(k_state.stage));
-      k_state.next();
+      consumer.arrive(consumer.ring.k_empty(state.stage));
+      state.next();
       if (!p.block.first) return;
     }
-    const KeptTile<kTight<Config>> kept = {tile, ring.kept(threadIdx.x / 32)};
+    const KeptTile<kTight<Config>> kept = {tile, consumer.ring.kept(threadIdx.x / 32)};
     kept.put();
-    const ScoreUnits<ConsumerThreads> units(p.block.forward, tile, WarpRows<ConsumerThreads>(tile));
-    O o;
+    const ScoreUnits<Consumers> units(p.block.forward, tile, WarpRows<Consumers>(tile));
+    const MessageVisits<Config> visits = {p.block, messages};
+    typename AttentionConsumer<Config>::O o;
     RunningSoftmax<1> softmax;
-    start_partial<ConsumerThreads>(p.block, tile, units.t, softmax, o);
-    if (any) walk(tile, units, softmax, o);
-    store_partial<ConsumerThreads>(p.block, kept.get(), units.t, softmax, o);
+    start_partial<Consumers>(p.block, tile, units.t, softmax, o);
+    if (any) consumer.walk(visits, tile, units, softmax, o);
+    store_partial<Consumers>(p.block, kept.get(), units.t, softmax, o);
   }
-
   __device__ __forceinline__ void run() {
-    ping_pong.start();
-    const TileOrder<ConsumerThreads> order = {p.block.forward, p.order};
+    consumer.ping_pong.start();
+    const TileOrder<Consumers> order = {p.block.forward, p.order};
     for (unsigned turn = 0; turn < order.turns(); ++turn) {
       QueryTile tile;
       if (order.tile(turn, tile)) run_tile(tile);
@@ -281,7 +252,7 @@ __device__ void attention_block_warpgroups(const AttentionBlockWarpgroupsParams&
     }
   } else {
     setmaxnreg_inc<kWalkingProducer.consumer>();
-    AttentionBlockConsumer<Config>(p, ring, messages).run();
+    BlockConsumer<Config>{p, {ring, {threadIdx.x / 128}}, messages}.run();
   }
 }
 
