@@ -4,6 +4,7 @@
 #pragma once
 #include "attention/sm90/box_coordinates.cuh"
 #include "attention/sm90/dq_order.cuh"
+#include "attention/softmax.cuh"
 #include "common/mbarrier.cuh"
 #include "common/shared_memory.cuh"
 #include "common/tma.cuh"
