@@ -120,7 +120,7 @@ std::optional<Record> take_record(std::string_view* all) {
   return record;
 }
 
-// Whether every file is as it was seen.
+// Returns whether every file is as it was seen.
 bool holds(const FileSystem& fs, std::string_view saw) {
   while (!saw.empty()) {
     const std::string line = std::string(take_line(&saw)) + '\n';

@@ -58,7 +58,8 @@ Opened open_at(const FileSystem& fs, int dir, const char* name, int flags, mode_
 enum class Trust { user, user_and_root };
 bool is_owner(const struct stat& status, Trust trust);
 
-// Whether a directory may hold code: its owner is trusted and nobody else may write into it.
+// Returns whether a directory may hold code: its owner is trusted and nobody else may write into
+// it.
 bool is_trusted(const struct stat& status, Trust trust = Trust::user);
 
 // A directory below a trusted one; made (0700) if it is missing and `create` is set. EPERM if it is

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the compiler said about a kernel, as the metadata of its entry keeps it. An entry of an
-// older lathe lacks names that came later: they read as unknown.
+// A report is what the compiler said about a kernel, as the metadata of its entry keeps it. An
+// entry of an older lathe lacks names that came later: they read as unknown.
 #pragma once
 
 #include "cache/metadata.h"

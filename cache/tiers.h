@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Where a compiled kernel is looked for below memory, in this order: the user's directory, the
-// read-only directories of LATHE_CACHE_READONLY, the bundles of LATHE_BUNDLES. An entry found in
-// one is not copied into another.
+// Search order for a compiled kernel below memory: the user's directory, the read-only directories
+// of LATHE_CACHE_READONLY, the bundles of LATHE_BUNDLES. An entry found in one is not copied into
+// another.
 //
 // Thread-safe.
 #pragma once

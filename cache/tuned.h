@@ -37,7 +37,7 @@ struct TunedRecord {
 
   // Two records of one place say the same of the same.
   std::string place() const;
-  // Whether the sources or the library were others.
+  // True if the sources or the library were others.
   bool stale(const std::string& lathe_now, const std::string& sources_now) const;
 };
 
@@ -65,7 +65,7 @@ std::string tuned_text(const std::vector<TunedRecord>& records);  // header and 
 // Letters, digits and "._-" of a name, the rest dashes: fit for a file's name and a field.
 std::string safe_word(std::string_view name);
 
-// Whether a kernel with this spec's text is what the record chooses.
+// Returns whether the record chooses a kernel with this spec's text.
 bool is_choice_of(const TunedRecord& record, std::string_view spec_text);
 
 }  // namespace lathe

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Where entries can be copied from: every tier of the cache.
+// An entry source is a tier of the cache from which entries can be copied.
 #pragma once
 
 #include <vector>

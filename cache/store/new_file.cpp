@@ -24,7 +24,7 @@ std::string random_name(const std::string& prefix) {
   return text(prefix, getpid(), ".", random);
 }
 
-// Whether random_name can have made `name`.
+// Returns whether random_name can have made `name`.
 bool is_temporary(const std::string& name, const std::string& prefix) {
   const size_t dot = name.find('.', prefix.size());
   const auto digits = [&](size_t from, size_t to) {

@@ -58,7 +58,7 @@ class Store : public EntrySource {
   // Nothing on a miss or a bad entry (which is removed and counted). `again`: the second look under
   // the lock, which is not counted as another miss. `keep`: as decode_entry's.
   std::optional<Entry> get(const Key& key, bool again = false, Keep keep = Keep::all);
-  // Whether it was stored; failing to is a warning and a counter, never an error.
+  // Returns whether the entry was stored; a failure is a warning and a counter, never an error.
   bool put(const Entry& entry);
 
   // Holds the key's lock across processes until destroyed, which is before the store is. Not

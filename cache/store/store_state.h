@@ -63,7 +63,7 @@ struct Store::State {
     return open_directory(fs, root_fd.get(), kVersionDirectory, create, trust());
   }
   Opened open_shard(const Digest& key, bool create) const;
-  // Whether a file has the name of that entry, good or not.
+  // Returns whether a file has the name of that entry, good or not.
   bool is_there(const Opened& version, const Digest& key) const;
   bool tired_of_slots(double waited_ms);
   void say_waited(double ms, const Digest& key) const;
@@ -96,7 +96,7 @@ struct Store::State {
 };
 
 std::string entry_name(const Digest& key);
-// Whether a file's name is that of an entry, of any version of the library.
+// Returns whether a file's name is that of an entry, of any version of the library.
 bool is_entry_name(std::string_view name);
 
 // The directories of all versions of the library in an open root, v1 among them, in the order of

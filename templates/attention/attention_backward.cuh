@@ -158,7 +158,7 @@ __device__ __forceinline__ void AttentionBackward<Config>::scores(
   } else {
     score_gradients<Config, true>(s, dp, ds, rows + Smem::kRow);
   }
-  // Of float32, warps that share keys have all of ds each.
+  // In float32 each of the warps that share keys has all of ds.
   if (!Shape::kSplit || Shape::kExchange || uniform(Shape::width_warp() == 0)) {
     exchange<Config>(ds, shared + Smem::kDsAt);
   }

@@ -82,7 +82,7 @@ struct AttentionBlock {
                                 queue.end(i), p.forward.value_dim);
   }
 
-  // What becomes of the scores of a visit.
+  // Applies mods and masks to the scores of a visit.
   template <bool kMasked, class Scores>
   __device__ __forceinline__ void modify(int visit, const ScoreUnits<Config>& units,
                                          const WarpRows<Config>& rows, Scores& s) const {

@@ -24,13 +24,14 @@ struct AttentionDecodeShape {
   static constexpr int kKeyTiles = kWarpKeys / 8, kOutTiles = Config::kValueWidth / 8;
   static constexpr int kSteps = Config::kWidth / 16;
   static constexpr bool kKeepQ = kSteps * 4 <= 32;  // in registers
-  // Of the merge's rows, in floats: a quad's eight rows fall into different banks.
+  // The pitch of the merge's rows, in floats: a quad's eight rows fall into different banks.
   static constexpr int kPitch = Config::kValueWidth + 8;
   static_assert(kWarps == kRowWarps * kKeyWarps && kWarpKeys % 16 == 0, "whole blocks of 16");
   static_assert(Config::kStages >= 2 && Config::kTileN <= Config::kThreads, "a row for a thread");
 };
 
-// Where the rows of a key block begin, in elements from the head's first; negative: absent.
+// The rows of a key block begin at these offsets, in elements from the head's first; a negative
+// one: the row is absent.
 struct alignas(16) KeyRow {
   long long k, v;
 };

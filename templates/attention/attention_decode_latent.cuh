@@ -58,7 +58,8 @@ struct AttentionDecodeLatent {
 
   // ---- copies
 
-  // Where the rows of a block begin, in elements from the head's first; negative: absent.
+  // The rows of a block begin at these offsets, in elements from the head's first; a negative one:
+  // the row is absent.
   __device__ __forceinline__ long long* row_list(int stage) const {
     return reinterpret_cast<long long*>(shared + Smem::kRowsAt) + stage * kTileN;
   }

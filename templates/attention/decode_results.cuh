@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a warp stores of its rows when it has some of their columns: out and lse, or with more than
+// A warp stores this of its rows when it has some of their columns: out and lse, or with more than
 // one split the partial result.
 #pragma once
 #include "attention/decode_rows.cuh"

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels that decode have in common: which rows, keys and part of the keys a block works
-// on, and where its results lie. The query heads of a key head are rows of one tile of kTileM: tile
-// row r is query r / G of head r % G. With more than one split, a block has one of these parts of
-// the tile's key blocks (Flash-Decoding, Dao et al. 2023) and stores a float32 partial result
-// without the sink, for attention_combine.
+// The kernels that decode share this: which rows, keys and part of the keys a block works on, and
+// where its results lie. The query heads of a key head are rows of one tile of kTileM: tile row r
+// is query r / G of head r % G. With more than one split, a block has one of these parts of the
+// tile's key blocks (Flash-Decoding, Dao et al. 2023) and stores a float32 partial result without
+// the sink, for attention_combine.
 #pragma once
 #include "attention/pages.cuh"
 #include "attention/query_tile.cuh"
@@ -63,7 +63,7 @@ struct DecodePart {
   }
 };
 
-// Where a row's lse lies, and its out in the partial results of a split.
+// Returns the index of a row's lse, and of its out in the partial results of a split.
 __device__ __forceinline__ long long decode_row(const AttentionForwardParams& p,
                                                 const QueryTile& tile, int query, int head) {
   return (static_cast<long long>(tile.sequence) * p.heads + head) * p.seq_q + query;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Where the rows of K and V lie that a block of attention reads: one after another, `token_stride`
-// apart, from key 0 of the sequence and head.
+// KeyRows says where the rows of K and V lie that a block of attention reads: one after another,
+// `token_stride` apart, from key 0 of the sequence and head.
 #pragma once
 #include "attention/query_tile.cuh"
 #include "attention/split_copy.cuh"

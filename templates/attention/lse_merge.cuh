@@ -14,7 +14,7 @@
 
 namespace lathe {
 
-// What each partial is multiplied by, and the logarithm of the whole.
+// A MergedRow has the factors of both partial results, and the logarithm of the whole.
 struct MergedRow {
   float running, block, lse;
 };

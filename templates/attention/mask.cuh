@@ -42,7 +42,7 @@ __device__ __forceinline__ int clamp(int value, int low, int high) {
   return minimum(maximum(value, low), high);
 }
 
-// Of the rows first..last of one tile.
+// Returns the blocks that the rows first..last of one tile visit.
 template <int kTileN>
 __device__ __forceinline__ BlockRange block_range(const KeyWindow& window, int first, int last) {
   const long long high = last_key(window, last), full = last_key(window, first);

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a mask_mod and the window leave of a tile of scores, kTileM rows by kTileN keys: none, some
-// or all of the pairs; and the making of a list of tiles. mask_tile says it where the mod has
-// one; otherwise every pair is looked at, up to the first that shows the tile to be mixed.
+// These functions say what a mask_mod and the window leave of a tile of scores, kTileM rows by
+// kTileN keys: none, some or all of the pairs; and the making of a list of tiles. mask_tile says it
+// where the mod has one; otherwise every pair is looked at, up to the first that shows the tile to
+// be mixed.
 #pragma once
 #include "attention/mask.cuh"
 #include "attention/mods/captures.cuh"

@@ -19,7 +19,7 @@ __device__ __forceinline__ float merge_base(float largest) {
 __device__ __forceinline__ float merge_weight(float lse, float base) {
   return lse == base ? 1.0f : ex2_flushed(__fmul_rn(__fsub_rn(lse, base), kLog2E));
 }
-// What the weights are multiplied by: 1 / W.
+// Returns the factor of the weights, 1 / W.
 __device__ __forceinline__ float merge_scale(float sum) { return sum == 0.0f ? 0.0f : rcp(sum); }
 __device__ __forceinline__ float merge_lse(float base, float sum) {
   return sum == 0.0f ? minus_infinity() : __fmaf_rn(lg2(sum), kLn2, base);

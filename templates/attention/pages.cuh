@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Where the rows of a paged cache lie. Lengths and page numbers come from device memory and nobody
-// has checked them: lengths are cut to what the table holds, and a row of a page that is not there
-// is absent, which a copy reads as zeros and an append skips.
+// A PageTable says where the rows of a paged cache lie. Lengths and page numbers come from device
+// memory and nobody has checked them: lengths are cut to what the table holds, and a row of a page
+// that is not there is absent, which a copy reads as zeros and an append skips.
 #pragma once
 #include "attention/tile.cuh"
 #include "params/attention.h"

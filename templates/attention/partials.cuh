@@ -8,7 +8,8 @@
 
 namespace lathe {
 
-// Where row `row` of the tile's head is in out and lse, of the tile's row of the batch.
+// A PartialRow says where row `row` of the tile's head is in out and lse, in the tile's row of the
+// batch.
 struct PartialRow {
   float* out;
   float* lse;
@@ -43,7 +44,7 @@ __device__ __forceinline__ void start_partial(const AttentionBlockParams& p, con
       const float most = at.most(p, row < tile.rows, t_of_weights);
       const bool any = most != minus_infinity();
       softmax.most[b][half] = most;
-      // Of the row, in every lane or in one of its four: see row_sum.
+      // The sum of the row is in every lane or in one of its four: see row_sum.
       const bool holds_sum = kSumsInProduct<typename Config::Element> || t == 0;
       softmax.sum[b][half] = any && holds_sum ? 1.0f : 0.0f;
 #pragma unroll

@@ -25,7 +25,7 @@ struct PositionRange {
   int least, most;
 };
 
-// Of `count` > 0 positions. By all lanes of a warp, all of which get it.
+// Returns the range of `count` > 0 positions. All lanes of a warp call it, and all of them get it.
 __device__ __forceinline__ PositionRange position_range(const int* positions, int count) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   PositionRange range = {0x7fffffff, -0x7fffffff - 1};

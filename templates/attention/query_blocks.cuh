@@ -17,7 +17,8 @@ struct QueryBlocks {
   }
 };
 
-// Of the keys first..first + kTileN - 1 of a sequence with `rows` queries.
+// Returns the blocks of queries that see the keys first..first + kTileN - 1 of a sequence with
+// `rows` queries.
 template <int kTileM, int kTileN>
 __device__ __forceinline__ QueryBlocks query_blocks(const KeyWindow& window, int rows, int first) {
   const int last = minimum(first + kTileN, window.keys) - 1;

@@ -25,7 +25,7 @@ __device__ __forceinline__ int used_rows(int group) {
   return HasWholeGroups<Config>::kValue ? Config::kTileM / group * group : Config::kTileM;
 }
 
-// What a block works on.
+// A QueryTile is what a block of threads works on.
 struct QueryTile {
   int sequence, head;    // the key head with kPackGqa, otherwise the query head
   int kv_head, group;    // query heads of a key head

@@ -55,7 +55,7 @@ struct QueryVisits {
   __device__ __forceinline__ int block(const QueryCursor& at) const {
     return kListed ? entry(at) >> 1 : at.index;
   }
-  // Whether all of its pairs are kept.
+  // Returns whether all of its pairs are kept.
   __device__ __forceinline__ bool full(const QueryCursor& at) const {
     return kListed ? (entry(at) & 1) == 0 : tile->full(at.index);
   }

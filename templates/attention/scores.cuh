@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of a score between the two products: scale, softcap, ALiBi, score_mod and masks.
+// A score goes through these steps between the two products: scale, softcap, ALiBi, score_mod and
+// masks.
 #pragma once
 #include "attention/mods/captures.cuh"
 #include "attention/query_tile.cuh"

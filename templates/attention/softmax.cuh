@@ -121,8 +121,8 @@ __device__ __forceinline__ void softmax_step(float (&y)[kRowBlocks][kTiles][4], 
   }
 }
 
-// What is left of a row at its end: out = o * scale = o * factor / sum, and the natural logarithm
-// of the sum.
+// A RowEnd has what is left of a row at its end: out = o * scale = o * factor / sum, and the
+// natural logarithm of the sum.
 struct RowEnd {
   float scale, lse, factor, sum;
 };

@@ -60,8 +60,8 @@ __device__ __forceinline__ bool uniform(bool condition) {
   return __any_sync(0xffffffffu, condition);
 }
 
-// Where a row of global memory begins, in elements from the tensor's first; a row that is not there
-// is zeros.
+// A TileRow says where a row of global memory begins, in elements from the tensor's first; a row
+// that is not there is zeros.
 struct TileRow {
   long long offset;
   bool there;
@@ -117,9 +117,9 @@ __device__ __forceinline__ void copy_tile(unsigned tile, const Element* base, in
   });
 }
 
-// Where a lane reads of a tile with ldmatrix. `row` < 16 and `chunk` 0 or 1 are the lane's row and
-// chunk in a block of 16 rows and 16 columns; other blocks are at multiples of 16 rows, and of two
-// chunks, which the swizzle turns into an exclusive or with a constant.
+// A TileReader says where a lane reads of a tile with ldmatrix. `row` < 16 and `chunk` 0 or 1 are
+// the lane's row and chunk in a block of 16 rows and 16 columns; other blocks are at multiples of
+// 16 rows, and of two chunks, which the swizzle turns into an exclusive or with a constant.
 template <int kRows, int kWidth>
 struct TileReader {
   unsigned panel = 0, half = 0;

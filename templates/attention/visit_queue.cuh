@@ -12,8 +12,9 @@ namespace lathe {
 
 enum class VisitKind : int { end, plain, masked };
 
-// What is known of a visit. Row i of the tile's axis and column j of the other keep each other iff
-// low <= j - i <= high and first <= i < last; p_i - j of ALiBi is i + offset - j.
+// A Visit is a block of columns that a tile visits. Row i of the tile's axis and column j of the
+// other keep each other iff low <= j - i <= high and first <= i < last; p_i - j of ALiBi is i +
+// offset - j.
 struct Visit {
   int at, end;      // the block's first column, and where the interval it is of ends
   int low, high;    // of j - i
@@ -66,7 +67,7 @@ struct VisitQueue {
   __device__ __forceinline__ int last(int visit) const {
     return load_shared_word(slot(visit) + 20);
   }
-  // Whether a visit is of this kind, which all lanes agree on.
+  // Returns whether a visit is of this kind; all lanes get the same answer.
   __device__ __forceinline__ bool is(int visit, VisitKind kind) const {
     return uniform(load_shared_word(slot(visit) + 28) == static_cast<int>(kind));
   }

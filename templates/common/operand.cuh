@@ -34,7 +34,7 @@ __device__ __forceinline__ void multiply_add_pair(float (&first)[4], float (&sec
   multiply_add(second, a.word[0], b.word[0][2], b.word[0][3], Element{});
 }
 
-// What a product of float32 operands is made of: planes of A and B, smallest terms first.
+// A product of float32 operands is made of these planes of A and B, the smallest terms first.
 constexpr int kTermA[] = {0, 2, 1, 0, 1, 0}, kTermB[] = {2, 0, 1, 1, 0, 0};
 
 // The tensor core cuts its sums where float32 rounds them: a product is gathered from nothing and
@@ -145,7 +145,7 @@ __device__ __forceinline__ Fragment<Element> fragment_of(const float (&left)[4],
   return to;
 }
 
-// Of an address in the first plane, the planes kBytes apart.
+// Takes an address in the first plane; the planes lie kBytes apart.
 template <class Element, int kBytes>
 __device__ __forceinline__ void load_planes(Fragment<Element>& to, unsigned address) {
 #pragma unroll

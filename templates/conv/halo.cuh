@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels that exchange rows between ranks share: a thread owns kVector channels of one
+// The kernels that exchange rows between ranks share this: a thread owns kVector channels of one
 // row of the batch and walks the W - 1 rows of a message. Messages are a few kilobytes; these
 // kernels cost a launch.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the causal_conv1d kernels share: how a block finds its work, the history of a position, and
+// The causal_conv1d kernels share this: how a block finds its work, the history of a position, and
 // the filter itself.
 //
 // Layout of work: lanes lie over channels (kVector neighbouring ones each, so a warp reads one

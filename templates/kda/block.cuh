@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What KDA needs of a block of 16 tokens besides the state, made by one warp in one pass over its
+// KDA needs this of a block of 16 tokens besides the state, made by one warp in one pass over its
 // q, k and g. With alpha = exp(g), both products over the rows named, all of them at most 1:
 //
 //   P[i, j] = q_i . (alpha_{j+1} ... alpha_i .* k_j)  j <= i    R[i, j] the same of k_i, j < i
@@ -35,7 +35,7 @@
 
 namespace lathe {
 
-// Of one block, in shared memory, one part after another. Of what becomes an operand the planes
+// One block in shared memory, one part after another. The planes of what becomes an operand
 // (common/operand.cuh) lie one after another, kBytes of a tile apart.
 template <class Config>
 struct KdaBlock {
@@ -127,7 +127,7 @@ struct KdaNumbersOfSlice {
         q[h][e] = slice.q[h].at(e), k[h][e] = slice.k[h].at(e);
         const float decay =
             decay_log<Config>(slice.g[h].at(e), Config::kDtBias ? bias.at(e) : 0.0f, numbers);
-        // What is not there was loaded as 0, which is no decay as it is.
+        // A token that is not there was loaded as 0, which is no decay as it is.
         const bool counts = there[h] || (Config::kGate == kKdaGateGiven && !Config::kDtBias);
         const float counted_decay = counts ? decay : 0.0f;
         alpha[h][e] = kda_step_decay<typename Config::Element>(counted_decay);
@@ -218,7 +218,7 @@ __device__ __forceinline__ void multiply_slice(const KdaNumbersOfSlice<Config>& 
   scores.add(operands.qg, operands.ke, columns);
 }
 
-// What q and k add up to over the columns besides their products.
+// These are sums of q and k over the columns, besides their products.
 struct KdaSquares {
   float q[2] = {}, k[2] = {};
   float diagonal[2] = {};  // q_i . k_i

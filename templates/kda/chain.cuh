@@ -48,8 +48,8 @@ struct KdaChain {
   long long row_stride = 0, column_stride = 1;
   float* ends = nullptr;  // the block's rows of the first link's E or D; null: of a transition
   long long end_stride = 0;
-  // Where x goes behind the last link, in the same order as `begin`; null: behind each link into
-  // the place of its end.
+  // x goes here behind the last link, in the same order as `begin`; null: behind each link into the
+  // place of its end.
   float* to = nullptr;
 
   __device__ __forceinline__ explicit KdaChain(unsigned shared)

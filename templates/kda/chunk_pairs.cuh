@@ -37,8 +37,9 @@ struct KdaChunkPairs : KdaChunkWork<Config> {
                                             float (&span)[2][4]) const;
 };
 
-// What the rows of the warp's block are paired with before block `before`: it spans all tokens of
-// that block, once it has decayed over the blocks from there on, which is left to the reader.
+// Stores what the rows of the warp's block are paired with before block `before`: it spans all
+// tokens of that block, once it has decayed over the blocks from there on, which is left to the
+// reader.
 template <class Config>
 __device__ __forceinline__ void KdaChunkPairs<Config>::store_through(
     int before, Accumulators& queries, Accumulators& rows, const LaneRows& lane_rows,

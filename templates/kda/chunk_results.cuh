@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the backward of KDA does with a chunk's sums once they are whole: the gradients of gates and
+// The backward of KDA does this with a chunk's sums once they are whole: the gradients of gates and
 // of beta, what waits for the norms of queries and keys, and zeros where there is no token.
 #pragma once
 #include "kda/chunk_pairs.cuh"
@@ -49,7 +49,8 @@ struct KdaChunkResults : KdaChunkPairs<Config> {
                       : row_of<Element>(p.dk, p.dk_batch_stride, p.dk_token_stride, token) +
                             head * p.dk_head_stride;
   }
-  // Where a head's sums of rows are kept from pass to pass; the last slot is shared by all others.
+  // Returns the slot that keeps a head's sums of rows from pass to pass; the last slot is shared by
+  // all others.
   __device__ __forceinline__ int heads_slot(int member) const {
     return minimum(member, Smem::kHeads - 1);
   }

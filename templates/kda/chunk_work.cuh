@@ -31,7 +31,7 @@ struct KdaChunkWork {
     float x[2][4] = {};
     __device__ __forceinline__ float& at(int h, int c) { return x[c / 2][2 * h + c % 2]; }
   };
-  // Of the warp's block of rows with every second or every block of columns.
+  // Scores of the warp's block of rows with every second or every block of columns.
   struct Scores {
     float x[8 / kParts][2][4] = {};
   };
@@ -55,7 +55,7 @@ struct KdaChunkWork {
   // all of them made at the start would take more registers than there are.
   __device__ __forceinline__ void find_thread() {
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
-    // Of lane 0, so that the compiler knows it for one number.
+    // The value is that of lane 0, so that the compiler knows it for one number.
     warp = __shfl_sync(0xffffffffu, thread >> 5, 0);
     lane = thread & 31, g = lane >> 2, t = lane & 3, block = warp & 3, part = warp >> 2;
   }
@@ -78,7 +78,7 @@ struct KdaChunkWork {
   __device__ __forceinline__ int value_chunk(int turn) const {
     return 4 * (kParts == 2 ? turn : thread >> 3 & 1) + (thread & 3);
   }
-  // What a thread adds up of h .* dh: one row of 16, two neighbouring columns.
+  // A thread adds up this part of h .* dh: one row of 16, two neighbouring columns.
   __device__ __forceinline__ int state_row() const { return thread >> 4 & 15; }
   __device__ __forceinline__ int state_word() const { return (thread >> 8) * 16 + (thread & 15); }
   template <class T>
@@ -97,7 +97,8 @@ struct KdaChunkWork {
            head * in.k_head_stride;
   }
 
-  // What the lane holds of q, with its norm and the scale, and of k, with its norm, in one pass.
+  // LaneRows has the lane's part of q, with its norm and the scale, and of k, with its norm, in one
+  // pass.
   struct LaneRows {
     float q[2][4], k[2][4], beta[2];
   };
@@ -195,8 +196,8 @@ __device__ __forceinline__ void KdaChunkWork<Config>::copy_tiles(int value_head,
   copy_async_commit();
 }
 
-// Of the warp's block of rows with the blocks of columns up to it: do vn^T by the warps of even
-// parts, y vn^T by those of odd ones; four parts share the columns.
+// Adds the scores of the warp's block of rows with the blocks of columns up to it: do vn^T by the
+// warps of even parts, y vn^T by those of odd ones; four parts share the columns.
 template <class Config>
 __device__ __forceinline__ void KdaChunkWork<Config>::add_scores(Scores& scores) const {
   using Panels = KdaPanels<64>;

@@ -93,7 +93,8 @@ __device__ __forceinline__ void KdaBackward<Config>::multiply_values(int value_h
   this->store_state_dots(dots);
 }
 
-// Of k with what the state behind the chunk gives its block, and of h with dh.
+// Stores the dot products of k with what the state behind the chunk gives its block, and of h with
+// dh.
 template <class Config>
 __device__ __forceinline__ void KdaBackward<Config>::store_dots(const LaneRows& lane_rows,
                                                                 const KdaProducts<4>& products,

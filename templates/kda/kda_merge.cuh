@@ -16,7 +16,7 @@ namespace lathe {
 template <class Config>
 using KdaMergeSmem = KdaChainSmem<Config>;
 
-// Where the chain of a sequence and head begins and how far it goes. kReverse: dS.
+// Walks the chain of a sequence and head from where it begins to where it ends. kReverse: dS.
 template <class Config, bool kReverse>
 __device__ __forceinline__ void merge_segments(const KdaMergeParams& p, unsigned block,
                                                unsigned shared) {

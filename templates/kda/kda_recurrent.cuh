@@ -168,7 +168,7 @@ __device__ void kda_zero_rows(typename Config::Element* o, long long token_strid
   }
 }
 
-// Where a sequence's state is read; -1: the sequence is padding.
+// Returns the slot from which a sequence's state is read; -1: the sequence is padding.
 template <class Config>
 __device__ __forceinline__ int kda_first_slot(const KdaRecurrentParams& p, int sequence) {
   using Index = typename Config::Index;

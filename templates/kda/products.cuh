@@ -78,7 +78,7 @@ struct KdaProducts {
 struct KdaLevelScores {
   float eight[4] = {}, four[2][4] = {}, two[2][4] = {}, one[2][4] = {};
 
-  // Of row g of half h and column 2t + i of half c, on or below the diagonal: P and R.
+  // P and R of row g of half h and column 2t + i of half c, on or below the diagonal.
   __device__ __forceinline__ float queries(int h, int c, int i, int row, int column) const {
     return c < h ? eight[i] : below(h, i, row, column);
   }
@@ -92,7 +92,7 @@ struct KdaLevelScores {
   }
 };
 
-// Whether decays of 16 tokens and their reciprocals fit the type.
+// kWide is true if decays of 16 tokens and their reciprocals fit the type.
 template <class Element>
 struct ElementRange {
   static constexpr bool kWide = true;

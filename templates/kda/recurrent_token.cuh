@@ -58,7 +58,7 @@ __device__ __forceinline__ int kda_slot(const KdaRecurrentParams& p, long long a
   return slot >= 0 && slot < p.slots ? static_cast<int>(slot) : -1;
 }
 
-// What is the same for all tokens of a value head, for the lane's elements of K.
+// A KdaHeadGate has what is the same for all tokens of a value head, for the lane's elements of K.
 template <class Config>
 struct KdaHeadGate {
   KdaRate rate = {1, 0};

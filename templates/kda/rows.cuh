@@ -88,7 +88,7 @@ struct KdaNumbers {
   }
 };
 
-// What a lane holds of a slice, as it lies in memory: tokens g and g + 8 of the block, some
+// A lane holds this of a slice, as it lies in memory: tokens g and g + 8 of the block, some
 // columns.
 template <class Config>
 struct KdaSlice {

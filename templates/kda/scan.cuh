@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the walks of KDA over a sequence share, forward and back. A thread block owns kValues
+// The walks of KDA over a sequence share this, forward and back. A thread block owns kValues
 // columns of V of one sequence and value head, 16 of them a warp, and walks in rounds of kWarps
 // blocks of 16 tokens: first each warp prepares one block of the round (kda/block.cuh), then all
 // warps go through the blocks one after another, each with its part of the state in registers and
@@ -113,18 +113,18 @@ struct KdaScan {
   __device__ __forceinline__ long long state_size() const {
     return static_cast<long long>(in.key_dim) * in.value_dim;
   }
-  // Of a sequence's state in [N, HV, ...].
+  // Returns the offset of a sequence's state in [N, HV, ...].
   __device__ __forceinline__ long long warp_state() const {
     return (static_cast<long long>(tile.sequence) * in.value_heads + tile.head) * state_size();
   }
-  // Of one of `rows` rows of K numbers, of the block's head and of segment `segment`, in
-  // [N, segments, HV, rows, K].
+  // Returns the offset of one of `rows` rows of K numbers, of the block's head and of segment
+  // `segment`, in [N, segments, HV, rows, K].
   __device__ __forceinline__ long long summary(int segment, int rows) const {
     const long long run = static_cast<long long>(tile.sequence) * in.segments + segment;
     return (run * in.value_heads + tile.head) * rows * in.key_dim;
   }
-  // Of the state of the chunk of token `first` in [slots, HV, ...]: every sequence has slots of its
-  // own, at most one of them idle.
+  // Returns the offset of the state of the chunk of token `first` in [slots, HV, ...]: every
+  // sequence has slots of its own, at most one of them idle.
   __device__ __forceinline__ long long slot(int first) const {
     const long long before = Config::kPacked ? tile.start / kKdaChunk + tile.sequence
                                              : tile.row * ceil_div(in.tokens, kKdaChunk);
@@ -201,7 +201,7 @@ __device__ __forceinline__ void KdaScan<Config>::expect(KdaIncoming<Config>& inc
   incoming.begin(rows(), round + 16 * warp, round >= tile.first ? tile.count : round);
 }
 
-// What the inputs of the head are made of.
+// Returns what the inputs of the head are made of.
 template <class Config>
 __device__ __forceinline__ KdaNumbers KdaScan<Config>::numbers() const {
   KdaNumbers numbers = {in.scale, in.lower_bound, in.beta_factor, 1.0f, nullptr, in.key_dim};

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the inputs of KDA become before the recurrence, in float32: gates, beta, the norm of
+// The inputs of KDA become these before the recurrence, in float32: gates, beta, the norm of
 // queries and keys. One text for every kernel of the family, so that all see the same numbers.
 #pragma once
 #include "common/math.cuh"

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the host hands to the flash attention kernels. Widest fields first, no holes; each emitted
-// unit asserts the size and the offset of the last field.
+// The host hands these parameters to the flash attention kernels. Widest fields first, no holes;
+// each emitted unit asserts the size and the offset of the last field.
 //
 // Sequence b has length_q(b) query rows and length_k(b) keys: seq_q and seq_k, or the differences
 // of cu_seqlens when packed; then rows at or past the last offset are padding. Query head h reads

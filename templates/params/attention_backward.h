@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the host hands to the three kernels of the backward of flash attention, in launch order.
-// Sequences, heads and masks are those of params/attention.h; strides are in elements, widths
-// contiguous, and lse and dlse have no gaps.
+// The host hands these parameters to the three kernels of the backward of flash attention, in
+// launch order. Sequences, heads and masks are those of params/attention.h; strides are in
+// elements, widths contiguous, and lse and dlse have no gaps.
 //
 // Flat row: of queries b Sq + i, or the packed row, R = B Sq or Tq of them. Workspace rows are flat
 // and end where the tensors do: nothing is padded to tiles.
@@ -49,9 +49,8 @@ struct AttentionBackwardPrepareParams {
 // Dynamic shared memory, widths as the kernel has them:
 //   2 (kTileN (D + DV) + kTileM (kStages D + DV) + kWidthWarps kTileM kTileN) + 8 kTileM
 //   + 128; of float32, 6 for the first 2 and 1 for kWidthWarps
-// Of dq, dk and dv those that are null are not wanted.
-// With kHeadsApart every query head has rows of its own in dk and dv, which are then float32;
-// without, the block of a key head adds its query heads up.
+// A null dq, dk or dv is not wanted. With kHeadsApart every query head has rows of its own in dk
+// and dv, which are then float32; without, the block of a key head adds its query heads up.
 struct AttentionBackwardParams {
   const void* q;             // [B, Sq, H, D], or packed [Tq, H, D]
   const void* k;             // [B, Sk, HK, D], or [Tk, HK, D]

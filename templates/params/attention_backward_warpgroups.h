@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the host hands to the backward of flash attention by warpgroups: the portable kernels'
-// parameters, and the maps of what it reads, as in params/attention_warpgroups.h.
+// The host hands these parameters to the backward of flash attention by warpgroups: the portable
+// kernels' parameters, and the maps of what it reads, as in params/attention_warpgroups.h.
 // params/attention_backward.h and params/tensor_map.h come before this file.
 #pragma once
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the host hands to the kernel that decodes with tensor maps: the portable kernel's
-// parameters, and before them the map of the keys, of four dimensions: column, row of a page, key
-// head, page. params/attention.h and params/tensor_map.h come before this file.
+// The host hands these parameters to the kernel that decodes with tensor maps: the portable
+// kernel's parameters, and before them the map of the keys, of four dimensions: column, row of a
+// page, key head, page. params/attention.h and params/tensor_map.h come before this file.
 #pragma once
 
 namespace lathe {

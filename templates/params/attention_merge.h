@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the host hands to lse_merge. Widest fields first, no holes.
+// The host hands these parameters to lse_merge. Widest fields first, no holes.
 #pragma once
 
 namespace lathe {

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the host hands to attention kernels with tensor maps: the portable kernel's parameters, and
-// before them the maps, of four dimensions: column, token, head, sequence. Those of packed tensors
-// are ragged: column, row, head, row again (sm90/box_coordinates.cuh). Where the heads of a group
-// are rows of a tile, q's map has five: column, head of the group, token, group, sequence.
-// params/attention.h and params/tensor_map.h come before this file.
+// The host hands these parameters to attention kernels with tensor maps: the portable kernel's
+// parameters, and before them the maps, of four dimensions: column, token, head, sequence. Those of
+// packed tensors are ragged: column, row, head, row again (sm90/box_coordinates.cuh). Where the
+// heads of a group are rows of a tile, q's map has five: column, head of the group, token, group,
+// sequence. params/attention.h and params/tensor_map.h come before this file.
 #pragma once
 
 namespace lathe {

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the host hands to the causal_conv1d kernels: one plain struct per kernel, read by the host
-// compiler and by NVRTC. Widest fields first, no holes; each emitted unit asserts the size and the
-// offset of the last field.
+// The host hands these parameters to the causal_conv1d kernels: one plain struct per kernel, read
+// by the host compiler and by NVRTC. Widest fields first, no holes; each emitted unit asserts the
+// size and the offset of the last field.
 //
 // Positions are global. A sequence axis of `length` tokens (packed, or one row of a batch) may be
 // cut over ranks; a kernel works on the tokens [begin, end) and its activation pointers address

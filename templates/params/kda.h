@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the host hands to the KDA kernels: one plain struct per kernel, read by the host compiler
-// and by NVRTC. Widest fields first, no holes; each emitted unit asserts the size and the offset of
-// the last field.
+// The host hands these parameters to the KDA kernels: one plain struct per kernel, read by the host
+// compiler and by NVRTC. Widest fields first, no holes; each emitted unit asserts the size and the
+// offset of the last field.
 //
 // Sequences: packed input has batch = 1 and cu_seqlens [N + 1]; otherwise row b of the batch is
 // sequence b and N = batch. Value head hv reads the query and key of head hv / (HV / H). Strides
@@ -11,14 +11,15 @@
 
 namespace lathe {
 
-// Where the decay of a token comes from.
+// A KdaGate says where the decay of a token comes from.
 enum KdaGate : int {
   kKdaGateGiven = 0,     // g itself
   kKdaGateSoftplus = 1,  // -exp(A_log) softplus(g + dt_bias)
   kKdaGateBounded = 2,   // lower_bound sigmoid(exp(A_log) (g + dt_bias))
 };
 
-// Where a state comes from and goes to. Reads and writes of one state are by the same threads.
+// These say where a state comes from and goes to. Reads and writes of one state are by the same
+// threads.
 enum KdaStates : int {
   kKdaStatesPlain = 0,    // initial_state [N] and final_state [N], each if there is one
   kKdaStatesPool = 1,     // slot state_indices[n] of a pool, written after the last token

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the host hands to the kernels of chunked KDA. In each struct the widest fields come first,
-// without holes; each emitted unit asserts the size and the offset of the last field.
+// The host hands these parameters to the kernels of chunked KDA. In each struct the widest fields
+// come first, without holes; each emitted unit asserts the size and the offset of the last field.
 //
 // B batch rows of T tokens, or packed sequences in one row of T tokens; H query and key heads, HV
 // value heads, value head hv reading query head hv / (HV / H). Strides are in elements; widths are
@@ -20,7 +20,7 @@ namespace lathe {
 constexpr int kKdaChunk = 64;  // tokens between two states that are kept for the backward
 constexpr int kKdaBlock = 16;  // tokens that are worked on at once
 
-// What every one of them reads.
+// KdaInputs is what every one of them reads.
 struct KdaInputs {
   const void* q;           // [B, T, H, K]
   const void* k;           // [B, T, H, K]
@@ -45,7 +45,7 @@ struct KdaInputs {
   int reserved;
 };
 
-// Of one rank among several: sequences that are cut by the ends of the rank's part. The first
+// A KdaCarry tells one rank among several of the sequences that the ends of its part cut. The first
 // `carried` ones began before it, those from `open` on go on behind it. Their ends on other ranks
 // are states here, and initial_state, dht and what is written of either are for the others.
 struct KdaCarry {
@@ -69,9 +69,9 @@ struct KdaForwardParams {
   int chunks;      // that chunk_states has room for
 };
 
-// What a segment makes of the state S before it, M S + E, and D of what it makes of the gradient
-// behind it, M^T dS + D. Thread blocks below `forward_blocks` walk forward, the others back. Of
-// either kind a launch leaves out as many blocks as its first sequences would have.
+// A segment makes M S + E of the state S before it, and M^T dS + D of the gradient dS behind it.
+// Thread blocks below `forward_blocks` walk forward, the others back. Of either kind a launch
+// leaves out as many blocks as its first sequences would have.
 struct KdaSummaryParams {
   KdaInputs in;
   const void* initial_state;  // in the E of a first segment, or null
@@ -105,8 +105,8 @@ struct KdaMergeParams {
 struct KdaComposeSide {
   void* ends;         // float32 [runs, V, K]: E^T, or back D^T
   void* transitions;  // float32 [runs, K, K]: M^T
-  // Where the results are: of sequence n, of the elements from e on and of head h, run n * HV +
-  // e * element_runs + h. May be the elements themselves.
+  // The results are here: of sequence n, of the elements from e on and of head h, run n * HV + e *
+  // element_runs + h. May be the elements themselves.
   void* to_ends;
   void* to_transitions;
   long long sequence_runs, element_runs;

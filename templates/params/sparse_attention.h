@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the host hands to the sparse attention kernels. Widest fields first, no holes; each emitted
-// unit asserts the size and the offset of the last field.
+// The host hands these parameters to the sparse attention kernels. Widest fields first, no holes;
+// each emitted unit asserts the size and the offset of the last field.
 //
 // A row is one query of all heads; the G = heads / kv_heads heads of a key head read the keys that
 // one list of topk entries names. Rows of a batch are seq_q to a sequence, packed ones those of
@@ -112,7 +112,7 @@ struct SparseBackwardPrepareParams {
 // Gradients of keys are float32 sums. Without kDeterministic every block adds to them, in no order,
 // and one launch has all rows. With it a launch has a chunk of rows, and each stores what its
 // entries contribute into slots; SparseBackwardGatherParams tells what becomes of them.
-// Of dq, dq_rope, dk and dv those that are null are not wanted; with kValuesInKeys dk has dv in it.
+// A null dq, dq_rope, dk or dv is not wanted; with kValuesInKeys dk has dv in it.
 struct SparseBackwardParams {
   SparseInputs in;
   const void* dout;   // [B, S1, H, DV], or [T1, H, DV]
@@ -135,10 +135,10 @@ struct SparseBackwardParams {
   int reserved;
 };
 
-// What the three launches behind each chunk share. The first gives every key its range of `index`,
-// its rows in order; the second lists there the entries that name it; the third adds their slots to
-// the sums, entry by entry, and leaves counts and cursor 0 for the next chunk. Entries of one row
-// that name one key may stand in either order: their slots are equal bit for bit.
+// The three launches behind each chunk share this struct. The first gives every key its range of
+// `index`, its rows in order; the second lists there the entries that name it; the third adds their
+// slots to the sums, entry by entry, and leaves counts and cursor 0 for the next chunk. Entries of
+// one row that name one key may stand in either order: their slots are equal bit for bit.
 //
 // sparse_backward_ranges: a warp for each key and head: ceil(keys HK / (kThreads / 32)) blocks.
 // sparse_backward_fill:   a block for each row of the chunk and key head.

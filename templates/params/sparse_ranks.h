@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the host hands to the kernel that joins key gradients of sparse attention over ranks. Widest
-// fields first, no holes.
+// The host hands these parameters to the kernel that joins key gradients of sparse attention over
+// ranks. Widest fields first, no holes.
 #pragma once
 
 namespace lathe {
 
-// Of one tensor: columns `..._column` and on, `width` of them, of rows that may have more.
+// One tensor has columns `..._column` and on, `width` of them, of rows that may have more.
 struct SparseJoinTensor {
   const void* own;       // float32 [B, gathered, HK, own_width]: of the rank's own rows
   const void* returned;  // Config::Part [B, received, HK, returned_width]: of the other ranks'

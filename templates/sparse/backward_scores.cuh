@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a block of the backward of sparse attention does up to p and dx: where its rows, keys and
+// A block of the backward of sparse attention does this up to p and dx: where its rows, keys and
 // sums lie in shared memory, and the two products over columns, which the warps that share 16 heads
 // divide among themselves.
 #pragma once
@@ -95,7 +95,7 @@ struct SparseScores {
       copy_listed_values<Config>(in, at, list(), tile * kTileN, count, v_tile(tile));
     }
   }
-  // Of the warps with the same heads alone.
+  // Waits for the warps with the same heads alone.
   __device__ __forceinline__ void group_barrier() const {
     asm volatile("bar.sync %0, %1;" ::"r"(1 + warp_tile().warp / kGroups), "n"(32 * kGroups)
                  : "memory");

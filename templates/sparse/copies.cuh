@@ -29,7 +29,7 @@ __device__ __forceinline__ void copy_query_heads(const SparseInputs& in, const S
   });
 }
 
-// Of a tensor as wide as the values: out, or its gradient.
+// Copies rows of a tensor as wide as the values: out, or its gradient.
 template <class Config>
 __device__ __forceinline__ void copy_value_heads(const SparseInputs& in, const SparseRow& at,
                                                  const void* tensor, long long batch_stride,

@@ -31,7 +31,7 @@ __device__ __forceinline__ void gather_rows(unsigned tile, const RowOf& row_of) 
 #pragma unroll 1
   for (int row = kParts > 1 ? slot % kRows : slot; row < kRows; row += kStep) {
     const auto from = row_of(row);
-    // Where column 0 would be: one addition then serves both.
+    // The address is that of column 0, even where there is none: one addition then serves both.
     const auto* second = from.second - from.split;
     const unsigned to = tile + panel_offset(row, chunk);
 #pragma unroll

@@ -3,7 +3,7 @@
 // The products of sparse attention's backward whose columns are shared out among all warps, and
 // where the float32 rows of keys go that they make.
 //
-// Of every panel of 64 columns a warp has the same eight (or sixteen, where there are four warps):
+// A warp has the same eight columns of every panel of 64 (or sixteen, where there are four warps):
 // which panel is then a constant of its address, and it needs no row of the other operand twice.
 #pragma once
 #include "attention/operand.cuh"
@@ -70,9 +70,9 @@ __device__ __forceinline__ void add_pair(float* to, float first, float second) {
 #endif
 }
 
-// Where the rows of kBlocks * 16 keys go, of which a lane has rows g and g + 8 of each 16.
-// kStored: they are stored. Otherwise they are added to what other blocks add to, in no order, by
-// whole sectors: a quad has one of a row, and where only single floats can be added, lanes with
+// KeyRows says where the rows of kBlocks * 16 keys go, of which a lane has rows g and g + 8 of each
+// 16. kStored: they are stored. Otherwise they are added to what other blocks add to, in no order,
+// by whole sectors: a quad has one of a row, and where only single floats can be added, lanes with
 // neighbouring rows first exchange half of them, so that eight lanes have eight floats of one row,
 // and then of the other.
 template <int kBlocks, bool kStored>

@@ -21,7 +21,7 @@ struct SparseRow {
                                               long long token_stride) const {
     return batch * batch_stride + token * token_stride;
   }
-  // Of (out, statistics): [B, HK, S1, G] and [B, H, S1].
+  // The statistics of out, [B, HK, S1, G] and [B, H, S1].
   __device__ __forceinline__ long long statistic(const SparseInputs& in, int head) const {
     const int group = in.heads / in.kv_heads;
     return ((static_cast<long long>(batch) * in.kv_heads + kv_head) * in.seq_q + token) * group +

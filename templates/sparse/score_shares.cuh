@@ -17,7 +17,7 @@ struct ScoreShares {
   static constexpr int kWide = kShare >= 4 ? 4 : 2;  // floats of an access
   static_assert(kShare == 2 || kShare % 4 == 0, "a half of a tile of scores, or whole ones");
 
-  // Where float i of the part of warp `to` lies, as warp `from` has it.
+  // Returns the address of float i of the part of warp `to`, as warp `from` has it.
   static __device__ __forceinline__ unsigned at(unsigned memory, int lane, int from, int to,
                                                 int i) {
     return memory + (from * kGroups + to) * kPart + lane * (4 * kWide) + i * 128;

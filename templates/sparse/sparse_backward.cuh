@@ -95,7 +95,7 @@ __device__ __forceinline__ void SparseBackward<Config>::load_transposed(int from
   }
 }
 
-// Where the gradient of key `row` of a tile begins, or that of its value.
+// Returns the first element of the gradient of key `row` of a tile, or of its value's.
 template <class Config>
 __device__ __forceinline__ float* SparseBackward<Config>::key_row(int tile, int row,
                                                                   bool values) const {
@@ -195,8 +195,8 @@ __device__ __forceinline__ void SparseBackward<Config>::put_tile(int tile, int c
   }
 }
 
-// Of a chunk: which key each entry names, and how many of the row name it. Blocks of the same row
-// and key head have the same list; the first notes it.
+// Notes for a chunk which key each entry names, and how many of the row name it. Blocks of the same
+// row and key head have the same list; the first notes it.
 template <class Config>
 __device__ __forceinline__ void SparseBackward<Config>::note_keys(int tile, int count) const {
   const unsigned list_of = blockIdx.x / in.head_tiles;
@@ -226,7 +226,7 @@ __device__ __forceinline__ void SparseBackward<Config>::store(const DqAccumulato
   Element* rope = static_cast<Element*>(p.dq_rope) +
                   at.offset(p.dq_rope_batch_stride, p.dq_rope_token_stride) +
                   head * p.dq_rope_head_stride;
-  // Where column `column` of a head goes; null: nowhere.
+  // Returns the address of column `column` of a head; null: it goes nowhere.
   const auto to_column = [&](int tile_row, int column) -> Element* {
     if (tile_row >= at.heads || column >= in.head_dim + in.rope_dim) return nullptr;
     if (column < in.head_dim) {

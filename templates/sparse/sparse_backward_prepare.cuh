@@ -13,7 +13,7 @@
 
 namespace lathe {
 
-// Of each warp the sum of its dsinks.
+// Each warp has the sum of its dsinks there.
 template <class Config>
 struct SparseBackwardPrepareSmem {
   static constexpr int kBytes = Config::kThreads / 8;

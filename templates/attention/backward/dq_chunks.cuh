@@ -6,7 +6,8 @@
 
 namespace lathe {
 
-// Where a chunk is in dq. Params: those of attention_block_prepare or attention_block_finish.
+// Returns the address of a chunk in dq. Params: those of attention_block_prepare or
+// attention_block_finish.
 template <class Params>
 __device__ __forceinline__ float* dq_chunk(const Params& p, long long chunk) {
   const int columns = p.head_dim / 4;

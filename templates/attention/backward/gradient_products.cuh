@@ -169,8 +169,8 @@ struct EveryKey {
 struct KeysBetween {
   int first, last;
 
-  // Of a transposed fragment: word 2i + h has the keys 16 step + 8h + 2t and one more, t = lane
-  // % 4.
+  // The words of a transposed fragment: word 2i + h has the keys 16 step + 8h + 2t and one more, t
+  // = lane % 4.
   template <class Element>
   __device__ __forceinline__ void keep(Fragment<Element>& keys, int step) const {
 #pragma unroll

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of the sums of attention's backward: a part of dq is added to an accumulator in
-// memory, dk and dv are stored.
+// The sums of attention's backward go to memory: a part of dq is added to an accumulator in memory,
+// dk and dv are stored.
 #pragma once
 #include "attention/backward/column_share.cuh"
 #include "common/aligned.cuh"

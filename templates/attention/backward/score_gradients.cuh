@@ -42,7 +42,7 @@ struct GradientUnits {
   }
 };
 
-// Where the accumulators of a warp lie in the sequence.
+// A ScoreTile says where the accumulators of a warp lie in the sequence.
 struct ScoreTile {
   int key;    // of the lane's first row; others 8 and 16 further on
   int query;  // of column 0, and of the lane's first column in it: + 2 (lane % 4)

@@ -40,12 +40,13 @@ struct MaskMod {
                 "head, int q0, int "
                 "q1, int k0, int k1), or the same with a last parameter const Captures& captures");
 
-  // Whether query q keeps key k.
+  // Returns whether query q keeps key k.
   static __device__ __forceinline__ bool keep(int batch, int head, int q, int k,
                                               const AttentionCaptures& given) {
     return call<kCaptures>(captures(given), batch, given.first_head + head, q, k);
   }
-  // Of the queries q0 to q1 - 1 and the keys k0 to k1 - 1: 0 keeps none, 1 some, 2 all.
+  // Returns how many pairs of the queries q0 to q1 - 1 and the keys k0 to k1 - 1 are kept: 0 none,
+  // 1 some, 2 all.
   static __device__ __forceinline__ int tile(int batch, int head, int q0, int q1, int k0, int k1,
                                              const AttentionCaptures& given) {
     return call_tile<kCapturesTile, kPlainTile>(captures(given), batch, given.first_head + head, q0,

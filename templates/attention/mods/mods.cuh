@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Whether a kernel has mods: a Config without them says nothing about them.
+// These say whether a kernel has mods: a Config without them says nothing about them.
 #pragma once
 
 namespace lathe {

@@ -13,9 +13,9 @@ using namespace lathe::mod;
 
 namespace lathe {
 
-// What a call gives: the function's type, Absent without the function, void if none of it fits. 0
-// prefers the first of two. The arguments are packs because one function's arity alone is an error
-// at once, not a call that does not fit.
+// The type that a call gives: the function's type, Absent without the function, void if none of it
+// fits. 0 prefers the first of two. The arguments are packs because one function's arity alone is
+// an error at once, not a call that does not fit.
 template <class... Given>
 __device__ auto score_mod_of(int, Given... given)
     -> decltype(caller_score_mod::score_mod(given...));

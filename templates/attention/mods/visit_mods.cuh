@@ -17,8 +17,9 @@ struct VisitRectangle {
   int row, row_end, key, key_end;
 };
 
-// What a mask_mod leaves of a rectangle of positions for a block of threads that has one head or
-// all query heads of a key head. Without a mask_tile nobody knows before the scores are there.
+// A VisitMask says what a mask_mod leaves of a rectangle of positions for a block of threads that
+// has one head or all query heads of a key head. Without a mask_tile nobody knows before the scores
+// are there.
 template <class Config>
 struct VisitMask {
   static constexpr bool kPositions = kHasMods<Config>, kAsks = HasMaskMod<Config>::kValue;

@@ -3,14 +3,13 @@
 // A warpgroup that computes the forward's products and softmax: one loop over the visits of a tile,
 // whoever names them. The kernels give it a VisitSource (CursorVisits, MessageVisits):
 //
-//   Visit                        what the walk keeps of a visit: a cursor, or whether another follows
-//   first(k_state)               the first visit of a tile that has one; its keys have this stage
-//   advance(visit, k_state)      goes to the next visit
-//   there(visit)                 false behind the last one
-//   landed(ring, k_state)        what is sent along with the keys, which have landed
-//   products_issued(visit, sent) runs beside the visit's products
-//   modify(visit, sent, s, ...)  applies mods and masks to the visit's scores
-//   kFromZero, from_zero()       whether o is 0 where the walk begins, at compile time or not
+//   Visit                        what the walk keeps of a visit: a cursor, or whether another
+//   follows first(k_state)               the first visit of a tile that has one; its keys have this
+//   stage advance(visit, k_state)      goes to the next visit there(visit)                 false
+//   behind the last one landed(ring, k_state)        what is sent along with the keys, which have
+//   landed products_issued(visit, sent) runs beside the visit's products modify(visit, sent, s,
+//   ...)  applies mods and masks to the visit's scores kFromZero, from_zero()       whether o is 0
+//   where the walk begins, at compile time or not
 #pragma once
 #include "attention/results.cuh"
 #include "attention/scores.cuh"
@@ -27,8 +26,8 @@ namespace lathe {
 template <class Config>
 constexpr bool kTight = Config::kValueWidth / 2 + Config::kTileN / 2 + Config::kTileN / 4 > 160;
 
-// What the end of a tile needs of it. Where registers are tight a warp keeps it in shared memory
-// while it walks the keys.
+// A KeptTile has what the end of a tile needs of it. Where registers are tight a warp keeps it in
+// shared memory while it walks the keys.
 template <bool kInMemory>
 struct KeptTile {
   const QueryTile& tile;

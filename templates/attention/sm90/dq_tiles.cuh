@@ -24,7 +24,7 @@ struct DqTile {
   // Rows and columns of a part in its tile.
   static __device__ __forceinline__ int row(int part) { return part / kPanels * 64; }
   static __device__ __forceinline__ int column(int part) { return part % kPanels * 64; }
-  // Whether a part has group n.
+  // Returns whether a part has group n.
   static __device__ __forceinline__ bool has_group(int part, int n) {
     return Config::kWidth % 64 == 0 || 8 * n < Config::kWidth % 64 || part < kParts - 1;
   }

@@ -27,7 +27,8 @@ struct DqTurns {
   }
   __device__ __forceinline__ int number() const { return tile->first / Config::kTileN; }
 
-  // Whether tile n of keys, which is ahead of the own one, has a block of queries in its list.
+  // Returns whether tile n of keys, which is ahead of this block's, has a block of queries in its
+  // list.
   __device__ __forceinline__ bool lists(int n, int head, int block) const {
     const AttentionBackwardParams& b = p.backward;
     const long long list =

@@ -14,7 +14,7 @@
 
 namespace lathe {
 
-// Whether the warpgroups that multiply share out columns (gradients_by_columns.cuh), else keys.
+// True if the consumers share out columns (gradients_by_columns.cuh), and not keys.
 template <class Config>
 constexpr bool kByColumns = Config::kTileN == 64;
 
@@ -98,7 +98,8 @@ struct GradientRing {
   __device__ __forceinline__ unsigned dq_added(unsigned stage) const {
     return barrier(5 * kStages + stage);
   }
-  // Who passes the turn on has seen that, so that nobody gets a phase ahead of it.
+  // At this barrier the thread that passes the turn on says that it has seen the other one, so that
+  // nobody gets a phase ahead of it.
   __device__ __forceinline__ unsigned dq_seen(unsigned stage) const {
     return barrier(6 * kStages + stage);
   }
@@ -122,7 +123,7 @@ struct GradientRing {
   __device__ __forceinline__ QueryCursor visit_cursor(unsigned stage) const {
     return {load_shared_word(visit(stage)), load_shared_word(visit(stage) + 4) >> 1};
   }
-  // Whether all of its pairs are kept.
+  // Returns whether all of its pairs are kept.
   __device__ __forceinline__ bool visit_full(unsigned stage) const {
     return uniform((load_shared_word(visit(stage) + 4) & 1) == 0);
   }

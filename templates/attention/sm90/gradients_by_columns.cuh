@@ -86,7 +86,7 @@ struct ColumnConsumer {
   static_assert(kM == 64 && kN == 64 && kThreads == 256, "p and ds are one panel of shared memory");
   static_assert(kWidth == kValueWidth, "dk and dv are shared out alike");
 
-  // Whether registers suffice for a product of dq beside scores.
+  // True if registers suffice for a product of dq beside scores.
   static constexpr bool kDqBeside = kWidth <= 192;
   static constexpr bool kMods = GradientUnits<Config>::kMods;
   static constexpr bool kListed = HasMaskMod<Config>::kValue;

@@ -61,7 +61,7 @@ struct TileOrder {
   }
 
  private:
-  // Of a sequence's tiles among the slots of a head.
+  // Returns the first slot of a sequence's tiles among the slots of a head.
   __device__ __forceinline__ int first_slot(int sequence) const {
     using Offset = typename Config::CuSeqlens;
     if (forward.sequences == 0) return 0;
