@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The key text of jit_cache section 3: sorted lines of content, never of places. Every value is
+// The key text (docs/cache.md): sorted lines of content, never of places. Every value is
 // refused if it holds a newline, which makes the text injective.
 #include "cache/key.h"
 

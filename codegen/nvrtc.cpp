@@ -74,8 +74,8 @@ std::string banner_of(const std::string& ptx) {
   return banner;
 }
 
-// A debug or fast-compile build changes every later compile of the process (reference:
-// jit_cache.md, section 1.3).
+// Returns whether flags ask for a debug or fast-compile build, which changes every later compile of
+// the process.
 bool poisons_the_process(const std::string& flags) {
   return (' ' + flags + ' ').find(" -G ") != std::string::npos ||
          flags.find("--device-debug") != std::string::npos ||

@@ -5,6 +5,7 @@
 
 Each document names folders, files, sections, scripts, verbs and flags that exist, and its C is that of the
 programs in examples/, word for word. Its Python is where python/tests/snippets.py finds it, so that a test runs it.
+A comment of a source cites files that are in the tree.
 README is short, and docs/c.md shows examples/conv1d.c whole. The generated documents are what scripts/docs writes, and
 figures of a GPU what scripts/plots makes of bench/results. BUILD has bin/lathe and lib/liblathe.so.
 """
@@ -19,6 +20,12 @@ import snippets
 README_LINES = 250
 COLUMNS = 140
 GENERATED = ("environment.md", "operators.md", "python.md")  # rows of their tables are as long as they must be
+# Comments may cite these, which are not in the tree: other projects' files, and words that stand for a file's name.
+FOREIGN = {"cuda.h", "lz4_Block_format.md", "docs/mixed_kv_page_transport_backends.md", "benchmarks/microbench/sm90_rt_constants.cu",
+           "hbm-stream.cu", "github.com/pranjalssh/fast.cu", "examples/matmul/matmul_5.cuh", "OUTPUT.cpp", "bias.cuh", "folder/stem.cuh"}
+SOURCES = {".h", ".c", ".cpp", ".cuh", ".cu"}
+COMMENT = re.compile(r'^(?:[^"/]|"(?:[^"\\]|\\.)*"|/(?!/))*//(.*)')
+CITED = re.compile(r"(?<![\w./<*$~-])((?:[\w.-]+/)*[\w-]+\.(?:cuh|cpp|cu|h|md|py))\b(?![\w/(*])")
 FOLDERS = (r"scripts|abi|templates|codegen|cache|collective|ops|api|python|reference|sim|tests|bench|examples|cmake|docs|\.ci")
 
 
@@ -85,6 +92,23 @@ class Documents:
                 self.fail(path, f"the link {target} leads to no file")
             elif section and section not in sections(to.read_text()):
                 self.fail(path, f"the link {target} leads to no section")
+
+    # --- comments of the sources ---
+
+    def check_comments(self):
+        """A file or document that a comment names, with or without its folders, is in the tree."""
+        listed = self.run("git", "-C", self.root, "ls-files").stdout.split()
+        files = listed or [str(path.relative_to(self.root)) for path in self.root.rglob("*") if path.is_file()]
+        known = FOREIGN | {file[at:] for file in files for at in [0, *(m.end() for m in re.finditer("/", file))]}
+        for file in files:
+            path = self.root / file
+            if path.suffix not in SOURCES or not path.is_file():
+                continue
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                comment = COMMENT.match(line)
+                for name in CITED.findall(comment[1]) if comment else []:
+                    if name not in known:
+                        self.fail(path, f"line {number}: the comment names {name}, which is not in the tree")
 
     # --- commands ---
 
@@ -158,6 +182,7 @@ class Documents:
                 self.failed.append(f"{words[0]} --check: exit {done.returncode}\n{done.stdout}{done.stderr}".strip())
         self.check_readme_numbers(" ".join(linked.split()))
         self.check_simulator()
+        self.check_comments()
         return self.failed
 
     def check_readme_numbers(self, readme):

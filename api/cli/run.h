@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// `run` and `check` share the command line of operators.md and its execution.
+// `run` and `check` share their command line (docs/program.md) and its execution.
 #pragma once
 
 #include "api/cli/execute.h"

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Measures causal_conv1d at the shapes of reference causal_conv1d.md, section 9. On a GPU: time per
-// call, launches back to back, against the floor of bytes and the device's own copy speed. On the
-// simulator: bytes moved against the minimum. Every case is checked before it is measured.
+// Measures causal_conv1d at the shapes below. On a GPU: time per call, launches back to back,
+// against the floor of bytes and the device's own copy speed. On the simulator: bytes moved against
+// the minimum. Every case is checked before it is measured.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>

@@ -85,7 +85,7 @@ Grid conv_update_grid(const ConvUpdateWalk& walk, const ConvShape& shape);
 Grid conv_halo_grid(const KernelNumbers& kernel, const ConvProblem& problem,
                     const ConvShape& shape);
 
-// The formulas are in causal_conv1d.md, section 9.
+// Counts the bytes that the kernels must move and the operations of the definition.
 Cost conv_cost(const ConvProblem& problem, const ConvKernels& kernels, const ConvShape& shape);
 
 }  // namespace lathe

@@ -90,7 +90,7 @@ class KdaExecutor final : public PlannedExecutor<KdaExecutor, KdaPlan> {
   Status run_walks(const KdaCall& of) const;
   Status run_backward(const KdaCall& of) const;
 
-  // A rank among several uses these functions: part_run.cpp, ranks.cpp.
+  // A rank among several uses these functions: ops/kda/ranks.cpp.
   Result<KdaRankWorkspace> rank_workspace(const Call& call, const KdaPlan& plan) const;
   Status run_sharded(const Call& call, const KdaPlan& plan) const;
   Status reduce_gradients(const Call& call) const;

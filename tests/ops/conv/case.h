@@ -48,8 +48,8 @@ Outputs run_conv(const ConvCase& conv, const ref::Conv& inputs);
 Outputs run_conv_ranks(const ConvCase& conv, const ref::Conv& inputs,
                        const std::vector<int64_t>& parts, unsigned flags, bool offsets = true);
 
-// Checks outputs against the reference by the rules of causal_conv1d.md, section 8. `roundings` is
-// the number of roundings allowed in 16-bit gradients.
+// Checks outputs against the reference by the rules of tests/compare.h. `roundings` is the number
+// of roundings allowed in 16-bit gradients.
 void check_conv(const ConvCase& conv, const Outputs& actual, const Outputs& expected,
                 int roundings = 1);
 // Checks that outputs are equal bit for bit (any NaN equals any NaN).

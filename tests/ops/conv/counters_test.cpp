@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // The simulator counts the bytes that kernels move at B 1, T 8192, D 4096, bf16, W 4: they stay
-// near the floors of reference causal_conv1d.md, section 9, and every access is fully coalesced.
+// near the least that the tensors have, and every access is fully coalesced.
 #include <doctest/doctest.h>
 
 #include <iostream>

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// These tests cover causal_conv1d on one rank against float64: the traps of reference
-// causal_conv1d.md, section 7.
+// These tests compare causal_conv1d on one rank with float64, where inputs are awkward.
 #include <doctest/doctest.h>
 
 #include "tests/ops/conv/case.h"
