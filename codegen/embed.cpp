@@ -5,8 +5,9 @@
 //
 //   lathe_embed FOLDER OUTPUT.cpp NAME...
 //
-// The first line of every text gives the name that diagnostics and line tables show, so that no
-// place of this machine enters the compiled bytes.
+// Parameters name each other for the host, from the root of the tree; device text knows them
+// without that folder. The first line of every text gives the name that diagnostics and line tables
+// show, so that no place of this machine enters the compiled bytes.
 #include <algorithm>
 #include <fstream>
 #include <iostream>
@@ -63,6 +64,15 @@ std::string table_of(const Texts& texts) {
          rows + "  };\n  return files;\n}\n\n}  // namespace lathe\n";
 }
 
+// Returns the text with the include lines of parameters as device text has them.
+std::string for_device(std::string text) {
+  const std::string host = "#include \"templates/params/", device = "#include \"params/";
+  for (size_t at = text.find(host); at != text.npos; at = text.find(host, at)) {
+    text.replace(at, host.size(), device);
+  }
+  return text;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -74,7 +84,8 @@ int main(int argc, char** argv) {
     Texts texts;
     for (int i = 3; i < argc; ++i) {
       const std::string name = argv[i];
-      texts[name] = "#line 1 \"/lathe/" + name + "\"\n" + read(std::string(argv[1]) + "/" + name);
+      texts[name] =
+          "#line 1 \"/lathe/" + name + "\"\n" + for_device(read(std::string(argv[1]) + "/" + name));
     }
     std::ofstream out(argv[2], std::ios::binary);
     out << table_of(texts);

@@ -12,7 +12,7 @@ the program. reference/, the operators in double, includes no other folder and m
 bench and the program. A file of ops/ that launches kernels looks up no constant by its name: slots keep what launches
 need (KernelNumbers). The program (api/cli) sees the public header, and of the library the pure functions that PROGRAM_SEES
 lists. python/, the extension of the Python package, sees lathe.h and its own headers, and none includes
-it. Files in templates/params include nothing. Headers in angle brackets are C++'s, C's, POSIX's, or one of the
+it. Files in templates/params include other parameters alone. Headers in angle brackets are C++'s, C's, POSIX's, or one of the
 few that scripts/bootstrap installs: a machine with a CUDA tool kit would not notice another one.
 The library, the simulator and the extension are loaded into programs that may have any locale: they call no function
 that reads or writes numbers and letters as a locale has them (LOCAL). Programs of ours set no locale.
@@ -56,7 +56,8 @@ def breach(root, path, included, quoted):
         return None
     if layer == "templates":
         if path[1] == "params":
-            return "files in templates/params include nothing"
+            other = quoted and included.startswith("templates/params/") and (root / included).is_file()
+            return None if other else "files in templates/params include other parameters alone"
         if not quoted:
             return f"device text may not include <{included}>: no system or tool kit header"
         # Text of a caller comes with the spec, as "caller/...".

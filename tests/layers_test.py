@@ -10,6 +10,7 @@ import layers
 
 LAWFUL = {
     "templates/params/conv.h": "struct P {};",
+    "templates/params/halo.h": '#include "templates/params/conv.h"',
     "templates/common/types.cuh": "",
     "templates/conv/causal_conv1d.cuh": '#include "params/conv.h"\n#include "common/types.cuh"',
     "codegen/source.cpp": '#include "codegen/spec.h"\n#include "templates/params/conv.h"\n#include <string>',
@@ -71,7 +72,8 @@ BREACHES = [
     ("sim/driver/code/launch.cpp", '#include "device/driver.h"', "sim/ may not include device/"),
     ("sim/ptx/parse/lexer.cpp", '#include "codegen/base/text.h"', "sim/ may not include codegen/"),
     ("api/cli/demo/demo.cpp", '#include "cache/store/store.h"', "only lathe.h"),
-    ("templates/params/kda.h", "#include <cstdint>", "include nothing"),
+    ("templates/params/kda.h", "#include <cstdint>", "other parameters alone"),
+    ("templates/params/merge.h", '#include "templates/common/types.cuh"', "other parameters alone"),
     ("templates/conv/bad.cuh", "#include <cuda_bf16.h>", "no system or tool kit header"),
     ("templates/conv/worse.cuh", '#include "codegen/spec.h"', "name it from templates/"),
     ("abi/nvrtc.h", '#include "codegen/spec.h"', "abi/ may not include codegen/"),

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host hands these parameters to the backward of flash attention by warpgroups: the portable
 // kernels' parameters, and the maps of what it reads, as in params/attention_warpgroups.h.
-// params/attention_backward.h and params/tensor_map.h come before this file.
 #pragma once
+#include "templates/params/attention_backward.h"
+#include "templates/params/tensor_map.h"
 
 namespace lathe {
 

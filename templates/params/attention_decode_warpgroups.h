@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host hands these parameters to the kernel that decodes with tensor maps: the portable
 // kernel's parameters, and before them the map of the keys, of four dimensions: column, row of a
-// page, key head, page. params/attention.h and params/tensor_map.h come before this file.
+// page, key head, page.
 #pragma once
+#include "templates/params/attention.h"
+#include "templates/params/tensor_map.h"
 
 namespace lathe {
 

@@ -4,8 +4,10 @@
 // parameters, and before them the maps, of four dimensions: column, token, head, sequence. Those of
 // packed tensors are ragged: column, row, head, row again (sm90/box_coordinates.cuh). Where the
 // heads of a group are rows of a tile, q's map has five: column, head of the group, token, group,
-// sequence. params/attention.h and params/tensor_map.h come before this file.
+// sequence.
 #pragma once
+#include "templates/params/attention.h"
+#include "templates/params/tensor_map.h"
 
 namespace lathe {
 

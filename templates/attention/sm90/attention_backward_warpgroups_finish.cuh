@@ -6,8 +6,6 @@
 #include "attention/attention_backward_finish.cuh"
 #include "attention/backward/gradient_sums.cuh"
 #include "attention/sm90/dq_tiles.cuh"
-#include "params/tensor_map.h"
-// It uses the first and the last of these.
 #include "params/attention_backward_warpgroups.h"
 
 namespace lathe {

@@ -5,8 +5,6 @@
 #include "attention/decode_rows.cuh"
 #include "common/mbarrier.cuh"
 #include "common/tma.cuh"
-#include "params/tensor_map.h"
-// It uses the one above.
 #include "params/attention_decode_warpgroups.h"
 
 namespace lathe {

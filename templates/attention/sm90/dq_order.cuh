@@ -19,8 +19,6 @@
 // waits.
 #pragma once
 #include "attention/query_visits.cuh"
-#include "params/tensor_map.h"
-// It uses the two above.
 #include "params/attention_backward_warpgroups.h"
 
 namespace lathe {

@@ -9,7 +9,6 @@
 #include "common/shared_memory.cuh"
 #include "common/tma.cuh"
 #include "common/types.cuh"
-// It uses what the first two include.
 #include "params/attention_backward_warpgroups.h"
 
 namespace lathe {

@@ -4,8 +4,6 @@
 // block ask for the same turns and get the same tiles.
 #pragma once
 #include "attention/query_tile.cuh"
-#include "params/tensor_map.h"
-// It uses the two above.
 #include "params/attention_warpgroups.h"
 
 namespace lathe {
