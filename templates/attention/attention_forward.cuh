@@ -141,7 +141,7 @@ __device__ __forceinline__ void AttentionForward<Config>::multiply_keys(int curs
   }
 }
 
-// o += weights v, and of float32 l += weights
+// o += P v, and of float32 l += P
 template <class Config>
 template <class P, class O>
 __device__ __forceinline__ void AttentionForward<Config>::multiply_values(

@@ -21,8 +21,7 @@
 
 namespace lathe {
 
-// O, scores and weights of a thread leave few of its 240 registers: it spends instructions to
-// hold less.
+// O, S and P of a thread leave few of its 240 registers: it spends instructions to hold less.
 template <class Config>
 constexpr bool kTight = Config::kValueWidth / 2 + Config::kTileN / 2 + Config::kTileN / 4 > 160;
 
@@ -96,7 +95,7 @@ struct AttentionConsumer {
     wgmma_commit();
     return sent;
   }
-  // o += weights v
+  // o += P v
   __device__ __forceinline__ void start_pv(WgmmaTile v, const P& p_words, O& o) {
     mbarrier_wait(ring.v_full(v_state.stage), v_state.phase);
     auto& d = reinterpret_cast<float(&)[Config::kValueWidth / 2]>(o);
@@ -130,7 +129,7 @@ struct AttentionConsumer {
     }
     return most;
   }
-  // Takes the maximum of a row if it is late, and scales the sum of its weights.
+  // Takes the larger maximum of a row if it exceeds the threshold, and scales the row's sum.
   static __device__ __forceinline__ void raise_maximum(float most, float t, float& before,
                                                        float& sum, float& scale) {
     most = quad_max(most);
@@ -139,7 +138,7 @@ struct AttentionConsumer {
     sum = __fmul_rn(sum, scale);
     before = most;
   }
-  // Scores of half the rows become weights.
+  // S of half the rows becomes P.
   static __device__ __forceinline__ void exponentiate_half(Scores& s, int half, float t,
                                                            RunningSoftmax<1>& softmax) {
     const float base = finite_base(softmax.most[0][half]), shift = __fmul_rn(base, t);
@@ -153,7 +152,10 @@ struct AttentionConsumer {
     }
     softmax.sum[0][half] += sum;
   }
-  // Returns whether sums are to be scaled.
+  // S becomes P, still in float32, since the words of the block before are in use. Returns whether
+  // O is to be scaled. A thread compares its own scores with the threshold, and lanes exchange
+  // maxima, by shuffles that queue behind wgmma's reads of shared memory, only where one of a
+  // warp's threads has met such a score.
   static __device__ __forceinline__ bool online_softmax(Scores& s, float t,
                                                         RunningSoftmax<1>& softmax,
                                                         float (&scale)[2]) {

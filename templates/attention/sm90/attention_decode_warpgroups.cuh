@@ -6,7 +6,7 @@
 // A block has 64 rows and two blocks of 64 keys, "even" and "odd", in shared memory. The sums of a
 // row, 512 columns, take two warpgroups' registers: the left one has columns 0 to 255, the right
 // one the others. The left one computes the scores of even blocks, the right one of odd blocks, and
-// each hands its weights to the other through shared memory, so that both multiply all of them with
+// each hands its P to the other through shared memory, so that both multiply all of them with
 // their own columns. While one computes a softmax products run (after the "seesaw" of DeepSeek-AI,
 // FlashMLA, 2025). The maximum of a row goes from even to odd block and on to the next pair. Two
 // warps of a third warpgroup copy keys by tensor maps, a panel of 64 columns at a time: a product
@@ -25,7 +25,7 @@
 
 namespace lathe {
 
-// A warpgroup that multiplies: the left one with kOdd 0, the right one with kOdd 1.
+// A consumer: the left one with kOdd 0, the right one with kOdd 1.
 template <class Config, int kOdd>
 struct DecodeConsumer {
   using Element = typename Config::Element;
@@ -38,7 +38,7 @@ struct DecodeConsumer {
   enum What { kEvenMaxima, kOddMaxima, kEvenSums, kOddSums };
   // Named barriers of both warpgroups: one arrives, the other waits. Behind kEvenAsked the product
   // of the odd block's scores is asked for, so that the even one's, which more waits for, is first;
-  // behind the next two there are a block's weights and maxima. kEvenRead is the left one's own.
+  // behind the next two there are a block's P and maxima. kEvenRead is the left one's own.
   enum Barrier { kEvenAsked = 1, kEvenThere, kOddThere, kBoth, kEvenRead };
 
   const AttentionDecodeParams& decode;
@@ -85,7 +85,7 @@ struct DecodeConsumer {
   __device__ __forceinline__ WgmmaTile values(unsigned odd) const {
     return warp_uniform(wgmma_rows<kPanel>(buffers.keys(odd) + kOdd * kHalf * kPanel));
   }
-  // o += weights v, with the warpgroup's own weights, or those of the other one.
+  // o += P v, with P of this warpgroup, or that of the other one.
   __device__ __forceinline__ void start_pv(const P& p_words, O& o) const {
     const WgmmaTile v = values(kOdd);
     wgmma_begin();
@@ -135,7 +135,7 @@ struct DecodeConsumer {
     }
     return quad_max(most);
   }
-  // Scores of a row become weights, whose sum is returned.
+  // S of a row becomes P, whose sum is returned.
   static __device__ __forceinline__ float exponentiate(Scores& s, int half, float base, float t) {
     const float shift = __fmul_rn(base, t);
     float sum = 0.0f;
@@ -157,7 +157,7 @@ struct DecodeConsumer {
       p_words.put(n, 1, s[0][n][2], s[0][n][3]);
     }
   }
-  // The weights, where the other warpgroup multiplies them.
+  // Stores P where the other warpgroup multiplies it.
   __device__ __forceinline__ void hand_over(const P& p_words) const {
     const int lane = threadIdx.x % 32, row = warp * 16 + (lane & 15);
     const unsigned to = buffers.p(kOdd) + panel_offset(row, lane >> 4);
@@ -200,7 +200,7 @@ struct DecodeConsumer {
       raise(get_row(kOdd ? kEvenMaxima : kOddMaxima, half), half, t, softmax, scale);
     }
   }
-  // Scores become weights, which the other warpgroup gets with the maxima.
+  // S becomes P, which the other warpgroup gets with the maxima.
   __device__ __forceinline__ void make_p(Scores& s, float t, RunningSoftmax<1>& softmax,
                                          P& p_words) const {
 #pragma unroll
@@ -208,13 +208,13 @@ struct DecodeConsumer {
       softmax.sum[0][half] += exponentiate(s, half, finite_base(softmax.most[0][half]), t);
     }
     pack(s, p_words);
-    // The even block's weights replace keys that other warps' products of scores may still read.
+    // The even block's P replaces keys that other warps' products of scores may still read.
     if constexpr (kOdd == 0) named_barrier_wait<kEvenRead, 128>();
     hand_over(p_words);
     named_barrier_arrive<kOdd ? kOddThere : kEvenThere, 256>();
   }
 
-  // The own block's scores become weights, and those multiply its values.
+  // S of this warpgroup's block becomes P, and that multiplies the block's values.
   __device__ __forceinline__ void softmax_and_pv(Scores& s, float t, const float (&scale)[2],
                                                  RunningSoftmax<1>& softmax, O& o) const {
     P p_words;

@@ -4,10 +4,10 @@
 //
 // A block is persistent. One thread of its last warpgroup copies: q of a tile of kTileM rows, then
 // k and v of each key block that the tile visits, from the right to the left, by tensor maps into a
-// ring of kStages. The other warpgroups own 64 rows each and multiply. While the product of the
-// last key block's weights with its values runs, a warpgroup computes the softmax of the next
-// block; of two warpgroups one computes softmax while the other's products run (Shah et al.,
-// FlashAttention-3). The softmax, the masks and the options are those of the portable kernel.
+// ring of kStages. The other warpgroups consume: each owns 64 rows. While P V of the last key block
+// runs, a warpgroup computes the softmax of the next block; of two warpgroups one computes softmax
+// while the other's products run (Shah et al., FlashAttention-3). The softmax, the masks and the
+// options are those of the portable kernel.
 #pragma once
 #include "attention/sm90/attention_consumer.cuh"
 

@@ -32,7 +32,7 @@ struct AttentionWarpgroupsSmem {
   static constexpr int kBytes = kEntries + (Config::kListed ? 4 * Config::kStages : 0);
 };
 
-// The Config as the warpgroups that multiply see it: they are the first threads of the block.
+// ConsumerConfig is the Config as consumers see it: they are the first threads of the block.
 template <class Config>
 struct ConsumerConfig : Config {
   static constexpr int kThreads = Config::kThreads - 128;

@@ -9,7 +9,7 @@
 
 namespace lathe {
 
-// [Q][even and odd keys][weights of odd keys][maxima and sums of the rows][barriers]
+// [Q][even and odd keys][P of odd keys][maxima and sums of the rows][barriers]
 //
 // P of even keys lie in their last panel, whose columns are no values: once the scores are
 // there nobody reads it.
@@ -43,7 +43,7 @@ struct DecodeBuffers {
   __device__ __forceinline__ unsigned p(unsigned odd) const {
     return odd ? shared + Smem::kPAt : keys(0) + (kPanels - 1) * Smem::kPanel;
   }
-  // Word `row` of: maxima with even keys, with odd keys, sums of even weights, of odd ones.
+  // Word `row` of: maxima with even keys, with odd keys, sums of even P, of odd P.
   __device__ __forceinline__ unsigned of_row(unsigned what, unsigned row) const {
     return shared + Smem::kRowsAt + what * 256 + row * 4;
   }

@@ -4,7 +4,7 @@
 // kTileM queries of a head, in the order of the accumulators of wgmma. All blocks of keys add to
 // the same tiles at once, and what a warp adds by one instruction is 512 neighbouring bytes.
 //
-// A tile is parts of 64 queries by 64 columns, one of each warpgroup that multiplies; a part has
+// A tile is parts of 64 queries by 64 columns, one of each consumer; a part has
 // eight groups of 8 columns, each of which has four neighbouring floats of every thread. Of a width
 // of 96 the last part has 32 columns, and no group of others.
 #pragma once

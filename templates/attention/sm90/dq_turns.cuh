@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The two warps that keep the order of dq_order.cuh, so that those which multiply wait for barriers
+// The two warps that keep the order of dq_order.cuh, so that consumers wait for barriers
 // in shared memory alone: one waits for other blocks ahead of them, one passes the turn on behind
 // them, while they are at the next scores.
 #pragma once

@@ -46,7 +46,7 @@ struct AttentionBackwardWarpgroupsSmem {
   static constexpr int kBytes = kTileAt + KeyTile::kBytes;
 };
 
-// The warpgroups that multiply are the first threads of the block.
+// The consumers are the first threads of the block.
 template <class Config>
 constexpr int kConsumerThreads = Config::kThreads - 128;
 

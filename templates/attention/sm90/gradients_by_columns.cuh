@@ -9,7 +9,7 @@
 // p and ds pass through shared memory, where each warpgroup reads both halves. A step ends with a
 // barrier: behind it p and ds of its queries are there, and what they replace was read. Behind dk
 // and dv of a block the scores of the next one are asked for, so that q and dout of this one are
-// free early, and other products run while the next weights are computed.
+// free early, and other products run while the next P is computed.
 #pragma once
 #include "attention/backward/gradient_sums.cuh"
 #include "attention/backward/score_gradients.cuh"
@@ -73,7 +73,7 @@ struct ColumnHalf {
   }
 };
 
-// A warpgroup that multiplies. Stages of p and ds alternate from block to block.
+// A consumer. Stages of p and ds alternate from block to block.
 template <class Config>
 struct ColumnConsumer {
   using Element = typename Config::Element;

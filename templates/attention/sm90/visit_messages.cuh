@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Visits of a block step on their way from the warp that walks to the warpgroups that multiply: a
+// Visits of a block step on their way from the producer to the consumers: a
 // message lies beside each tile of a ring, and its barriers are that tile's.
 //
 // A warpgroup reads a message until it has computed with the scores of its visit, which is after it
