@@ -48,7 +48,7 @@ struct PipelineState {
 
 // Barrier kId of kThreads threads of the block, whole warps; 0 is that of __syncthreads.
 template <int kId, int kThreads>
-__device__ __forceinline__ void named_barrier_wait() {
+__device__ __forceinline__ void named_barrier_sync() {
   asm volatile("bar.sync %0, %1;" ::"n"(kId), "n"(kThreads) : "memory");
 }
 // Counts the warp and does not wait.

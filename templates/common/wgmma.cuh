@@ -4,7 +4,7 @@
 // lies as the accumulators of mma.sync do: warp w has rows 16 w to 16 w + 15, and d[4 n + c] is
 // element c of its tile of 8 columns n (common/mma.cuh). A fragment of A is that of mma.sync too.
 //
-// Products run beside the warps that ask for them. From wgmma_begin() to the wait that covers a
+// Products run beside the warps that ask for them. From wgmma_fence() to the wait that covers a
 // product nobody may touch d or A's registers. The compiler does not know, so
 // wgmma_fence_operands(d) follows the wait.
 #pragma once
@@ -13,7 +13,7 @@
 namespace lathe {
 
 // Stands before the first product that uses registers which somebody has written.
-__device__ __forceinline__ void wgmma_begin() {
+__device__ __forceinline__ void wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 __device__ __forceinline__ void wgmma_commit() {

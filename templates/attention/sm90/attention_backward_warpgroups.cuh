@@ -143,7 +143,7 @@ struct CursorQueries {
     const WgmmaTile a = wgmma_rows<kN * 128>(ring.ds(state.stage));
     const WgmmaTile b =
         wgmma_rows<kN * 128>(ring.k() + (Dq::kParts - 1) * kN * 128 + c.group() * 64);
-    wgmma_begin();
+    wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kN / 16; ++step) {
       Wgmma<32, true, typename Config::Element>::run_turned(dq, a.at(step * 16 * 128),

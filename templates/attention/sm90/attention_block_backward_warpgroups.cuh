@@ -65,7 +65,7 @@ struct MessageQueries {
   // Copies the keys of a visit and zeros in the place of others, when no product reads the copy any
   // more: all have waited for their last one.
   __device__ __forceinline__ void copy_visit_keys(const Consumer& c, unsigned message) const {
-    named_barrier_wait<2, Consumer::kThreads>();
+    named_barrier_sync<2, Consumer::kThreads>();
     const int thread = c.thread();
     const int first = messages.first(message) - tile->first;
     const int last = messages.last(message) - tile->first;

@@ -85,7 +85,7 @@ struct AttentionConsumer {
     const auto sent = visits.landed(ring, k_state);
     ping_pong.sync();
     auto& d = reinterpret_cast<float(&)[kTileN / 2]>(s);
-    wgmma_begin();
+    wgmma_fence();
 #pragma unroll
     for (int step = 0; step < Config::kWidth / 16; ++step) {
       const unsigned panel = step / 4, inside = step % 4 * 32;
@@ -99,7 +99,7 @@ struct AttentionConsumer {
   __device__ __forceinline__ void start_pv(WgmmaTile v, const P& p_words, O& o) {
     mbarrier_wait(ring.v_full(v_state.stage), v_state.phase);
     auto& d = reinterpret_cast<float(&)[Config::kValueWidth / 2]>(o);
-    wgmma_begin();
+    wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kTileN / 16; ++step) {
       Wgmma<Config::kValueWidth, true, Element>::run(d, p_words.word[step], v.at(step * 16 * 128),

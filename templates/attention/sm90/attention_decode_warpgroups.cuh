@@ -72,7 +72,7 @@ struct DecodeConsumer {
 #pragma unroll
     for (int panel = kBegin; panel < kEnd; ++panel) {
       mbarrier_wait(buffers.full(kOdd, panel), phase);
-      wgmma_begin();
+      wgmma_fence();
 #pragma unroll
       for (int step = 0; step < 4; ++step) {
         const unsigned at = panel * kPanel + step * 32;
@@ -88,7 +88,7 @@ struct DecodeConsumer {
   // o += P v, with P of this warpgroup, or that of the other one.
   __device__ __forceinline__ void start_pv(const P& p_words, O& o) const {
     const WgmmaTile v = values(kOdd);
-    wgmma_begin();
+    wgmma_fence();
 #pragma unroll
     for (int step = 0; step < 4; ++step) {
       Wgmma<256, true, Element>::run(reinterpret_cast<float(&)[128]>(o), p_words.word[step],
@@ -100,7 +100,7 @@ struct DecodeConsumer {
   template <int kBegin = 0, int kEnd = 4>
   __device__ __forceinline__ void start_other_pv(O& o) const {
     const WgmmaTile w = warp_uniform(wgmma_columns(buffers.p(1 - kOdd))), v = values(1 - kOdd);
-    wgmma_begin();
+    wgmma_fence();
 #pragma unroll
     for (int step = kBegin; step < kEnd; ++step) {
       Wgmma<256, true, Element>::run(reinterpret_cast<float(&)[128]>(o), w.at(step * 32),
@@ -194,7 +194,7 @@ struct DecodeConsumer {
   }
   __device__ __forceinline__ void take_maxima(float t, RunningSoftmax<1>& softmax,
                                               float (&scale)[2]) const {
-    named_barrier_wait<kOdd ? kEvenThere : kOddThere, 256>();
+    named_barrier_sync<kOdd ? kEvenThere : kOddThere, 256>();
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       raise(get_row(kOdd ? kEvenMaxima : kOddMaxima, half), half, t, softmax, scale);
@@ -209,7 +209,7 @@ struct DecodeConsumer {
     }
     pack(s, p_words);
     // The even block's P replaces keys that other warps' products of scores may still read.
-    if constexpr (kOdd == 0) named_barrier_wait<kEvenRead, 128>();
+    if constexpr (kOdd == 0) named_barrier_sync<kEvenRead, 128>();
     hand_over(p_words);
     named_barrier_arrive<kOdd ? kOddThere : kEvenThere, 256>();
   }
@@ -274,7 +274,7 @@ struct DecodeConsumer {
                                              RunningSoftmax<1>& softmax, O& o) const {
     Scores s;
     float scale[2];
-    named_barrier_wait<kEvenAsked, 256>();
+    named_barrier_sync<kEvenAsked, 256>();
     start_qk<kHalf, kPanels>(phase, false, s);
     start_qk<0, kHalf>(phase, true, s);
     take_maxima(units.t, softmax, scale);
@@ -293,7 +293,7 @@ struct DecodeConsumer {
   // The last even block, without an odd one.
   __device__ __forceinline__ void right_last(float t, RunningSoftmax<1>& softmax, O& o) const {
     float scale[2];
-    named_barrier_wait<kEvenAsked, 256>();
+    named_barrier_sync<kEvenAsked, 256>();
     take_maxima(t, softmax, scale);
     rescale(o, scale);
     start_other_pv(o);
@@ -333,7 +333,7 @@ struct DecodeConsumer {
       sum[half] = quad_sum(softmax.sum[0][half]);
       put_row(kOdd ? kOddSums : kEvenSums, half, sum[half]);
     }
-    named_barrier_wait<kBoth, 256>();
+    named_barrier_sync<kBoth, 256>();
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float other = get_row(kOdd ? kEvenSums : kOddSums, half);
@@ -355,7 +355,7 @@ struct DecodeConsumer {
       copy_q();
       clear_tail(part.last - 1);
       fence_shared_writes();
-      named_barrier_wait<kBoth, 256>();
+      named_barrier_sync<kBoth, 256>();
       unsigned phase = 0;
       Scores s;
       if constexpr (kOdd == 0) {

@@ -94,7 +94,7 @@ struct GradientConsumer {
     const WgmmaTile a = wgmma_columns(keys + group() * 64 * 128);
     const WgmmaTile b = wgmma_columns(queries + half * kQueries * 128);
     if (half == 0) mbarrier_wait(full, phase);
-    wgmma_begin();
+    wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kColumns / 16; ++step) {
       const unsigned panel = step / 4, inside = step % 4 * 32;
@@ -117,7 +117,7 @@ struct GradientConsumer {
   __device__ __forceinline__ void start_gradient(const Operands& words, unsigned queries,
                                                  float (&sums)[1][kColumns / 8][4]) const {
     const WgmmaTile b = wgmma_rows<kM * 128>(queries);
-    wgmma_begin();
+    wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kQueries / 16; ++step) {
       Wgmma<kColumns, true, Element>::run(reinterpret_cast<float(&)[kColumns / 2]>(sums),
@@ -130,7 +130,7 @@ struct GradientConsumer {
     const int part = group();
     const WgmmaTile a = wgmma_rows<kN * 128>(ds + Dq::row(part) / 64 * kN * 128);
     const WgmmaTile b = wgmma_rows<kN * 128>(keys + Dq::column(part) / 64 * kN * 128);
-    wgmma_begin();
+    wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kN / 16; ++step) {
       Wgmma<64, true, Element>::run_turned(dq, a.at(step * 16 * 128), b.at(step * 16 * 128),
@@ -191,7 +191,7 @@ struct GradientConsumer {
     }
     start_gradient<kValueWidth>(p_words, ring.dout(state.stage) + kHalf * kQueries * 128, dv);
     if constexpr (kHalf == kHalves - 1) {
-      named_barrier_wait<1, kThreads>();  // ds of all keys is there
+      named_barrier_sync<1, kThreads>();  // ds of all keys is there
       start_dq(ring.ds(state.stage), keys, dq);
     }
     start_gradient<kWidth>(ds, ring.q(state.stage) + kHalf * kQueries * 128, dk);

@@ -37,7 +37,7 @@ struct ColumnHalf {
   __device__ __forceinline__ void start(const WgmmaTile& a, unsigned rows, int group, bool add) {
     const WgmmaTile one = wgmma_rows<kPanelBytes>(rows + group * (kFirst / 64) * kPanelBytes);
     const WgmmaTile two = wgmma_rows<kPanelBytes>(rows + 2 * kPanelBytes + group * 64);
-    wgmma_begin();
+    wgmma_fence();
     start_piece<Element, kFirst, kSteps, kStepA, kTurnedA>(a, one, first, add);
     if constexpr (kSecond > 0) {
       start_piece<Element, kSecond, kSteps, kStepA, kTurnedA>(a, two, second, add);
@@ -132,7 +132,7 @@ struct ColumnConsumer {
     const WgmmaTile a = wgmma_columns(kTight ? warp_uniform(keys) : keys);
     const WgmmaTile b = wgmma_columns(queries + group() * kQueries * 128);
     mbarrier_wait(full, phase);
-    wgmma_begin();
+    wgmma_fence();
 #pragma unroll
     for (int step = 0; step < kWidth / 16; ++step) {
       const unsigned panel = step / 4, inside = step % 4 * 32;
@@ -253,7 +253,7 @@ struct ColumnConsumer {
     start_dp(state, dp);
     if constexpr (kListed) at = ring.visit_cursor(state.stage);
     make_p_and_ds<0>(at, state, stage, s, dp);
-    named_barrier_wait<1, kThreads>();
+    named_barrier_sync<1, kThreads>();
     QueryCursor next = at;
     if constexpr (!kListed) next = visits.next(at);
 #pragma unroll 1
@@ -269,7 +269,7 @@ struct ColumnConsumer {
       make_p_and_ds<kDqBeside ? 1 : 0>(next, ahead, stage ^ 1, s, dp);
       if constexpr (!kDqBeside) start_dq(ring.ds(stage), dq);
       finish_dq(at, dq);
-      named_barrier_wait<1, kThreads>();
+      named_barrier_sync<1, kThreads>();
       at = next, state = ahead, stage ^= 1;
       if constexpr (!kListed) next = visits.next(next);
     }

@@ -30,7 +30,7 @@ struct PingPongBarrier {
   __device__ __forceinline__ void sync() const {
     if constexpr (kGroup < kGroups && kGroups > 1) {
       if (group == kGroup) {
-        named_barrier_wait<1 + kGroup, 256>();
+        named_barrier_sync<1 + kGroup, 256>();
       } else {
         sync<kGroup + 1>();
       }
