@@ -21,6 +21,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Older lines have the mods' texts under this name.
+constexpr const char* kOlderMods = "snippets";
+
 // The words of a group's flags in a line, in this order.
 struct GroupFlag {
   unsigned flag;
@@ -166,7 +169,7 @@ Status read_option(lathe_problem* problem, const std::string& name, const Json& 
       value != problem->op->options[index].fallback) {
     return wrong("option " + name, value,
                  text('"', problem->op->options[index].fallback,
-                      "\": a text of your own is in snippets, whole, not as a file's name"));
+                      "\": a text of your own is in mods, whole, not as a file's name"));
   }
   if (value.is_boolean()) return set(OptionType::integer, value.get<bool>() ? "1" : "0");
   if (value.is_number_integer()) return set(OptionType::integer, value.dump());
@@ -251,7 +254,7 @@ std::string problem_text(const lathe_problem& problem) {
   }
   if (!options.empty()) line["options"] = std::move(options);
   if (problem.alignment != 16) line["alignment"] = problem.alignment;
-  if (!mods.empty()) line["snippets"] = mods;
+  if (!mods.empty()) line["mods"] = mods;
   if (problem.group) line["group"] = group_json(problem);
   // No text is other than UTF-8, which dump would refuse: a mod's was checked when it was set.
   return line.dump(-1, ' ', /*ensure_ascii=*/true);
@@ -269,7 +272,10 @@ Status with_problem(const Status& status, const lathe_problem& problem) {
 Result<std::unique_ptr<lathe_problem>> parse_problem(std::string_view given) {
   LATHE_ASSIGN(const Json line, read_line(given));
   LATHE_TRY(check_fields(line, "the line",
-                         {"op", "tensors", "options", "alignment", "snippets", "group"}));
+                         {"op", "tensors", "options", "alignment", "mods", kOlderMods, "group"}));
+  if (line.contains("mods") && line.contains(kOlderMods)) {
+    return invalid(text("the line has mods and ", kOlderMods, ", which is the older name of mods"));
+  }
   const std::string operators = "one of " + operator_names();
   if (!line.contains("op")) return invalid("op is missing; allowed is " + operators);
   if (!line["op"].is_string()) return wrong("op", line["op"], operators);
@@ -284,7 +290,9 @@ Result<std::unique_ptr<lathe_problem>> parse_problem(std::string_view given) {
   problem->options.resize(op->options.size());
   LATHE_TRY(for_each(line, "tensors", std::bind_front(read_tensor, problem.get())));
   LATHE_TRY(for_each(line, "options", std::bind_front(read_option, problem.get())));
-  LATHE_TRY(for_each(line, "snippets", std::bind_front(read_mod, problem.get())));
+  for (const char* name : {"mods", kOlderMods}) {
+    LATHE_TRY(for_each(line, name, std::bind_front(read_mod, problem.get())));
+  }
   if (line.contains("alignment")) {
     const Json& alignment = line["alignment"];
     if (!is_int64(alignment)) return wrong("alignment", alignment, "1, 2, 4, 8 or 16");

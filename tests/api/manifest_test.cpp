@@ -42,7 +42,7 @@ TEST_CASE("a line says what was declared, in the order of the table") {
   CHECK(text_of(attention.problem.get()) ==
         R"({"op":"flash_attention","tensors":{"q":["f16",[-1,2,40]]},)"
         R"("options":{"softmax_scale":0.25,"causal":1,"window_left":-1},"alignment":8,)"
-        R"("snippets":{"score_mod":"// \u00e4 \"quoted\"\tand \\.\r\n__device__ float )"
+        R"("mods":{"score_mod":"// \u00e4 \"quoted\"\tand \\.\r\n__device__ float )"
         R"(score_mod(float score, int, int, int, int) { return score; }\n"}})");
 
   Builder bare("kda");
@@ -70,7 +70,11 @@ TEST_CASE("what is not canonical is read, and becomes it") {
   becomes(R"(  {"options" : {"causal" : true}, "tensors":{}, "op":"flash_attention"} )", plain);
   becomes(R"({"op":"flash_attention","tensors":{},"options":{"causal":"01"},"alignment":16})",
           plain);
+  becomes(R"({"op":"flash_attention","tensors":{},"options":{"causal":1},"mods":{}})", plain);
   becomes(R"({"op":"flash_attention","tensors":{},"options":{"causal":1},"snippets":{}})", plain);
+  const std::string mods = R"({"mask_mod":"bool mask_mod() { return 1; }"}})";
+  becomes(R"({"op":"flash_attention","tensors":{},"snippets":)" + mods,
+          R"({"op":"flash_attention","tensors":{},"mods":)" + mods);
   // An integer where a number is expected, and numbers beyond what a double tells apart.
   becomes(R"({"op":"flash_attention","tensors":{},"options":{"softmax_scale":2}})",
           R"({"op":"flash_attention","tensors":{},"options":{"softmax_scale":2.0}})");
@@ -137,12 +141,14 @@ TEST_CASE("what is refused is named, with what is allowed") {
       {R"({"op":"kda","tensors":{},"options":{"speed":1}})", {"no option 'speed'"}},
       {R"({"op":"kda","tensors":{},"alignment":3})", {"alignment is 3", "16"}},
       {R"({"op":"kda","tensors":{},"alignment":"16"})", {"alignment is \"16\""}},
+      {R"({"op":"kda","tensors":{},"mods":{"score_mod":"x"}})", {"'score_mod'", "none"}},
       {R"({"op":"kda","tensors":{},"snippets":{"score_mod":"x"}})", {"'score_mod'", "none"}},
-      {R"({"op":"flash_attention","tensors":{},"snippets":{"score_mod":1}})", {"score_mod is 1"}},
-      {R"({"op":"flash_attention","tensors":{},"snippets":{"score_mod":"a\u0000"}})",
-       {"zero byte"}},
+      {R"({"op":"flash_attention","tensors":{},"mods":{},"snippets":{}})",
+       {"mods and snippets", "older name"}},
+      {R"({"op":"flash_attention","tensors":{},"mods":{"score_mod":1}})", {"score_mod is 1"}},
+      {R"({"op":"flash_attention","tensors":{},"mods":{"score_mod":"a\u0000"}})", {"zero byte"}},
       {R"({"op":"flash_attention","tensors":{},"options":{"score_mod":"/etc/passwd"}})",
-       {"score_mod is \"/etc/passwd\"", "snippets"}},
+       {"score_mod is \"/etc/passwd\"", "mods"}},
       {R"({"op":"kda","tensors":{},"group":4})", {"group is 4", "world"}},
       {R"({"op":"kda","tensors":{},"group":{}})", {"no world", "65536"}},
       {R"({"op":"kda","tensors":{},"group":{"world":0}})", {"world is 0"}},

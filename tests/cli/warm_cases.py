@@ -114,7 +114,7 @@ class WarmCases(Case):
                 for file in (secret, pipe):
                     with self.subTest(spelling=spelling, mod=name, file=file.name):
                         path = self.manifest({"op": "flash_attention", "tensors": {**shapes, "lse": ["f32", [-1, 2, -1]]},
-                                              "snippets": {name: text + spelling.format(file) + "\n"}})
+                                              "mods": {name: text + spelling.format(file) + "\n"}})
                         process = self.start([harness.PROGRAM, *self.words(path, "--arch", "sm_90a")])
                         try:
                             out, err = process.communicate(timeout=60)
@@ -147,7 +147,7 @@ class WarmCases(Case):
         broken = {"op": "flash_attention", "tensors": {
             "q": ["bf16", [-1, -1, 2, 64]], "k": ["bf16", [-1, -1, 2, 64]], "v": ["bf16", [-1, -1, 2, 64]],
             "out": ["bf16", [-1, -1, 2, 64]], "lse": ["f32", [-1, 2, -1]]},
-            "snippets": {"score_mod": "__device__ float score_mod(float s, Nothing n) { return s; }"}}
+            "mods": {"score_mod": "__device__ float score_mod(float s, Nothing n) { return s; }"}}
         report = self.warm(self.manifest(line(W=9), broken, line()), "--arch", "sm_90a", code=3)
         self.assertEqual((report["compiled"], report["failed"], [each["line"] for each in report["errors"]]), (1, 2, [1, 2]))
         self.assertIn("W = 9", report["errors"][0]["error"])
@@ -208,7 +208,7 @@ class WarmCases(Case):
         self.assertEqual(len(record.read_text().splitlines()), len(calls))
         score.unlink()
         self.warm(record, "--arch", "sm_90a")
-        score.write_text(json.loads(record.read_text().splitlines()[4])["snippets"]["score_mod"])
+        score.write_text(json.loads(record.read_text().splitlines()[4])["mods"]["score_mod"])
         for op, tensors, options, flags in calls:
             report, _ = self.run_op(op, tensors, options, flags, LATHE_CACHE_DIR=str(self.folder / "cache"), **NO_COMPILER)
             self.assertEqual(report["compiled"], 0)
