@@ -12,8 +12,10 @@
 namespace lathe {
 namespace {
 
+// `pair_rule` is the older name of range_rule.
 Result<const ShardKind*> kind_of(const std::string& name) {
-  const ShardKind* found = std::ranges::find(kShardKinds, name, &ShardKind::name);
+  const std::string asked = name == "pair_rule" ? "range_rule" : name;
+  const ShardKind* found = std::ranges::find(kShardKinds, asked, &ShardKind::name);
   if (found != std::end(kShardKinds)) return found;
   return invalid(text("kind is ", in_quotes(name), "; allowed are ",
                       comma_list(kShardKinds, &ShardKind::name)));
@@ -36,7 +38,7 @@ const ShardKind kShardKinds[11] = {
     {"cp_context_ragged", kinds::cp_context_ragged},
     {"balancers", kinds::balancers},
     {"ring_schedule", kinds::ring_schedule},
-    {"pair_rule", kinds::range_rule},
+    {"range_rule", kinds::range_rule},
     {"gather_slices", kinds::gather_slices},
     {"conv_halo", kinds::conv_halo},
     {"merge", kinds::merge},

@@ -82,9 +82,9 @@ add_library(lathe_sim_core STATIC
   clock/roles.cpp
   clock/tools.cpp
   clock/walk/agreement.cpp
-  clock/walk/map.cpp
-  clock/walk/map_senses.cpp
-  clock/walk/map_uses.cpp
+  clock/walk/sass_map.cpp
+  clock/walk/sass_map_senses.cpp
+  clock/walk/sass_map_uses.cpp
   clock/walk/progress.cpp
   clock/walk/search.cpp
   clock/walk/track.cpp

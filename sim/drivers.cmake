@@ -23,7 +23,7 @@ sim_shared(lathe_sim_cuda cuda 1 ${driver}/libcuda.map
   ${driver}/graph/graph.cpp ${driver}/graph/graph_branches.cpp ${driver}/graph/graph_params.cpp ${driver}/graph/graph_upload.cpp ${driver}/memory/host_memory.cpp ${driver}/code/image.cpp ${driver}/code/launch.cpp
   ${driver}/code/library.cpp ${driver}/memory/memory.cpp ${driver}/code/module.cpp ${driver}/code/occupancy.cpp ${driver}/code/request.cpp
   ${driver}/options.cpp ${driver}/order.cpp ${driver}/per_thread.cpp ${driver}/memory/pointer.cpp ${driver}/memory/pool.cpp
-  ${driver}/primary.cpp ${driver}/proc_address.cpp ${driver}/report/report.cpp ${driver}/report/report_clock.cpp ${driver}/report/report_launch.cpp ${driver}/report/launch_deed.cpp ${driver}/report/model_time.cpp ${driver}/report/json_line.cpp ${driver}/code/sampled.cpp ${driver}/state.cpp ${driver}/submit.cpp
+  ${driver}/primary.cpp ${driver}/proc_address.cpp ${driver}/report/report.cpp ${driver}/report/report_clock.cpp ${driver}/report/report_launch.cpp ${driver}/report/launch_event.cpp ${driver}/report/model_time.cpp ${driver}/report/json_line.cpp ${driver}/code/sampled.cpp ${driver}/state.cpp ${driver}/submit.cpp
   ${driver}/stream.cpp ${driver}/symbols.cpp ${driver}/code/tensor_map.cpp ${driver}/report/timeline.cpp ${driver}/report/timeline_export.cpp ${driver}/report/timeline_picture.cpp ${driver}/memory/transfer.cpp ${driver}/unsupported.cpp ${driver}/graph/user_object.cpp ${driver}/worker.cpp
   ${driver}/context_config.cpp ${driver}/memory/copy_3d.cpp ${driver}/device_info.cpp
   ${driver}/graph/graph_nodes.cpp ${driver}/code/link.cpp ${driver}/memory/managed.cpp ${driver}/memory/peer.cpp

@@ -187,7 +187,7 @@ class Documents:
 
     def check_readme_numbers(self, readme):
         """README says again what other documents have: the race of sim/README.md, the clock's error, a call's time."""
-        clock = (self.root / "sim/clock/README.md").read_text()
+        clock = (self.root / "sim/clock/accuracy.md").read_text()
         median, worst, calls = re.search(r"Median error (\d+)%, worst (\d+)%, of (\d+) calls", clock).groups()
         python = self.texts[self.root / "docs/python.md"]
         ours, theirs = (next(line.split("|")[-3].strip() for line in python.splitlines() if line.startswith(f"| {call}"))

@@ -64,7 +64,7 @@ def breach(root, path, included, quoted):
         if seen != "caller" and not (root / "templates" / seen).is_dir():
             return f"device text may not include {included}: name it from templates/"
         return None
-    for_nvcc = path[:4] == ("sim", "tests", "runtime", "programs") or path[:2] == ("bench", "calibrate")
+    for_nvcc = path[:4] == ("sim", "tests", "runtime", "programs") or path[:2] == ("sim", "calibrate")
     if for_nvcc and included == "cuda_runtime.h":
         return None  # a program for nvcc, which is built where there is one
     if not quoted:
@@ -115,7 +115,7 @@ def lookups(path, text):
 def is_program(path):
     """Whether a file is of a program of ours, or of a test: not of what other programs load."""
     return path[0] in ("tests", "bench", "reference", "abi", "templates") or path[:2] in (
-        ("api", "cli"), ("sim", "examples"), ("sim", "tests"))
+        ("api", "cli"), ("sim", "calibrate"), ("sim", "examples"), ("sim", "tests"))
 
 
 def local(path, text):

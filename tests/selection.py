@@ -55,6 +55,7 @@ SEEN_BY = {
     "reference/": {*FAMILIES, "golden", "root"},
     "scripts/": {"root"},
     "sim/": {"golden", "root", "sim"},
+    "sim/calibrate/": {"root"},
     "tests/": {"root"},
     "tests/fake_nvrtc/": {"api", "cache", "codegen"},
     "tests/fuzz/": {"fuzz"},

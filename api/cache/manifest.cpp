@@ -21,6 +21,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Older lines have the mods' texts under this name.
+constexpr const char* kOlderMods = "snippets";
+
 // The words of a group's flags in a line, in this order.
 struct GroupFlag {
   unsigned flag;
@@ -269,7 +272,10 @@ Status with_problem(const Status& status, const lathe_problem& problem) {
 Result<std::unique_ptr<lathe_problem>> parse_problem(std::string_view given) {
   LATHE_ASSIGN(const Json line, read_line(given));
   LATHE_TRY(check_fields(line, "the line",
-                         {"op", "tensors", "options", "alignment", "mods", "snippets", "group"}));
+                         {"op", "tensors", "options", "alignment", "mods", kOlderMods, "group"}));
+  if (line.contains("mods") && line.contains(kOlderMods)) {
+    return invalid(text("the line has mods and ", kOlderMods, ", which is the older name of mods"));
+  }
   const std::string operators = "one of " + operator_names();
   if (!line.contains("op")) return invalid("op is missing; allowed is " + operators);
   if (!line["op"].is_string()) return wrong("op", line["op"], operators);
@@ -284,9 +290,8 @@ Result<std::unique_ptr<lathe_problem>> parse_problem(std::string_view given) {
   problem->options.resize(op->options.size());
   LATHE_TRY(for_each(line, "tensors", std::bind_front(read_tensor, problem.get())));
   LATHE_TRY(for_each(line, "options", std::bind_front(read_option, problem.get())));
-  // Manifests of older versions call the mods snippets.
-  for (const char* mods : {"mods", "snippets"}) {
-    LATHE_TRY(for_each(line, mods, std::bind_front(read_mod, problem.get())));
+  for (const char* name : {"mods", kOlderMods}) {
+    LATHE_TRY(for_each(line, name, std::bind_front(read_mod, problem.get())));
   }
   if (line.contains("alignment")) {
     const Json& alignment = line["alignment"];

@@ -155,10 +155,10 @@ LATHE_API lathe_status lathe_problem_tensor_info(const lathe_problem* problem, s
  *    "group": {"world": 4, "flags": ["allgather"]}}
  * with what was declared, in the order of the operator's table: each tensor's dtype and extents, -1
  * where they vary; the options that were set; the alignment if it is not 16; the whole texts of
- * options that take a FILE, which older lines call snippets; of a group the number of ranks and the
- * flags (reduce_parameter_grads, allgather, dispatch, exchange_heads, narrow_gradients). Equal
- * problems have equal lines, in ASCII without a newline; the kernels of a line are those of the
- * problem, on any machine. A manifest is a file of such lines.
+ * options that take a FILE; of a group the number of ranks and the flags (reduce_parameter_grads,
+ * allgather, dispatch, exchange_heads, narrow_gradients). Equal problems have equal lines, in ASCII
+ * without a newline; the kernels of a line are those of the problem, on any machine. A manifest is
+ * a file of such lines. `mods` was called `snippets` in older lines, which are still read.
  * Copies at most `bytes` with a final NUL; `needed` (may be NULL) gets the size of the whole.
  * INVALID_ARGUMENT if a text is no UTF-8. */
 LATHE_API lathe_status lathe_problem_text(const lathe_problem* problem, char* text, size_t bytes,

@@ -3,24 +3,28 @@
 // Ranks meet through two kinds of files:
 //
 //   lathe-RUN.rank1   rank 1's question: its nonce, drawn for this call; later also: it has the id
-//   lathe-RUN.id      rank 0's answer: the id, the meeting (a nonce of this call of rank 0), and
-//   the
-//                     nonce of every rank's question
+//   lathe-RUN.id      rank 0's answer: the id, the meeting (a nonce of this call of rank 0) and the
+//                     nonces of all ranks' questions
 //
 // RUN is the launcher's name of the run and its restart. One meeting goes like this:
 //
 //   1. Each rank writes its question and waits for an answer that repeats its nonce.
 //   2. Rank 0 waits until there is a question of every rank, then writes its answer. If a question
 //      changes it writes the answer again.
-//   3. A rank that has the id writes into its question of which meeting. Rank 0 is done when every
-//      question says that of this meeting, and removes all files.
+//   3. A rank that has the id writes the meeting that the id is of into its question. Rank 0 is
+//   done
+//      when every question names this meeting, and removes all files.
 //
 // Nobody counts calls, so ranks that have failed before, each at another time and another number of
 // times, meet as soon as their calls overlap. These are the cases that the nonces decide:
 //
-//   - A rank believes no answer of an earlier run or meeting: that does not repeat its nonce.
-//   - A question that a dead rank left is answered, which nobody reads. Its rank is not counted
-//     before it confirms this meeting; when it comes, its new nonce makes rank 0 answer again.
+//   - A rank believes no answer of an earlier run or meeting, because such an answer does not
+//   repeat
+//     its nonce.
+//   - Rank 0 answers the question that a dead rank left, and nobody reads that answer. The rank
+//   does
+//     not count before it confirms this meeting; when it comes, its new nonce makes rank 0 answer
+//     again.
 //   - A rank that gave up removes its question, so that rank 0 waits for its next one.
 //   - Rank 0 started again removes the old answer and draws another meeting, so that what ranks had
 //     confirmed to the old one does not count. A rank that took the old id fails in NCCL, as nobody
@@ -69,7 +73,7 @@ class Meeting {
   Meeting(const Launch& launch, MeetingFolder& folder, int timeout_ms)
       : launch_(launch), folder_(folder), timeout_ms_(timeout_ms) {}
 
-  std::string tuning_key_of(int rank) const { return question_name(launch_.run, rank); }
+  std::string question_file(int rank) const { return question_name(launch_.run, rank); }
   std::optional<MeetingQuestion> read_question(int rank);
   std::optional<Answer> read_answer();
   Status timeout(std::string said) const;
@@ -97,7 +101,7 @@ bool Meeting::pause() {
 
 // Returns the rank's question if it is of this run and of the same world.
 std::optional<MeetingQuestion> Meeting::read_question(int rank) {
-  const auto bytes = folder_.read(tuning_key_of(rank), kQuestionBytes);
+  const auto bytes = folder_.read(question_file(rank), kQuestionBytes);
   const auto out = bytes ? decode_question(*bytes) : std::nullopt;
   const bool ours = out && out->run == run_ && out->rank == static_cast<uint32_t>(rank) &&
                     out->world == static_cast<uint32_t>(launch_.world);
@@ -218,7 +222,7 @@ void Answering::clean_up() {
   for (int rank = 1; rank < launch_.world; ++rank) {
     const auto question = read_question(rank);
     if (question && question->has_id && question->meeting == own_.meeting) {
-      (void)folder_.remove(tuning_key_of(rank));
+      (void)folder_.remove(question_file(rank));
     }
   }
   const auto answer = read_answer();
@@ -237,7 +241,7 @@ class Asking : private Meeting {
   Status meet(UniqueId& id);
 
  private:
-  Status write_question() const { return folder_.write(tuning_key_of(launch_.rank), encode(own_)); }
+  Status write_question() const { return folder_.write(question_file(launch_.rank), encode(own_)); }
 
   MeetingQuestion own_;
 };
@@ -256,7 +260,7 @@ Status Asking::meet(UniqueId& id) {
     }
   } while (pause());
   const auto question = read_question(launch_.rank);
-  if (question && question->nonce == own_.nonce) (void)folder_.remove(tuning_key_of(launch_.rank));
+  if (question && question->nonce == own_.nonce) (void)folder_.remove(question_file(launch_.rank));
   return timeout(text("rank ", launch_.rank, " of ", launch_.world, " waited ", timeout_ms_,
                       " ms for rank 0 to write ", folder_.path(), "/", answer_, " for ",
                       launch_.world, " ranks (LATHE_RENDEZVOUS_DIR)"));

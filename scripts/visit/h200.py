@@ -12,7 +12,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "bench/calibrate"))
+sys.path.insert(0, str(ROOT / "sim/calibrate"))
 from measured import default_tile  # noqa: E402
 
 RESULTS, DAY = ROOT / "bench/results", "h200-2026-11-26"

@@ -38,7 +38,7 @@ struct Knowledge {
   void raise(ClockKind kind, uint32_t agent, uint32_t clock);
   void join(const Knowledge& other);
   void join(const Knowledge& other, ClockKind kind);
-  // That kind learns everything that is known.
+  // This kind learns everything that is known.
   void show(ClockKind kind);
 
  private:

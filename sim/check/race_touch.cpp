@@ -44,7 +44,7 @@ bool Touch::lanes_before(const Stamp& s, const Stamp& mine, bool read_after_writ
     if (single || use == RaceUse::load) return true;
   }
   if ((s.place | mine.place) & kAffine) return false;
-  // Who took part in the store of one value may read it.
+  // A lane that took part in the store of one value may read it.
   if (read_after_write && !(mine.lanes & ~s.lanes)) return true;
   for (uint32_t left = mine.lanes; left; left &= left - 1) {
     const auto l = static_cast<uint32_t>(__builtin_ctz(left));

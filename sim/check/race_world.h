@@ -68,8 +68,8 @@ struct RaceLaunch {
   uint32_t warps = 0, cluster_blocks = 1, stride = 0;
 
   bool owns(uint32_t agent) const { return agent - origin < agents; }
-  // Who knows the first of these agents knows what was over when the launch began, who knows the
-  // second knows all that the launch did.
+  // An agent that knows the first of these knows what was over when the launch began; one that
+  // knows the second knows all that the launch did.
   uint32_t start_agent() const { return origin + agents - 2; }
   uint32_t end_agent() const { return origin + agents - 1; }
   // Finds a warp's block and number from its agent; returns false for asynchronous ones, which have

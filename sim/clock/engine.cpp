@@ -40,7 +40,7 @@ void Engine::start_block(BlockRun& block, int slot, double time) {
 }
 
 void Engine::start_cluster(int slot, double time) {
-  const auto size = static_cast<size_t>(load_.cluster);
+  const auto size = static_cast<size_t>(setup_.cluster);
   if (next_block_ + size > traces_.size()) return;
   auto cluster = std::make_unique<ClusterRun>(map_, &traces_[next_block_], size,
                                               static_cast<uint32_t>(next_block_), slot);
@@ -61,7 +61,8 @@ void Engine::end_warp(WarpRun& w, double time) {
   cluster.leave(time, machine_.cluster_latency);
   if (++block.ended < block.warps.size()) return;
   result_.blocks.push_back({block.index, block.begin, time});
-  if (block.passes.size() > result_.passes.size()) result_.passes = std::move(block.passes);
+  if (block.back_edges.size() > result_.back_edges.size())
+    result_.back_edges = std::move(block.back_edges);
   --live_;
   if (cluster.live > 0) return;
   // The next cluster starts when there is room for all of its blocks.
@@ -108,12 +109,12 @@ double Engine::needs(WarpRun& w, Need* list, int* count) {
     }
   }
   list[n++] = {registers, Stall::wait};
-  if (op.act == Act::group_wait) list[n++] = {group_time(w.groups, op.keep), Stall::async_copy};
-  if (op.act == Act::wgmma_wait) {
+  if (op.kind == OpKind::group_wait) list[n++] = {group_time(w.groups, op.keep), Stall::async_copy};
+  if (op.kind == OpKind::wgmma_wait) {
     list[n++] = {group_time(w.products, op.keep) + machine_.wgmma_drain, Stall::wgmma};
   }
-  if (op.act == Act::mbarrier_wait) list[n++] = {phase_time(w), Stall::mbarrier};
-  if (op.act == Act::cluster_wait) list[n++] = {cluster_time(w), Stall::barrier};
+  if (op.kind == OpKind::mbarrier_wait) list[n++] = {phase_time(w), Stall::mbarrier};
+  if (op.kind == OpKind::cluster_wait) list[n++] = {cluster_time(w), Stall::barrier};
   const bool own = static_cast<int>(op.unit) < kOwnUnits;
   if (own) {
     const double free = unit_free(part(w), op);
@@ -165,13 +166,13 @@ void Engine::issue(WarpRun& w, double time) {
   ++result_.ops[w.step.op].issued;
   ++result_.issued;
   result_.ran[w.index][w.step.op] = true;
-  if (op.act == Act::branch && op.target <= w.step.op &&
-      w.block->passes.size() < BlockRun::kMostPasses) {
-    w.block->passes.push_back({w.step.op, w.index, static_cast<float>(time)});
+  if (op.kind == OpKind::branch && op.target <= w.step.op &&
+      w.block->back_edges.size() < BlockRun::kMostBackEdges) {
+    w.block->back_edges.push_back({w.step.op, w.index, static_cast<float>(time)});
   }
   w.last_issue = time;
   w.ready = time + op.stall;
-  act(w, op, time, execute(w, time));
+  take_effect(w, op, time, execute(w, time));
   w.step = w.walk.next();
   if (w.step.op == kNowhere && !w.blocked) end_warp(w, time + 1);
 }
@@ -186,7 +187,7 @@ bool Engine::wake(WarpRun& w, double time) {
   }
   if (w.step.op == kNowhere) return false;
   const Op& op = map_.program.ops[w.step.op];
-  if (op.act == Act::cluster_wait && w.cluster_arrivals > 0) {
+  if (op.kind == OpKind::cluster_wait && w.cluster_arrivals > 0) {
     w.cluster_arrivals = 0;
     return true;
   }
@@ -262,8 +263,8 @@ void Engine::finish() {
   for (const Multiprocessor& processor : processors_) processor.memory.add_to(&result_, 1 / size);
 }
 
-Result Engine::run() {
-  slots_.resize(static_cast<size_t>(std::max(1, load_.resident)));
+ReplayResult Engine::run() {
+  slots_.resize(static_cast<size_t>(std::max(1, setup_.resident)));
   for (size_t slot = 0; slot < slots_.size(); ++slot) start_cluster(static_cast<int>(slot), 0);
   double time = 0;
   while (live_ > 0) {
@@ -291,9 +292,10 @@ Result Engine::run() {
   return std::move(result_);
 }
 
-Result replay(const Machine& machine, const Map& map, const std::vector<BlockTrace>& blocks,
-              const Load& load, size_t most_intervals) {
-  return Engine(machine, map, blocks, load, most_intervals).run();
+ReplayResult replay(const Machine& machine, const SassMap& map,
+                    const std::vector<BlockTrace>& blocks, const ReplaySetup& setup,
+                    size_t most_intervals) {
+  return Engine(machine, map, blocks, setup, most_intervals).run();
 }
 
 }  // namespace sim::clock

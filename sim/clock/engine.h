@@ -36,8 +36,8 @@ enum class Stall : uint8_t {
 constexpr int kStalls = static_cast<int>(Stall::not_selected) + 1;
 extern const char* const kStallNames[kStalls];
 
-// A Load says what the blocks need and get.
-struct Load {
+// A ReplaySetup says what the blocks need and get.
+struct ReplaySetup {
   double dram_share = 1;  // of the sectors that leave L1, those that L2 does not have
   double active = 1;      // multiprocessors that work at the same time, of all
   uint32_t l1_bytes = 0;  // what shared memory leaves
@@ -52,8 +52,8 @@ struct Interval {
   uint8_t kind;  // Unit, or 64 + Stall
 };
 
-// A Pass is the issue of a branch that leads back, by a warp of one block.
-struct Pass {
+// A BackEdge is the issue of a branch that leads back, by a warp of one block.
+struct BackEdge {
   uint32_t op, warp;
   float time;
 };
@@ -68,7 +68,7 @@ struct BlockTime {
   double begin = 0, end = 0;
 };
 
-struct Result {
+struct ReplayResult {
   double cycles = 0;
   // These count for how many cycles a multiprocessor's resources were busy, the units of all its
   // parts together. Where a cluster has several multiprocessors, each figure is their average.
@@ -79,14 +79,15 @@ struct Result {
   std::vector<OpCost> ops;                         // by instruction of the program
   std::vector<std::array<double, kStalls>> warps;  // by warp of a block, summed over blocks
   std::vector<std::vector<bool>> ran;              // by warp of a block: instructions it issued
-  std::vector<Pass> passes;                        // of the block that has most
+  std::vector<BackEdge> back_edges;                // of the block that has most
   std::vector<BlockTime> blocks;
   std::vector<Interval> intervals;
   bool stuck = false;  // warps waited for what never came; they were let go
 };
 
-// Replays the blocks in order, `load.resident` clusters at a time. Clusters are whole.
-Result replay(const Machine& machine, const Map& map, const std::vector<BlockTrace>& blocks,
-              const Load& load, size_t most_intervals);
+// Replays the blocks in order, `setup.resident` clusters at a time. Clusters are whole.
+ReplayResult replay(const Machine& machine, const SassMap& map,
+                    const std::vector<BlockTrace>& blocks, const ReplaySetup& setup,
+                    size_t most_intervals);
 
 }  // namespace sim::clock

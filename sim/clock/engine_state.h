@@ -27,26 +27,26 @@ struct Part {
 };
 
 struct Multiprocessor {
-  Multiprocessor(const Machine& machine, const Load& load) : memory(machine, load) {}
+  Multiprocessor(const Machine& machine, const ReplaySetup& setup) : memory(machine, setup) {}
   Part parts[kParts];
   MemorySystem memory;
 };
 
 class Engine {
  public:
-  Engine(const Machine& machine, const Map& map, const std::vector<BlockTrace>& blocks,
-         const Load& load, size_t most_intervals)
+  Engine(const Machine& machine, const SassMap& map, const std::vector<BlockTrace>& blocks,
+         const ReplaySetup& setup, size_t most_intervals)
       : machine_(machine),
         map_(map),
         traces_(blocks),
-        load_(load),
+        setup_(setup),
         most_intervals_(most_intervals) {
-    for (int k = 0; k < load.cluster; ++k) processors_.emplace_back(machine_, load_);
+    for (int k = 0; k < setup.cluster; ++k) processors_.emplace_back(machine_, setup_);
     result_.ops.resize(map.program.ops.size());
     result_.warps.resize(blocks.empty() ? 0 : blocks[0].warps.size());
     result_.ran.assign(result_.warps.size(), std::vector<bool>(result_.ops.size()));
   }
-  Result run();
+  ReplayResult run();
 
  private:
   struct Need {  // why the next instruction of a warp has to wait, and until when
@@ -69,7 +69,7 @@ class Engine {
   double unit_free(const Part& part, const Op& op) const;
   void read_registers(Part& part, const Op& op, double time) const;
   double copy_bulk(WarpRun& w, const Effect& e, double time);
-  void act(WarpRun& w, const Op& op, double time, double done);
+  void take_effect(WarpRun& w, const Op& op, double time, double done);
   void arrive(WarpRun& w, double time, bool waits);
   void contribute(WarpRun& w, double time);
   void signal(ClusterRun& cluster, const Signal& signal, double time);
@@ -83,15 +83,15 @@ class Engine {
   MemorySystem& memory(const WarpRun& w) { return processors_[w.block->rank].memory; }
 
   const Machine& machine_;
-  const Map& map_;
+  const SassMap& map_;
   const std::vector<BlockTrace>& traces_;
-  const Load load_;
+  const ReplaySetup setup_;
   std::deque<Multiprocessor> processors_;  // by rank of a block in its cluster
   std::vector<std::unique_ptr<ClusterRun>> slots_;
   std::vector<std::unique_ptr<ClusterRun>> ended_;
   size_t next_block_ = 0, live_ = 0;
   size_t most_intervals_;
-  Result result_;
+  ReplayResult result_;
 };
 
 }  // namespace sim::clock

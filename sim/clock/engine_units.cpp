@@ -84,8 +84,9 @@ double Engine::execute_memory(WarpRun& w, const Op& op, double time) {
       return memory(w).shared(time, 1) + machine_.shuffle_latency - 1;
     case Unit::global: {
       static const Effect kNone;
-      const bool load = op.act == Act::load;
-      return memory(w).global(time, *w.trace, e ? *e : kNone, load || op.act == Act::atomic, load);
+      const bool load = op.kind == OpKind::load;
+      return memory(w).global(time, *w.trace, e ? *e : kNone, load || op.kind == OpKind::atomic,
+                              load);
     }
     case Unit::copy: {
       if (!e) return time;
@@ -183,31 +184,31 @@ void Engine::arrive(WarpRun& w, double time, bool waits) {
   block.release(time + machine_.barrier_latency, &result_);
 }
 
-void Engine::act(WarpRun& w, const Op& op, double time, double done) {
+void Engine::take_effect(WarpRun& w, const Op& op, double time, double done) {
   const bool skipped = w.step.effect && w.step.effect->lanes == 0;
-  switch (op.act) {
-    case Act::group_commit:
-    case Act::bulk_commit:
+  switch (op.kind) {
+    case OpKind::group_commit:
+    case OpKind::bulk_commit:
       w.groups.push_back(w.copies);
       break;
-    case Act::mbarrier_arrive:
+    case OpKind::mbarrier_arrive:
       contribute(w, time + 4);
       break;
-    case Act::mbarrier_copies:
+    case OpKind::mbarrier_copies:
       contribute(w, std::max(time, w.copies));
       break;
-    case Act::barrier:
-    case Act::barrier_arrive:
-      if (!skipped) arrive(w, time, op.act == Act::barrier);
+    case OpKind::barrier:
+    case OpKind::barrier_arrive:
+      if (!skipped) arrive(w, time, op.kind == OpKind::barrier);
       break;
-    case Act::cluster_arrive:
+    case OpKind::cluster_arrive:
       ++w.cluster_arrivals;
       w.block->cluster->arrive(time, machine_.cluster_latency);
       break;
     default:
       break;
   }
-  if (op.commits || op.act == Act::wgmma_commit) {  // as machine code and as PTX say it
+  if (op.commits || op.kind == OpKind::wgmma_commit) {  // as machine code and as PTX say it
     w.products.push_back(w.product);
     w.product = 0;
   }

@@ -83,7 +83,8 @@ size_t end_of_cluster(const std::vector<BlockTrace>& traces, size_t first) {
 // Cycles of each block: the blocks of a cluster start together, wait for each other on the way, and
 // the next cluster needs the places of all, so that each of them takes as long as the cluster. Of
 // one that was cut the blocks may have come to different places, as the simulator took turns.
-std::vector<double> block_cycles(const std::vector<BlockTrace>& traces, const Result& replay) {
+std::vector<double> block_cycles(const std::vector<BlockTrace>& traces,
+                                 const ReplayResult& replay) {
   std::vector<BlockTime> times(traces.size());
   for (const BlockTime& block : replay.blocks) times[block.block] = block;
   std::vector<double> cycles(traces.size());
@@ -102,15 +103,15 @@ std::vector<double> block_cycles(const std::vector<BlockTrace>& traces, const Re
   return cycles;
 }
 
-// How much of a cluster's walks agrees: its blocks may have different tasks.
-double middle_agreement(const Map& map, const std::vector<BlockTrace>& traces) {
+// Returns how much of a cluster's walks agrees: its blocks may have different tasks.
+double middle_agreement(const SassMap& map, const std::vector<BlockTrace>& traces) {
   size_t first = traces.size() / 2;
   while (first > 0 && traces[first].rank != 0) --first;
   return agreement(map, std::span(traces).subspan(first, end_of_cluster(traces, first) - first));
 }
 
 void fill_use(const Machine& machine, KernelTime* out) {
-  const Result& r = out->replay;
+  const ReplayResult& r = out->replay;
   if (r.cycles <= 0) return;
   auto add = [&](const std::string& name, double busy) {
     out->use.push_back({name, busy / r.cycles});
@@ -156,13 +157,13 @@ double pace(const std::vector<BlockTime>& times, const std::vector<BlockTrace>& 
 
 // The blocks of a last wave that is not full have more of L2, and perhaps a multiprocessor, for
 // themselves: the last ones of the traces are replayed so.
-Tail tail_of(const Machine& machine, const Map& map, const std::vector<BlockTrace>& traces,
-             const Load& full, const Result& replayed, uint64_t blocks) {
+Tail tail_of(const Machine& machine, const SassMap& map, const std::vector<BlockTrace>& traces,
+             const ReplaySetup& full, const ReplayResult& replayed, uint64_t blocks) {
   const auto multiprocessors = static_cast<uint64_t>(machine.multiprocessors);
   const uint64_t places = multiprocessors * static_cast<uint64_t>(full.resident);
   Tail tail;
   tail.blocks = blocks % places;
-  Load light = full;
+  ReplaySetup light = full;
   light.resident = static_cast<int>((tail.blocks + multiprocessors - 1) / multiprocessors);
   light.active = static_cast<double>(std::min(tail.blocks, multiprocessors));
   const auto cluster = static_cast<size_t>(full.cluster);
@@ -188,28 +189,28 @@ uint64_t blocks_to_trace(const Grid& grid, const Profile& profile) {
 
 KernelTime time_kernel(const Grid& grid, const Profile& profile, const Counters& counters,
                        const std::vector<BlockTrace>& traces, const Machine& machine,
-                       const Wish& wish) {
+                       const ReplayOptions& options) {
   Program program;
   program.made_by = "not asked for machine code";
-  if (!wish.ptx_only && !traces.empty()) {
+  if (!options.ptx_only && !traces.empty()) {
     std::string why;
     program = machine_program(grid, profile.arch, &why);
     if (program.ops.empty()) program.made_by = why;
   }
-  return time_program(std::move(program), grid, profile, counters, traces, machine, wish);
+  return time_program(std::move(program), grid, profile, counters, traces, machine, options);
 }
 
 KernelTime time_program(Program program, const Grid& grid, const Profile& profile,
                         const Counters& counters, const std::vector<BlockTrace>& recorded,
-                        const Machine& machine, const Wish& wish) {
+                        const Machine& machine, const ReplayOptions& options) {
   KernelTime out;
   out.kernel = grid.kernel->name;
   out.gpu = machine.gpu;
   if (recorded.empty()) return out;
   out.program = std::move(program);
-  std::unique_ptr<Map> map;
+  std::unique_ptr<SassMap> map;
   if (!out.program.ops.empty()) {
-    map = std::make_unique<Map>(*grid.kernel->code, out.program);
+    map = std::make_unique<SassMap>(*grid.kernel->code, out.program);
     out.mapped = middle_agreement(*map, recorded);
     if (out.mapped < kLeastMapped) {
       out.program = {};
@@ -223,7 +224,7 @@ KernelTime time_program(Program program, const Grid& grid, const Profile& profil
     out.program.made_by = why;
     out.program.registers = grid.kernel->registers;
     out.mapped = 1;
-    map = std::make_unique<Map>(*grid.kernel->code, out.program);
+    map = std::make_unique<SassMap>(*grid.kernel->code, out.program);
   }
   out.from = out.program.machine_code ? "sass" : "ptx";
   out.made_by = out.program.made_by;
@@ -232,36 +233,36 @@ KernelTime time_program(Program program, const Grid& grid, const Profile& profil
   const auto multiprocessors = static_cast<uint64_t>(machine.multiprocessors);
   out.resident = resident_blocks(grid, profile, out.registers);
   const auto filled = static_cast<int>((blocks + multiprocessors - 1) / multiprocessors);
-  Load load;
-  load.resident = std::min(out.resident, filled);
+  ReplaySetup setup;
+  setup.resident = std::min(out.resident, filled);
   for (const BlockTrace& trace : recorded)
-    load.cluster = std::max(load.cluster, static_cast<int>(trace.rank) + 1);
-  const size_t least = static_cast<size_t>(load.resident) * static_cast<size_t>(load.cluster);
+    setup.cluster = std::max(setup.cluster, static_cast<int>(trace.rank) + 1);
+  const size_t least = static_cast<size_t>(setup.resident) * static_cast<size_t>(setup.cluster);
   std::vector<BlockTrace> more;
   if (recorded.size() < least) more = repeated(recorded, least);
   const std::vector<BlockTrace>& traces = more.empty() ? recorded : more;
-  load.active = static_cast<double>(std::min(blocks, multiprocessors));
-  const double shared = static_cast<double>(load.resident) *
+  setup.active = static_cast<double>(std::min(blocks, multiprocessors));
+  const double shared = static_cast<double>(setup.resident) *
                         (grid.kernel->static_shared_bytes + grid.dynamic_shared_bytes + 1024);
-  load.l1_bytes = static_cast<uint32_t>(std::max(16384.0, machine.l1_bytes - shared));
+  setup.l1_bytes = static_cast<uint32_t>(std::max(16384.0, machine.l1_bytes - shared));
   const auto loaded = static_cast<double>(counters.unique_load_sectors),
              stored = static_cast<double>(counters.unique_store_sectors), touched = loaded + stored;
   const double asked =
       static_cast<double>(counters.global_load.sectors + counters.global_store.sectors +
                           counters.global_atomic.sectors);
-  load.dram_share = asked > 0 ? std::min(1.0, touched / asked) : 0;
-  out.replay = replay(machine, *map, traces, load, wish.intervals);
+  setup.dram_share = asked > 0 ? std::min(1.0, touched / asked) : 0;
+  out.replay = replay(machine, *map, traces, setup, options.intervals);
   if (out.replay.stuck && out.program.machine_code) {
     Program none;
     none.made_by = "in the replay of machine code warps waited for each other in vain";
-    return time_program(std::move(none), grid, profile, counters, recorded, machine, wish);
+    return time_program(std::move(none), grid, profile, counters, recorded, machine, options);
   }
   const std::vector<double> cycles = block_cycles(traces, out.replay);
   out.recorded = recorded_share(traces);
   const int axis = main_axis(traces, cycles);
   const auto of_axis = along_axis(traces, cycles, axis, grid.grid[axis]);
-  const uint64_t places = multiprocessors * static_cast<uint64_t>(load.resident);
-  const Tail tail = tail_of(machine, *map, traces, load, out.replay, blocks);
+  const uint64_t places = multiprocessors * static_cast<uint64_t>(setup.resident);
+  const Tail tail = tail_of(machine, *map, traces, setup, out.replay, blocks);
   const Placed placed = place(grid, of_axis, axis, places, machine.block_start, tail);
   out.waves = static_cast<double>(blocks) / static_cast<double>(places);
   out.tail = placed.tail;

@@ -26,16 +26,16 @@ struct KernelTime {
   double tail = 0;      // share of the time in which some places are empty
   double mapped = 1;    // machine code: share of what the PTX did that the walk met
   double recorded = 1;  // share of the instructions of the replayed blocks: long blocks are cut
-  struct Use {
+  struct ResourceUse {
     std::string resource;
     double share;  // of the time in which the replayed blocks ran
   };
-  std::vector<Use> use;
-  Result replay;
+  std::vector<ResourceUse> use;
+  ReplayResult replay;
   Program program;
 };
 
-struct Wish {
+struct ReplayOptions {
   size_t intervals = 0;   // of warps, for a picture: at most so many
   bool ptx_only = false;  // do not look for machine code
 };
@@ -46,12 +46,12 @@ uint64_t blocks_to_trace(const Grid& grid, const Profile& profile);
 // `counters` and `traces` are of a run of the grid; null `gpu` constants give an empty result.
 KernelTime time_kernel(const Grid& grid, const Profile& profile, const Counters& counters,
                        const std::vector<BlockTrace>& traces, const Machine& machine,
-                       const Wish& wish = {});
+                       const ReplayOptions& options = {});
 
 // The same with machine code that somebody else has made of the kernel. If it has no instructions,
 // `made_by` says why, and the PTX is replayed.
 KernelTime time_program(Program program, const Grid& grid, const Profile& profile,
                         const Counters& counters, const std::vector<BlockTrace>& traces,
-                        const Machine& machine, const Wish& wish = {});
+                        const Machine& machine, const ReplayOptions& options = {});
 
 }  // namespace sim::clock

@@ -77,7 +77,7 @@ struct Reader {
     op.reads = control.reads;
     op.waits = control.waits;
     const size_t label = body.find("`(");
-    if (label != std::string::npos && (op.act == Act::branch || op.act == Act::call)) {
+    if (label != std::string::npos && (op.kind == OpKind::branch || op.kind == OpKind::call)) {
       jumps.emplace_back(static_cast<uint32_t>(program.ops.size()),
                          body.substr(label + 2, body.find(')', label) - label - 2));
     }

@@ -26,7 +26,7 @@
 //   [huerta] Huerta et al., Analyzing modern NVIDIA GPU cores (arXiv 2503.20481): issue, control
 //            bits, the order in which warps are chosen.
 //   [mla]    FlashMLA's notes: wgmma holds 865 of 989 TFLOP/s on an H800 for power.
-//   [units]  bench/results/units-h200-2026-11-26.csv, by bench/calibrate/units.cu on an H200.
+//   [units]  bench/results/units-h200-2026-11-26.csv: our own measurements of an H200.
 //   [fit]    fitted on the first half of the table in README.md.
 #include "sim/clock/machine.h"
 

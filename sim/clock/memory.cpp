@@ -46,9 +46,9 @@ bool L1::touch(uint64_t sector) {
   return false;
 }
 
-MemorySystem::MemorySystem(const Machine& machine, const Load& load)
-    : machine_(machine), load_(load), l1_(load.l1_bytes) {
-  const double active = std::max(1.0, load.active);
+MemorySystem::MemorySystem(const Machine& machine, const ReplaySetup& setup)
+    : machine_(machine), setup_(setup), l1_(setup.l1_bytes) {
+  const double active = std::max(1.0, setup.active);
   l2_share_ = std::min(machine.l2_port, machine.l2_bytes / active);
   dram_share_ = machine.dram_bytes_per_second / machine.boost_hz / active;
 }
@@ -68,7 +68,7 @@ double MemorySystem::fill(double time, double wavefronts) {
 // From L2 or from DRAM, on average.
 double MemorySystem::latency() const {
   return machine_.l2_latency +
-         (machine_.dram_latency - machine_.l2_latency) * std::min(1.0, load_.dram_share);
+         (machine_.dram_latency - machine_.l2_latency) * std::min(1.0, setup_.dram_share);
 }
 
 // DRAM has what nobody of the grid touched before; a request waits for the share of its sectors
@@ -77,8 +77,8 @@ double MemorySystem::beyond_l1(double time, double sectors, bool load) {
   const double bytes = sectors * kSectorBytes;
   l2_bytes_ += bytes;
   const double over = port_.serve(time, bytes / l2_share_);
-  const double missing = bytes * load_.dram_share * (load ? 1 : machine_.dram_store);
-  dram_bytes_ += bytes * load_.dram_share;
+  const double missing = bytes * setup_.dram_share * (load ? 1 : machine_.dram_store);
+  dram_bytes_ += bytes * setup_.dram_share;
   const double fetched = missing > 0 ? dram_.serve(time, missing / dram_share_) : time;
   return std::max(over, fetched) + (load ? latency() : 0);
 }
@@ -130,7 +130,7 @@ double MemorySystem::backlog(double time) const {
   return std::max({0.0, shared_.free - time, tags_.free - time, dram_.free - time - kStoresOfL2});
 }
 
-void MemorySystem::add_to(Result* result, double share) const {
+void MemorySystem::add_to(ReplayResult* result, double share) const {
   result->shared_busy += share * shared_.busy;
   result->l2_port_busy += share * port_.busy;
   result->dram_busy += share * dram_.busy;

@@ -52,7 +52,7 @@ class L1 {
 
 class MemorySystem {
  public:
-  MemorySystem(const Machine& machine, const Load& load);
+  MemorySystem(const Machine& machine, const ReplaySetup& setup);
 
   // Passes over shared memory, or the reads of a matrix instruction.
   double shared(double time, double wavefronts);
@@ -73,14 +73,14 @@ class MemorySystem {
 
   // Says whether a request would wait for long before it is taken.
   double backlog(double time) const;
-  void add_to(Result* result, double share) const;
+  void add_to(ReplayResult* result, double share) const;
 
  private:
   double latency() const;
   double beyond_l1(double time, double sectors, bool load);
 
   const Machine& machine_;
-  const Load& load_;
+  const ReplaySetup& setup_;
   L1 l1_;
   Queue shared_, fills_, tags_, port_, dram_, tma_;
   std::priority_queue<std::pair<double, double>, std::vector<std::pair<double, double>>,

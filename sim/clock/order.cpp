@@ -73,7 +73,7 @@ void Scheduler::emit(Draft& draft, std::vector<Op>* ops) {
   }
   now_ = begin + 1;
   Value value = {begin + fixed_latency(draft.op, machine_), -1};
-  const bool late = draft.op.act == Act::load || draft.op.act == Act::atomic;
+  const bool late = draft.op.kind == OpKind::load || draft.op.kind == OpKind::atomic;
   if (late && !draft.writes.empty()) {
     value.board = next_board_;
     draft.op.writes = static_cast<uint8_t>(next_board_);
@@ -97,7 +97,7 @@ void Scheduler::add(std::vector<Draft> block, std::vector<Op>* ops) {
     const size_t end = std::min(block.size(), first + kWindow);
     for (size_t at = first + 1; at < end && soonest > now_; ++at) {
       if (done[at] || !ready(block, done, at)) continue;
-      if (block[at].op.act == Act::branch || block[at].op.act == Act::exit) break;
+      if (block[at].op.kind == OpKind::branch || block[at].op.kind == OpKind::exit) break;
       const double time = time_of(block[at]);
       if (time < soonest) soonest = time, best = at;
     }

@@ -9,8 +9,8 @@
 
 namespace sim::clock {
 
-// Both need KernelTime::replay.intervals, which Wish::intervals asks for. The SVG shows some
-// thousand cycles from the middle of what was recorded; the trace, which chrome://tracing and
+// Both need KernelTime::replay.intervals, which ReplayOptions::intervals asks for. The SVG shows
+// some thousand cycles from the middle of what was recorded; the trace, which chrome://tracing and
 // Perfetto read, has all of it. A cycle is a microsecond there.
 std::string picture_svg(const KernelTime& time);
 std::string trace_json(const KernelTime& time);

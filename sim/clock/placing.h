@@ -16,7 +16,7 @@ inline uint64_t count_of(const uint32_t (&size)[3]) {
   return uint64_t{size[0]} * size[1] * size[2];
 }
 
-// How much of the work of a block depends on an axis of the grid: the axis of which it does most.
+// Returns the axis of the grid that the work of a block depends on most.
 int main_axis(const std::vector<BlockTrace>& traces, const std::vector<double>& cycles);
 
 // Cycles of a block at each coordinate of the axis, between the replayed ones along a line.

@@ -36,15 +36,16 @@ constexpr int kUnits = static_cast<int>(Unit::constant) + 1;
 constexpr int kOwnUnits = static_cast<int>(Unit::wgmma) + 1;  // of one part of a multiprocessor
 extern const char* const kUnitNames[kUnits];
 
-// An Act is what an instruction does to the order of things, beyond its unit.
-enum class Act : uint8_t {
+// An OpKind says how an instruction takes part in the order of things, beside keeping its unit
+// busy.
+enum class OpKind : uint8_t {
   none,
   load,  // a scoreboard tells when it is done
   store,
   atomic,  // a load and a store
   branch,  // may go to Op::target
   call,    // goes there, and comes back
-  give_back,
+  ret,
   exit,
   barrier,         // waits for other warps of the block
   barrier_arrive,  // does not wait
@@ -69,7 +70,7 @@ constexpr uint32_t kNowhere = 0xFFFFFFFF;
 struct Op {
   int line = 0;  // of the PTX
   Unit unit = Unit::control;
-  Act act = Act::none;
+  OpKind kind = OpKind::none;
   uint8_t stall = 1;  // cycles until the warp's next instruction, at least
   uint8_t writes = kNoScoreboard, reads = kNoScoreboard;  // scoreboards that it sets
   uint8_t waits = 0;  // scoreboards that it waits for, a bit each

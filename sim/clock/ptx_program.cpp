@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "sim/clock/order.h"
-#include "sim/clock/walk/map.h"
+#include "sim/clock/walk/sass_map.h"
 #include "sim/model/letters.h"
 #include "sim/ptx/tensor.h"
 #include "sim/ptx/wmma.h"
@@ -37,48 +37,48 @@ void classify_memory(const Form& f, Op* op) {
   using O = sim::Op;
   const bool shared = f.space() == Space::shared || of(f.op, {O::ldmatrix, O::stmatrix});
   op->unit = shared ? Unit::shared : f.space() == Space::constant ? Unit::constant : Unit::global;
-  op->act = of(f.op, {O::st, O::red, O::stmatrix, O::wmma_store}) ? Act::store
-            : f.op == O::atom                                     ? Act::atomic
-                                                                  : Act::load;
+  op->kind = of(f.op, {O::st, O::red, O::stmatrix, O::wmma_store}) ? OpKind::store
+             : f.op == O::atom                                     ? OpKind::atomic
+                                                                   : OpKind::load;
 }
 
-// Rows of instructions that take a unit and act of their own.
+// Rows of instructions that take a unit and a kind of their own.
 struct Row {
   sim::Op op;
   Unit unit;
-  Act act;
+  OpKind kind;
 };
 constexpr Row kRows[] = {
-    {sim::Op::cp_async, Unit::copy, Act::none},
-    {sim::Op::cp_commit, Unit::control, Act::group_commit},
-    {sim::Op::cp_wait, Unit::control, Act::group_wait},
-    {sim::Op::bulk_commit, Unit::control, Act::bulk_commit},
-    {sim::Op::bulk_wait, Unit::control, Act::group_wait},
-    {sim::Op::bulk_copy, Unit::tma, Act::none},
-    {sim::Op::bulk_reduce, Unit::tma, Act::none},
-    {sim::Op::tensor_copy, Unit::tma, Act::none},
-    {sim::Op::tensor_reduce, Unit::tma, Act::none},
-    {sim::Op::st_async, Unit::tma, Act::none},
-    {sim::Op::red_async, Unit::tma, Act::none},
-    {sim::Op::cluster_arrive, Unit::control, Act::cluster_arrive},
-    {sim::Op::cluster_wait, Unit::control, Act::cluster_wait},
-    {sim::Op::mbarrier_arrive, Unit::control, Act::mbarrier_arrive},
-    {sim::Op::mbarrier_arrive_drop, Unit::control, Act::mbarrier_arrive},
-    {sim::Op::cp_mbarrier_arrive, Unit::control, Act::mbarrier_copies},
-    {sim::Op::mbarrier_try_wait, Unit::control, Act::mbarrier_wait},
-    {sim::Op::mbarrier_test_wait, Unit::control, Act::mbarrier_wait},
-    {sim::Op::wgmma_commit, Unit::control, Act::wgmma_commit},
-    {sim::Op::wgmma_wait, Unit::control, Act::wgmma_wait},
-    {sim::Op::cluster_wait, Unit::control, Act::cluster_wait},
-    {sim::Op::shfl, Unit::shuffle, Act::load},
-    {sim::Op::redux, Unit::shuffle, Act::load},
-    {sim::Op::match, Unit::shuffle, Act::load},
-    {sim::Op::movmatrix, Unit::shuffle, Act::load},
-    {sim::Op::nanosleep, Unit::control, Act::sleep},
-    {sim::Op::bra, Unit::control, Act::branch},
-    {sim::Op::brx, Unit::control, Act::branch},
-    {sim::Op::exit, Unit::control, Act::exit},
-    {sim::Op::ret, Unit::control, Act::exit},
+    {sim::Op::cp_async, Unit::copy, OpKind::none},
+    {sim::Op::cp_commit, Unit::control, OpKind::group_commit},
+    {sim::Op::cp_wait, Unit::control, OpKind::group_wait},
+    {sim::Op::bulk_commit, Unit::control, OpKind::bulk_commit},
+    {sim::Op::bulk_wait, Unit::control, OpKind::group_wait},
+    {sim::Op::bulk_copy, Unit::tma, OpKind::none},
+    {sim::Op::bulk_reduce, Unit::tma, OpKind::none},
+    {sim::Op::tensor_copy, Unit::tma, OpKind::none},
+    {sim::Op::tensor_reduce, Unit::tma, OpKind::none},
+    {sim::Op::st_async, Unit::tma, OpKind::none},
+    {sim::Op::red_async, Unit::tma, OpKind::none},
+    {sim::Op::cluster_arrive, Unit::control, OpKind::cluster_arrive},
+    {sim::Op::cluster_wait, Unit::control, OpKind::cluster_wait},
+    {sim::Op::mbarrier_arrive, Unit::control, OpKind::mbarrier_arrive},
+    {sim::Op::mbarrier_arrive_drop, Unit::control, OpKind::mbarrier_arrive},
+    {sim::Op::cp_mbarrier_arrive, Unit::control, OpKind::mbarrier_copies},
+    {sim::Op::mbarrier_try_wait, Unit::control, OpKind::mbarrier_wait},
+    {sim::Op::mbarrier_test_wait, Unit::control, OpKind::mbarrier_wait},
+    {sim::Op::wgmma_commit, Unit::control, OpKind::wgmma_commit},
+    {sim::Op::wgmma_wait, Unit::control, OpKind::wgmma_wait},
+    {sim::Op::cluster_wait, Unit::control, OpKind::cluster_wait},
+    {sim::Op::shfl, Unit::shuffle, OpKind::load},
+    {sim::Op::redux, Unit::shuffle, OpKind::load},
+    {sim::Op::match, Unit::shuffle, OpKind::load},
+    {sim::Op::movmatrix, Unit::shuffle, OpKind::load},
+    {sim::Op::nanosleep, Unit::control, OpKind::sleep},
+    {sim::Op::bra, Unit::control, OpKind::branch},
+    {sim::Op::brx, Unit::control, OpKind::branch},
+    {sim::Op::exit, Unit::control, OpKind::exit},
+    {sim::Op::ret, Unit::control, OpKind::exit},
 };
 
 // The statements of each line of a module's text.
@@ -120,12 +120,12 @@ void find_registers(std::string_view line, bool results, Draft* draft) {
 }
 
 bool has_result(const Draft& draft) {
-  switch (draft.op.act) {
-    case Act::store:
-    case Act::branch:
-    case Act::exit:
-    case Act::barrier:
-    case Act::barrier_arrive:
+  switch (draft.op.kind) {
+    case OpKind::store:
+    case OpKind::branch:
+    case OpKind::exit:
+    case OpKind::barrier:
+    case OpKind::barrier_arrive:
       return false;
     default:
       return draft.op.unit != Unit::copy && draft.op.unit != Unit::tma;
@@ -137,11 +137,11 @@ bool has_result(const Draft& draft) {
 void classify_ptx(const Inst& in, const InstInfo& info, Op* op) {
   const Form& f = info.form;
   for (const Row& row : kRows) {
-    if (row.op == f.op) op->unit = row.unit, op->act = row.act;
+    if (row.op == f.op) op->unit = row.unit, op->kind = row.kind;
   }
-  if (op->act == Act::group_wait) op->keep = f.has(kWaitAll) ? 0 : static_cast<uint8_t>(in.imm);
-  if (op->act == Act::wgmma_wait) op->keep = static_cast<uint8_t>(in.imm);
-  if (op->unit != Unit::control || op->act != Act::none) return;
+  if (op->kind == OpKind::group_wait) op->keep = f.has(kWaitAll) ? 0 : static_cast<uint8_t>(in.imm);
+  if (op->kind == OpKind::wgmma_wait) op->keep = static_cast<uint8_t>(in.imm);
+  if (op->unit != Unit::control || op->kind != OpKind::none) return;
   switch (info.cls) {
     case Class::floating:
       op->unit = f.type() == Type::f64 ? Unit::fp64 : Unit::fma;
@@ -151,11 +151,11 @@ void classify_ptx(const Inst& in, const InstInfo& info, Op* op) {
       break;
     case Class::math:
       op->unit = Unit::math;
-      op->act = Act::load;
+      op->kind = OpKind::load;
       break;
     case Class::convert:
       op->unit = is_half(f.type()) ? Unit::alu : Unit::convert;
-      op->act = is_half(f.type()) ? Act::none : Act::load;
+      op->kind = is_half(f.type()) ? OpKind::none : OpKind::load;
       break;
     case Class::integer:
       op->unit = of(f.op, {sim::Op::mul, sim::Op::mad}) ? Unit::heavy : Unit::alu;
@@ -169,8 +169,8 @@ void classify_ptx(const Inst& in, const InstInfo& info, Op* op) {
       classify_memory(f, op);
       break;
     case Class::barrier:
-      op->act =
-          f.op == sim::Op::bar ? (f.has(kArrive) ? Act::barrier_arrive : Act::barrier) : Act::none;
+      op->kind = f.op == sim::Op::bar ? (f.has(kArrive) ? OpKind::barrier_arrive : OpKind::barrier)
+                                      : OpKind::none;
       break;
     case Class::tensor:
       if (f.op == sim::Op::mma || f.op == sim::Op::wgmma) {
@@ -220,9 +220,9 @@ Program ptx_program(const Function& f, const std::string& text, const Machine& m
     const bool to_float = info.form.type() == Type::f32 && is_integer(info.form.last_type());
     if (draft.op.unit == Unit::convert && machine.alu_converts && to_float) {
       draft.op.unit = Unit::alu;
-      draft.op.act = Act::none;
+      draft.op.kind = OpKind::none;
     }
-    draft.stays = draft.op.unit >= Unit::wgmma || draft.op.act != Act::none;
+    draft.stays = draft.op.unit >= Unit::wgmma || draft.op.kind != OpKind::none;
     if (draft.op.unit == Unit::math || draft.op.unit == Unit::convert ||
         draft.op.unit == Unit::shuffle) {
       draft.stays = draft.op.unit == Unit::shuffle;
@@ -233,7 +233,7 @@ Program ptx_program(const Function& f, const std::string& text, const Machine& m
       find_registers(line->second, has_result(draft), &draft);
     }
     last_line = info.ptx_line;
-    const bool jump = draft.op.act == Act::branch && in.kind == Kind::branch;
+    const bool jump = draft.op.kind == OpKind::branch && in.kind == Kind::branch;
     block.push_back(std::move(draft));
     if (jump) {
       close();

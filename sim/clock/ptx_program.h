@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Where there is no machine code, PTX itself is the program. Within each block its instructions are
+// If there is no machine code, PTX itself is the program. Within each block its instructions are
 // put in an order that hides their latencies, as ptxas would, and get the stall cycles and
 // scoreboards that this order needs. What ptxas leaves out (copies of registers, parameters,
 // changes of address space) costs nothing.

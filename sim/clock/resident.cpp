@@ -3,7 +3,7 @@
 #include "sim/clock/resident.h"
 
 namespace sim::clock {
-BlockRun::BlockRun(const Map& map, const BlockTrace& trace, uint32_t number)
+BlockRun::BlockRun(const SassMap& map, const BlockTrace& trace, uint32_t number)
     : index(number), rank(trace.rank) {
   for (uint32_t k = 0; k < trace.warps.size(); ++k) {
     warps.push_back(std::make_unique<WarpRun>(map, trace.warps[k]));
@@ -12,7 +12,7 @@ BlockRun::BlockRun(const Map& map, const BlockTrace& trace, uint32_t number)
   }
 }
 
-void BlockRun::release(double time, Result* result) {
+void BlockRun::release(double time, ReplayResult* result) {
   for (Barrier& b : barriers) {
     const size_t wanted = b.expected ? b.expected : warps.size() - ended;
     if (b.arrived == 0 || b.arrived < wanted) continue;
@@ -29,7 +29,7 @@ void BlockRun::release(double time, Result* result) {
   }
 }
 
-ClusterRun::ClusterRun(const Map& map, const BlockTrace* traces, size_t size, uint32_t number,
+ClusterRun::ClusterRun(const SassMap& map, const BlockTrace* traces, size_t size, uint32_t number,
                        int at)
     : slot(at) {
   for (size_t k = 0; k < size; ++k) {

@@ -17,7 +17,7 @@ struct BlockRun;
 struct ClusterRun;
 
 struct WarpRun {
-  WarpRun(const Map& map, const WarpTrace& t) : walk(map, t), trace(&t) {
+  WarpRun(const SassMap& map, const WarpTrace& t) : walk(map, t), trace(&t) {
     contributed.resize(t.effects.size());
   }
   Walk walk;
@@ -55,10 +55,10 @@ struct Phase {
 };
 
 struct BlockRun {
-  static constexpr size_t kMostPasses = 50'000;
-  BlockRun(const Map& map, const BlockTrace& trace, uint32_t number);
+  static constexpr size_t kMostBackEdges = 50'000;
+  BlockRun(const SassMap& map, const BlockTrace& trace, uint32_t number);
   // Lets the warps of complete barriers go on at `time`.
-  void release(double time, Result* result);
+  void release(double time, ReplayResult* result);
 
   uint32_t index;  // of the trace
   uint32_t rank;   // in the cluster, and the multiprocessor that it runs on
@@ -67,11 +67,11 @@ struct BlockRun {
   size_t ended = 0;  // warps
   std::vector<std::unique_ptr<WarpRun>> warps;
   std::array<Barrier, 16> barriers;
-  std::vector<Pass> passes;  // at most kMostPasses
+  std::vector<BackEdge> back_edges;  // at most kMostBackEdges
 };
 
 struct ClusterRun {
-  ClusterRun(const Map& map, const BlockTrace* traces, size_t size, uint32_t number, int at);
+  ClusterRun(const SassMap& map, const BlockTrace* traces, size_t size, uint32_t number, int at);
   // Counts an arrival at the cluster's barrier, or the end of a warp, after which nobody waits for
   // it. The barrier is over `latency` after the last one.
   void arrive(double time, double latency);

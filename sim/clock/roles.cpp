@@ -34,10 +34,10 @@ bool any(const Program& program, const Ran& ran, Does does) {
 }
 
 // The loop in which a warp issued most; the distance of its rounds.
-void find_period(const Program& program, const std::vector<Pass>& passes, RoleTime* role) {
+void find_period(const Program& program, const std::vector<BackEdge>& back_edges, RoleTime* role) {
   std::map<uint32_t, std::vector<float>> loops;  // by branch
-  for (const Pass& pass : passes) {
-    if (pass.warp == role->first_warp) loops[pass.op].push_back(pass.time);
+  for (const BackEdge& edge : back_edges) {
+    if (edge.warp == role->first_warp) loops[edge.op].push_back(edge.time);
   }
   const std::vector<float>* most = nullptr;
   double issued = 0;
@@ -69,7 +69,7 @@ void number_names(std::vector<RoleTime>* roles) {
 
 }  // namespace
 
-std::vector<RoleTime> find_roles(const Program& program, const Result& replay) {
+std::vector<RoleTime> find_roles(const Program& program, const ReplayResult& replay) {
   std::vector<RoleTime> roles;
   std::vector<const Ran*> of_role;
   for (uint32_t w = 0; w < replay.ran.size(); ++w) {
@@ -97,7 +97,7 @@ std::vector<RoleTime> find_roles(const Program& program, const Result& replay) {
                     : copier && products && !multiplier        ? "producer"
                     : !multiplier && !copier && issued < kIdle ? "idle"
                                                                : "role";
-    find_period(program, replay.passes, &roles[k]);
+    find_period(program, replay.back_edges, &roles[k]);
   }
   number_names(&roles);
   return roles;

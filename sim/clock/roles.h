@@ -22,6 +22,6 @@ struct RoleTime {
   uint64_t rounds = 0;  // that the period is of
 };
 
-std::vector<RoleTime> find_roles(const Program& program, const Result& replay);
+std::vector<RoleTime> find_roles(const Program& program, const ReplayResult& replay);
 
 }  // namespace sim::clock

@@ -109,8 +109,8 @@ void begin_order(Driver& driver, Stream& stream, Operation& operation) {
     order.line = branch_line(driver, stream, run->branches[operation.node]);
   }
   for (const CompletionPtr& other : operation.after) join(&order.before, other->order);
-  if (operation.front) {
-    order.early = operation.front->early_for_next(operation.front_done->order);
+  if (operation.primary) {
+    order.early = operation.primary->early_for_next(operation.primary_done->order);
   }
   order.number = ++driver.numbers[order.line];
   join(&stream.known, order);
@@ -143,7 +143,7 @@ std::shared_ptr<RaceWorld> world_for(Driver& driver, Device& device, const Opera
   const bool branches = operation.graph && operation.graph->branch_count > 1;
   device.shares = device.shares || branches || streams_of(device) > 1;
   if (device.world && is_over(driver, device, operation.completion->order)) device.world = nullptr;
-  if (!device.shares && !tells_dependents && !operation.front && !device.world) {
+  if (!device.shares && !tells_dependents && !operation.primary && !device.world) {
     device.memory->take_released();
     return nullptr;
   }

@@ -24,13 +24,14 @@ std::string_view plain_name(std::string_view name) {
   return name.substr(0, end);
 }
 
-// Returns a function that says it is not supported, the newest of that name; null if there is none.
-const Symbol* find_unsupported(const char* name) {
+// Returns the newest exported function of that name; null if there is none. It is called for names
+// that kSymbols does not have, whose functions only say that they are not supported.
+const Symbol* find_exported(const char* name) {
   const Symbol* best = nullptr;
-  for (size_t at = 0; at < kUnsupportedCount; ++at) {
-    const std::string_view symbol = kUnsupported[at].name;
+  for (size_t at = 0; at < kExportedCount; ++at) {
+    const std::string_view symbol = kExported[at].name;
     const bool twin = symbol.find("_pt") != std::string_view::npos;
-    if (!twin && plain_name(symbol) == name) best = &kUnsupported[at];  // in order, so _v3 is last
+    if (!twin && plain_name(symbol) == name) best = &kExported[at];  // in order, so _v3 is last
   }
   return best;
 }
@@ -56,7 +57,7 @@ CUresult look_up(const char* name, void** out, int version, cuuint64_t flags,
     }
   }
   if (!known) {
-    best = find_unsupported(name);
+    best = find_exported(name);
     known = best != nullptr;
   }
   *out = nullptr;

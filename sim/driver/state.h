@@ -222,7 +222,7 @@ struct Driver {
   }
 };
 
-struct Deed;
+struct TimelineEvent;
 
 // Holds a thread's stack of contexts and what the thread is doing.
 struct ThreadState {
@@ -230,13 +230,13 @@ struct ThreadState {
   std::unordered_map<uint64_t, uint64_t> own_streams;  // context handle -> per-thread stream
   CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   bool in_host_function = false;
-  double model = 0;                // model time of the newest work it has seen the end of
-  uint64_t age = 0;                // Driver::timeline_age then
-  int rank = -1;                   // of its first communicator
-  Operation* operation = nullptr;  // the work that it runs, if it is a device's
-  Device* device = nullptr;        // that device
-  Stream* stream = nullptr;        // and the stream
-  Deed* deed = nullptr;            // of that work
+  double model = 0;                         // model time of the newest work it has seen the end of
+  uint64_t age = 0;                         // Driver::timeline_age then
+  int rank = -1;                            // of its first communicator
+  Operation* operation = nullptr;           // the work that it runs, if it is a device's
+  Device* device = nullptr;                 // that device
+  Stream* stream = nullptr;                 // and the stream
+  TimelineEvent* timeline_event = nullptr;  // of that work
 };
 ThreadState& thread_state();
 

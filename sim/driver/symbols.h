@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// This table lists every exported entry point by the name and the version that callers ask for.
+// These tables list the exported entry points.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,13 @@ struct Symbol {
   void (*per_thread)();  // the twin with a per-thread default stream, or null
 };
 
+// The functions that the driver has, by the name and the version that callers ask for.
 extern const Symbol kSymbols[];
 extern const size_t kSymbolCount;
 
-// These entry points only answer CUDA_ERROR_NOT_SUPPORTED; each is listed by its exported name.
-extern const Symbol kUnsupported[];
-extern const size_t kUnsupportedCount;
+// All functions that cuda.h declares, sorted by their exported names. Those that the driver does
+// not have only answer CUDA_ERROR_NOT_SUPPORTED.
+extern const Symbol kExported[];
+extern const size_t kExportedCount;
 
 }  // namespace sim::driver

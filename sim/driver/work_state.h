@@ -69,8 +69,8 @@ struct Operation {
   size_t node = 0;
   OrderClocks host_clocks;  // what the host had seen then (order.h)
   // The launch in front, if this one may start before its end: programmatic dependent launch.
-  std::shared_ptr<const Dependence> front;
-  CompletionPtr front_done;
+  std::shared_ptr<const Dependence> primary;
+  CompletionPtr primary_done;
 };
 
 struct Object {

@@ -34,7 +34,7 @@ constexpr auto kPoll = std::chrono::microseconds(200);  // of values that host t
 
 thread_local Runner* this_runner = nullptr;
 
-// What a device may do next: begin a piece of work, or go on with one.
+// A Choice is what a device may do next: begin a piece of work, or go on with one.
 struct Choice {
   std::shared_ptr<Stream> stream;
   std::shared_ptr<Operation> operation;
@@ -59,8 +59,8 @@ std::shared_ptr<Operation> next_of(const Stream& stream) {
   // Programmatic dependent launch: the next may begin once all blocks in front say so.
   if (queue.size() < 2) return nullptr;
   const std::shared_ptr<Operation>& second = queue[1];
-  const bool early = !second->running && second->front && second->front->told.load() &&
-                     second->front->triggered() && is_ready(*second);
+  const bool early = !second->running && second->primary && second->primary->told.load() &&
+                     second->primary->triggered() && is_ready(*second);
   return early ? second : nullptr;
 }
 
@@ -111,7 +111,7 @@ void pass_turn(Lock& lock, Runner& from, Runner& to) {
 }
 
 // A dependent launch that is over before the one in front of it waits for that.
-void await_front(Lock& lock, Device& device, const Stream& stream, const Operation& operation) {
+void await_primary(Lock& lock, Device& device, const Stream& stream, const Operation& operation) {
   while (stream.queue.front().get() != &operation) {
     Runner& next = *device.paused[device.random() % device.paused.size()];
     std::erase(device.paused, &next);
@@ -123,7 +123,7 @@ void await_front(Lock& lock, Device& device, const Stream& stream, const Operati
 void run_one(Driver& driver, Lock& lock, Device& device, const std::shared_ptr<Stream>& stream,
              const std::shared_ptr<Operation>& operation) {
   CUresult error = CUDA_SUCCESS;
-  Deed deed;
+  TimelineEvent timeline_event;
   operation->running = true;
   begin_order(driver, *stream, *operation);
   if (operation->run) {
@@ -134,19 +134,19 @@ void run_one(Driver& driver, Lock& lock, Device& device, const std::shared_ptr<S
     thread.operation = operation.get();
     thread.device = &device;
     thread.stream = stream.get();
-    if (keeps_timeline(driver)) thread.deed = &deed;
+    if (keeps_timeline(driver)) thread.timeline_event = &timeline_event;
     lock.unlock();
     error = without_exceptions(CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN,
                                [&] { return operation->run(); });
-    thread.deed = nullptr;
+    thread.timeline_event = nullptr;
     thread.operation = nullptr;
     lock.lock();
-    await_front(lock, device, *stream, *operation);
+    await_primary(lock, device, *stream, *operation);
     --device.running;
   }
   operation->running = false;
   end_order(driver, *stream, *operation);
-  advance(driver, *stream, *operation, std::move(deed));
+  advance(driver, *stream, *operation, std::move(timeline_event));
   device.fruitless = 0;
   end(*operation, error);
   stream->queue.pop_front();

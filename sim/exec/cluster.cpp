@@ -92,7 +92,7 @@ bool ClusterRun::advance(uint64_t budget) {
 bool ClusterRun::run(uint64_t budget) {
   Launch& launch = *worker_->launch;
   const uint64_t stop_at = executed_ + budget;
-  cluster_.awaits_front = false;
+  cluster_.awaits_primary = false;
   size_t idle = 0;  // turns in a row in which nothing happened
   while (done_ < warps_.size()) {
     const uint64_t fault = launch.fault_cluster.load(std::memory_order_relaxed);
@@ -128,7 +128,7 @@ bool ClusterRun::run(uint64_t budget) {
     if (ran) worker_->lanes_part = false;
     if (idle <= warps_.size()) continue;
     if (!async_ || !async_->land_one()) {
-      if (cluster_.awaits_front) return true;
+      if (cluster_.awaits_primary) return true;
       if (!recorder_ || worker_->lanes_part) return deadlock();
       worker_->lanes_part = true;
     }
@@ -169,7 +169,7 @@ bool HostWorker::advance(ClusterRun& cluster, uint64_t slice) {
     const uint64_t piece = std::min(slice, kShortest + next_random(random_) % kLongest);
     slice -= piece;
     more = cluster.advance(piece);
-    const bool waits = cluster.awaits_front();
+    const bool waits = cluster.awaits_primary();
     if (const int error = launch->settings->give_way(waits)) launch->fail(0, error);
     if (waits) return more;
   }

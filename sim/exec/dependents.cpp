@@ -29,8 +29,8 @@ bool grid_control(Warp& w, const Inst& inst) {
   }
   const Launch& launch = *w.worker->launch;
   const bool waits = form_of(w, inst).has(kWaitMod);
-  if (waits && launch.settings->front_over && !launch.settings->front_over()) {
-    w.block->cluster->awaits_front = true;
+  if (waits && launch.settings->primary_over && !launch.settings->primary_over()) {
+    w.block->cluster->awaits_primary = true;
     return false;
   }
   w.at_grid_control = false;

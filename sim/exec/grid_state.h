@@ -119,7 +119,7 @@ class ClusterRun {
   // stops.
   bool advance(uint64_t budget);
   // Says whether it waits for the grids in front.
-  bool awaits_front() const { return cluster_.awaits_front; }
+  bool awaits_primary() const { return cluster_.awaits_primary; }
 
  private:
   bool charge(uint64_t instructions);

@@ -177,10 +177,10 @@ void run_workers(Launch* launch, std::vector<std::unique_ptr<HostWorker>>* worke
   // Findings and results must not depend on the number of host threads.
   // A grid that may have to wait for another, or let another run, takes turns with it.
   const Settings& settings = *launch->settings;
-  if (launch->races || launch->function->ordered_across_blocks || settings.front_over) wanted = 1;
+  if (launch->races || launch->function->ordered_across_blocks || settings.primary_over) wanted = 1;
   launch->takes_turns = wanted == 1 && settings.give_way &&
                         (launch->races || launch->function->ordered_across_blocks ||
-                         launch->grid->cooperative || settings.front_over);
+                         launch->grid->cooperative || settings.primary_over);
   workers->resize(wanted);
   run_together(wanted, [&](uint64_t k) {
     (*workers)[k] = std::make_unique<HostWorker>(launch);
@@ -272,7 +272,7 @@ Outcome run_grid(const Grid& grid, const Profile& profile, Memory& memory,
     f.kernel = grid.kernel->name;
     outcome.findings.push_back(f);
   }
-  // Where the others stood when a fault came is up to the host.
+  // The host decides where the others stood when a fault came.
   if (outcome.error == 0) outcome.counters = collect(launch, workers);
   outcome.counters.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -94,7 +94,7 @@ struct Settings {
   // grid with that error.
   std::function<int(bool urgent)> give_way;
   // Says whether the grids that griddepcontrol.wait waits for are over. Empty: they are.
-  std::function<bool()> front_over;
+  std::function<bool()> primary_over;
   Traces* traces = nullptr;  // filled if it is not null
 };
 
@@ -132,7 +132,7 @@ struct Grid {
   uint32_t dynamic_shared_bytes = 0;
   std::vector<uint8_t> params;  // laid out as Kernel::params says
   LaunchOrder order;
-  // What other launches did to global memory, for the race check; null: this one is alone.
+  // It says what other launches did to global memory, for the race check; null: this one is alone.
   std::shared_ptr<RaceWorld> world;
   std::shared_ptr<Dependence> dependence;  // null: nobody asks
   // All blocks run together, and cooperative groups find their barrier.

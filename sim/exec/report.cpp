@@ -6,12 +6,12 @@
 namespace sim {
 namespace {
 
-// What else is true of a kind. `checked`: the kernel could go on, so that without any check nothing
-// happens. `borne`: PTX forbids it, but the hardware does what the program means.
+// A Trait says what else is true of a kind. `checked`: the kernel could go on, so that without any
+// check nothing happens. `borne`: PTX forbids it, but the hardware does what the program means.
 enum class Trait : uint8_t { none, checked, borne };
 
 // Every kind of finding: its name, the check it belongs to, the error its launch ends with (0: the
-// launch goes on). In the order of the enumeration.
+// launch goes on). They are in the order of the enumeration.
 struct FaultInfo {
   Fault fault;
   const char* name;

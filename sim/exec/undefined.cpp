@@ -125,7 +125,7 @@ void watch_registers(Warp& w, const Inst& in, uint32_t mask, uint32_t exec) {
     if (bad) tell(w, in, bad, "an operand");
     bad = 0;
   }
-  // Whether a lane wrote it is not known where the condition is not.
+  // If the condition is not known, it is not known either whether a lane wrote it.
   const uint32_t unsure = rule == Rule::spread || rule == Rule::merge ? guard & mask : 0;
   const uint32_t kept = op == Op::wgmma ? kept_accumulators(w, in) : 0;
   const Uses uses = uses_of(w, in);

@@ -44,7 +44,7 @@ uint64_t all_warps(const Block& block) {
   return block.warps == 64 ? ~0ull : (1ull << block.warps) - 1;
 }
 
-// Where a warp is that does not come: "at barrier 1, PTX line 20".
+// Says where a warp is that does not come: "at barrier 1, PTX line 20".
 std::string whereabouts(const Warp& w) {
   const Strand& s = w.strands[0];
   std::string text = "PTX line " + std::to_string(line_of(w, s.pc));
@@ -185,7 +185,7 @@ bool check_marks(Warp& w, const Inst& inst, unsigned lane, const Block& block, u
   if (!borrowed && !(marks & (kMarkInFlight | kMarkMbarrier))) return true;
   std::string text =
       std::string(store ? "store to" : "load from") + " shared address " + hex(offset);
-  // Who: a copy of this cluster; if there is none, a matrix product.
+  // A copy of this cluster is named; if there is none, a matrix product.
   Async* const async = block.cluster->async;
   const bool flight = marks & kMarkInFlight;
   unsigned issuer = 0;

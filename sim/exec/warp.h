@@ -109,7 +109,7 @@ struct Barrier {
   uint8_t mode = 0;  // 0 none yet, 1 sync/arrive, 2 red
 };
 
-// How far a warp had come when its block did something for the first time.
+// A Milestone says how far a warp had come when its block did something for the first time.
 struct Milestone {
   const Warp* warp = nullptr;  // null: the block has not done it
   uint64_t executed = 0;       // by the warp
@@ -149,7 +149,7 @@ struct Cluster {
   uint64_t events = 0;           // phases of barriers completed, copies landed
   uint64_t phase = 0;            // of barrier.cluster
   RaceMbarrier* race = nullptr;  // of barrier.cluster
-  bool awaits_front = false;     // a warp found that griddepcontrol.wait has to be tried again
+  bool awaits_primary = false;   // a warp found that griddepcontrol.wait has to be tried again
 };
 constexpr unsigned kRankShift = 24;
 

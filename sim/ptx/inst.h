@@ -46,8 +46,8 @@ constexpr uint16_t kPredNegate = 0x8000;  // set in a source operand: use its co
 constexpr uint16_t kNoSlot = 0xFFFF;
 constexpr uint32_t kNoTarget = 0xFFFFFFFF;
 
-// How a branch leaves a loop that waits for another block (ptx/flow/wait_loops.h): Inst::imm of a
-// branch.
+// A WaitExit says how a branch leaves a loop that waits for another block (ptx/flow/wait_loops.h).
+// It is Inst::imm of the branch.
 enum WaitExit : int64_t { kNoWaitExit = 0, kLeavesByJump = 1, kLeavesByFall = 2 };
 
 struct Inst {

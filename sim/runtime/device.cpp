@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Which device each thread uses, and the primary contexts behind that.
+// This file says which device each thread uses, and has the primary contexts behind that.
 #include <mutex>
 #include <vector>
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// How a program gets at the driver through the runtime.
+// These functions give a program the driver's functions through the runtime.
 #include "sim/runtime/version.h"
 
 namespace sim::runtime {

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What nvcc's start-up code hands over: one fat binary, or the parts that its linker made one of.
+// This header reads what nvcc's start-up code hands over: one fat binary, or the parts that its
+// linker made one of.
 #pragma once
 
 #include "sim/runtime/entry.h"

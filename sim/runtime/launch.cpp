@@ -73,7 +73,7 @@ Result read_configuration(const cudaLaunchConfig_t* given, CUlaunchConfig* out) 
 
 using namespace sim::runtime;
 
-// What <<<>>> compiles to. A result other than 0 makes it skip the launch.
+// The operator <<<>>> compiles to this. A result other than 0 makes it skip the launch.
 SIM_RUNTIME unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes,
                                                  cudaStream_t stream) {
   const cudaError_t error = guarded([&]() -> Result {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What nvcc's start-up code registers: fat binaries, and the host addresses that stand for their
-// kernels and variables. A fat binary is loaded when something of it is used.
+// The registry has what nvcc's start-up code registers: fat binaries, and the host addresses that
+// stand for their kernels and variables. A fat binary is loaded when something of it is used.
 #pragma once
 
 #include "sim/runtime/entry.h"

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What the libraries libcudart.so.12 and libcudart.so.13 do differently; each has a file of its
-// own.
+// The libraries libcudart.so.12 and libcudart.so.13 do these things differently; each has a file of
+// its own.
 #pragma once
 
 #include "sim/runtime/entry.h"

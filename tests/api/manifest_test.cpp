@@ -71,10 +71,10 @@ TEST_CASE("what is not canonical is read, and becomes it") {
   becomes(R"({"op":"flash_attention","tensors":{},"options":{"causal":"01"},"alignment":16})",
           plain);
   becomes(R"({"op":"flash_attention","tensors":{},"options":{"causal":1},"mods":{}})", plain);
-  // Older versions called mods snippets.
-  const std::string mods = R"({"mask_mod":"__device__ bool mask_mod() { return 1; }"})";
-  becomes(R"({"op":"flash_attention","tensors":{},"snippets":)" + mods + '}',
-          R"({"op":"flash_attention","tensors":{},"mods":)" + mods + '}');
+  becomes(R"({"op":"flash_attention","tensors":{},"options":{"causal":1},"snippets":{}})", plain);
+  const std::string mods = R"({"mask_mod":"bool mask_mod() { return 1; }"}})";
+  becomes(R"({"op":"flash_attention","tensors":{},"snippets":)" + mods,
+          R"({"op":"flash_attention","tensors":{},"mods":)" + mods);
   // An integer where a number is expected, and numbers beyond what a double tells apart.
   becomes(R"({"op":"flash_attention","tensors":{},"options":{"softmax_scale":2}})",
           R"({"op":"flash_attention","tensors":{},"options":{"softmax_scale":2.0}})");
@@ -142,9 +142,11 @@ TEST_CASE("what is refused is named, with what is allowed") {
       {R"({"op":"kda","tensors":{},"alignment":3})", {"alignment is 3", "16"}},
       {R"({"op":"kda","tensors":{},"alignment":"16"})", {"alignment is \"16\""}},
       {R"({"op":"kda","tensors":{},"mods":{"score_mod":"x"}})", {"'score_mod'", "none"}},
+      {R"({"op":"kda","tensors":{},"snippets":{"score_mod":"x"}})", {"'score_mod'", "none"}},
+      {R"({"op":"flash_attention","tensors":{},"mods":{},"snippets":{}})",
+       {"mods and snippets", "older name"}},
       {R"({"op":"flash_attention","tensors":{},"mods":{"score_mod":1}})", {"score_mod is 1"}},
-      {R"({"op":"flash_attention","tensors":{},"snippets":{"score_mod":"a\u0000"}})",
-       {"zero byte"}},
+      {R"({"op":"flash_attention","tensors":{},"mods":{"score_mod":"a\u0000"}})", {"zero byte"}},
       {R"({"op":"flash_attention","tensors":{},"options":{"score_mod":"/etc/passwd"}})",
        {"score_mod is \"/etc/passwd\"", "mods"}},
       {R"({"op":"kda","tensors":{},"group":4})", {"group is 4", "world"}},

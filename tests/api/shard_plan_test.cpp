@@ -137,17 +137,18 @@ TEST_CASE("lathe_shard_plan: every number has a range, and no sum wraps") {
   const std::string whole = R"("shards": [[[0, 0, 9223372036854775807]],
                                           [[0, 9223372036854775807, 1]]], "dst": [[0], [0]])";
   const Bad bad[] = {
-      {"pair_rule", pair("[-9223372036854775808, 5]", "0", "0"), "qis-9223372036854775808;allowed"},
-      {"pair_rule", pair("[0, 2147483648]", "0", "0"), "qis2147483648;allowed"},
-      {"pair_rule", pair("[-2147483647, 2147483647]", "0", "0"), "qis[-2147483647,2147483647]"},
-      {"pair_rule", pair("[5, 0]", "0", "0"), "qis[5,0]"},
-      {"pair_rule", pair("[0, 1, 2]", "0", "0"), "qis[0,1,2]"},
-      {"pair_rule", pair("[0, 5]", "9223372036854775807", "0"), "leftis9223372036854775807"},
-      {"pair_rule", pair("[0, 5]", "-2", "0"), "leftis-2;allowed"},
-      {"pair_rule", pair("[0, 5]", "0", "-9223372036854775808"), "offsetis-9223372036854775808"},
-      {"pair_rule", pair("[0, 5]", "1.5", "0"), "leftis1.5;allowed"},
-      {"pair_rule", pair("[0, true]", "0", "0"), "qistrue;allowed"},
-      {"pair_rule", pair("[0, 18446744073709551615]", "0", "0"), "qis18446744073709551615"},
+      {"range_rule", pair("[-9223372036854775808, 5]", "0", "0"),
+       "qis-9223372036854775808;allowed"},
+      {"range_rule", pair("[0, 2147483648]", "0", "0"), "qis2147483648;allowed"},
+      {"range_rule", pair("[-2147483647, 2147483647]", "0", "0"), "qis[-2147483647,2147483647]"},
+      {"range_rule", pair("[5, 0]", "0", "0"), "qis[5,0]"},
+      {"range_rule", pair("[0, 1, 2]", "0", "0"), "qis[0,1,2]"},
+      {"range_rule", pair("[0, 5]", "9223372036854775807", "0"), "leftis9223372036854775807"},
+      {"range_rule", pair("[0, 5]", "-2", "0"), "leftis-2;allowed"},
+      {"range_rule", pair("[0, 5]", "0", "-9223372036854775808"), "offsetis-9223372036854775808"},
+      {"range_rule", pair("[0, 5]", "1.5", "0"), "leftis1.5;allowed"},
+      {"range_rule", pair("[0, true]", "0", "0"), "qistrue;allowed"},
+      {"range_rule", pair("[0, 18446744073709551615]", "0", "0"), "qis18446744073709551615"},
       {"dispatch_kv", "{" + whole + "}", "is9223372036854775807;allowed"},
       {"dispatch_kv", R"({"shards": [[[0, 0, 2147483647]], [[0, 2147483647, 1]]],
                           "dst": [[0], [0]]})",
@@ -184,6 +185,13 @@ TEST_CASE("lathe_shard_plan: every number has a range, and no sum wraps") {
     CHECK_MESSAGE(contains(found, R"({"error":)"), found);
     CHECK_MESSAGE(contains(found, each.part), found);
   }
+}
+
+TEST_CASE("lathe_shard_plan: range_rule answers to its older name too") {
+  const std::string input = R"({"cases": [)" + pair("[0, 5]", "-1", "0") + "]}";
+  const std::string found = answer("range_rule", input.c_str());
+  CHECK_MESSAGE(contains(found, R"("kind":"partial")"), found);
+  CHECK(answer("pair_rule", input.c_str()) == found);
 }
 
 // Each of these took minutes, or more memory than there is.

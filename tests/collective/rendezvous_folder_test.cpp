@@ -42,7 +42,7 @@ std::optional<MeetingQuestion> question(const Folder& folder, const Launch& laun
   return decode_question(std::string(std::istreambuf_iterator<char>(file), {}));
 }
 
-MeetingQuestion tuning_key_of(const Launch& launch, char value) {
+MeetingQuestion question_of(const Launch& launch, char value) {
   MeetingQuestion out;
   out.world = static_cast<uint32_t>(launch.world);
   out.rank = static_cast<uint32_t>(launch.rank);
@@ -197,7 +197,7 @@ TEST_CASE("folder: what a dead run of the same name left is not believed") {
       CAPTURE(confirmed);
       const Folder folder;
       for (int rank = 1; rank < 3; ++rank) {
-        MeetingQuestion old = tuning_key_of(any[rank], static_cast<char>('a' + rank));
+        MeetingQuestion old = question_of(any[rank], static_cast<char>('a' + rank));
         old.has_id = confirmed;
         if (confirmed) old.meeting = nonce('d');
         put(folder, question_name(any[1].run, rank), encode(old));

@@ -8,31 +8,33 @@ namespace sim::clock {
 namespace {
 
 // ptxas leaves out loads whose value it knows or nobody uses, and groups without copies.
-bool may_vanish(MarkKind kind) {
-  return kind == MarkKind::load || kind == MarkKind::group_commit || kind == MarkKind::group_wait ||
-         kind == MarkKind::bulk_commit || kind == MarkKind::wgmma_wait ||
-         kind == MarkKind::cluster_wait;
+bool may_vanish(AnchorKind kind) {
+  return kind == AnchorKind::load || kind == AnchorKind::group_commit ||
+         kind == AnchorKind::group_wait || kind == AnchorKind::bulk_commit ||
+         kind == AnchorKind::wgmma_wait || kind == AnchorKind::cluster_wait;
 }
 
-// Tokens of one pass through a piece: where their middle is in the track, and how many.
-struct Pass {
+// The tokens of one time that a walk goes through a SASS block, and where their middle is in the
+// track.
+struct Traversal {
   std::vector<uint32_t> tokens;
   uint32_t middle = 0;
 };
 
-// Returns how many tokens have to be left out so that the passes are in the order of the track.
-double out_of_order(const std::vector<Pass>& passes, size_t tokens) {
+// Returns how many tokens have to be left out so that the traversals are in the order of the track.
+double out_of_order(const std::vector<Traversal>& traversals, size_t tokens) {
   std::vector<uint64_t> best(tokens + 1);  // a tree of the most tokens that end up to each place
   uint64_t all = 0, most = 0;
-  for (const Pass& pass : passes) {
-    if (pass.tokens.empty()) continue;
+  for (const Traversal& traversal : traversals) {
+    if (traversal.tokens.empty()) continue;
     uint64_t before = 0;
-    for (size_t at = pass.middle + 1; at > 0; at &= at - 1) before = std::max(before, best[at]);
-    const uint64_t own = before + pass.tokens.size();
-    for (size_t at = pass.middle + 1; at <= tokens; at += at & (~at + 1)) {
+    for (size_t at = traversal.middle + 1; at > 0; at &= at - 1)
+      before = std::max(before, best[at]);
+    const uint64_t own = before + traversal.tokens.size();
+    for (size_t at = traversal.middle + 1; at <= tokens; at += at & (~at + 1)) {
       best[at] = std::max(best[at], own);
     }
-    all += pass.tokens.size();
+    all += traversal.tokens.size();
     most = std::max(most, own);
   }
   return static_cast<double>(all - most);
@@ -52,7 +54,7 @@ void Agreement::add(const Agreement& other) {
   misplaced += other.misplaced;
 }
 
-Agreement compare(const Map& map, const WarpTrace& trace, const Steps& steps) {
+Agreement compare(const SassMap& map, const WarpTrace& trace, const Steps& steps) {
   Agreement out;
   const Track track(map, trace);
   std::vector<uint32_t> token_of(trace.effects.size(), kNowhere);
@@ -60,44 +62,45 @@ Agreement compare(const Map& map, const WarpTrace& trace, const Steps& steps) {
     if (track.tokens[at].effect != kNowhere) token_of[track.tokens[at].effect] = at;
   }
   std::vector<uint32_t> done(trace.effects.size());
-  std::vector<Pass> passes(1);
+  std::vector<Traversal> traversals(1);
   for (Walk::Step step = steps(); step.op != kNowhere; step = steps()) {
-    const Piece& piece = map.pieces[map.piece_of[step.op]];
-    if (piece.first == step.op) passes.emplace_back();
-    const uint32_t place = map.place_of[step.op].use;
+    const SassBlock& sass_block = map.sass_blocks[map.sass_block_of[step.op]];
+    if (sass_block.first == step.op) traversals.emplace_back();
+    const uint32_t place = map.slot_of[step.op].use;
     if (place == kNowhere) continue;
-    const Use& use = piece.uses[place];
-    const Mark& mark = map.marks[use.mark];
-    if (!mark.traced) continue;
+    const AnchorUse& use = sass_block.uses[place];
+    const Anchor& anchor = map.anchors[use.anchor];
+    if (!anchor.traced) continue;
     if (step.effect == nullptr) {
       out.extra += use.optional ? 0 : 1;  // a load before the guard of its block
       continue;
     }
     if (step.effect->lanes == 0) continue;  // its guard held it back
     const auto effect = static_cast<size_t>(step.effect - trace.effects.data());
-    if (done[effect]++ >= static_cast<uint32_t>(mark.per_token)) out.extra += 1;
+    if (done[effect]++ >= static_cast<uint32_t>(anchor.per_token)) out.extra += 1;
     if (!use.moved && token_of[effect] != kNowhere)
-      passes.back().tokens.push_back(token_of[effect]);
+      traversals.back().tokens.push_back(token_of[effect]);
   }
   for (size_t k = 0; k < trace.effects.size(); ++k) {
     const Effect& e = trace.effects[k];
-    const MarkKind kind = map.kind_of[e.pc];
-    if (e.missed || e.lanes == 0 || kind == MarkKind::none) continue;
-    if (map.mark_of[e.pc] == kNowhere && may_vanish(kind)) continue;
+    const AnchorKind kind = map.kind_of[e.pc];
+    if (e.missed || e.lanes == 0 || kind == AnchorKind::none) continue;
+    if (map.anchor_of[e.pc] == kNowhere && may_vanish(kind)) continue;
     out.wanted += 1;
     if (done[k] == 0) out.missing += 1;
   }
-  for (Pass& pass : passes) {
-    if (pass.tokens.empty()) continue;
-    const auto middle = pass.tokens.begin() + static_cast<ptrdiff_t>(pass.tokens.size() / 2);
-    std::nth_element(pass.tokens.begin(), middle, pass.tokens.end());
-    pass.middle = *middle;
+  for (Traversal& traversal : traversals) {
+    if (traversal.tokens.empty()) continue;
+    const auto middle =
+        traversal.tokens.begin() + static_cast<ptrdiff_t>(traversal.tokens.size() / 2);
+    std::nth_element(traversal.tokens.begin(), middle, traversal.tokens.end());
+    traversal.middle = *middle;
   }
-  out.misplaced = out_of_order(passes, track.tokens.size());
+  out.misplaced = out_of_order(traversals, track.tokens.size());
   return out;
 }
 
-double agreement(const Map& map, std::span<const BlockTrace> blocks) {
+double agreement(const SassMap& map, std::span<const BlockTrace> blocks) {
   Agreement all;
   for (const BlockTrace& block : blocks) {
     for (const WarpTrace& trace : block.warps) {

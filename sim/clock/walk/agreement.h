@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// How well a walk through a program agrees with what the PTX did, for each warp: whether it does
-// each access, barrier, copy and product as often, and in the order of the PTX.
+// The agreement says for each warp how well a walk through a program does what the PTX did: each
+// access, barrier, copy and product as often, and in the order of the PTX.
 #pragma once
 
 #include <functional>
@@ -21,9 +21,9 @@ struct Agreement {
   double share() const;  // 1: all agrees
   void add(const Agreement& other);
 };
-Agreement compare(const Map& map, const WarpTrace& trace, const Steps& steps);
+Agreement compare(const SassMap& map, const WarpTrace& trace, const Steps& steps);
 
 // Returns the share of what traced blocks did whose walks agree with the PTX.
-double agreement(const Map& map, std::span<const BlockTrace> blocks);
+double agreement(const SassMap& map, std::span<const BlockTrace> blocks);
 
 }  // namespace sim::clock

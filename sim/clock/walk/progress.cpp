@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kMostWords = 1024;  // of bits
 constexpr int64_t kMostPassedBy = 64 * kFixedWeight, kMostLate = 512 * kFixedWeight;
 constexpr int64_t kNear = 8 * kFixedWeight;
-// This cost decides between two ways that do the same as often, where one does it later than the
+// This cost decides between two paths that do the same as often, where one does it later than the
 // PTX: two rounds of a loop in the next round of the loop around it are as many as one in each.
 constexpr int64_t kLateCost = 16;
 
@@ -32,13 +32,13 @@ bool Progress::has_after(uint32_t token) const {
   return !far_.empty() && std::binary_search(far_.begin(), far_.end(), token);
 }
 
-// The next free tokens of each mark.
-void Progress::find(const Map& map, const Track& track, const Piece& piece, Cursors* cursors,
-                    std::vector<uint32_t>* bound) const {
+// Finds the next free tokens of each anchor.
+void Progress::find(const SassMap& map, const Track& track, const SassBlock& sass_block,
+                    Cursors* cursors, std::vector<uint32_t>* bound) const {
   bound->clear();
-  for (const Use& use : piece.uses) {
-    uint32_t token = cursors->begin(track, use.mark);
-    const bool weak = map.marks[use.mark].weak();
+  for (const AnchorUse& use : sass_block.uses) {
+    uint32_t token = cursors->begin(track, use.anchor);
+    const bool weak = map.anchors[use.anchor].weak();
     const auto gone = [&](uint32_t t) {
       if (has(t) || (use.skips_empty && track.tokens[t].empty)) return true;
       return weak && t < weak_high_ && track.weight[weak_high_] - track.weight[t] > kNear;
@@ -52,15 +52,15 @@ void Progress::find(const Map& map, const Track& track, const Piece& piece, Curs
 }
 
 // A token that lies behind many that nobody has taken belongs to something else.
-void Progress::leave_far(const Map& map, const Track& track, const Piece& piece,
+void Progress::leave_far(const SassMap& map, const Track& track, const SassBlock& sass_block,
                          std::vector<uint32_t>* bound) const {
   std::vector<std::pair<uint32_t, size_t>> own, weak;  // token, place in `bound`
   size_t at = 0;
-  for (const Use& use : piece.uses) {
+  for (const AnchorUse& use : sass_block.uses) {
     for (uint32_t turn = 0; turn < use.tokens; ++turn, ++at) {
       const uint32_t token = (*bound)[at];
       if (token == kNowhere || use.moved || use.optional) continue;
-      (map.marks[use.mark].weak() ? weak : own).emplace_back(token, at);
+      (map.anchors[use.anchor].weak() ? weak : own).emplace_back(token, at);
     }
   }
   std::sort(own.begin(), own.end());
@@ -82,17 +82,18 @@ void Progress::leave_far(const Map& map, const Track& track, const Piece& piece,
 }
 
 // Returns the token before which what may be held back has happened, if it has: that of the next
-// instruction of PTX that the piece does for certain, or else of the first one in the next round.
-uint32_t Progress::end_of_round(const Map& map, const Track& track, const Piece& piece,
-                                const std::vector<uint32_t>& bound, uint32_t mark,
+// instruction of PTX that the SASS block does for certain, or else of the first one in the next
+// round.
+uint32_t Progress::end_of_round(const SassMap& map, const Track& track, const SassBlock& sass_block,
+                                const std::vector<uint32_t>& bound, uint32_t anchor,
                                 bool* certain) const {
-  const uint32_t pc = map.marks[mark].pc;
+  const uint32_t pc = map.anchors[anchor].pc;
   uint32_t before = kNowhere, after = kNowhere;  // their instructions
   uint32_t before_token = kNowhere, after_token = kNowhere;
   size_t at = 0;
-  for (const Use& use : piece.uses) {
+  for (const AnchorUse& use : sass_block.uses) {
     at += use.tokens;
-    const uint32_t other = map.marks[use.mark].pc;
+    const uint32_t other = map.anchors[use.anchor].pc;
     if (use.optional || use.moved || other == kNowhere || bound[at - 1] == kNowhere) continue;
     if (other > pc && other < after) after = other, after_token = bound[at - 1];
     if (other <= pc && (before == kNowhere || other > before)) {
@@ -112,21 +113,21 @@ uint32_t Progress::end_of_round(const Map& map, const Track& track, const Piece&
 
 // An instruction that a guard may hold back has happened if its token comes before the end of the
 // round; otherwise its token is given up.
-void Progress::leave_optional(const Map& map, const Track& track, const Piece& piece,
+void Progress::leave_optional(const SassMap& map, const Track& track, const SassBlock& sass_block,
                               std::vector<uint32_t>* bound) const {
   uint32_t high = high_;
   bool any_certain = false;
   std::vector<std::pair<uint32_t, size_t>> own;
   size_t at = 0;
-  for (const Use& use : piece.uses) {
+  for (const AnchorUse& use : sass_block.uses) {
     bool certain = false;
     uint32_t end = kNowhere;
-    if (use.optional) end = end_of_round(map, track, piece, *bound, use.mark, &certain);
+    if (use.optional) end = end_of_round(map, track, sass_block, *bound, use.anchor, &certain);
     for (uint32_t turn = 0; turn < use.tokens; ++turn, ++at) {
       uint32_t& token = (*bound)[at];
       if (token == kNowhere) continue;
       if (!use.optional) {
-        if (!use.moved && !map.marks[use.mark].weak()) high = std::max(high, token + 1);
+        if (!use.moved && !map.anchors[use.anchor].weak()) high = std::max(high, token + 1);
       } else if (token > end) {
         token = kNowhere;
       } else {
@@ -148,7 +149,7 @@ void Progress::leave_optional(const Map& map, const Track& track, const Piece& p
   }
 }
 
-void Progress::take(const Map& map, const Track& track, uint32_t token) {
+void Progress::take(const SassMap& map, const Track& track, uint32_t token) {
   if (token < base_) return;
   const size_t word = token / 64 - origin_;
   if (word < kMostWords) {
@@ -169,16 +170,17 @@ void Progress::take(const Map& map, const Track& track, uint32_t token) {
   hash_ ^= mixed(token);
   const int64_t weight = track.weight_of(map, token);
   taken_ += weight;
-  if (token < (map.marks[track.tokens[token].mark].weak() ? weak_high_ : high_)) open_ -= weight;
+  if (token < (map.anchors[track.tokens[token].anchor].weak() ? weak_high_ : high_))
+    open_ -= weight;
 }
 
 // Branches and visits are not in the order of accesses, which ptxas moves over them: so they only
 // say of one another what was passed by.
-void Progress::raise(const Map& map, const Track& track, uint32_t high, uint32_t weak_high) {
+void Progress::raise(const SassMap& map, const Track& track, uint32_t high, uint32_t weak_high) {
   weak_high = std::max(weak_high, high);
   const auto pass_by = [&](uint32_t from, uint32_t to, bool weak) {
     for (uint32_t token = from; token < to; ++token) {
-      if (map.marks[track.tokens[token].mark].weak() == weak && !has(token)) {
+      if (map.anchors[track.tokens[token].anchor].weak() == weak && !has(token)) {
         open_ += track.weight_of(map, token);
       }
     }
@@ -190,7 +192,7 @@ void Progress::raise(const Map& map, const Track& track, uint32_t high, uint32_t
 }
 
 void Progress::move_base(const Track& track) {
-  // The way will not come back for a token that it passed by so long ago.
+  // The path will not come back for a token that it passed by so long ago.
   while (base_ < high_ && track.weight[high_] - track.weight[base_] > kMostLate) ++base_;
   while (has_after(base_)) ++base_;
   high_ = std::max(high_, base_);
@@ -202,19 +204,19 @@ void Progress::move_base(const Track& track) {
   origin_ += words;
 }
 
-void Progress::pass(const Map& map, const Track& track, const Piece& piece, Cursors* cursors,
-                    std::vector<uint32_t>* bound) {
-  if (piece.uses.empty()) {
+void Progress::pass(const SassMap& map, const Track& track, const SassBlock& sass_block,
+                    Cursors* cursors, std::vector<uint32_t>* bound) {
+  if (sass_block.uses.empty()) {
     bound->clear();
     return;
   }
-  find(map, track, piece, cursors, bound);
-  leave_far(map, track, piece, bound);
-  leave_optional(map, track, piece, bound);
+  find(map, track, sass_block, cursors, bound);
+  leave_far(map, track, sass_block, bound);
+  leave_optional(map, track, sass_block, bound);
   uint32_t high = high_, weak_high = weak_high_;
   size_t at = 0;
-  for (const Use& use : piece.uses) {
-    const bool weak = map.marks[use.mark].weak();
+  for (const AnchorUse& use : sass_block.uses) {
+    const bool weak = map.anchors[use.anchor].weak();
     for (uint32_t turn = 0; turn < use.tokens; ++turn, ++at) {
       const uint32_t token = (*bound)[at];
       if (token == kNowhere) {

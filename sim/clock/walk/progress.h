@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// How far a way through a program has come in the track of a warp.
+// Progress says how far a path through a program has come in the track of a warp.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,14 @@
 
 namespace sim::clock {
 
-// Where the free tokens of each mark begin: no way that is still followed has free ones before.
+// Cursors say where the free tokens of each anchor begin: no path that is still followed has free
+// ones before.
 class Cursors {
  public:
   explicit Cursors(const Track& track) : at_(track.first) {}
   void raise(uint32_t floor) { floor_ = floor; }
-  uint32_t begin(const Track& track, uint32_t mark) {
-    uint32_t& at = at_[mark];
+  uint32_t begin(const Track& track, uint32_t anchor) {
+    uint32_t& at = at_[anchor];
     while (at != kNowhere && at < floor_) at = track.tokens[at].next;
     return at;
   }
@@ -27,13 +28,14 @@ class Cursors {
   uint32_t floor_ = 0;
 };
 
-// The tokens that a way has taken: all before `base`, and single ones after it, as instructions of
-// the program are not in the order of PTX.
+// It holds the tokens that a path has taken: all before `base`, and single ones after it, as
+// instructions of the program are not in the order of PTX.
 class Progress {
  public:
-  // This counts what is wrong with the way so far: it passed tokens by, or did marks without one.
+  // Returns what is wrong with the path so far: tokens that it passed by, and anchors that it did
+  // without a token.
   int64_t cost() const { return spent_ + open_; }
-  // The cost if the way ends here.
+  // Returns the cost if the path ends here.
   int64_t final_cost(const Track& track) const { return spent_ + track.weight.back() - taken_; }
   int64_t spent() const { return spent_; }
   uint64_t hash() const { return hash_; }
@@ -41,24 +43,24 @@ class Progress {
   uint32_t base() const { return base_; }
   void spend(int64_t cost) { spent_ += cost; }
 
-  // Does the marks of a piece. `bound` gets the token of each turn of its uses, one use after the
-  // other: kNowhere if there is none.
-  void pass(const Map& map, const Track& track, const Piece& piece, Cursors* cursors,
+  // Does the anchors of a SASS block. `bound` gets the token of each turn of its uses, one use
+  // after the other: kNowhere if there is none.
+  void pass(const SassMap& map, const Track& track, const SassBlock& sass_block, Cursors* cursors,
             std::vector<uint32_t>* bound);
 
  private:
   bool has(uint32_t token) const;
   bool has_after(uint32_t token) const;
-  void find(const Map& map, const Track& track, const Piece& piece, Cursors* cursors,
+  void find(const SassMap& map, const Track& track, const SassBlock& sass_block, Cursors* cursors,
             std::vector<uint32_t>* bound) const;
-  void leave_far(const Map& map, const Track& track, const Piece& piece,
+  void leave_far(const SassMap& map, const Track& track, const SassBlock& sass_block,
                  std::vector<uint32_t>* bound) const;
-  uint32_t end_of_round(const Map& map, const Track& track, const Piece& piece,
-                        const std::vector<uint32_t>& bound, uint32_t mark, bool* certain) const;
-  void leave_optional(const Map& map, const Track& track, const Piece& piece,
+  uint32_t end_of_round(const SassMap& map, const Track& track, const SassBlock& sass_block,
+                        const std::vector<uint32_t>& bound, uint32_t anchor, bool* certain) const;
+  void leave_optional(const SassMap& map, const Track& track, const SassBlock& sass_block,
                       std::vector<uint32_t>* bound) const;
-  void take(const Map& map, const Track& track, uint32_t token);
-  void raise(const Map& map, const Track& track, uint32_t high, uint32_t weak_high);
+  void take(const SassMap& map, const Track& track, uint32_t token);
+  void raise(const SassMap& map, const Track& track, uint32_t high, uint32_t weak_high);
   void move_base(const Track& track);
 
   uint32_t base_ = 0, high_ = 0;  // tokens below `high` should have been taken

@@ -11,30 +11,30 @@
 namespace sim::clock {
 namespace {
 
-// A search is wide at first. One that takes long, as where much of a track has no place in the
-// program, goes on with few ways that are close together; so do all once those of a kernel have
+// A search is wide at first. If it takes long, because much of a track is not in the program, it
+// goes on with few paths that are close together. So do all searches once those of a kernel have
 // taken too long.
 struct Width {
-  size_t ways;
+  size_t paths;
   uint32_t tokens_behind;
 };
 constexpr Width kWide = {1024, 1024}, kNarrow = {64, 512};
 constexpr uint64_t kStepsOfToken = 16, kStepsOfTrack = 50'000, kStepsOfKernel = 1'500'000;
 constexpr int64_t kOtherWayCost = 4 * kFixedWeight;
 constexpr int64_t kTokensToLearn = 64, kMostUsual = kWeakWeight / 4;
-// These costs only decide between ways that agree with the track equally well: the shorter one,
+// These costs only decide between paths that agree with the track equally well: the shorter one,
 // without the functions that divide what is out of the ordinary.
-constexpr int64_t kPieceCost = 1, kCallCost = 8, kSplitCost = 4;
+constexpr int64_t kSassBlockCost = 1, kCallCost = 8, kSplitCost = 4;
 
 class Search {
  public:
   // `wide`: steps in which it may be wide.
-  Search(const Map& map, const Track& track, uint64_t wide)
+  Search(const SassMap& map, const Track& track, uint64_t wide)
       : map_(map), track_(track), cursors_(track), wide_(wide) {}
 
-  Way run() {
-    Way out;
-    if (map_.pieces.empty()) return out;
+  SassPath run() {
+    SassPath out;
+    if (map_.sass_blocks.empty()) return out;
     Branch start;
     enter(std::move(start), 0);
     const uint64_t most = wide_ + 64 * (track_.tokens.size() + 10'000);
@@ -46,7 +46,7 @@ class Search {
         return a.progress.high() < b.progress.high();
       }));
     }
-    out.pieces = std::move(best_);
+    out.sass_blocks = std::move(best_);
     out.cost = best_cost_;
     out.steps = steps_;
     return out;
@@ -55,21 +55,21 @@ class Search {
  private:
   using Goes = Track::Token::Goes;
   struct Branch {
-    uint32_t piece = 0;  // that it has done last
+    uint32_t sass_block = 0;  // that it has done last
     uint32_t node = kNowhere;
     Progress progress;
-    std::vector<uint32_t> others;  // pieces where other lanes will go
-    std::vector<uint32_t> calls;   // pieces to come back to
-    Track::Token::Goes goes = {};  // from the end of the piece
+    std::vector<uint32_t> others;  // SASS blocks where other lanes will go
+    std::vector<uint32_t> calls;   // SASS blocks to come back to
+    Track::Token::Goes goes = {};  // from the end of the SASS block
   };
   struct Node {
-    uint32_t piece, before;
+    uint32_t sass_block, before;
   };
 
-  // Says whether a way that came to the same place and as far did at most as much wrong, both now
+  // Says whether a path that came to the same place and as far did at most as much wrong, both now
   // and for good.
-  bool known(const Branch& b, uint32_t piece) {
-    uint64_t key = b.progress.hash() * 0x9E3779B97F4A7C15ull + piece;
+  bool known(const Branch& b, uint32_t sass_block) {
+    uint64_t key = b.progress.hash() * 0x9E3779B97F4A7C15ull + sass_block;
     for (const uint32_t other : b.others) key = key * 1'000'003 + other + 1;
     for (const uint32_t call : b.calls) key = key * 998'244'353 + call + 7;
     const Costs own = {b.progress.cost(), b.progress.spent()};
@@ -82,36 +82,36 @@ class Search {
     return false;
   }
 
-  // `b` goes into a piece and does its marks.
-  void enter(Branch&& b, uint32_t piece) {
-    if (piece >= map_.pieces.size()) return;
-    const Piece& p = map_.pieces[piece];
+  // `b` goes into a SASS block and does its anchors.
+  void enter(Branch&& b, uint32_t sass_block) {
+    if (sass_block >= map_.sass_blocks.size()) return;
+    const SassBlock& p = map_.sass_blocks[sass_block];
     b.progress.pass(map_, track_, p, &cursors_, &bound_);
-    b.progress.spend(kPieceCost);
+    b.progress.spend(kSassBlockCost);
     if (done_ && b.progress.cost() >= best_cost_) return;
-    if (known(b, piece)) return;
+    if (known(b, sass_block)) return;
     b.goes = direction(p);
-    b.piece = piece;
-    nodes_.push_back({piece, b.node});
+    b.sass_block = sass_block;
+    nodes_.push_back({sass_block, b.node});
     b.node = static_cast<uint32_t>(nodes_.size() - 1);
     live_.push_back(std::move(b));
     std::push_heap(live_.begin(), live_.end(), later());
   }
 
-  // Where the track goes from the end of a piece whose marks were done just now.
-  Goes direction(const Piece& piece) const {
+  // Returns where the track goes from the end of a SASS block whose anchors were done just now.
+  Goes direction(const SassBlock& sass_block) const {
     Goes goes = Goes::unknown;
     size_t at = 0;
-    for (const Use& use : piece.uses) {
+    for (const AnchorUse& use : sass_block.uses) {
       at += use.tokens;
       const uint32_t token = bound_[at - 1];
-      if (map_.marks[use.mark].kind == MarkKind::branch && token != kNowhere) {
+      if (map_.anchors[use.anchor].kind == AnchorKind::branch && token != kNowhere) {
         goes = track_.tokens[token].goes;
       }
     }
     if (goes == Goes::both) return goes;
-    if (piece.sense == Piece::Sense::unknown) return Goes::unknown;
-    if (goes == Goes::unknown || piece.sense == Piece::Sense::same) return goes;
+    if (sass_block.sense == SassBlock::Sense::unknown) return Goes::unknown;
+    if (goes == Goes::unknown || sass_block.sense == SassBlock::Sense::same) return goes;
     return goes == Goes::on ? Goes::jumps : Goes::on;
   }
 
@@ -121,12 +121,13 @@ class Search {
     done_ = true;
     best_cost_ = cost;
     best_.clear();
-    for (uint32_t n = b.node; n != kNowhere; n = nodes_[n].before) best_.push_back(nodes_[n].piece);
+    for (uint32_t n = b.node; n != kNowhere; n = nodes_[n].before)
+      best_.push_back(nodes_[n].sass_block);
     std::reverse(best_.begin(), best_.end());
   }
 
-  // Estimates what a way will cost at its end, up to a number that is the same for all ways. Some
-  // of a track has no place in the program: without `usual_` for the tokens to come, ways that are
+  // Estimates what a path will cost at its end, up to a number that is the same for all paths. Some
+  // of a track is not in the program: without `usual_` for the tokens to come, paths that are
   // behind would look better than the right one.
   int64_t estimate(const Branch& b) const {
     return b.progress.cost() - usual_ * static_cast<int64_t>(b.progress.high());
@@ -151,7 +152,7 @@ class Search {
 
   const Width& width() const { return steps_ < wide_ ? kWide : kNarrow; }
 
-  // Gives up ways that are far behind the one that is left and came farthest.
+  // Gives up paths that are far behind the one that is left and came farthest.
   void tidy() {
     const Width& most = width();
     const Branch* farthest = nullptr;
@@ -162,10 +163,10 @@ class Search {
     if (farthest) learn_usual(*farthest);
     std::erase_if(
         live_, [&](const Branch& b) { return b.progress.high() + most.tokens_behind < farthest_; });
-    if (live_.size() > most.ways) {
+    if (live_.size() > most.paths) {
       std::sort(live_.begin(), live_.end(),
                 [&](const auto& a, const auto& b) { return later()(b, a); });
-      live_.resize(most.ways / 2);
+      live_.resize(most.paths / 2);
     }
     std::make_heap(live_.begin(), live_.end(), later());
     uint32_t floor = kNowhere;
@@ -173,9 +174,9 @@ class Search {
     if (!live_.empty()) cursors_.raise(floor);
   }
 
-  // The cheapest way goes on.
+  // The cheapest path goes on.
   void step() {
-    if (++steps_ % 256 == 0 || live_.size() > width().ways) tidy();
+    if (++steps_ % 256 == 0 || live_.size() > width().paths) tidy();
     std::pop_heap(live_.begin(), live_.end(), later());
     Branch b = std::move(live_.back());
     live_.pop_back();
@@ -189,20 +190,20 @@ class Search {
     leave(std::move(b));
   }
 
-  // Takes a way that the track may not take.
-  void go(const Branch& b, uint32_t piece, bool other = false) {
+  // Takes a path that the track may not take.
+  void go(const Branch& b, uint32_t sass_block, bool other = false) {
     Branch copy = b;
     if (other) copy.progress.spend(kOtherWayCost);
-    enter(std::move(copy), piece);
+    enter(std::move(copy), sass_block);
   }
 
-  // Some lanes go to `piece`, and later the others to `other`.
-  void split(const Branch& b, uint32_t piece, uint32_t other) {
+  // Some lanes go to `sass_block`, and later the others to `other`.
+  void split(const Branch& b, uint32_t sass_block, uint32_t other) {
     if (b.others.size() > 8) return;
     Branch copy = b;
     if (copy.others.empty() || copy.others.back() != other) copy.others.push_back(other);
     copy.progress.spend(kSplitCost);
-    enter(std::move(copy), piece);
+    enter(std::move(copy), sass_block);
   }
 
   void end(Branch&& b) {
@@ -216,17 +217,17 @@ class Search {
   }
 
   void leave(Branch&& b) {
-    const Piece& piece = map_.pieces[b.piece];
-    const uint32_t on = b.piece + 1;
-    using End = Piece::End;
-    switch (piece.how) {
+    const SassBlock& sass_block = map_.sass_blocks[b.sass_block];
+    const uint32_t on = b.sass_block + 1;
+    using End = SassBlock::End;
+    switch (sass_block.how) {
       case End::falls:
         return enter(std::move(b), on);
       case End::jumps:
-        for (size_t k = 1; k < piece.targets.size(); ++k) go(b, piece.targets[k]);
-        return enter(std::move(b), piece.targets[0]);
+        for (size_t k = 1; k < sass_block.targets.size(); ++k) go(b, sass_block.targets[k]);
+        return enter(std::move(b), sass_block.targets[0]);
       case End::forks:
-        for (const uint32_t target : piece.targets) {
+        for (const uint32_t target : sass_block.targets) {
           go(b, target, b.goes == Goes::on);
           if (b.goes != Goes::both) continue;
           split(b, on, target);
@@ -245,7 +246,7 @@ class Search {
       case End::calls:
         b.progress.spend(kCallCost);
         b.calls.push_back(on);
-        return enter(std::move(b), piece.targets[0]);
+        return enter(std::move(b), sass_block.targets[0]);
       case End::returns: {
         if (b.calls.empty()) return end(std::move(b));
         const uint32_t back = b.calls.back();
@@ -257,31 +258,31 @@ class Search {
     }
   }
 
-  const Map& map_;
+  const SassMap& map_;
   const Track& track_;
   Cursors cursors_;
   std::vector<Branch> live_;  // a heap, the cheapest first
   uint32_t farthest_ = 0;     // token that one of them came to
-  int64_t usual_ = 0;         // cost of a token, as far as the farthest way came
+  int64_t usual_ = 0;         // cost of a token, as far as the farthest path came
   std::vector<Node> nodes_;
   std::vector<uint32_t> best_, bound_;
   struct Costs {
     int64_t all, spent;
     bool below(const Costs& other) const { return all <= other.all && spent <= other.spent; }
   };
-  std::unordered_map<uint64_t, Costs> newer_, older_;  // of ways by where they came
+  std::unordered_map<uint64_t, Costs> newer_, older_;  // of paths by where they came
   int64_t best_cost_ = 0;
   bool done_ = false;
   uint64_t steps_ = 0;
   const uint64_t wide_;
 };
 
-// All that the search looks at.
+// Returns all that the search looks at.
 std::vector<uint32_t> key_of(const Track& track) {
   std::vector<uint32_t> out;
   out.reserve(track.tokens.size() + 1);
   for (const Track::Token& t : track.tokens) {
-    out.push_back(8 * t.mark + (t.empty ? 4 : 0) + static_cast<uint32_t>(t.goes));
+    out.push_back(8 * t.anchor + (t.empty ? 4 : 0) + static_cast<uint32_t>(t.goes));
   }
   out.push_back(track.cut ? 1 : 0);
   return out;
@@ -289,15 +290,15 @@ std::vector<uint32_t> key_of(const Track& track) {
 
 }  // namespace
 
-const Way& Ways::of(const Map& map, const Track& track) {
+const SassPath& SassPaths::of(const SassMap& map, const Track& track) {
   std::vector<uint32_t> key = key_of(track);
   const auto found = known_.find(key);
   if (found != known_.end()) return found->second;
   const uint64_t wide =
       std::min(kStepsOfToken * track.tokens.size() + kStepsOfTrack, kStepsOfKernel - steps_);
-  Way way = Search(map, track, wide).run();
-  steps_ = std::min(kStepsOfKernel, steps_ + way.steps);
-  return known_.emplace(std::move(key), std::move(way)).first->second;
+  SassPath path = Search(map, track, wide).run();
+  steps_ = std::min(kStepsOfKernel, steps_ + path.steps);
+  return known_.emplace(std::move(key), std::move(path)).first->second;
 }
 
 }  // namespace sim::clock

@@ -14,31 +14,31 @@ struct Visit {
   bool parts = false;      // lanes go different ways from it
 };
 
-struct Event {  // an execution of an instruction that is a mark
+struct Event {  // an execution of an instruction that is an anchor
   uint32_t visit, pc, effect;
 };
 
 // Reads a trace as visits of blocks and what happened in them.
 class Reader {
  public:
-  Reader(const Map& map, const WarpTrace& trace) : map_(map), trace_(trace) {}
+  Reader(const SassMap& map, const WarpTrace& trace) : map_(map), trace_(trace) {}
 
   void read() {
     size_t effect = 0;
     for (const TraceRun& run : trace_.runs) {
       for (uint32_t pc = run.first; pc < run.first + run.count; ++pc) {
         if (map_.leads[pc] || visits.empty()) {
-          leave(run.lanes, map_.block_of[pc]);
-          visits.push_back({map_.block_of[pc], run.lanes});
+          leave(run.lanes, map_.ptx_block_of[pc]);
+          visits.push_back({map_.ptx_block_of[pc], run.lanes});
         }
         uint32_t own = kNowhere;
         const bool touches = effect < trace_.effects.size() && trace_.effects[effect].pc == pc;
         if (touches) own = static_cast<uint32_t>(effect++);
-        const MarkKind kind = map_.kind_of[pc];
-        if (kind == MarkKind::none) continue;
+        const AnchorKind kind = map_.kind_of[pc];
+        if (kind == AnchorKind::none) continue;
         const auto at = visit_of(run.lanes);
-        if (kind != MarkKind::branch) settle(at, pc, run.lanes);
-        if (kind == MarkKind::wait && own != kNowhere && trace_.effects[own].missed) {
+        if (kind != AnchorKind::branch) settle(at, pc, run.lanes);
+        if (kind == AnchorKind::wait && own != kNowhere && trace_.effects[own].missed) {
           misses_.push_back({at, pc, run.lanes});
         }
         events.push_back({at, pc, own});
@@ -81,7 +81,7 @@ class Reader {
         for (uint32_t v = miss.visit; v < at; ++v) {
           if ((visits[v].lanes & ~miss.lanes) == 0) visits[v].dropped = true;
         }
-      } else if (map_.block_of[pc] == map_.block_of[miss.pc] && pc < miss.pc) {
+      } else if (map_.ptx_block_of[pc] == map_.ptx_block_of[miss.pc] && pc < miss.pc) {
         ++k;  // the beginning of the block that is tried again
         continue;
       }
@@ -89,7 +89,7 @@ class Reader {
     }
   }
 
-  const Map& map_;
+  const SassMap& map_;
   const WarpTrace& trace_;
   std::vector<Miss> misses_;
 };
@@ -130,13 +130,13 @@ struct Strands {
   }
 };
 
-Track::Token::Goes goes_from(const Map& map, uint32_t pc, const Visit& visit) {
+Track::Token::Goes goes_from(const SassMap& map, uint32_t pc, const Visit& visit) {
   using Goes = Track::Token::Goes;
   const Inst& in = map.function.code[pc];
-  if (map.kind_of[pc] != MarkKind::branch || in.kind == Kind::branch_table) return Goes::unknown;
+  if (map.kind_of[pc] != AnchorKind::branch || in.kind == Kind::branch_table) return Goes::unknown;
   if (visit.parts) return Goes::both;
-  const uint32_t on = map.block_of[std::min<size_t>(pc + 1, map.block_of.size() - 1)];
-  const uint32_t there = in.kind == Kind::branch ? map.block_of[in.aux] : kNowhere;
+  const uint32_t on = map.ptx_block_of[std::min<size_t>(pc + 1, map.ptx_block_of.size() - 1)];
+  const uint32_t there = in.kind == Kind::branch ? map.ptx_block_of[in.aux] : kNowhere;
   if (on == there) return Goes::unknown;
   return visit.to == on ? Goes::on : visit.to == there ? Goes::jumps : Goes::unknown;
 }
@@ -147,7 +147,7 @@ bool ends_warp(const Inst& in) {
 
 }  // namespace
 
-Track::Track(const Map& map, const WarpTrace& trace) : first(map.marks.size(), kNowhere) {
+Track::Track(const SassMap& map, const WarpTrace& trace) : first(map.anchors.size(), kNowhere) {
   for (const TraceRun& run : trace.runs) executed += run.count;
   if (!trace.runs.empty()) {
     const TraceRun& last = trace.runs.back();
@@ -168,28 +168,28 @@ Track::Track(const Map& map, const WarpTrace& trace) : first(map.marks.size(), k
   std::vector<uint32_t> sorted(reader.events.size()), next(starts);
   for (uint32_t e = 0; e < reader.events.size(); ++e) sorted[next[reader.events[e].visit]++] = e;
 
-  std::vector<uint32_t> last(map.marks.size(), kNowhere);
+  std::vector<uint32_t> last(map.anchors.size(), kNowhere);
   weight.push_back(0);
-  const auto add = [&](uint32_t mark, uint32_t effect, Token::Goes goes) {
+  const auto add = [&](uint32_t anchor, uint32_t effect, Token::Goes goes) {
     const auto at = static_cast<uint32_t>(tokens.size());
-    Token token = {mark, effect, kNowhere, false, goes};
+    Token token = {anchor, effect, kNowhere, false, goes};
     if (effect != kNowhere) {
       const Effect& e = trace.effects[effect];
       token.empty = e.lanes == 0 || e.missed;
     }
-    (last[mark] == kNowhere ? first[mark] : tokens[last[mark]].next) = at;
-    last[mark] = at;
+    (last[anchor] == kNowhere ? first[anchor] : tokens[last[anchor]].next) = at;
+    last[anchor] = at;
     tokens.push_back(token);
     weight.push_back(weight.back() + weight_of(map, at));
   };
   for (const uint32_t v : strands.order) {
     blocks.push_back(visits[v].block);
-    const uint32_t own = map.mark_of_block[visits[v].block];
+    const uint32_t own = map.anchor_of_ptx_block[visits[v].block];
     if (own != kNowhere) add(own, kNowhere, Token::Goes::unknown);
     for (uint32_t k = starts[v]; k < starts[v + 1]; ++k) {
       const Event& event = reader.events[sorted[k]];
-      const uint32_t mark = map.mark_of[event.pc];
-      if (mark != kNowhere) add(mark, event.effect, goes_from(map, event.pc, visits[v]));
+      const uint32_t anchor = map.anchor_of[event.pc];
+      if (anchor != kNowhere) add(anchor, event.effect, goes_from(map, event.pc, visits[v]));
     }
   }
 }

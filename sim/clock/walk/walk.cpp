@@ -11,32 +11,33 @@ const Effect kHeldBack;
 
 }  // namespace
 
-Walk::Walk(const Map& map, const WarpTrace& trace)
+Walk::Walk(const SassMap& map, const WarpTrace& trace)
     : map_(map), trace_(trace), track_(map, trace), cursors_(track_) {
   if (map.program.machine_code) {
-    pieces_ = map.ways->of(map, track_).pieces;
+    sass_blocks_ = map.paths->of(map, track_).sass_blocks;
     return;
   }
   for (const uint32_t block : track_.blocks) {
-    if (map.piece_of_block[block] != kNowhere) pieces_.push_back(map.piece_of_block[block]);
+    if (map.sass_block_of_ptx_block[block] != kNowhere)
+      sass_blocks_.push_back(map.sass_block_of_ptx_block[block]);
   }
 }
 
-uint32_t Walk::token_of(Map::Place place) const {
-  const Use& use = map_.pieces[pieces_[next_piece_ - 1]].uses[place.use];
-  const auto each = static_cast<uint32_t>(map_.marks[use.mark].per_token);
+uint32_t Walk::token_of(SassMap::Slot place) const {
+  const AnchorUse& use = map_.sass_blocks[sass_blocks_[next_sass_block_ - 1]].uses[place.use];
+  const auto each = static_cast<uint32_t>(map_.anchors[use.anchor].per_token);
   return bound_[starts_[place.use] + std::min(place.number / each, use.tokens - 1)];
 }
 
 const Effect* Walk::effect_of(uint32_t op) const {
-  const Map::Place place = map_.place_of[op];
+  const SassMap::Slot place = map_.slot_of[op];
   const bool guarded = map_.program.ops[op].guarded;
   if (place.use == kNowhere) {
-    const bool access = mark_kind(map_.program.ops[op]) != MarkKind::none;
+    const bool access = anchor_kind(map_.program.ops[op]) != AnchorKind::none;
     return access && guarded ? &kHeldBack : nullptr;
   }
-  const Use& use = map_.pieces[pieces_[next_piece_ - 1]].uses[place.use];
-  if (map_.marks[use.mark].weak()) return nullptr;
+  const AnchorUse& use = map_.sass_blocks[sass_blocks_[next_sass_block_ - 1]].uses[place.use];
+  if (map_.anchors[use.anchor].weak()) return nullptr;
   const uint32_t token = token_of(place);
   if (token == kNowhere) return guarded ? &kHeldBack : nullptr;
   const Track::Token& t = track_.tokens[token];
@@ -44,11 +45,11 @@ const Effect* Walk::effect_of(uint32_t op) const {
   return t.empty ? &kHeldBack : &trace_.effects[t.effect];
 }
 
-// The trace stops in the piece: the walk stops behind the last instruction that the trace has.
-void Walk::cut(const Piece& piece) {
-  uint32_t end = piece.first;
-  for (uint32_t op = piece.first; op < piece.end; ++op) {
-    const Map::Place place = map_.place_of[op];
+// The trace stops in the SASS block: the walk stops behind the last instruction that the trace has.
+void Walk::cut(const SassBlock& sass_block) {
+  uint32_t end = sass_block.first;
+  for (uint32_t op = sass_block.first; op < sass_block.end; ++op) {
+    const SassMap::Slot place = map_.slot_of[op];
     if (place.use != kNowhere && token_of(place) != kNowhere) end = op + 1;
   }
   end_ = end;
@@ -56,19 +57,19 @@ void Walk::cut(const Piece& piece) {
 
 Walk::Step Walk::next() {
   while (at_ == end_) {
-    if (next_piece_ == pieces_.size()) return {};
-    const Piece& piece = map_.pieces[pieces_[next_piece_++]];
-    at_ = piece.first;
-    end_ = piece.end;
-    progress_.pass(map_, track_, piece, &cursors_, &bound_);
+    if (next_sass_block_ == sass_blocks_.size()) return {};
+    const SassBlock& sass_block = map_.sass_blocks[sass_blocks_[next_sass_block_++]];
+    at_ = sass_block.first;
+    end_ = sass_block.end;
+    progress_.pass(map_, track_, sass_block, &cursors_, &bound_);
     cursors_.raise(progress_.base());
     starts_.clear();
     uint32_t start = 0;
-    for (const Use& use : piece.uses) {
+    for (const AnchorUse& use : sass_block.uses) {
       starts_.push_back(start);
       start += use.tokens;
     }
-    if (track_.cut && next_piece_ == pieces_.size()) cut(piece);
+    if (track_.cut && next_sass_block_ == sass_blocks_.size()) cut(sass_block);
   }
   const uint32_t op = at_++;
   return {op, effect_of(op)};

@@ -27,10 +27,10 @@ void place(Driver& driver, Context& context, Grid* grid) {
 
 // Says whether the launch in front of this one is over, for griddepcontrol.wait. Empty: it was
 // before this one began.
-std::function<bool()> front_of(Driver& driver) {
+std::function<bool()> primary_of(Driver& driver) {
   const Operation* const operation = thread_state().operation;
-  if (operation == nullptr || !operation->front) return nullptr;
-  const CompletionPtr front = operation->front_done;
+  if (operation == nullptr || !operation->primary) return nullptr;
+  const CompletionPtr front = operation->primary_done;
   const Lock lock(driver.mutex);
   if (front->done) return nullptr;
   return [&driver, front] {
@@ -56,7 +56,7 @@ CUresult run(Grid grid, Context& context, Driver& driver, uint32_t stack_bytes) 
       .profile = options.profile_lines,
       .sample_blocks = options.sample_blocks,
       .give_way = [&](bool urgent) { return give_way(driver, context, urgent); },
-      .front_over = front_of(driver),
+      .primary_over = primary_of(driver),
       .traces = traces.most > 0 ? &traces : nullptr};
   const Outcome outcome = settings.sample_blocks > 0
                               ? run_sampled(grid, device, settings, options.sample_instructions)
@@ -66,7 +66,7 @@ CUresult run(Grid grid, Context& context, Driver& driver, uint32_t stack_bytes) 
   if (wants_clock()) {
     clock = report_clock(grid, device.profile, outcome, traces, options.clock_picture);
   }
-  tell_launch(grid, outcome, device.profile, clock);
+  record_launch(grid, outcome, device.profile, clock);
   return static_cast<CUresult>(outcome.error);
 }
 
@@ -136,8 +136,8 @@ CUresult launch(CUfunction handle, CUstream stream_handle, const Request& reques
     result = submit(driver, *stream, std::move(action));
     if (result != CUDA_SUCCESS || !dependence) return result;
     if (next) {
-      stream->queue.back()->front = stream->dependence;
-      stream->queue.back()->front_done = front;
+      stream->queue.back()->primary = stream->dependence;
+      stream->queue.back()->primary_done = front;
     }
     stream->dependence = dependence;
     stream->dependence_of = stream->last;

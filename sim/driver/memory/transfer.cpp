@@ -48,7 +48,7 @@ void tell_move(const Copy& what, const End& to, const End& from) {
   const Path path = !to.on_device || !from.on_device ? Path::host
                     : to.memory == from.memory       ? Path::device
                                                      : Path::link;
-  tell_copy("copy", what.width * what.rows * what.layers, path);
+  record_copy("copy", what.width * what.rows * what.layers, path);
 }
 
 CUresult move_rows(const Copy& what, const End& to, const End& from) {
@@ -116,7 +116,7 @@ CUresult check_fill(Driver& driver, const Fill& what, End* to) {
 
 CUresult fill_rows(const Fill& what, const End& to) {
   if (!is_live(to)) return CUDA_ERROR_ILLEGAL_ADDRESS;
-  tell_copy("fill", what.columns * what.element * what.rows, Path::fill);
+  record_copy("fill", what.columns * what.element * what.rows, Path::fill);
   for (size_t row = 0; row < what.rows; ++row) {
     const uint64_t start = to.address + row * what.pitch;
     check_move("fill", to.memory, to.pageable ? 0 : start, 0, what.columns * what.element);

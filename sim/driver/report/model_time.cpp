@@ -11,8 +11,8 @@ namespace sim::driver {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kNothing = 1e-9;    // microseconds, or a share
-constexpr size_t kMostLoads = 4096;  // of a device; older ones are forgotten
+constexpr double kNothing = 1e-9;        // microseconds, or a share
+constexpr size_t kMostBusySpans = 4096;  // of a device; older ones are forgotten
 
 }  // namespace
 
@@ -28,7 +28,7 @@ struct ModelTime::Run {
   size_t phase = 0;
   double left = 0;       // microseconds of the phase, alone on the device
   bool over = false;     // the phase
-  bool waiting = false;  // for the one in front
+  bool waiting = false;  // for the primary launch
   double since = 0;      // when that began
   uint64_t place = 0;    // in the order of those that want room; 0: has not asked yet
   double speed = 0, room = 0;
@@ -46,7 +46,7 @@ class ModelTime::Settling {
       };
       for (const TimedPtr& other : each->own) wait(other, after_end_);
       for (const TimedPtr& other : each->others) wait(other, after_end_);
-      if (each->front) wait(each->front, after_telling_);
+      if (each->primary) wait(each->primary, after_trigger_);
       open_[each.get()] = open;
       if (open == 0) make_ready(each);
     }
@@ -58,10 +58,10 @@ class ModelTime::Settling {
       double next = ready_.empty() ? kNever : ready_.top().begin;
       for (const Run& run : runs_) {
         if (run.speed > 0) next = std::min(next, time_ + run.left / run.speed);
-        const TimedPtr& front = run.work->front;
-        if (run.waiting && front->settled) next = std::min(next, front->end);
+        const TimedPtr& primary = run.work->primary;
+        if (run.waiting && primary->settled) next = std::min(next, primary->end);
       }
-      next = std::min(next, next_load());
+      next = std::min(next, next_busy_edge());
       if (next == kNever) return;
       advance(std::max(next, time_));
       begin_ready();
@@ -84,33 +84,33 @@ class ModelTime::Settling {
     Timed& w = *work;
     w.earliest = w.not_before;
     for (const TimedPtr& other : w.own) w.earliest = std::max(w.earliest, other->end);
-    if (w.front) w.earliest = std::max(w.earliest, w.front->tells);
+    if (w.primary) w.earliest = std::max(w.earliest, w.primary->trigger_time);
     w.begin = w.earliest;
     for (const TimedPtr& other : w.others) w.begin = std::max(w.begin, other->end);
     ready_.push({w.begin, ++numbers_, work});
   }
 
   // Sums what earlier settled work has of a device at this time.
-  Load load_at(uint64_t device) const {
-    Load sum;
-    const auto found = all_.loads_.find(device);
-    if (found == all_.loads_.end()) return sum;
-    for (const Load& load : found->second) {
-      if (load.begin > time_ + kNothing || load.end <= time_ + kNothing) continue;
-      sum.room += load.room;
-      for (const auto& [name, share] : load.uses) sum.uses[name] += share;
+  BusySpan busy_at(uint64_t device) const {
+    BusySpan sum;
+    const auto found = all_.busy_.find(device);
+    if (found == all_.busy_.end()) return sum;
+    for (const BusySpan& busy : found->second) {
+      if (busy.begin > time_ + kNothing || busy.end <= time_ + kNothing) continue;
+      sum.room += busy.room;
+      for (const auto& [name, share] : busy.uses) sum.uses[name] += share;
     }
     return sum;
   }
 
-  // When the load of a device changes on which something runs.
-  double next_load() const {
+  // Returns the next time at which earlier settled work begins or ends on a device in use.
+  double next_busy_edge() const {
     double next = kNever;
     for (const Run& run : runs_) {
-      const auto found = all_.loads_.find(run.work->device);
-      if (found == all_.loads_.end()) continue;
-      for (const Load& load : found->second) {
-        for (const double edge : {load.begin, load.end}) {
+      const auto found = all_.busy_.find(run.work->device);
+      if (found == all_.busy_.end()) continue;
+      for (const BusySpan& busy : found->second) {
+        for (const double edge : {busy.begin, busy.end}) {
           if (edge > time_ + kNothing) next = std::min(next, edge);
         }
       }
@@ -128,12 +128,12 @@ class ModelTime::Settling {
     for (auto& [device, runs] : by_device) {
       std::sort(runs.begin(), runs.end(),
                 [](const Run* a, const Run* b) { return a->place < b->place; });
-      share(load_at(device), runs);
+      share(busy_at(device), runs);
     }
   }
 
-  void share(const Load& load, const std::vector<Run*>& runs) const {
-    double free = std::max(0.0, 1 - load.room);
+  void share(const BusySpan& busy, const std::vector<Run*>& runs) const {
+    double free = std::max(0.0, 1 - busy.room);
     Uses wanted;
     for (Run* run : runs) {
       // A launch that waits in its middle keeps its places.
@@ -147,8 +147,8 @@ class ModelTime::Settling {
     for (Run* run : runs) {
       double slowest = 1;
       for (const auto& [name, use] : phase_of(*run).uses) {
-        const auto held = load.uses.find(name);
-        const double left = std::max(0.0, 1 - (held == load.uses.end() ? 0 : held->second));
+        const auto held = busy.uses.find(name);
+        const double left = std::max(0.0, 1 - (held == busy.uses.end() ? 0 : held->second));
         if (use > kNothing && wanted[name] > left) slowest = std::min(slowest, left / wanted[name]);
       }
       run->speed *= slowest;
@@ -161,11 +161,11 @@ class ModelTime::Settling {
       run.left -= run.speed * (to - time_);
       const Phase& phase = phase_of(run);
       if (to - time_ < kNothing || (phase.room == 0 && phase.uses.empty())) continue;
-      Load load = {time_, to, run.room, {}};
+      BusySpan busy = {time_, to, run.room, {}};
       for (const auto& [name, use] : phase.uses) {
-        if (run.speed > 0) load.uses[name] = use * run.speed;
+        if (run.speed > 0) busy.uses[name] = use * run.speed;
       }
-      added_[run.work->device].push_back(std::move(load));
+      added_[run.work->device].push_back(std::move(busy));
     }
     time_ = to;
   }
@@ -190,11 +190,11 @@ class ModelTime::Settling {
     if (run->place == 0 && phase_of(*run).room > 0) run->place = ++places_;
   }
 
-  // Says whether the work has to wait for the one in front before it goes on, or ends.
-  bool needs_front(const Run& run) const {
+  // Says whether the work has to wait for its primary launch before it goes on, or ends.
+  bool needs_primary(const Run& run) const {
     const Timed& w = *run.work;
-    if (!w.front || (w.front->settled && w.front->end <= time_ + kNothing)) return false;
-    return run.phase + 1 >= w.phases.size() || static_cast<int>(run.phase) >= w.waits_behind;
+    if (!w.primary || (w.primary->settled && w.primary->end <= time_ + kNothing)) return false;
+    return run.phase + 1 >= w.phases.size() || static_cast<int>(run.phase) >= w.waits_after;
   }
 
   // Ends the phases that are over, and the work whose last they are. Says whether anything
@@ -206,18 +206,18 @@ class ModelTime::Settling {
       Timed& w = *run.work;
       if (!run.over && run.left <= kNothing) {
         run.over = any = true;
-        tell(w, static_cast<int>(run.phase));
+        trigger(w, static_cast<int>(run.phase));
       }
-      if (run.over && !run.waiting && needs_front(run)) {
+      if (run.over && !run.waiting && needs_primary(run)) {
         run.waiting = true;
         run.since = time_;
       }
-      if (!run.over || needs_front(run)) {
+      if (!run.over || needs_primary(run)) {
         ++k;
         continue;
       }
       any = true;
-      if (run.waiting) w.front_wait = time_ - run.since;
+      if (run.waiting) w.primary_wait = time_ - run.since;
       run.waiting = false;
       if (run.phase + 1 < w.phases.size()) {
         ++run.phase;
@@ -232,21 +232,21 @@ class ModelTime::Settling {
     return any;
   }
 
-  void tell(Timed& w, int phase) {
-    if (w.tells_behind != phase) return;
-    w.tells = time_;
-    release(&after_telling_, w);
+  void trigger(Timed& w, int phase) {
+    if (w.triggers_after != phase) return;
+    w.trigger_time = time_;
+    release(&after_trigger_, w);
   }
 
   void end(Timed& w) {
     w.end = time_;
     w.settled = true;
-    if (w.tells_behind < 0) w.tells = time_;
-    release(&after_telling_, w);
+    if (w.triggers_after < 0) w.trigger_time = time_;
+    release(&after_trigger_, w);
     release(&after_end_, w);
     w.own.clear();
     w.others.clear();
-    w.front = nullptr;
+    w.primary = nullptr;
   }
 
   using Waiting = std::unordered_map<const Timed*, std::vector<TimedPtr>>;
@@ -261,12 +261,12 @@ class ModelTime::Settling {
   }
 
  public:
-  void keep_loads() {
-    for (auto& [device, loads] : added_) {
-      auto& all = all_.loads_[device];
-      all.insert(all.end(), loads.begin(), loads.end());
-      if (all.size() > kMostLoads) {
-        all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(kMostLoads));
+  void keep_busy_spans() {
+    for (auto& [device, spans] : added_) {
+      auto& all = all_.busy_[device];
+      all.insert(all.end(), spans.begin(), spans.end());
+      if (all.size() > kMostBusySpans) {
+        all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(kMostBusySpans));
       }
     }
   }
@@ -276,16 +276,16 @@ class ModelTime::Settling {
   double time_ = -kNever;
   std::priority_queue<Ready> ready_;
   std::vector<Run> runs_;
-  Waiting after_end_, after_telling_;
+  Waiting after_end_, after_trigger_;
   std::unordered_map<const Timed*, size_t> open_;
-  std::map<uint64_t, std::vector<Load>> added_;
+  std::map<uint64_t, std::vector<BusySpan>> added_;
   uint64_t numbers_ = 0, places_ = 0;
 };
 
 void ModelTime::settle(const std::vector<TimedPtr>& work) {
   Settling settling(this, work);
   settling.run();
-  settling.keep_loads();
+  settling.keep_busy_spans();
 }
 
 }  // namespace sim::driver

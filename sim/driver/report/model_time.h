@@ -37,16 +37,17 @@ struct Timed {
   std::vector<TimedPtr> others;  // and after these of other streams
   double not_before = 0;
   uint64_t device = 0;  // work of the same device shares it
-  // Programmatic dependent launch. Behind this phase dependents may begin; -1: when all is over.
-  int tells_behind = -1;
-  TimedPtr front;        // this one may begin when `front` tells so; null: it is in `own`
-  int waits_behind = 0;  // of this one's phases: the next begins when `front` is over
+  // Programmatic dependent launch, in CUDA's words: the secondary launch may begin once the primary
+  // one has triggered it. This launch triggers after so many of its phases; -1: at its end.
+  int triggers_after = -1;
+  TimedPtr primary;     // this one may begin when `primary` triggers it; null: none
+  int waits_after = 0;  // of this one's phases: the next begins when `primary` is over
 
   bool settled = false;
   double earliest = 0;  // it could begin then, but for the others
   double begin = 0, end = 0;
-  double tells = 0;       // when dependents may begin
-  double front_wait = 0;  // how long it waited for `front` in the middle
+  double trigger_time = 0;  // when it triggers its secondary
+  double primary_wait = 0;  // how long it waited for `primary` in the middle
 };
 
 // Returns how long the work takes with a device to itself.
@@ -57,17 +58,17 @@ class ModelTime {
  public:
   // Settles the work, which includes whatever it comes after that is not settled yet.
   void settle(const std::vector<TimedPtr>& work);
-  void clear() { loads_.clear(); }
+  void clear() { busy_.clear(); }
 
  private:
-  // A Load is what a device was busy with for a while.
-  struct Load {
+  // A BusySpan is what a device was busy with for a while.
+  struct BusySpan {
     double begin = 0, end = 0, room = 0;
     Uses uses;
   };
   struct Run;
   class Settling;
-  std::map<uint64_t, std::vector<Load>> loads_;  // by device
+  std::map<uint64_t, std::vector<BusySpan>> busy_;  // by device
 };
 
 }  // namespace sim::driver

@@ -26,8 +26,8 @@ struct ClockTime {
   Uses uses;                   // of the device, while the kernel runs
 };
 // Tells what the launch does in model time: as the clock says, else as the model does.
-void tell_launch(const Grid& grid, const Outcome& outcome, const Profile& profile,
-                 const ClockTime& clock);
+void record_launch(const Grid& grid, const Outcome& outcome, const Profile& profile,
+                   const ClockTime& clock);
 // Says whether LATHE_SIM_CLOCK asks for times, and writes those of a launch; with `picture` also
 // files whose names begin so.
 bool wants_clock();

@@ -58,15 +58,15 @@ void write_arrival(Driver& driver, const Who& who, const Arrival& arrival, doubl
   });
 }
 
-void write_deed(Driver& driver, const Who& who, const Deed& deed, const Timed& timed) {
-  write(driver, who, deed.kind, deed.name, timed.begin, timed.end, [&](JsonLine& line) {
-    line.add("bytes", deed.bytes);
-    if (!deed.bound.empty()) line.add("bound", deed.bound);
-    if (deed.clocked) line.add("by", "clock");
+void write_event(Driver& driver, const Who& who, const TimelineEvent& event, const Timed& timed) {
+  write(driver, who, event.kind, event.name, timed.begin, timed.end, [&](JsonLine& line) {
+    line.add("bytes", event.bytes);
+    if (!event.bound.empty()) line.add("bound", event.bound);
+    if (event.clocked) line.add("by", "clock");
     const double alone = alone_on_device(timed);
     if (timed.end - timed.begin > alone + kNothing) line.add("alone", alone);
-    if (timed.front_wait > kNothing) line.add("front_wait", timed.front_wait);
-    if (deed.sampled > 0) line.add("sampled_blocks", deed.sampled);
+    if (timed.primary_wait > kNothing) line.add("front_wait", timed.primary_wait);
+    if (event.sampled > 0) line.add("sampled_blocks", event.sampled);
   });
 }
 
@@ -133,13 +133,13 @@ TimedPtr place(const Driver& driver, Stream& stream, const Operation& operation)
   for (const CompletionPtr& other : operation.after) {
     if (TimedPtr each = timed_of(driver, *other)) timed->others.push_back(std::move(each));
   }
-  if (!operation.front) return timed;
-  timed->front = timed_of(driver, *operation.front_done);
-  std::erase(timed->own, timed->front);
+  if (!operation.primary) return timed;
+  timed->primary = timed_of(driver, *operation.primary_done);
+  std::erase(timed->own, timed->primary);
   return timed;
 }
 
-// What comes next in the stream comes after this.
+// Makes the work the one that the next work of its stream comes after.
 void set_tail(Stream& stream, const Operation& operation, const TimedPtr& timed) {
   GraphRun* const run = operation.graph.get();
   if (run == nullptr) {
@@ -155,38 +155,38 @@ void set_tail(Stream& stream, const Operation& operation, const TimedPtr& timed)
 
 bool keeps_timeline(const Driver& driver) { return !driver.options.timeline.empty(); }
 
-void tell(Deed deed) {
-  Deed* current = thread_state().deed;
-  if (current != nullptr) *current = std::move(deed);
+void record(TimelineEvent event) {
+  TimelineEvent* current = thread_state().timeline_event;
+  if (current != nullptr) *current = std::move(event);
 }
 
-void tell_copy(const char* name, uint64_t bytes, Path path) {
-  if (thread_state().deed == nullptr) return;
+void record_copy(const char* name, uint64_t bytes, Path path) {
+  if (thread_state().timeline_event == nullptr) return;
   const Options& options = Driver::get().options;
   const model::Gpu* gpu = model::find_gpu(options.profile.gpu);
   if (gpu == nullptr) return;
   const auto count = static_cast<double>(bytes);
   const double dram = kMicro * count / gpu->dram_bytes;
-  Deed deed;
-  deed.kind = "copy";
-  deed.name = name;
-  deed.bytes = bytes;
-  deed.phases = {{kMicro * gpu->launch_seconds, 0, {}}};
+  TimelineEvent event;
+  event.kind = "copy";
+  event.name = name;
+  event.bytes = bytes;
+  event.phases = {{kMicro * gpu->launch_seconds, 0, {}}};
   switch (path) {
     case Path::fill:
-      deed.phases.push_back({dram, 0, {{"DRAM", 1}}});
+      event.phases.push_back({dram, 0, {{"DRAM", 1}}});
       break;
     case Path::device:
-      deed.phases.push_back({2 * dram, 0, {{"DRAM", 1}}});
+      event.phases.push_back({2 * dram, 0, {{"DRAM", 1}}});
       break;
     case Path::link:
-      deed.phases.push_back({kMicro * (options.link_latency + count / options.link_bytes), 0, {}});
+      event.phases.push_back({kMicro * (options.link_latency + count / options.link_bytes), 0, {}});
       break;
     case Path::host:
-      deed.phases.push_back({kMicro * count / gpu->host_bytes, 0, {}});
+      event.phases.push_back({kMicro * count / gpu->host_bytes, 0, {}});
       break;
   }
-  tell(std::move(deed));
+  record(std::move(event));
 }
 
 void stamp(Stream& stream, Operation& operation) {
@@ -198,19 +198,19 @@ void stamp(Stream& stream, Operation& operation) {
   if (stream.rank < 0) stream.rank = thread.rank;
 }
 
-void advance(Driver& driver, Stream& stream, Operation& operation, Deed deed) {
+void advance(Driver& driver, Stream& stream, Operation& operation, TimelineEvent event) {
   if (!keeps_timeline(driver) || stream.hidden) return;
   TimedPtr timed = place(driver, stream, operation);
-  timed->phases = deed.phases;
-  timed->tells_behind = deed.tells_behind;
-  timed->waits_behind = deed.waits_behind;
+  timed->phases = event.phases;
+  timed->triggers_after = event.triggers_after;
+  timed->waits_after = event.waits_after;
   uint64_t handle = operation.graph ? operation.graph->streams[operation.node] : stream.shown_as;
   if (handle == 0) handle = stream.handle;
   const Who who = {stream.rank, stream.context->handle, handle};
-  keep(driver, timed, [who, timed = timed.get(), deed = std::move(deed)] {
+  keep(driver, timed, [who, timed = timed.get(), event = std::move(event)] {
     Driver& all = Driver::get();
     write_wait(all, who, "event", timed->earliest, timed->begin);
-    if (deed.kind != nullptr) write_deed(all, who, deed, *timed);
+    if (event.kind != nullptr) write_event(all, who, event, *timed);
   });
   Completion& completion = *operation.completion;
   if (completion.writes) {

@@ -23,33 +23,33 @@
 
 namespace sim::driver {
 
-// A piece of work describes itself in a Deed while it runs, on the thread that runs it.
-struct Deed {
+// A piece of work describes itself in a TimelineEvent while it runs, on the thread that runs it.
+struct TimelineEvent {
   const char* kind = nullptr;  // null: nothing worth a line
   std::string name;
   std::string bound;  // of a launch: the resource that takes longest
   uint64_t bytes = 0;
   std::vector<Phase> phases;
-  uint64_t sampled = 0;   // of a launch: the blocks that ran, if not all did
-  bool clocked = false;   // of a launch: its time is the clock's, not the model's
-  int tells_behind = -1;  // of a launch: see Timed
-  int waits_behind = 0;
+  uint64_t sampled = 0;     // of a launch: the blocks that ran, if not all did
+  bool clocked = false;     // of a launch: its time is the clock's, not the model's
+  int triggers_after = -1;  // of a launch: see Timed
+  int waits_after = 0;
 };
 
 // Says whether the environment asked for a timeline. Without one all of the following do nothing.
 bool keeps_timeline(const Driver& driver);
 
 // The work itself calls this, without the lock.
-void tell(Deed deed);
+void record(TimelineEvent event);
 // Bytes take one of these paths from one place to another. Within a device they are read and
 // written.
 enum class Path { fill, device, link, host };
-void tell_copy(const char* name, uint64_t bytes, Path path);
+void record_copy(const char* name, uint64_t bytes, Path path);
 
 // Notes the host's clock and the rank, and what the host has seen, at the submission.
 void stamp(Stream& stream, Operation& operation);
 // The work is over: it will find its place in model time.
-void advance(Driver& driver, Stream& stream, Operation& operation, Deed deed);
+void advance(Driver& driver, Stream& stream, Operation& operation, TimelineEvent event);
 // Returns when the work is over, in model time of now; 0 if it is of before a restart.
 double time_of(Driver& driver, const Completion& completion);
 // Notes that the calling thread has seen that this work is over.

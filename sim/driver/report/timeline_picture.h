@@ -19,7 +19,7 @@ struct Span {
   std::string line;           // the JSON object that the timeline's file has for it
 };
 
-// What is drawn between two restarts. Pictures hold the first spans only, and say how many more
+// Spans are drawn between two restarts. Pictures hold the first ones only, and say how many more
 // there were.
 struct Spans {
   static constexpr size_t kMost = 20'000;

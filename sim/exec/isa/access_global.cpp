@@ -137,7 +137,7 @@ bool check_global(Access& a, Warp& w, const Inst& i, uint32_t exec, uint32_t siz
   }
   uint64_t* const touched = !r ? nullptr : use == Use::load ? r->loaded : r->stored;
   tally_global(counts, lanes, size, count_sectors(a, exec, size, r, touched));
-  // What a grid touches is counted without checks too, as far as an allocation has it.
+  // The bytes that a grid touches are counted without checks too, as far as an allocation has them.
   if (!launch.check_memory) return true;
   if (r) return shadow_global(a, w, i, exec, size, space, use, *r);
   // Lanes in different allocations, or a wrong address.

@@ -17,7 +17,7 @@ __attribute__((noinline)) void to_real(Warp& w, const Inst& i, uint32_t exec) {
       });
 }
 
-// Where every value of S is one of D the rounding mode does not matter: there is one handler.
+// If every value of S is one of D the rounding mode does not matter: there is one handler.
 template <Handler Nearest, class D, bool Exact>
 Handler to_real_round(Round r, bool sat) {
   if (r > Round::rp) return nullptr;

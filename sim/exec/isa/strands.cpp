@@ -126,7 +126,7 @@ Step diverge(Warp& w, const Inst& in, uint32_t taken, uint32_t pc) {
       s.node = n;
     }
   }
-  // Which side runs first is up to the seed.
+  // The seed decides which side runs first.
   if (next_random(w.block->random) & 1) {
     split(w, s, taken, pc + 1);
     s.pc = in.aux;

@@ -16,7 +16,7 @@ namespace sim {
 //   i  32 bits               l  64 bits              k  an immediate, kept in Inst::imm
 //   p  predicate             q  predicate destination, perhaps p|q
 //   ?  what follows is optional
-// Where this is null, the decoder treats the operands itself.
+// If this is null, the decoder treats the operands itself.
 struct OpInfo {
   std::string_view name;
   Op op;

@@ -39,7 +39,7 @@ bool wmma_accumulator(const Form& f, Type type, Sum* out) {
   return false;
 }
 
-// What is smaller than a byte lies along k.
+// Elements that are smaller than a byte lie along k.
 bool wmma_layouts(Kin kin, const WmmaConfig& c, bool a, bool b) {
   if (kin != Kin::int4 && kin != Kin::bit) return true;
   return (!a || !c.columns_a) && (!b || c.columns_b);

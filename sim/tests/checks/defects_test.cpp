@@ -137,7 +137,7 @@ int other_line(const F& f) {
 
 bool is_it(const DefectCase& c, const Finding& f, int line) {
   if (f.check != c.check || f.kind != c.kind) return false;
-  // Which party of a race comes second is up to the schedule.
+  // The schedule decides which party of a race comes second.
   const bool swapped = c.other_line && f.ptx_line == c.other_line && other_line(f) == line;
   if (f.ptx_line != line && !swapped) return false;
   for (const std::string& part : c.texts) {

@@ -86,7 +86,7 @@ TEST_CASE("a flag orders what two kernels do at the same time") {
   CHECK(second_finds(kWrite + kRelease, kAcquire + kRead, {}) == "");
   CHECK(second_finds(kWrite + kRelease, kRead + kAcquire, {}) == "race");
   CHECK(second_finds(kWrite, kAcquire + kRead, {}) == "race");
-  // What comes after the release is not ordered by it.
+  // Accesses after the release are not ordered by it.
   CHECK(second_finds(kRelease + kWrite, kAcquire + kRead, {}) == "race");
 }
 

@@ -3,8 +3,8 @@
 // Microbenchmarks of the clock, as those who measured GPUs wrote theirs: an instruction many times,
 // once dependent and once not, and the cycles of each. A result is held against what was published,
 // within a tolerance so small that a constant that is 30 % off on either side shows.
-//   [units] bench/results/units-h200-2026-11-26.csv: our own measurements of an H200, by
-//           bench/calibrate/units.cu. The clock is also held beside these, see beside().
+//   [units] bench/results/units-h200-2026-11-26.csv: our own measurements of an H200. The clock is
+//           also held beside these, see beside().
 #pragma once
 
 #include "sim/tests/clock/clock_run.h"
@@ -80,9 +80,9 @@ inline double cycles_of(const Bench& b, bool ptx_only) {
     device.settings.check = kMemcheck;
     device.load(text_of(b, (k + 1) * b.times, b.loop && !ptx_only));
     const uint64_t out = device.upload(std::vector<float>(b.threads + 500, 1.f));
-    clock::Wish wish;
-    wish.ptx_only = ptx_only;
-    const Timed timed = run_timed(device, b.gpu, wish, 1, 1, b.threads, out);
+    clock::ReplayOptions options;
+    options.ptx_only = ptx_only;
+    const Timed timed = run_timed(device, b.gpu, options, 1, 1, b.threads, out);
     CHECK(timed.time.from == (ptx_only ? "ptx" : "sass"));
     CHECK(!timed.time.replay.stuck);
     cycles[k] = timed.time.cycles;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Of a long block the clock replays the beginning: it takes as long as the whole would, within what
+// The clock replays the beginning of a long block: it takes as long as the whole would, within what
 // the beginning can know, and no warp waits for what was cut off.
 #include "sim/tests/clock/clock_run.h"
 #include "sim/tests/gemm/gemm.h"

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// How a replay ends: once a warp has done all its memory accesses, it leaves its last loop.
+// A replay ends like this: once a warp has done all its memory accesses, it leaves its last loop.
 #include "sim/tests/clock/clock_run.h"
 
 using namespace sim;
@@ -11,7 +11,7 @@ namespace {
 uint64_t stores_of(const clock::KernelTime& time) {
   uint64_t count = 0;
   for (size_t k = 0; k < time.program.ops.size(); ++k) {
-    if (time.program.ops[k].act == clock::Act::store) count += time.replay.ops[k].issued;
+    if (time.program.ops[k].kind == clock::OpKind::store) count += time.replay.ops[k].issued;
   }
   return count;
 }

@@ -49,9 +49,9 @@ double chase(const Gpu& gpu, int lines, int rounds, bool ptx_only) {
   for (int k = 0; k < lines; ++k) {
     words[static_cast<size_t>(k) * kStride / 8] = at + (k + 1) % lines * kStride;
   }
-  clock::Wish wish;
-  wish.ptx_only = ptx_only;
-  const Timed timed = run_timed(device, gpu.name, wish, 1, 1, 1, at);
+  clock::ReplayOptions options;
+  options.ptx_only = ptx_only;
+  const Timed timed = run_timed(device, gpu.name, options, 1, 1, 1, at);
   CHECK(timed.time.from == (ptx_only ? "ptx" : "sass"));
   return timed.time.cycles / loads;
 }

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What an instruction reads, and the pipes that multiply and add:
+// These cases hold the ports of registers, and the pipes that multiply and add, to their sources:
 //   [huerta] Huerta et al., Analyzing modern NVIDIA GPU cores (arXiv 2503.20481), section 5.3: two
 //            banks of registers, each of which gives one register to all lanes in a cycle.
 //   [ncu]    Nsight Compute's documentation, pipelines: integer multiply-adds go through the FMA
@@ -47,10 +47,10 @@ double cycles_of(const std::string& gpu, const std::string& arch, const std::str
                  numbered(8, " mov.f32 %f#, 0f3F800000;\n mov.u32 %r1#, 5;\n") +
                  repeated((k + 1) * 64, body) + " ret;\n}\n",
              arch));
-    clock::Wish wish;
-    wish.ptx_only = true;  // ptxas would take out what nobody uses
+    clock::ReplayOptions options;
+    options.ptx_only = true;  // ptxas would take out what nobody uses
     const uint64_t out = device.buffer(64);
-    cycles[k] = run_timed(device, gpu, wish, 1, 1, 512, out).time.cycles;
+    cycles[k] = run_timed(device, gpu, options, 1, 1, 512, out).time.cycles;
   }
   return (cycles[1] - cycles[0]) / 64;
 }
@@ -64,7 +64,7 @@ TEST_CASE("the registers that an instruction has to read, by bank") {
   CHECK(reads_of("IMAD.U32 R83, R83, 0x10000, RZ") == Reads{0, 1});
   CHECK(reads_of("FMUL R4, R3, c[0x0][0x160]") == Reads{0, 1});
   CHECK(reads_of("HMMA.16816.F32 R4, R132, R136, R4") == Reads{5, 5});
-  // What stays is of one operand, for the next instruction.
+  // One operand stays, and for the next instruction only.
   const std::string keeps = "FFMA R11, R10.reuse, R12, R14";
   CHECK(reads_of("FFMA R13, R10, R17, R19", keeps) == Reads{0, 2});
   CHECK(reads_of("FFMA R13, R17, R10, R19", keeps) == Reads{1, 2});

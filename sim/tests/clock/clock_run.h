@@ -29,7 +29,8 @@ inline Grid grid_of(const Device& device, const std::string& name, uint32_t bloc
 // Runs a kernel and replays what `traces` asks for.
 template <class... A>
 Timed run_traced(Device& device, Traces& traces, const std::string& name, const std::string& gpu,
-                 const clock::Wish& wish, uint32_t blocks, uint32_t threads, A... arguments) {
+                 const clock::ReplayOptions& options, uint32_t blocks, uint32_t threads,
+                 A... arguments) {
   device.settings.traces = &traces;
   Timed out;
   out.outcome = device.run(name, blocks, threads, arguments...);
@@ -39,18 +40,18 @@ Timed run_traced(Device& device, Traces& traces, const std::string& name, const 
   const Grid grid = grid_of(device, name, blocks, threads);
   const clock::Machine* machine = clock::find_machine(gpu);
   REQUIRE(machine != nullptr);
-  out.time =
-      clock::time_kernel(grid, device.profile, out.outcome.counters, traces.blocks, *machine, wish);
+  out.time = clock::time_kernel(grid, device.profile, out.outcome.counters, traces.blocks, *machine,
+                                options);
   return out;
 }
 
 // Runs a kernel "k" and replays all its blocks, up to `most`.
 template <class... A>
-Timed run_timed(Device& device, const std::string& gpu, const clock::Wish& wish, uint64_t most,
-                uint32_t blocks, uint32_t threads, A... arguments) {
+Timed run_timed(Device& device, const std::string& gpu, const clock::ReplayOptions& options,
+                uint64_t most, uint32_t blocks, uint32_t threads, A... arguments) {
   Traces traces;
   traces.most = most;
-  return run_traced(device, traces, "k", gpu, wish, blocks, threads, arguments...);
+  return run_traced(device, traces, "k", gpu, options, blocks, threads, arguments...);
 }
 
 inline std::string repeated(int count, const std::string& text) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The way of a warp through machine code that is in another order than its PTX, and the measure of
-// how well a walk agrees with the PTX.
+// These cases find the path of a warp through machine code that is in another order than its PTX,
+// and the measure of how well a walk agrees with the PTX.
 #include "sim/tests/clock/made_code.h"
 
 using namespace sim;
@@ -92,7 +92,7 @@ TEST_CASE("a loop whose condition was moved behind it is walked as often as it r
 }
 
 TEST_CASE("a guard that stands for a branch holds back what that branch skipped, in its rounds") {
-  // Of twelve rounds every third stores, the first of them in round 2.
+  // Every third of twelve rounds stores, the first of them in round 2.
   const std::string ptx = kernel(
       " mov.u32 %r1, 0;\nROUND:\n mul.wide.u32 %d1, %r1, 4;\n add.u64 %d2, %d0, %d1;\n"
       " rem.u32 %r2, %r1, 3;\n setp.ne.u32 %p1, %r2, 2;\n @%p1 bra NEXT;\n"
@@ -154,7 +154,7 @@ TEST_CASE("where lanes part a walk goes both ways") {
   CHECK(same.count(3) == 1);
 }
 
-TEST_CASE("of two ways without memory accesses a walk goes the one of the PTX") {
+TEST_CASE("of two paths without memory accesses a walk goes the one of the PTX") {
   // Rounds 0, 5, 10 ... take the square root, the others do not.
   const std::string ptx = kernel(
       " ld.param.u32 %r0, [rounds];\n mov.u32 %r1, 0;\n mov.f32 %f0, 0f41000000;\n"
@@ -209,7 +209,7 @@ TEST_CASE("a store that ptxas moved behind a branch belongs to its own round") {
 
 TEST_CASE("what a branch may skip is done in its round, where machine code loops over it") {
   // ptxas makes a loop around each copy by the engine. To skip one and do two in the next round is
-  // as many, in fewer pieces.
+  // as many, in fewer blocks.
   const std::string ptx = kernel(
       " mov.u32 %r1, 0;\nROUND:\n mul.wide.u32 %d1, %r1, 4;\n add.u64 %d2, %d0, %d1;\n"
       " ld.volatile.global.u32 %r3, [%d2+4096];\n setp.ge.u32 %p1, %r9, 64;\n @%p1 bra NEXT;\n"
@@ -245,17 +245,18 @@ TEST_CASE("a walk that goes another way than the PTX agrees less") {
   const Warp0 warp(ptx, code, 32, 22u);  // five times four, then two
   const Walked right = warp.walk();
   REQUIRE(right.agreement.share() == 1.0);
-  const auto piece_at = [&](size_t k) { return warp.map().piece_of[right.ops[k]]; };
-  const uint32_t four = warp.map().piece_of[2], one = warp.map().piece_of[12];
-  // The steps of the `number`th time that the walk comes to a piece.
-  const auto pass = [&](uint32_t piece, int number) {
+  const auto block_at = [&](size_t k) { return warp.map().sass_block_of[right.ops[k]]; };
+  const uint32_t four = warp.map().sass_block_of[2], one = warp.map().sass_block_of[12];
+  // The steps of the `number`th time that the walk comes to a block.
+  const auto pass = [&](uint32_t block, int number) {
     size_t first = 0;
     for (size_t k = 0; k < right.ops.size(); ++k) {
-      if (right.ops[k] == warp.map().pieces[piece].first && number-- == 0) first = k;
+      if (right.ops[k] == warp.map().sass_blocks[block].first && number-- == 0) first = k;
     }
     size_t end = first;
-    while (end < right.ops.size() && piece_at(end) == piece) ++end;
-    end = std::min(end, first + warp.map().pieces[piece].end - warp.map().pieces[piece].first);
+    while (end < right.ops.size() && block_at(end) == block) ++end;
+    end = std::min(end,
+                   first + warp.map().sass_blocks[block].end - warp.map().sass_blocks[block].first);
     return std::pair(first, end);
   };
   const auto changed = [&](auto change) {

@@ -32,12 +32,12 @@ clock::KernelTime time_of(bool waits_first) {
   REQUIRE(outcome.error == 0);
   MadeCode code(kPtx);
   const auto wait = [&] {
-    code.add("mbarrier.try_wait", clock::Unit::shared, clock::Act::mbarrier_wait);
+    code.add("mbarrier.try_wait", clock::Unit::shared, clock::OpKind::mbarrier_wait);
   };
-  code.add("mbarrier.init", clock::Unit::shared, clock::Act::store).guarded = true;
-  code.add("bar.sync", clock::Unit::control, clock::Act::barrier);
+  code.add("mbarrier.init", clock::Unit::shared, clock::OpKind::store).guarded = true;
+  code.add("bar.sync", clock::Unit::control, clock::OpKind::barrier);
   if (waits_first) wait();
-  code.add("mbarrier.arrive", clock::Unit::shared, clock::Act::mbarrier_arrive);
+  code.add("mbarrier.arrive", clock::Unit::shared, clock::OpKind::mbarrier_arrive);
   if (!waits_first) wait();
   code.store("st.global");
   code.exit();

@@ -33,7 +33,7 @@ bool from_machine_code(const clock::KernelTime& time) {
 }  // namespace
 
 TEST_CASE("rounds of a loop that skip its work are walked as often as they ran") {
-  // Of 40 rounds every fourth stores; the others go straight to the next one.
+  // Every fourth of 40 rounds stores; the others go straight to the next one.
   const std::string text = unit(
       "\n.visible .entry k(.param .u64 out, .param .u32 rounds) {\n"
       " .reg .b64 %d<4>; .reg .b32 %r<8>; .reg .pred %p<4>;\n"
@@ -131,7 +131,7 @@ TEST_CASE("products of two ways through a loop keep apart, wherever ptxas puts t
     device.dynamic_shared = 65536;
     device.load(ptx);
     const uint64_t out = device.buffer(4 * 128);
-    // Of 21 rounds the first and every fifth take the long way.
+    // The first and every fifth of 21 rounds take the long way.
     const Timed timed = run_timed(device, "h100", {0, ptx_only}, 1, 1, 128, out, 21u);
     if (!ptx_only && !from_machine_code(timed.time)) continue;
     CHECK(timed.time.mapped == 1.0);
@@ -162,7 +162,7 @@ TEST_CASE("roles are named by what their warps do") {
     for (size_t k = first; k < end; ++k) out[k] = true;
     return out;
   };
-  clock::Result replay;
+  clock::ReplayResult replay;
   for (int w = 0; w < 13; ++w) {
     replay.ran.push_back(w < 8 ? ran(100, 200) : w == 8 ? ran(0, 100) : ran(0, w == 12 ? 90 : 5));
   }

@@ -9,7 +9,7 @@ using namespace sim::test;
 
 namespace {
 
-const clock::Wish kPtx{0, true};
+const clock::ReplayOptions kPtx{0, true};
 
 // Each block loads the same 512 KiB, which L2 has after the first.
 const char* const kLoads = R"(

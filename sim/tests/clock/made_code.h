@@ -23,27 +23,28 @@ class MadeCode {
     return 1 +
            static_cast<int>(std::count(ptx_.begin(), ptx_.begin() + static_cast<long>(at), '\n'));
   }
-  clock::Op& add(const std::string& words, clock::Unit unit, clock::Act act = clock::Act::none) {
+  clock::Op& add(const std::string& words, clock::Unit unit,
+                 clock::OpKind kind = clock::OpKind::none) {
     clock::Op op;
     op.line = words.empty() ? 0 : line(words);
     op.unit = unit;
-    op.act = act;
+    op.kind = kind;
     program.ops.push_back(op);
     return program.ops.back();
   }
-  void load(const std::string& words) { add(words, clock::Unit::global, clock::Act::load); }
+  void load(const std::string& words) { add(words, clock::Unit::global, clock::OpKind::load); }
   clock::Op& store(const std::string& words) {
-    return add(words, clock::Unit::global, clock::Act::store);
+    return add(words, clock::Unit::global, clock::OpKind::store);
   }
   void guarded_store(const std::string& words) { store(words).guarded = true; }
   void arithmetic(const std::string& words) { add(words, clock::Unit::alu); }
   // A jump to a label, with a condition unless `always`.
   void jump(const std::string& words, const std::string& label, bool always = false) {
-    add(words, clock::Unit::control, clock::Act::branch).guarded = !always;
+    add(words, clock::Unit::control, clock::OpKind::branch).guarded = !always;
     jumps_[program.ops.size() - 1] = label;
   }
-  void meet() { add("", clock::Unit::control, clock::Act::reconverge); }
-  void exit() { add("", clock::Unit::control, clock::Act::exit); }
+  void meet() { add("", clock::Unit::control, clock::OpKind::reconverge); }
+  void exit() { add("", clock::Unit::control, clock::OpKind::exit); }
   void label(const std::string& name) { labels_[name] = static_cast<uint32_t>(program.ops.size()); }
   void finish() {
     for (const auto& [op, label] : jumps_) {
@@ -81,11 +82,11 @@ class Warp0 {
     const Outcome outcome = device_.run("k", 1, threads, out, arguments...);
     INFO(texts(outcome));
     REQUIRE(outcome.error == 0);
-    map_ = std::make_unique<clock::Map>(*device_.module->find_kernel("k")->code, code.program);
+    map_ = std::make_unique<clock::SassMap>(*device_.module->find_kernel("k")->code, code.program);
   }
-  const clock::Map& map() const { return *map_; }
+  const clock::SassMap& map() const { return *map_; }
   const WarpTrace& trace() const { return traces_.blocks.at(0).warps.at(0); }
-  // What it returns points into the trace.
+  // The result points into the trace.
   Walked walk() const& {
     Walked out;
     clock::Walk walk(*map_, trace());
@@ -110,7 +111,7 @@ class Warp0 {
  private:
   Device device_;
   Traces traces_;
-  std::unique_ptr<clock::Map> map_;
+  std::unique_ptr<clock::SassMap> map_;
 };
 
 }  // namespace sim::test

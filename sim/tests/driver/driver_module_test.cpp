@@ -99,7 +99,7 @@ TEST_CASE("damage in a compressed payload is an error, whatever it is") {
       for (const int flip : {1, 0x10, 0x80, 0xFF}) {
         std::string bad = good;
         bad[at] = static_cast<char>(bad[at] ^ flip);
-        // What still decompresses is another text, which may even be PTX.
+        // A text that still decompresses is another one, which may even be PTX.
         refused += load(bad) != CUDA_SUCCESS;
       }
     }

@@ -95,7 +95,7 @@ struct Bench {
     config.numAttrs = early ? 1 : 0;
     wrong += cuda().launch_kernel_ex(&config, function, params, nullptr);
   }
-  // What comes now in `to` comes after what is in `from`.
+  // The next work of `to` comes after the work of `from`.
   void order(CUstream from, CUstream to) {
     wrong += cuda().event_record(event, from);
     wrong += cuda().stream_wait_event(to, event, 0);
@@ -111,7 +111,7 @@ struct Bench {
   int wrong = 0;
 };
 
-// What puts the work of the second stream behind that of the first.
+// Each of these puts the work of the second stream behind that of the first.
 enum class Order { none, event, host, query, function, value };
 
 void put_in_order(Bench& b, Order order) {
@@ -229,7 +229,8 @@ int by_turns() {
   return wrong + (count == 40 ? 0 : 50);
 }
 
-// What the dependent kernel saw of the end of the one in front: 10 nothing, 11 all of it, 12 both.
+// The dependent kernel says what it saw of the end of the primary one: 10 nothing, 11 all of it, 12
+// both.
 int dependent(const char* name) {
   Bench b;
   b.launch("first", b.one, 1, 32);

@@ -83,8 +83,8 @@ int assembled() {
   return Launched().run(1, false) == CUDA_SUCCESS ? 0 : 77;
 }
 
-// What the assembler said at the launch counts from then on: six blocks of 256 threads at 40
-// registers each, where the guess leaves room for two.
+// The registers that the assembler told at the launch count from then on: six blocks of 256 threads
+// at 40 registers each, where the guess leaves room for two.
 int remembered() {
   const Primary primary;
   Launched it;

@@ -118,46 +118,46 @@ namespace {
 // A grid in front that tells dependents to start `told` into its work, and the next one, which
 // waits `waits` into its own: each takes 2 to start, and half of the room.
 struct Dependents {
-  Dependents(double told, double front_works, double waits, double works) {
-    front = work({{2, 0, {}}, {told, 0.5, {}}, {front_works - told, 0.5, {}}});
-    front->tells_behind = 1;
+  Dependents(double told, double primary_works, double waits, double works) {
+    primary = work({{2, 0, {}}, {told, 0.5, {}}, {primary_works - told, 0.5, {}}});
+    primary->triggers_after = 1;
     next = work({{2, 0, {}}, {waits, 0.5, {}}, {works - waits, 0.5, {}}});
-    next->waits_behind = 1;
-    next->front = front;
+    next->waits_after = 1;
+    next->primary = primary;
   }
-  TimedPtr front, next;
+  TimedPtr primary, next;
 };
 
 }  // namespace
 
 TEST_CASE("a dependent launch begins early, and waits for the one in front") {
   const Dependents at_end(8, 10, 1, 5), at_once(2, 10, 1, 5);
-  settle({at_end.front, at_end.next});
-  check(at_end.front, 0, 12);
+  settle({at_end.primary, at_end.next});
+  check(at_end.primary, 0, 12);
   check(at_end.next, 10, 17);
-  CHECK(at_end.next->front_wait == doctest::Approx(0));
-  settle({at_once.front, at_once.next});
-  check(at_once.front, 0, 12);
+  CHECK(at_end.next->primary_wait == doctest::Approx(0));
+  settle({at_once.primary, at_once.next});
+  check(at_once.primary, 0, 12);
   check(at_once.next, 4, 16);
-  CHECK(at_once.next->front_wait == doctest::Approx(5));
+  CHECK(at_once.next->primary_wait == doctest::Approx(5));
   // One that never waits does not end before the one in front, nor does what comes after it begin.
   Dependents never(2, 10, 1, 5);
-  never.next->waits_behind = 3;
+  never.next->waits_after = 3;
   const TimedPtr after = work({{1, 0, {}}}, {never.next});
-  settle({never.front, never.next, after});
+  settle({never.primary, never.next, after});
   check(never.next, 4, 12);
   check(after, 12, 13);
   // One that does not tell lets the next one begin at its end.
   Dependents silent(2, 10, 1, 5);
-  silent.front->tells_behind = -1;
-  settle({silent.front, silent.next});
+  silent.primary->triggers_after = -1;
+  settle({silent.primary, silent.next});
   check(silent.next, 12, 19);
 }
 
 TEST_CASE("a dependent launch whose front is settled already") {
   ModelTime time;
   const Dependents pair(2, 10, 1, 5);
-  time.settle({pair.front});
+  time.settle({pair.primary});
   time.settle({pair.next});
   check(pair.next, 4, 16);
 }

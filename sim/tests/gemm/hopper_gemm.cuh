@@ -143,7 +143,7 @@ __device__ u32 pack(float low, float high) {
   return both;
 }
 
-// Where in the ring, and how often around it.
+// A position in the ring of stages, and how often the ring was gone around.
 struct Place {
   u32 stage = 0, parity = 0;
   __device__ void next() {

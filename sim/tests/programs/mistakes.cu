@@ -106,7 +106,7 @@ extern "C" __global__ void freed_twice(int* in, int* out, int n) {
   if (!kRepaired) free(piece);
 }
 
-// What malloc gives is read before anybody has written it.
+// Memory of malloc is read before anybody has written it.
 extern "C" __global__ void heap_unwritten(int* in, int* out, int n) {
   int* const piece = static_cast<int*>(malloc(64));
   if (kRepaired) *piece = 3;

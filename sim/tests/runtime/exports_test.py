@@ -15,7 +15,7 @@ import sys
 
 PLACES = [f"{os.environ.get('CUDA_HOME', '/usr/local/cuda')}/{folder}" for folder in ("lib64", "lib", "targets/x86_64-linux/lib")]
 RELEASES = {12: 12090, 13: 13000}  # whose names ours are
-# What every program of nvcc asks for, whatever it does.
+# Every program of nvcc asks for these symbols, whatever it does.
 START_UP = {"__cudaRegisterFatBinary", "__cudaRegisterFatBinaryEnd", "__cudaUnregisterFatBinary", "__cudaRegisterFunction",
             "__cudaRegisterVar", "__cudaPushCallConfiguration", "__cudaPopCallConfiguration", "__cudaInitModule"}
 
@@ -43,7 +43,7 @@ def release_of(library):
 
 
 def compare(ours, theirs, soname):
-    """What differs from the tool kit's library, as text; "" if nothing does."""
+    """Returns what differs from the tool kit's library, as text; "" if nothing does."""
     expected = names_of(theirs, soname)
     lacks, more = sorted(expected - ours), sorted(ours - expected)
     return f"{soname} beside {theirs}: lacks {lacks}, has besides {more}" if lacks or more else ""

@@ -18,7 +18,7 @@
 #include "abi/cuda_runtime_api.h"
 #include "sim/tests/driver/fat_binaries.h"
 
-// What nvcc's own code calls; no header of the tool kit's interface has it.
+// Code that nvcc makes calls these; no header of the tool kit's interface has it.
 extern "C" {
 void** __cudaRegisterFatBinary(void* wrapper);
 void __cudaRegisterFatBinaryEnd(void** handle);
@@ -148,7 +148,7 @@ class Words {
   mutable int* words_ = nullptr;  // arguments of a launch are pointers to what is not const
 };
 
-// What <<<4, 32>>>(*pointer, n, by) compiles to since CUDA 12.
+// This is what <<<4, 32>>>(*pointer, n, by) compiles to since CUDA 12.
 inline cudaError_t launch_as_nvcc(const Runtime& runtime, const void* symbol, int** pointer, int n,
                                   int by) {
   REQUIRE(RT(runtime, __cudaPushCallConfiguration)({4, 1, 1}, {32, 1, 1}, 0, nullptr) == 0);
@@ -163,7 +163,7 @@ inline cudaError_t launch_as_nvcc(const Runtime& runtime, const void* symbol, in
   return RT(runtime, __cudaLaunchKernel)(kernel, grid, block, arguments, shared_bytes, stream);
 }
 
-// How a host thread of its own answers.
+// Returns what a call answers on a host thread of its own.
 inline int in_thread(const std::function<int()>& body) {
   int answer = -1;
   std::thread([&] { answer = body(); }).join();

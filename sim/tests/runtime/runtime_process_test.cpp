@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What needs a process of its own: other devices, and what is told on stderr.
+// These cases need a process of their own: other devices, and what is told on stderr.
 #include "sim/tests/child.h"
 #include "sim/tests/runtime/runtime_client.h"
 #include "sim/tests/runtime/runtime_texts.h"

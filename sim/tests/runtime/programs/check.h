@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What these programs have in common: they end at the first call that fails, and print each result
+// These programs have in common that they end at the first call that fails, and print each result
 // beside the one of a plain loop.
 #pragma once
 

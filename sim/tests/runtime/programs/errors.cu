@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong, and how a program learns of it: errors of a launch are forgotten when they have
+// Calls go wrong here, and the program learns of it: errors of a launch are forgotten when they have
 // been asked for, a fault stays until the device is reset.
 #include "check.h"
 

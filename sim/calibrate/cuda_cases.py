@@ -98,7 +98,7 @@ class TensorMap(ctypes.Structure):
 
 
 def tensor_map(base: u64, sizes: list[int], strides: list[int], box: list[int]) -> ctypes.Array:
-    """Of bfloat16, swizzled by 128 bytes. `strides` are bytes, of all sizes but the first."""
+    """Returns a map of bfloat16, swizzled by 128 bytes. `strides` are bytes, of all sizes but the first."""
     rank = len(sizes)
     storage = ctypes.create_string_buffer(192)  # the call wants 64 bytes' alignment
     start = (ctypes.addressof(storage) + 63) // 64 * 64

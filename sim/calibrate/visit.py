@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times the calibration's programs on a GPU, from a folder that `scripts/calibrate --pack FOLDER` made:
 
-    python3 bench/calibrate/visit.py FOLDER [--seconds 120] [--runs 30] >calibration.csv
+    python3 sim/calibrate/visit.py FOLDER [--seconds 120] [--runs 30] >calibration.csv
 
 One row of CSV for each row of rows.py: medians and percentiles of single calls. What fails is told on
 standard error. Nothing but Python and the programs' libraries has to be there.

@@ -25,7 +25,7 @@ def environment(triton: str) -> dict[str, str]:
 
 
 def compiled(file: str, kernel: str, arguments: list[str], constants: dict, warps: int, stages: int) -> dict:
-    """What triton_compile.py prints; kept, as Triton takes seconds to start."""
+    """Returns what triton_compile.py prints. It is kept, as Triton takes seconds to start."""
     triton = os.environ.get("CALIBRATE_TRITON", "")
     if not triton:
         raise Skipped("no folder with Triton (--triton)")

@@ -66,7 +66,7 @@ def measure(row: Row, options: argparse.Namespace) -> dict:
     for launch in launches:
         launch["lines"] = launch["lines"][:12]
         launch.pop("roles", None)
-    # What was published holds the start of each kernel.
+    # The published times hold the start of each kernel.
     times = [launch["microseconds"] + launch["launch_microseconds"] for launch in launches]
     # Triton's kernels run once for each of the tiles that a tuner may choose from.
     tuned = row.case.startswith("triton_cases.")
@@ -132,7 +132,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--from-results", type=pathlib.Path, help="makes the table of a file of --results")
     parser.add_argument("--write", type=pathlib.Path, help="puts the table into this Markdown file")
     parser.add_argument("--pack", type=pathlib.Path,
-                        help="builds the rows' programs for a GPU into this folder, for bench/calibrate/visit.py")
+                        help="builds the rows' programs for a GPU into this folder, for sim/calibrate/visit.py")
     parser.add_argument("--jobs", type=int, default=int(os.environ.get("LATHE_JOBS", "1")))
     parser.add_argument("--limit", type=float, default=600, help="seconds for a row")
     parser.add_argument("--sim", type=pathlib.Path, default=ROOT / "build/sim")

@@ -86,7 +86,7 @@ def run(program: pathlib.Path, *words: int) -> None:
 
 
 def attention(width: int, causal: bool, backward: bool, dtype: str, off: list[str]) -> list[str]:
-    """What both of FlashAttention's drivers are told; `off` are features that nobody asks for."""
+    """Returns what both of FlashAttention's drivers are told; `off` are features that nobody asks for."""
     element = {"f16": "half_t", "bf16": "bfloat16_t"}[dtype]
     return [f"-DWIDTH={width}", f"-DCAUSAL={int(causal)}", f"-DBACKWARD={int(backward)}", f"-DELEMENT={element}",
             *(f"-DFLASHATTENTION_DISABLE_{name}" for name in off)]

@@ -41,10 +41,10 @@ Alone by_model(const Grid& grid, const Profile& profile, const model::Prediction
   return out;
 }
 
-// Cuts the work where it tells dependents to start, where it waits for the one in front, and where
-// the last blocks leave places empty. With several rounds of blocks the first round waits, and the
-// last one tells.
-void cut(const Alone& alone, const Outcome& outcome, Deed* deed) {
+// Cuts the work where it triggers its secondary launch, where it waits for its primary one, and
+// where the last blocks leave places empty. With several rounds of blocks the first round waits,
+// and the last one triggers.
+void cut(const Alone& alone, const Outcome& outcome, TimelineEvent* event) {
   const double rounds = std::max(1.0, alone.waves);
   const double tells = 1 - (1 - outcome.told) / rounds;
   const double waits = std::max(0.0, outcome.waited) / rounds;
@@ -52,45 +52,45 @@ void cut(const Alone& alone, const Outcome& outcome, Deed* deed) {
   const double rest = alone.waves - std::floor(alone.waves);
   double edges[] = {waits, tells, full, 1};
   std::sort(std::begin(edges), std::end(edges));
-  deed->phases = {{alone.start, 0, {}}};
-  deed->tells_behind = -1;
-  deed->waits_behind = 0;
+  event->phases = {{alone.start, 0, {}}};
+  event->triggers_after = -1;
+  event->waits_after = 0;
   double from = 0;
   for (const double to : edges) {
     if (to > from) {
       const bool emptying = from >= full;
       const double room = emptying ? (rest > 0 ? rest : 0.5) : std::min(1.0, alone.waves);
-      deed->phases.push_back({(to - from) * alone.microseconds, room, alone.uses});
+      event->phases.push_back({(to - from) * alone.microseconds, room, alone.uses});
       from = to;
     }
-    const int last = static_cast<int>(deed->phases.size()) - 1;
-    if (to == tells && outcome.told < 1) deed->tells_behind = last;
-    if (to == waits && outcome.waited >= 0) deed->waits_behind = last;
+    const int last = static_cast<int>(event->phases.size()) - 1;
+    if (to == tells && outcome.told < 1) event->triggers_after = last;
+    if (to == waits && outcome.waited >= 0) event->waits_after = last;
   }
-  // Who never waits is held up only at the end.
-  if (outcome.waited < 0) deed->waits_behind = static_cast<int>(deed->phases.size());
+  // A launch that never waits is held up only at its end.
+  if (outcome.waited < 0) event->waits_after = static_cast<int>(event->phases.size());
 }
 
 }  // namespace
 
-void tell_launch(const Grid& grid, const Outcome& outcome, const Profile& profile,
-                 const ClockTime& clock) {
+void record_launch(const Grid& grid, const Outcome& outcome, const Profile& profile,
+                   const ClockTime& clock) {
   const model::Gpu* gpu = model::find_gpu(profile.gpu);
-  if (gpu == nullptr || thread_state().deed == nullptr) return;
+  if (gpu == nullptr || thread_state().timeline_event == nullptr) return;
   const model::Prediction prediction = model::predict(outcome.counters, product(grid.grid), *gpu);
   const bool clocked = clock.microseconds > 0;
-  Deed deed;
-  deed.kind = "launch";
-  deed.name = grid.kernel->name;
-  deed.bound = clocked ? clock.bound : prediction.bound;
-  deed.bytes = 32 * (outcome.counters.unique_load_sectors + outcome.counters.unique_store_sectors);
-  deed.sampled = outcome.counters.sampled_blocks;
-  deed.clocked = clocked;
+  TimelineEvent event;
+  event.kind = "launch";
+  event.name = grid.kernel->name;
+  event.bound = clocked ? clock.bound : prediction.bound;
+  event.bytes = 32 * (outcome.counters.unique_load_sectors + outcome.counters.unique_store_sectors);
+  event.sampled = outcome.counters.sampled_blocks;
+  event.clocked = clocked;
   cut(clocked ? Alone{clock.launch_microseconds, clock.microseconds, clock.waves, clock.tail,
                       clock.uses}
               : by_model(grid, profile, prediction, *gpu),
-      outcome, &deed);
-  tell(std::move(deed));
+      outcome, &event);
+  record(std::move(event));
 }
 
 }  // namespace sim::driver

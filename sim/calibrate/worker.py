@@ -3,11 +3,7 @@
 """Runs the kernels of one row on the simulator: worker.py MODULE.FUNCTION OPTIONS_AS_JSON."""
 import importlib
 import json
-import pathlib
 import sys
-
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1] / "tests/peers")]
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ def busiest(result: dict) -> dict:
 
 
 def code_of(launch: dict) -> str:
-    """What the clock replayed: sass and the share of it that the walk met, or ptx."""
+    """Returns what the clock replayed: sass and the share of it that the walk met, or ptx."""
     return f"sass {launch['mapped']:.2f}" if launch["from"] == "sass" else "ptx"
 
 

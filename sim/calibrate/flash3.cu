@@ -35,7 +35,7 @@ constexpr bool wanted_Use_cluster = true;
 #include "flash_bwd_launch_template.h"
 #else
 #include "flash_fwd_launch_template.h"
-// What only other kernels call.
+// Only other kernels call these.
 void prepare_varlen_num_blocks(Flash_fwd_params&, cudaStream_t, bool, int, int, bool) {}
 #endif
 

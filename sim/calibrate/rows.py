@@ -168,7 +168,7 @@ for GPU, PEAK in (("a100", 2039), ("h100", 3350)):
 
 
 def _order_pairs() -> None:
-    """Of rows that ran on one GPU for one source: longer sequences and the other kernel."""
+    """Adds pairs of rows that ran on one GPU for one source: longer sequences and the other kernel."""
     by_key = {row.key: row for row in ROWS}
     for first, second in (("Triton attention", "FA-2 forward"), ("FA-3 forward", "FA-2 forward"),
                           ("FA-3 forward", "Triton attention"), ("FA-3 backward", "FA-2 backward")):

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""How much of what each operator's kernels did the clock finds in their machine code.
+"""Tells how much of what each operator's kernels did the clock finds in their machine code.
 
-    bench/calibrate/survey.py [--gpu h100,a100] [--only REGEX] [--ptx] [--build FOLDER]
+    sim/calibrate/survey.py [--gpu h100,a100] [--only REGEX] [--ptx] [--build FOLDER]
 
 prints a line for each kernel: the share, what the clock replayed, and its time. --ptx replays the
 PTX too and prints its time over that of the machine code. ptxas and nvdisasm are found on PATH.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the simulator's clock with our own measurements: measured.py [--only TEXT] [--write README.md]
+"""Compares the simulator's clock with our own measurements: measured.py [--only TEXT] [--write FILE.md]
 
 For each chosen row of tables that scripts/gpu or lathe_bench wrote on a GPU, `lathe explain --clock` says how long that
 call takes there. ptxas and nvdisasm must be found. The table goes to standard output, and between two marks of the file.
@@ -72,7 +72,7 @@ def predicted(words: list[str], family: str, backward: bool, lathe: pathlib.Path
 
 
 def default_tile(shape: str) -> tuple[str, str]:
-    """Of the tiles that were tried, what the library takes: ops/attention/sm90/kernels.cpp."""
+    """Returns the tile that the library takes of those that were tried: ops/attention/sm90/kernels.cpp."""
     tiles = {"64": "192x128", "128": "128x128" if "causal" in shape else "128x176", "192": "128x128", "256": "128x80"}
     width = re.search(r"\bD(\d+)", shape)[1]
     return tiles[width], "at once" if width == "64" else "late"

@@ -21,7 +21,7 @@ DTYPES = {"*fp16": torch.float16, "*bf16": torch.bfloat16, "*fp32": torch.float3
 
 
 class Driver:
-    """What the compiler asks of a GPU's driver."""
+    """Answers what the compiler asks of a GPU's driver."""
 
     def __init__(self, arch: int):
         self.arch = arch
@@ -78,7 +78,7 @@ def main() -> None:
     compiled = kernel.warmup(*(argument(text) for text in request["arguments"]), grid=(1,),
                              num_warps=request["warps"], num_stages=request["stages"],
                              **request["constants"])
-    # What is 1 or nothing became a constant.
+    # An argument that is 1 or nothing became a constant.
     taken = [at for at, text in enumerate(request["arguments"]) if text not in ("none", "i32:1")]
     metadata = compiled.metadata
     print(json.dumps({"ptx": compiled.asm["ptx"], "name": metadata.name, "warps": metadata.num_warps,
