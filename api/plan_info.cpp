@@ -25,18 +25,17 @@ Status check_index(const lathe_plan* plan, size_t index) {
 }
 
 lathe_estimate summarise(const Estimate& estimate, const DeviceFacts& facts) {
-  const Prediction prediction = predict(estimate.cost, estimate.launches, facts);
+  const DataSheetBound bound = data_sheet_bound(estimate.cost, estimate.launches, facts);
   return {.launches = estimate.launches,
           .bytes = estimate.cost.bytes,
           .minimum_bytes = estimate.cost.minimum_bytes,
           .flops = estimate.cost.flops,
-          .microseconds = prediction.microseconds,
-          .bound = prediction.bound,
+          .microseconds = bound.microseconds,
+          .bound = bound.bound,
           .tensor_ops = estimate.cost.tensor_ops,
-          .memory_microseconds = prediction.memory_microseconds,
-          .tensor_microseconds = prediction.tensor_microseconds,
+          .memory_microseconds = bound.memory_microseconds,
+          .tensor_microseconds = bound.tensor_microseconds,
           .gpu = facts.gpu.c_str(),
-          .chain_microseconds = prediction.chain_microseconds,
           .exchanges = estimate.exchanges,
           .exchange_bytes = estimate.exchange_bytes};
 }

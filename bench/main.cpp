@@ -26,14 +26,11 @@ void add_options(CLI::App* app, bench::Settings* settings, Words* words) {
       ->check(CLI::NonNegativeNumber);
   app->add_flag("--full", settings->full,
                 "conv, attn, kda, sparse: larger shapes on the simulator");
-  app->add_flag("--predict", settings->predict,
-                "conv, attn, kda, sparse: predicted times of the shapes that are timed on a GPU");
   app->add_flag("--tiny", settings->tiny, "conv, attn, kda, sparse: a few small shapes instead");
   app->add_option(
       "--append", settings->append,
       "conv, attn, kda, sparse: add each row to this CSV when it is there, and leave out "
       "what it has");
-  app->add_flag("--instructions", settings->instructions, "kda: instructions of 16 tokens");
   app->add_flag(
       "--peers", settings->peers,
       "kda, cache: beside Triton and flash-linear-attention, installed if need be (2.5 GB)");
@@ -71,7 +68,7 @@ int main(int argc, char** argv) {
   add("launch", "a prepared plan over a driver that does nothing", bench::bench_launch);
   add("conv", "causal_conv1d: time on a GPU, bytes on the simulator", bench::bench_conv);
   add("attn", "flash_attention: time on a GPU, counts on the simulator", bench::bench_attn);
-  add("kda", "kda: time on a GPU, counts and predictions on the simulator", bench::bench_kda);
+  add("kda", "kda: time on a GPU, counts on the simulator", bench::bench_kda);
   add("sparse", "sparse_flash_attention: time on a GPU, counts on the simulator",
       bench::bench_sparse);
   add("ring", "attention over ranks on a timeline in model time", bench::bench_ring);

@@ -10,14 +10,12 @@
 namespace bench {
 
 struct Settings {
-  int runs = 0;               // 0: the bench's own number
-  bool full = false;          // full shapes on the simulator too
-  bool predict = false;       // predicted times of the shapes that are timed on a GPU
-  bool tiny = false;          // a few small shapes instead, on any device
-  bool instructions = false;  // kda: of a block of 16 tokens
-  bool peers = false;         // kda: beside the kernels of flash-linear-attention
-  int tokens = 0;             // ring: of each rank; 0: the bench's own number
-  std::string only;           // loops, shapes or cases with this in their name
+  int runs = 0;        // 0: the bench's own number
+  bool full = false;   // full shapes on the simulator too
+  bool tiny = false;   // a few small shapes instead, on any device
+  bool peers = false;  // kda: beside the kernels of flash-linear-attention
+  int tokens = 0;      // ring: of each rank; 0: the bench's own number
+  std::string only;    // loops, shapes or cases with this in their name
   std::string append;  // rows go to the end of this file as they are made: bench/operators/cases.h
   std::string isa;     // sim: this instruction set alone
   std::string folder;  // of this program, to find the null driver
@@ -30,7 +28,7 @@ Table bench_cache_child(const Settings& settings);  // one of those processes
 Table bench_launch(const Settings& settings);  // lathe_plan_run over a driver that does nothing
 Table bench_conv(const Settings& settings);    // time on a GPU, bytes on the simulator
 Table bench_attn(const Settings& settings);    // time on a GPU, counts and bytes on the simulator
-Table bench_kda(const Settings& settings);     // the same; predictions, and others' bytes
+Table bench_kda(const Settings& settings);     // the same, and others' bytes
 Table bench_ring(const Settings& settings);    // over ranks, in the simulator's model time
 Table bench_sparse(const Settings& settings);  // as attn
 Table bench_sim(const Settings& settings);     // the simulator's own speed

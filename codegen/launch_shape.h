@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Every family's geometry answers these: how large a launch is and what it moves. From the latter
-// follows what a call would take at best.
+// Every family's geometry answers these: how large a launch is and what it moves and computes.
+// With the rates of a data sheet the latter bounds the time of a call from below.
 #pragma once
 
 #include <cstdint>
@@ -20,21 +20,18 @@ struct Cost {
   uint64_t bytes = 0;          // what these tiles move, halo rows and partial results included
   uint64_t flops = 0;
   uint64_t tensor_ops = 0;  // what matrix instructions do, pairs that do not count included
-  // Cycles of the thread blocks that follow one another on a multiprocessor, where a family knows
-  // them: what is left if memory and tensor cores were free.
-  uint64_t chain_cycles = 0;
 };
 
-// Predicts from a cost, from how long the thread blocks take by themselves where that is known, and
-// from the published rates of a device. Otherwise a prediction knows nothing of latencies, of what
-// does not overlap, nor of a product's instruction that cannot reach the published rate.
-struct Prediction {
+// What the rates of a device's data sheet allow at best. The device takes longer: this bound leaves
+// out latencies, what does not overlap, and instructions that are no matrix products. The time of a
+// call is what the simulator's clock says, or a measurement.
+struct DataSheetBound {
   // 0 where the rate is not known
-  double memory_microseconds = 0, tensor_microseconds = 0, chain_microseconds = 0;
+  double memory_microseconds = 0, tensor_microseconds = 0;
   double launch_microseconds = 0;
   double microseconds = 0;       // the longest of them; 0 if the rate that matters is not known
-  const char* bound = "memory";  // which: "memory", "tensor", "chain" or "launch"
+  const char* bound = "memory";  // which: "memory", "tensor" or "launch"
 };
-Prediction predict(const Cost& cost, uint64_t launches, const DeviceFacts& facts);
+DataSheetBound data_sheet_bound(const Cost& cost, uint64_t launches, const DeviceFacts& facts);
 
 }  // namespace lathe

@@ -13,7 +13,7 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(ROOT / "scripts/visit"))
 sys.dont_write_bytecode = True
 
 HEAD = "op,shape,dtype,us\n"
@@ -25,7 +25,7 @@ PAGED = "decode,B8 Sq4 Sk2048 H16 HK4 D128 DV128 causal page64,bf16,1\n"
 
 class Attention(unittest.TestCase):
     def setUp(self):
-        self.peers = importlib.import_module("gpu_attention_peers")
+        self.peers = importlib.import_module("attention_peers")
         self.folder = tempfile.TemporaryDirectory()
         self.path = pathlib.Path(self.folder.name, "attn.csv")
 
@@ -58,15 +58,15 @@ class Attention(unittest.TestCase):
 
     def test_without_a_gpu(self):
         self.shapes(DENSE)
-        for script, text in (("gpu_attention_peers.py", self.path.read_text()),
-                             ("gpu_peers.py", HEAD + "forward,B1 T8 D8 W4,bf16,1\n")):
+        for script, text in (("attention_peers.py", self.path.read_text()),
+                             ("conv_peers.py", HEAD + "forward,B1 T8 D8 W4,bf16,1\n")):
             self.path.write_text(text)
-            done = subprocess.run([sys.executable, ROOT / "scripts" / script, "--dry-run", self.path],
+            done = subprocess.run([sys.executable, ROOT / "scripts/visit" / script, "--dry-run", self.path],
                                   capture_output=True, text=True)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(len(done.stdout.splitlines()), 1)
             self.path.write_text(HEAD)
-            done = subprocess.run([sys.executable, ROOT / "scripts" / script, "--dry-run", self.path],
+            done = subprocess.run([sys.executable, ROOT / "scripts/visit" / script, "--dry-run", self.path],
                                   capture_output=True, text=True)
             self.assertEqual(done.returncode, 1)
             self.assertIn("no shapes in", done.stderr)
@@ -81,11 +81,11 @@ class Kda(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "kda.csv")
             path.write_text(text)
-            return subprocess.run([sys.executable, ROOT / "scripts/gpu_kda_peers.py", *options, path, "liblathe.so"],
+            return subprocess.run([sys.executable, ROOT / "scripts/visit/kda_peers.py", *options, path, "liblathe.so"],
                                   capture_output=True, text=True)
 
     def test_shapes(self):
-        peers = importlib.import_module("gpu_kda_peers")
+        peers = importlib.import_module("kda_peers")
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "kda.csv")
             path.write_text(HEAD + self.ROWS)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/wheel_contents.py finds what is wrong with a wheel: wheel_contents_test.py SOURCE
+"""scripts/lib/wheel_contents.py finds what is wrong with a wheel: wheel_contents_test.py SOURCE
 
 Wheels are put together here, with small libraries in the places of the real ones. The real wheels are
 looked at by scripts/wheels, which builds them.
@@ -14,7 +14,7 @@ import unittest
 import zipfile
 
 SOURCE = pathlib.Path(sys.argv.pop(1)).resolve()
-sys.path.insert(0, str(SOURCE / "scripts"))
+sys.path.insert(0, str(SOURCE / "scripts/lib"))
 import wheel_contents
 
 sys.path.insert(0, str(SOURCE / "python"))

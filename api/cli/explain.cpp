@@ -56,7 +56,8 @@ Json tensors_json(const Specs& specs) {
   return out;
 }
 
-// Fills "counted", or says in "not_counted" why it is null.
+// Fills "counted", or says in "not_counted" why it is null, and "clock" where the clock knows the
+// GPU.
 void count_into(Json* report, const ExplainOptions& options, const lathe_plan* plan,
                 const lathe_estimate& cost) {
   std::string& missing = (*report)["not_counted"].get_ref<std::string&>();
@@ -70,22 +71,20 @@ void count_into(Json* report, const ExplainOptions& options, const lathe_plan* p
   }
   // A GPU's name tells the pictures of several apart.
   const std::string picture = options.picture.empty() ? "" : options.picture + cost.gpu + "-";
-  const Counts counts = count_launches({options.problem,
-                                        {"sim", (*report)["arch"], options.device.cache_dir},
-                                        options.clock,
-                                        picture},
-                                       cost.gpu);
+  const Counts counts = count_launches(
+      {options.problem, {"sim", (*report)["arch"], options.device.cache_dir}, picture}, cost.gpu);
   missing = counts.missing;
   if (!missing.empty()) return;
   (*report)["counted"] = counts_json(plan, counts.launches);
   if ((*report)["counted"].is_null()) {
     (*report)["not_counted"] = "the simulated device is given other kernels";
   }
-  if (!options.clock) return;
-  const Json clock = clock_json(plan, counts.clock, cost.gpu);
-  if (clock.is_null())
+  // A call of which the clock replayed some launches alone has no time by it.
+  const bool whole = counts.clock.size() == counts.launches.size();
+  const Json clock = whole ? clock_json(plan, counts.clock, cost.gpu) : Json();
+  if (!clock.is_null()) (*report)["clock"].push_back(clock);
+  if (options.clock && clock.is_null())
     refuse("--clock: the simulator's clock knows a100, h100 and h200, not ", cost.gpu);
-  (*report)["clock"].push_back(clock);
 }
 
 Json explained(const ExplainOptions& options, const Problem& problem, Progress* progress) {
@@ -111,7 +110,8 @@ Json explained(const ExplainOptions& options, const Problem& problem, Progress* 
   report["estimate"] = *cost;
   progress->stage("counting for " + std::string(cost->gpu));
   count_into(&report, options, plan.get(), *cost);
-  report["prediction"] = prediction_json(*cost, report["counted"]);
+  report["prediction"] = prediction_json(
+      *cost, report["counted"], report.contains("clock") ? report["clock"].front() : Json());
   return report;
 }
 
@@ -161,7 +161,6 @@ int explain(const ExplainOptions& options) {
   }
   for (const Json& report : reports) {
     if (options.json || !options.clock) break;
-    std::printf("\n");
     print_clock(report.at("clock").front());
   }
   return kDone;
@@ -175,15 +174,15 @@ Action add_explain(CLI::App* app) {
   add_problem_flags(verb, &options->problem);
   add_device_flags(verb, &options->device, {"none", "auto", "cuda", "sim"});
   verb->add_option("--gpu", options->gpus,
-                   "GPUs by name, such as h100,h200,a100: what it costs on each, side by side")
+                   "GPUs by name, such as h100,h200,a100: how long it takes on each, side by side")
       ->excludes("--arch");
   verb->add_flag(
       "--formulas", options->formulas,
-      "predict from formulas alone; by default the simulator runs some thread blocks and "
-      "counts (with --input, on its data)");
+      "formulas and the GPU's data sheet alone, a bound from below; by default the simulator runs "
+      "some thread blocks (with --input, on its data), counts, and its clock tells the time");
   verb->add_flag("--clock", options->clock,
-                 "replay the launches in time on the simulator: how long they take, and why; from "
-                 "machine code where ptxas and nvdisasm are found")
+                 "also tell why the clock's time is what it is: what each kernel keeps busy, and "
+                 "what its warps wait for, at which lines")
       ->excludes("--formulas");
   verb->add_option(
           "--picture", options->picture,

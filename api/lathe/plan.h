@@ -268,14 +268,15 @@ typedef struct lathe_estimate {
   uint64_t bytes;         /* what the kernels move */
   uint64_t minimum_bytes; /* every input read once, every output written once */
   uint64_t flops;
-  double microseconds; /* a prediction: what the device's published rates allow; 0 if unknown */
-  const char* bound;   /* "memory", "tensor", "chain" (thread blocks one after another), "launch" */
+  /* A lower bound, not a time: what the rates of the GPU's data sheet allow; 0 if unknown. The
+   * simulator's clock tells times: `lathe explain`. */
+  double microseconds;
+  const char* bound;   /* "memory", "tensor" or "launch" */
   uint64_t tensor_ops; /* of matrix instructions, masked pairs of visited tiles included */
   double memory_microseconds, tensor_microseconds; /* each alone */
-  const char* gpu;           /* whose rates, "h200"; lent as long as the context */
-  double chain_microseconds; /* thread blocks one after another, alone; 0: not known */
-  uint64_t exchanges;        /* NCCL groups of this rank; attention over ranks only, else 0 */
-  uint64_t exchange_bytes;   /* what it sends in them */
+  const char* gpu;         /* whose rates, "h200"; lent as long as the context */
+  uint64_t exchanges;      /* NCCL groups of this rank; attention over ranks only, else 0 */
+  uint64_t exchange_bytes; /* what it sends in them */
 } lathe_estimate;
 LATHE_API lathe_status lathe_plan_estimate(const lathe_plan* plan, const DLTensor* const* slots,
                                            const lathe_shard* shard, lathe_estimate* out);

@@ -55,7 +55,7 @@ Status PlanRunner::inspect(size_t candidate) const {
   return invalid(text("it spills ", local, " bytes, the default none"));
 }
 
-// The prediction is what the device could do at best.
+// The estimate is the least time that the device's data sheet allows.
 Status PlanRunner::worth_running(size_t candidate) const {
   if (candidate == 0 || bench_.ranks()) return {};
   lathe_estimate estimate = {};
@@ -65,8 +65,8 @@ Status PlanRunner::worth_running(size_t candidate) const {
       estimate.microseconds <= candidates_[0].us) {
     return {};
   }
-  return invalid(text("predicted to take ", estimate.microseconds,
-                      " us at best, the default takes ", candidates_[0].us));
+  return invalid(text("it takes at least ", estimate.microseconds,
+                      " us by the data sheet, the default takes ", candidates_[0].us));
 }
 
 Status PlanRunner::verify(size_t candidate) {

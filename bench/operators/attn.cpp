@@ -4,8 +4,8 @@
 // of 64, 128 and 256 with 4096 columns, without a mask and causal; then what they leave out. On a
 // GPU: time of a call with nothing of it in the second cache, in operations of the usual
 // convention, 4 B H Sq Sk D, half if causal, a backward 2.5 times a forward. On the simulator, at
-// shapes that it gets through: what is multiplied and read against what must be, and the time that
-// its model of the device predicts. Every case is checked before it is measured.
+// shapes that it gets through: what is multiplied and read against what must be. Every case is
+// checked before it is measured.
 #include <algorithm>
 #include <stdexcept>
 
@@ -97,10 +97,6 @@ std::vector<AttentionSize> gpu_sizes() {
   return square_sizes({512, 1024, 2048, 4096, 8192, kTokens}, 8192);
 }
 
-// Grids of several blocks for every multiprocessor, of shapes that gpu_sizes has too: what a tail
-// of blocks costs does not hide what the others take.
-std::vector<AttentionSize> predicted_sizes() { return square_sizes({1024, 4096, kTokens}, 4096); }
-
 std::vector<AttentionSize> tiny_sizes() {
   AttentionSize packed = square(1, 150, 2, 2, 64, false);
   packed.sequences = 3;
@@ -140,18 +136,16 @@ std::string op_of(const AttentionSize& size) {
 Cells cells(const AttentionSize& size) { return {op_of(size), size.text(), word(size.dtype)}; }
 
 Table on_gpu(lathe_context* context, const Settings& settings) {
-  const Measured<AttentionSize> of = {
-      {"op", "shape", "dtype"},
-      {"TFLOP_per_s", "GB_per_s", "minimum_MB", "estimate_us", "family"},
-      cells,
-      settings.tiny ? tiny_sizes() : gpu_sizes()};
+  const Measured<AttentionSize> of = {{"op", "shape", "dtype"},
+                                      {"TFLOP_per_s", "GB_per_s", "minimum_MB", "family"},
+                                      cells,
+                                      settings.tiny ? tiny_sizes() : gpu_sizes()};
   return time_calls<LargeAttention, AttentionSize>(
       context, settings, of, 8,
       [](const AttentionSize& size, const LargeAttention& call, double median) -> Cells {
         return {number(size.flops() / median / 1e6, 1),
                 number(size.minimum_bytes() / median / 1e3, 0),
-                number(size.minimum_bytes() / 1e6, 2), number(call.estimate().microseconds, 2),
-                family_of(call.plan())};
+                number(size.minimum_bytes() / 1e6, 2), family_of(call.plan())};
       });
 }
 
@@ -162,9 +156,9 @@ int64_t group_of(const AttentionSize& size, const std::string& spec) {
   return packed ? size.heads / size.kv_heads : 1;
 }
 
-Cells counted(lathe_context* context, const AttentionSize& size, bool sampled) {
+Cells counted(lathe_context* context, const AttentionSize& size) {
   const LargeAttention call(context, size);
-  const AttnCounts counts = attn_counts(counted_launches(context, call, sampled, 8));
+  const AttnCounts counts = attn_counts(counted_launches(call, 8));
   const auto tile = first_tile(call.plan());
   if (!tile) throw std::runtime_error("no kernel of " + size.text() + " has a tile");
   const AttnWork work = attn_work(size, tile->rows, tile->keys, group_of(size, tile->spec));
@@ -179,26 +173,18 @@ Cells counted(lathe_context* context, const AttentionSize& size, bool sampled) {
           number(counts.asked_bytes / least, 2),
           number(counts.conflicts, 0),
           number(counts.local_requests, 0),
-          number(counts.warp_instructions / static_cast<double>(work.tiles * tile->warps), 0),
-          number(counts.seconds * 1e6, 2),
-          number(size.flops() / counts.seconds / 1e12, 1),
-          counts.bound,
-          counts.gpu};
+          number(counts.warp_instructions / static_cast<double>(work.tiles * tile->warps), 0)};
 }
 
 Table on_simulator(lathe_context* context, const Settings& settings) {
   const Measured<AttentionSize> of = {
       {"op", "shape", "dtype"},
       {"tile", "launches", "tensor_per_tiles", "tensor_per_pairs", "memory_MB", "minimum_MB",
-       "memory_ratio", "cache_ratio", "conflicts", "local_requests", "instructions_per_step",
-       "predicted_us", "predicted_TFLOP_per_s", "predicted_bound", "predicted_gpu"},
+       "memory_ratio", "cache_ratio", "conflicts", "local_requests", "instructions_per_step"},
       cells,
-      settings.tiny      ? tiny_sizes()
-      : settings.predict ? predicted_sizes()
-                         : sim_sizes(settings.full)};
-  return count_calls<AttentionSize>(settings, of, [&](const AttentionSize& size) {
-    return counted(context, size, settings.predict);
-  });
+      settings.tiny ? tiny_sizes() : sim_sizes(settings.full)};
+  return count_calls<AttentionSize>(
+      settings, of, [&](const AttentionSize& size) { return counted(context, size); });
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/operators/attn_work.h"
 
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "reference/attention_tiles.h"
@@ -33,16 +32,8 @@ AttnWork attn_work(const apitest::AttentionSize& size, int64_t rows, int64_t key
   return work;
 }
 
-void sample_blocks() {
-  setenv("LATHE_SIM_SAMPLE_BLOCKS", "6",
-         0);  // cheap, and of a causal grid both ends and the middle
-  // Blocks that did not run wrote nothing, and kernels behind them read that.
-  setenv("LATHE_SIM_CHECK", "none", 1);
-}
-
 AttnCounts attn_counts(const std::vector<std::string>& launches) {
   AttnCounts sum;
-  double longest = -1;
   for (const std::string& line : launches) {
     const auto launch = nlohmann::json::parse(line);
     const auto number = [&](const std::string& name) { return launch.at(name).get<double>(); };
@@ -55,14 +46,6 @@ AttnCounts attn_counts(const std::vector<std::string>& launches) {
     for (const char* kind : {"global_load", "global_store", "global_atomic"}) {
       sum.asked_bytes += 32 * number(std::string(kind) + "_sectors");
     }
-    if (!launch.contains("predicted")) continue;
-    const auto& predicted = launch.at("predicted");
-    const double seconds = predicted.at("seconds").get<double>();
-    sum.seconds += seconds;
-    if (seconds <= longest) continue;
-    longest = seconds;
-    sum.bound = predicted.at("bound").get<std::string>();
-    sum.gpu = predicted.at("gpu").get<std::string>();
   }
   return sum;
 }

@@ -29,12 +29,7 @@ struct AttnCounts {
   double tensor_ops = 0, conflicts = 0, warp_instructions = 0, local_requests = 0;
   double memory_bytes = 0;  // each sector once per launch: a second cache that holds all of it
   double asked_bytes = 0;   // of the second cache
-  double seconds = 0;       // predicted by sim/model
-  std::string bound, gpu;   // of the longest launch
 };
-// Lets the simulator run some blocks of each grid, which stand for all of it in predictions. Called
-// before the first context.
-void sample_blocks();
 AttnCounts attn_counts(const std::vector<std::string>& launches);
 
 }  // namespace bench

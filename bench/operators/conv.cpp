@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Measures causal_conv1d at the shapes below. On a GPU: time per call, launches back to back,
-// against the floor of bytes and the device's own copy speed. On the simulator: bytes moved against
-// the minimum. Every case is checked before it is measured.
+// Measures causal_conv1d at shapes of models and of its peers' benches. On a GPU: time per
+// call, launches back to back, against the floor of bytes and the device's own copy speed. On the
+// simulator: bytes moved against the minimum. Every case is checked before it is measured.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -50,14 +50,13 @@ Table on_gpu(lathe_context* context, const lathe_context_info& info, const Setti
   Clock clock(info.driver_path);
   const int runs = settings.runs > 0 ? settings.runs : 50;
   Table table({"op", "shape", "dtype", "us", "us_p10", "us_p90", "minimum_MB", "GB_per_s",
-               "share_of_copy", "estimate_us", "gpu", "driver"});
+               "share_of_copy", "gpu", "driver"});
   const auto row = [&](std::vector<std::string> name, const Spread& times, double bytes,
-                       double copy_rate, double estimate) {
+                       double copy_rate) {
     const double rate = bytes / times.median / 1e3;
-    for (const auto& cell :
-         {number(times.median, 2), number(times.low, 2), number(times.high, 2),
-          number(bytes / 1e6, 2), number(rate, 0), number(rate / copy_rate, 3), number(estimate, 2),
-          std::string(info.device_name), std::to_string(info.driver_version)}) {
+    for (const auto& cell : {number(times.median, 2), number(times.low, 2), number(times.high, 2),
+                             number(bytes / 1e6, 2), number(rate, 0), number(rate / copy_rate, 3),
+                             std::string(info.device_name), std::to_string(info.driver_version)}) {
       name.push_back(cell);
     }
     return name;
@@ -67,23 +66,21 @@ Table on_gpu(lathe_context* context, const lathe_context_info& info, const Setti
   const Spread copy = clock.time(runs, 4, [&] { clock.copy(to, from); });
   const double rate = bytes / copy.median / 1e3;
   Cases cases(settings, &table);
-  cases.run("copy 512 MiB -", [&] {
-    return row({"copy", "512 MiB", "-"}, copy, bytes, rate, copy.median);
-  });
+  cases.run("copy 512 MiB -", [&] { return row({"copy", "512 MiB", "-"}, copy, bytes, rate); });
   for (const Shape& shape : shapes(settings)) {
     cases.run(case_name(cells(shape)), [&] {
       const Call call(context, shape);
       call.check();
       const Spread times = clock.time(runs, 20, [&] { call.run(nullptr); });
-      return row(cells(shape), times, shape.minimum_bytes(), rate, call.estimate().microseconds);
+      return row(cells(shape), times, shape.minimum_bytes(), rate);
     });
   }
   return table;
 }
 
-std::vector<std::string> counted(lathe_context* context, const Shape& shape, bool sampled) {
+std::vector<std::string> counted(lathe_context* context, const Shape& shape) {
   const Call call(context, shape);
-  if (!sampled) call.check();
+  call.check();
   const auto launches = apitest::counted_launches([&] {
     call.run(nullptr);
     API(lathe_stream_synchronize(context, nullptr));
@@ -101,8 +98,7 @@ std::vector<std::string> counted(lathe_context* context, const Shape& shape, boo
   for (const auto& cell :
        {std::to_string(launches.size()), number(32 * sectors / 1e6, 3),
         number(shape.minimum_bytes() / 1e6, 3), number(32 * sectors / shape.minimum_bytes(), 3),
-        number(sectors / least, 3), number(counts.warp_instructions, 0),
-        number(counts.seconds * 1e6, 2), counts.bound, counts.gpu}) {
+        number(sectors / least, 3), number(counts.warp_instructions, 0)}) {
     row.push_back(cell);
   }
   return row;
@@ -110,18 +106,17 @@ std::vector<std::string> counted(lathe_context* context, const Shape& shape, boo
 
 Table on_simulator(lathe_context* context, const Settings& settings) {
   Table table({"op", "shape", "dtype", "launches", "moved_MB", "minimum_MB", "ratio",
-               "sectors_ratio", "warp_instructions", "predicted_us", "predicted_bound",
-               "predicted_gpu"});
+               "sectors_ratio", "warp_instructions"});
   std::set<std::string> seen;
   Cases cases(settings, &table);
   for (Shape shape : shapes(settings)) {
-    if (!settings.full && !settings.predict) {  // the ratios hardly depend on these
+    if (!settings.full) {  // the ratios hardly depend on these
       shape.tokens = std::min<int64_t>(shape.tokens, 1024);
       shape.channels = std::min<int64_t>(shape.channels, 1024);
       shape.batch = std::min<int64_t>(shape.batch, 64);
     }
     if (!seen.insert(case_name(cells(shape))).second) continue;
-    cases.run(case_name(cells(shape)), [&] { return counted(context, shape, settings.predict); });
+    cases.run(case_name(cells(shape)), [&] { return counted(context, shape); });
   }
   return table;
 }
@@ -129,7 +124,6 @@ Table on_simulator(lathe_context* context, const Settings& settings) {
 }  // namespace
 
 Table bench_conv(const Settings& settings) {
-  if (settings.predict) sample_blocks();
   const auto context = apitest::make_context();
   if (apitest::on_simulator()) return on_simulator(context.get(), settings);
   lathe_context_info info{};

@@ -18,8 +18,7 @@ constexpr int64_t kChecked = 192;  // tokens at a sequence's end
 
 }  // namespace
 
-KdaCall::KdaCall(lathe_context* context, const KdaSize& size, bool shapes_only)
-    : size_(size), tensors_(context, shapes_only) {
+KdaCall::KdaCall(lathe_context* context, const KdaSize& size) : size_(size), tensors_(context) {
   add_tensors();
   prepare();
 }

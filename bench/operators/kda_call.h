@@ -11,9 +11,8 @@ namespace bench {
 
 class KdaCall {
  public:
-  // Every extent is declared to the plan, which may choose by it. `shapes_only`: without memory, to
-  // be asked for its estimate.
-  KdaCall(lathe_context* context, const KdaSize& size, bool shapes_only = false);
+  // Every extent is declared to the plan, which may choose by it.
+  KdaCall(lathe_context* context, const KdaSize& size);
   void run(void* stream) const { call_.run(stream); }
   // Runs, and throws with what is farther from float64 than the bounds of the operator: the last
   // tokens of a few heads of a few sequences, of which the first is the last.
@@ -22,7 +21,6 @@ class KdaCall {
   // finding.
   std::vector<std::string> counted() const;
   const lathe_plan* plan() const { return call_.plan(); }
-  lathe_estimate estimate() const { return call_.estimate(); }
   const KdaSize& size() const { return size_; }
   size_t workspace_bytes() const { return call_.workspace_bytes(); }
 

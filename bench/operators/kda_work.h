@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Shapes of kda that figures are published for, what a call of each must move and multiply, and
-// those figures.
+// Shapes of kda that figures are published for (bench/results/published.csv), and what a call of
+// each must move and multiply.
 #pragma once
 
 #include <cstdint>
@@ -39,17 +39,7 @@ struct KdaSize {
   double block_ops() const;
 };
 
-// Returns the ten sizes of the comparison, forward.
+// Returns the ten sizes of published.csv, forward.
 std::vector<KdaSize> published_sizes();
-
-// Figures that others have published for a shape; nothing here was measured for this table.
-struct Published {
-  const char *who, *gpu;       // gpu: "-" where it was not named
-  double forward_ms, both_ms;  // of the forward; with its backward, 0: not published
-  const char* source;
-};
-std::vector<Published> published(const KdaSize& size);
-// The one to hold a prediction for `gpu` against: of that device if there is any.
-std::string nearest_published(const KdaSize& size, const std::string& gpu);
 
 }  // namespace bench

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Floors of kda by hand, and that what is published is found.
+// Floors of kda by hand.
 #include "bench/operators/kda_work.h"
 
 #include <doctest/doctest.h>
@@ -29,25 +29,6 @@ TEST_CASE("kda: products of the state and of blocks") {
   CHECK(size.block_ops() == 4.0 * 16 * 32 * 2 * 256);
   size.backward = true;
   CHECK(size.state_ops() == 16.0 * 32 * 2 * 128 * 128);
-}
-
-TEST_CASE("kda: ten shapes have published figures, and the device's own comes first") {
-  const auto sizes = bench::published_sizes();
-  CHECK(sizes.size() == 10);
-  for (const KdaSize& size : sizes) {
-    CAPTURE(size.text());
-    CHECK_FALSE(bench::published(size).empty());
-  }
-  CHECK(bench::published(sizes[0]).size() == 4);
-  CHECK(bench::nearest_published(sizes[0], "h20") == "2.622 ms FlashKDA (H20)");
-  CHECK(bench::nearest_published(sizes[0], "h100") == "3.120 ms FLA (GPU not named)");
-  KdaSize backward = sizes[0];
-  backward.backward = true;
-  CHECK(bench::nearest_published(backward, "h100") ==
-        "13.90 ms with the forward FLA (GPU not named)");
-  KdaSize other = sizes[0];
-  other.tokens += 1;
-  CHECK(bench::nearest_published(other, "h100") == "-");
 }
 
 TEST_CASE("kda: a shape is told in a line") {

@@ -40,7 +40,6 @@ std::string family_of(const lathe_plan* plan) {
 Table measure(const Settings& settings, OnDevice on_simulator, OnDevice on_gpu) {
   // Enough to count distinct sectors; races and the like are for the tests to find.
   setenv("LATHE_SIM_CHECK", "memcheck", 0);
-  if (settings.predict) sample_blocks();
   const auto context = apitest::make_context();
   return apitest::on_simulator() ? on_simulator(context.get(), settings)
                                  : on_gpu(context.get(), settings);

@@ -50,16 +50,10 @@ std::optional<Tile> first_tile(const lathe_plan* plan);
 // Returns the family of the kernel that a plan is for: "sm90" or "portable".
 std::string family_of(const lathe_plan* plan);
 
-// Returns the simulator's lines about a call that is checked, or run alone if some blocks of each
-// grid stand for all, so that nothing that they write is right.
+// Returns the simulator's lines about a call that is checked in so many samples.
 template <class Call>
-std::vector<std::string> counted_launches(lathe_context* context, const Call& call, bool sampled,
-                                          int samples) {
-  return apitest::counted_launches([&] {
-    if (!sampled) return call.check(samples);  // runs it once
-    call.run(nullptr);
-    API(lathe_stream_synchronize(context, nullptr));
-  });
+std::vector<std::string> counted_launches(const Call& call, int samples) {
+  return apitest::counted_launches([&] { call.check(samples); });  // it runs once
 }
 
 // Says how an operator's sizes are named and measured.

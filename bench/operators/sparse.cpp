@@ -3,8 +3,8 @@
 // Measures sparse_flash_attention at the shapes of absorbed latent attention: one key head of 512
 // columns that are the values too and 64 rotary ones, 128, 64 and 16 query heads, lists of 512 to
 // 2048 keys. On a GPU: time of a call, in operations as FlashMLA counts them. On the simulator, at
-// fewer rows: what is multiplied and read against what must be, and the time that its model of the
-// device predicts for so few. Every case is checked before it is measured.
+// fewer rows: what is multiplied and read against what must be. Every case is checked before it is
+// measured.
 #include <stdexcept>
 
 #include "bench/operators/attn_work.h"
@@ -39,14 +39,6 @@ std::vector<SparseSize> gpu_sizes() {
   return with_gradients(sizes);
 }
 
-// Those that some blocks of a grid can stand for: the deterministic backward follows lists that its
-// own kernels sort, and what blocks that did not run would have sorted is not there.
-std::vector<SparseSize> predicted_sizes() {
-  std::vector<SparseSize> sizes = gpu_sizes();
-  std::erase_if(sizes, [](const SparseSize& size) { return size.deterministic; });
-  return sizes;
-}
-
 std::vector<SparseSize> tiny_sizes() {
   SparseSize split = latent(4, 128, 16, 48);
   split.latent = false;
@@ -70,22 +62,22 @@ Cells cells(const SparseSize& size) {
 
 Table on_gpu(lathe_context* context, const Settings& settings) {
   const Measured<SparseSize> of = {{"op", "shape"},
-                                   {"TFLOP_per_s", "listed_GB_per_s", "minimum_MB", "estimate_us"},
+                                   {"TFLOP_per_s", "listed_GB_per_s", "minimum_MB"},
                                    cells,
                                    settings.tiny ? tiny_sizes() : gpu_sizes()};
   return time_calls<SparseCall, SparseSize>(
       context, settings, of, 4,
-      [](const SparseSize& size, const SparseCall& call, double median) -> Cells {
+      [](const SparseSize& size, const SparseCall&, double median) -> Cells {
         return {number(size.flops() / median / 1e6, 1),
                 number(size.listed_bytes() / median / 1e3, 0),
-                number(size.minimum_bytes() / 1e6, 2), number(call.estimate().microseconds, 2)};
+                number(size.minimum_bytes() / 1e6, 2)};
       });
 }
 
 // The tile: heads and keys of a block's products, and its warps.
-Cells counted(lathe_context* context, const SparseSize& size, bool sampled) {
+Cells counted(lathe_context* context, const SparseSize& size) {
   const SparseCall call(context, size);
-  const AttnCounts counts = attn_counts(counted_launches(context, call, sampled, 4));
+  const AttnCounts counts = attn_counts(counted_launches(call, 4));
   const auto tile = first_tile(call.plan());
   if (!tile) throw std::runtime_error("no kernel has a tile");
   return {tile->text(),
@@ -95,24 +87,17 @@ Cells counted(lathe_context* context, const SparseSize& size, bool sampled) {
           number(counts.memory_bytes / 1e6, 3),
           number(size.minimum_bytes() / 1e6, 3),
           number(counts.conflicts, 0),
-          number(counts.local_requests, 0),
-          number(counts.seconds * 1e6, 2),
-          counts.bound,
-          counts.gpu};
+          number(counts.local_requests, 0)};
 }
 
 Table on_simulator(lathe_context* context, const Settings& settings) {
-  const Measured<SparseSize> of = {
-      {"op", "shape"},
-      {"tile", "launches", "tensor_per_listed", "asked_per_listed", "memory_MB", "minimum_MB",
-       "conflicts", "local_requests", "predicted_us", "predicted_bound", "predicted_gpu"},
-      cells,
-      settings.tiny      ? tiny_sizes()
-      : settings.predict ? predicted_sizes()
-                         : sim_sizes(settings.full)};
-  return count_calls<SparseSize>(settings, of, [&](const SparseSize& size) {
-    return counted(context, size, settings.predict);
-  });
+  const Measured<SparseSize> of = {{"op", "shape"},
+                                   {"tile", "launches", "tensor_per_listed", "asked_per_listed",
+                                    "memory_MB", "minimum_MB", "conflicts", "local_requests"},
+                                   cells,
+                                   settings.tiny ? tiny_sizes() : sim_sizes(settings.full)};
+  return count_calls<SparseSize>(settings, of,
+                                 [&](const SparseSize& size) { return counted(context, size); });
 }
 
 }  // namespace

@@ -33,7 +33,6 @@ class SparseCall {
   // Runs, and throws with the first sample that is farther from float64 than roundings explain.
   void check(int samples) const;
   const lathe_plan* plan() const { return prepared_.plan(); }
-  lathe_estimate estimate() const { return prepared_.estimate(); }
 
  private:
   using Row = std::vector<double>;

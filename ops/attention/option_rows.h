@@ -13,7 +13,7 @@ template <typename Options, typename B = Bind<Options>>
 constexpr auto score_options(const char* causal) {
   return std::array{
       B::template number<&Options::softmax_scale>("softmax_scale", "D^-0.5", "D^-0.5|>0",
-                                                  "What scores are multiplied by."),
+                                                  "Scores are multiplied by it."),
       B::template flag<&Options::causal>("causal", causal),
       B::template integer<&Options::window_left>("window_left", "-1", "-1|>=0",
                                                  "How many keys back a row sees; -1: all."),
@@ -25,7 +25,7 @@ constexpr auto score_options(const char* causal) {
   };
 }
 inline constexpr const char* kCausalSentence =
-    "Whether a row sees no later key; the last row is that of the last key.";
+    "1: a row sees no key after its own token; the last row and the last key are one token.";
 
 inline constexpr std::array kModOptions = {
     text_option("score_mod", "Device text that changes scores, after softcap and ALiBi."),
@@ -36,11 +36,11 @@ constexpr std::array kScalarOptions = {
     B::template number<&Options::scalar_0>("scalar_0", "0", "0|any",
                                            "Mods read it as captures.scalar(0)."),
     B::template number<&Options::scalar_1>("scalar_1", "0", "0|any",
-                                           "The same, captures.scalar(1)."),
+                                           "Mods read it as captures.scalar(1)."),
     B::template number<&Options::scalar_2>("scalar_2", "0", "0|any",
-                                           "The same, captures.scalar(2)."),
+                                           "Mods read it as captures.scalar(2)."),
     B::template number<&Options::scalar_3>("scalar_3", "0", "0|any",
-                                           "The same, captures.scalar(3)."),
+                                           "Mods read it as captures.scalar(3)."),
 };
 
 }  // namespace lathe::attention_rows

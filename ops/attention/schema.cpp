@@ -21,7 +21,7 @@ constexpr auto kAttentionOptions = joined(
     std::array{
         Flash::flag<&AttentionOptions::deterministic>(
             "deterministic",
-            "Whether gradients repeat bit for bit, on GPUs with as many multiprocessors."),
+            "1: gradients repeat bit for bit on GPUs with the same number of multiprocessors."),
         Flash::flag<&AttentionOptions::saved_forward>(
             kSavedForward,
             "Whether out and lse hold the results of an earlier forward, which the backward then "
@@ -31,33 +31,36 @@ constexpr auto kAttentionOptions = joined(
     std::array{
         Flash::integer<&AttentionOptions::sm_margin>(
             "sm_margin", "0", "0|>0",
-            "Over a group: how many multiprocessors its steps leave to the exchange."),
+            "Over ranks: how many multiprocessors the kernels leave free for the exchange of "
+            "messages."),
         Flash::integer<&AttentionOptions::gather_heads>(
             "gather_heads", "0", "0|>0",
-            "Over a group that gathers keys: of how many key heads at a time, for less memory; 0: "
-            "all."),
+            "Over ranks with all-gather: how many key heads are gathered at a time; fewer need "
+            "less memory. 0: all."),
         Flash::integer<&AttentionOptions::head_ranks>(
             "head_ranks", "0", "0|>0",
-            "Over ranks by heads: so many exchange heads, and keys travel a ring between these; 0: "
-            "all."),
+            "Over ranks by heads: how many ranks exchange heads; keys travel a ring between such "
+            "sets of ranks. 0: all ranks."),
         Flash::word<&AttentionOptions::dispatch>(
             "dispatch", "auto", "auto|always|home",
-            "Over ranks by dispatch: whether queries leave their homes where that pays, always or "
-            "never."),
+            "Over ranks by dispatch: other ranks compute queries where that pays (auto), always, "
+            "or never (home)."),
         Flash::integer<&AttentionOptions::dispatch_tokens>(
             "dispatch_tokens", "0", "0|>0",
-            "The most tokens of queries and keys that a rank may receive then; 0: any number."),
+            "Over ranks by dispatch: the most tokens of queries and keys that a rank may receive; "
+            "0: any number."),
     });
 
 constexpr auto kDecodeOptions =
     joined(score_options<DecodeOptions>(kCausalSentence),
-           std::array{Decode::flag<&DecodeOptions::deterministic>(
-               "deterministic",
-               "Whether gradients repeat bit for bit, on GPUs with as many multiprocessors.")},
+           std::array{OptionInfo{"deterministic", OptionType::integer, "0", "0|1",
+                                 "Accepted as flash_attention has it: with 0 results repeat bit "
+                                 "for bit too."}},
            kModOptions, kScalarOptions<DecodeOptions>,
            std::array{Decode::integer<&DecodeOptions::num_splits>(
                "num_splits", "0", "0|>=0",
-               "Into how many parts the keys are cut; 0: chosen for the device.")});
+               "How many splits of its keys a sequence has, computed at the same time and joined; "
+               "0: chosen for the device.")});
 
 // Runs on one rank; over several by the method that the group's flags name, else around a ring.
 MadeExecutor make_flash_attention(const Resolved& resolved, const DeviceFacts& facts) {

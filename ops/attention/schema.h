@@ -19,14 +19,14 @@ inline constexpr const char* kAnyType = "f32|f16|bf16|i32|i64";
 // A score_mod or a mask_mod reads these arrays.
 inline constexpr std::array kCaptures = {
     input("capture_0", "C0", kAnyType, "Mods read it as captures.get<0>(i).").optional(),
-    input("capture_1", "C1", kAnyType, "The same, captures.get<1>(i).").optional(),
-    input("capture_2", "C2", kAnyType, "The same, captures.get<2>(i).").optional(),
-    input("capture_3", "C3", kAnyType, "The same, captures.get<3>(i).").optional(),
+    input("capture_1", "C1", kAnyType, "Mods read it as captures.get<1>(i).").optional(),
+    input("capture_2", "C2", kAnyType, "Mods read it as captures.get<2>(i).").optional(),
+    input("capture_3", "C3", kAnyType, "Mods read it as captures.get<3>(i).").optional(),
 };
 inline constexpr TensorInfo kSlopes =
     input("alibi_slopes", "H|B,H", "f32", "ALiBi's slopes.").optional();
 inline constexpr TensorInfo kSinks =
-    input("sinks", "H", "f32", "One more logit for each head, of value 0.").optional();
+    input("sinks", "H", "f32", "One more logit for each head, whose value row is 0.").optional();
 inline constexpr const char *kOutSentence = "The result; 0 in rows that see no key.",
                             *kLseSentence =
                                 "The natural logarithm of each row's sum of exponentials.";
@@ -42,8 +42,9 @@ inline constexpr auto kTensors = joined(
         input("q", kQueries, kHalves, "Queries; their dtype is that of keys, values and out.")
             .strided(),
         input("k", kKeys, "=q", "Keys; HK divides H.").strided(),
-        input("v", kValues, "=q", "Values, of a width of their own.").strided(),
-        kSlopes.says("ALiBi's slopes; packed, B counts sequences."),
+        input("v", kValues, "=q", "Values; their width may differ from that of the keys.")
+            .strided(),
+        kSlopes.says("ALiBi's slopes; in a packed call B is the number of sequences."),
         kSinks,
         input("cu_seqlens_q", "N+1", kOffsets, "Offsets of packed queries.").needs("cu_seqlens_k"),
         input("cu_seqlens_k", "N+1", "=cu_seqlens_q", "Offsets of packed keys.")
@@ -83,8 +84,8 @@ inline constexpr auto kTensors = joined(
             .changed("k_new")
             .strided(),
         inout("v_cache", "P,page,HK,DV", "=q",
-              "Values, of a width of their own; without them, the first 512 of 576 columns of "
-              "k_cache.")
+              "Values in pages; without them the first 512 of the 576 columns of k_cache are the "
+              "values.")
             .changed("v_new")
             .optional()
             .strided(),
@@ -132,7 +133,6 @@ struct AttentionOptions : ScoreOptions {
   DispatchChoice dispatch = {};
 };
 struct DecodeOptions : ScoreOptions {
-  bool deterministic = false;
   int64_t num_splits = 0;
 };
 

@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kMinWidth = 2, kMaxWidth = 8;
 
 constexpr OptionInfo kActivation = Bind<ConvOptions>::word<&ConvOptions::activation>(
-    "activation", "none", "none|silu", "What is applied to the filter's result.");
+    "activation", "none", "none|silu", "The activation after the filter.");
 constexpr OptionInfo kConvOptions[] = {
     kActivation,
     output_option("output_final_state",

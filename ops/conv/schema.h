@@ -28,8 +28,7 @@ inline constexpr TensorInfo kTensors[] = {
     output("dbias", "D", "=weight", "The gradient of bias, accumulated in float32.")
         .needs("dweight,bias"),
     output("dresidual", "B,T,D", "=x",
-           "The gradient of residual: dy itself, but for packed rows past the last offset, where "
-           "it is 0.")
+           "The gradient of residual; 0 in packed rows past the last offset.")
         .alias("dy")
         .strided(),
     output("dinitial_state", "N,D,W", "=x", "The gradient of initial_state.")

@@ -111,18 +111,4 @@ Result<KdaWorkspace> kda_workspace(const KdaProblem& problem, const KdaChunkedSh
 Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernels,
                       const KdaChunkedShape& shape, int64_t chunk_size);
 
-// chain.cpp predicts how long the launches take if neither memory nor tensor cores are the limit.
-// Then each thread block walks through its tokens as fast as its multiprocessor issues
-// instructions.
-
-// Returns the cycles of the thread blocks that follow one another on a multiprocessor, summed over
-// all launches. The result is a prediction from counted instructions; it takes packed sequences to
-// be of one length.
-uint64_t kda_chain_cycles(const KdaProblem& problem, const KdaChunkedKernels& kernels,
-                          const KdaChunkedShape& shape, const DeviceFacts& facts);
-
-// Returns the cycles of one walk of `blocks` thread blocks through `tokens` tokens each.
-uint64_t kda_walk_cycles(const KdaProblem& problem, const KernelSpec& walk, int64_t blocks,
-                         int64_t tokens, const DeviceFacts& facts);
-
 }  // namespace lathe

@@ -190,7 +190,6 @@ Result<Estimate> KdaExecutor::estimate_plan(const Call& call, const KdaPlan& pla
   Estimate out;
   out.launches = static_cast<uint64_t>(plan.launch.count());
   out.cost = kda_chunked_cost(problem(), kernels_, plan.shape, request_.chunk_size);
-  out.cost.chain_cycles = kda_chain_cycles(problem(), kernels_, plan.shape, facts_);
   if (problem().ranks) add_exchange(call, plan.shape, &out);
   return out;
 }

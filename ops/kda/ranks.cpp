@@ -95,13 +95,6 @@ void KdaExecutor::add_exchange(const Call& call, const KdaChunkedShape& shape,
   if (hands_on && shape.segments == 1) {
     if (plan.open && (states || plan.whole())) walks.forth = tokens(plan.sequences() - 1);
     if (plan.carried && grads) walks.back = tokens(0);
-    const int64_t columns = kernels_.summary->threads / 2;
-    const int64_t width =
-        (walks.forth > 0 ? states * problem().value_dim + walks.maps * problem().key_dim : 0) +
-        (walks.back > 0 ? problem().value_dim : 0);
-    const int64_t blocks = rows * shape.value_heads * ((width + columns - 1) / columns);
-    out->cost.chain_cycles += kda_walk_cycles(problem(), *kernels_.summary, blocks,
-                                              std::max(walks.forth, walks.back) / rows, facts_);
   }
   out->add({0, kda_part_cost(problem(), *kernels_.summary,
                              {rows, shape.value_heads, 1, problem().key_dim, problem().value_dim},

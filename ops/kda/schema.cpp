@@ -19,9 +19,11 @@ constexpr std::array kInputOptions = {
     B::template flag<&Options::use_beta_sigmoid_in_kernel>("use_beta_sigmoid_in_kernel",
                                                            "Whether beta is a logit."),
     B::template flag<&Options::allow_neg_eigval>("allow_neg_eigval",
-                                                 "Whether beta is twice the logit's sigmoid."),
+                                                 "1: beta is twice the sigmoid of the logit."),
     B::template flag<&Options::safe_gate>(
-        "safe_gate", "A promise that g is not below -5; no result depends on it."),
+        "safe_gate",
+        "The promise of flash-linear-attention's callers that g is not below -5. With "
+        "use_gate_in_kernel it needs lower_bound; no result depends on it."),
     B::template number<&Options::lower_bound>(
         "lower_bound", "unset", "unset|[-5,0)",
         "The gate becomes lower_bound * sigmoid; unset: -exp(A_log) * softplus."),
@@ -32,7 +34,7 @@ constexpr std::array kInputOptions = {
 template <typename Options>
 constexpr std::array kScale = {
     Bind<Options>::template number<&Options::scale>("scale", "K^-0.5", "K^-0.5|>0",
-                                                    "What o is multiplied by."),
+                                                    "o is multiplied by it."),
 };
 
 using Chunked = Bind<KdaOptions>;
@@ -40,23 +42,25 @@ constexpr auto kKdaOptions = joined(
     kScale<KdaOptions>,
     std::array{Chunked::integer<&KdaOptions::chunk_size>(
         "chunk_size", "64", "64|16|32",
-        "Tokens between two of chunk_states; nothing else depends on it.")},
+        "How many tokens lie between two of chunk_states; nothing else depends on it.")},
     kInputOptions<KdaOptions>,
     std::array{
         output_option("output_chunk_states",
                       "Whether chunk_states are computed; declaring the tensor says the same."),
         Chunked::flag<&KdaOptions::disable_recompute>(
             "disable_recompute",
-            "Whether the forward leaves what the backward would walk through the tokens again "
-            "for."),
+            "1: the forward stores saved_values and saved_states, so that the backward need not "
+            "compute them again."),
         Chunked::integer<&KdaOptions::segments>(
             "segments", "0", "0|[1,33)",
-            "Into how many parts sequences are cut, which is exact; 0: chosen for the device."),
+            "How many segments each sequence is cut into, computed at the same time; results are "
+            "as exact as without. 0: chosen for the device."),
         Chunked::integer<&KdaOptions::warmup_segments>(
             "warmup_segments", "0", "0|[1,33)",
-            "The same for inference, each part begun early from a state of 0, which is not."),
+            "Like segments, for inference alone and with a bounded error: each segment starts some "
+            "tokens early, from a state of 0. 0: off."),
         OptionInfo{"deterministic", OptionType::integer, "1", "1|0",
-                   "Results repeat bit for bit whatever it says: there are no atomics."},
+                   "Accepted as other libraries have it: with 0 results repeat bit for bit too."},
     });
 constexpr auto kKdaRecurrentOptions =
     joined(kScale<KdaInputOptions>, kInputOptions<KdaInputOptions>);

@@ -32,7 +32,8 @@ inline constexpr std::array kInputs = {
         .aligned(kAlignment),
 };
 inline constexpr TensorInfo kInitialState =
-    input("initial_state", kState, "f32", "The state before each sequence; else 0.").optional();
+    input("initial_state", kState, "f32", "The state before each sequence; without it, 0.")
+        .optional();
 inline constexpr TensorInfo kOffsetsRow =
     input("cu_seqlens", "N+1", kOffsets, "Offsets of packed sequences; B is then 1.").optional();
 inline constexpr TensorInfo kO = output("o", kValueHeads, "=q", "The result.").strided();
@@ -51,24 +52,26 @@ inline constexpr auto kTensors = joined(
         kInitialState.aligned(kAlignment),
         kOffsetsRow,
         input("do", kValueHeads, "=q", "The gradient of o.").optional().strided(),
-        input("dht", kState, "f32", "The gradient of final_state; else 0.")
+        input("dht", kState, "f32", "The gradient of final_state; without it, 0.")
             .needs("do")
             .aligned(kAlignment),
         inout("saved_values", kValueHeads, "=q",
-              "With disable_recompute: what each token adds to the state, left by the call that "
-              "gives o.")
+              "With disable_recompute: what each token adds to the state. The call that computes o "
+              "writes it for the backward.")
             .changed("o")
             .needs("saved_states")
             .aligned(kAlignment),
         inout("saved_states", "slots,HV,V,K", "=q",
-              "The same: states every 64 tokens, ceil(T/64) for each row, or T/64+N packed.")
+              "With disable_recompute: the state every 64 tokens, ceil(T/64) for each row, or "
+              "T/64+N packed. The call that computes o writes it for the backward.")
             .changed("o")
             .needs("saved_values")
             .aligned(kAlignment),
         kO,
         kFinalState.aligned(kAlignment),
         output("chunk_states", "B,NT,HV,K,V|B,NT,HV,V,K", "f32",
-               "The state at the start of each chunk; packed: of the chunks of all sequences.")
+               "The state at the start of each chunk; in a packed call the chunks of all sequences "
+               "follow one another.")
             .needs("o")
             .aligned(kAlignment),
         output("dq", kHeads, "=q", "The gradient of q.").needs("do").strided(),
@@ -104,25 +107,26 @@ namespace kda_recurrent {
 
 using namespace kda_shapes;
 
-inline constexpr auto kTensors = joined(
-    kInputs,
-    std::array{
-        kInitialState.strided(),
-        kOffsetsRow,
-        inout("state_pool", "S,HV,K,V|S,HV,V,K", "f32",
-              "States in slots, changed in place; slots that nobody names are not touched.")
-            .needs("state_indices")
-            .strided(),
-        input("state_indices", "N|N,spec", kOffsets,
-              "The slot of each sequence, or those after each of its tokens; below 0: padding.")
-            .needs("state_pool"),
-        input("num_accepted_tokens", "N", "=state_indices",
-              "With [N,spec]: the sequence starts from the column before this one; else from the "
-              "first.")
-            .needs("state_indices"),
-        kO,
-        kFinalState.strided(),
-    });
+inline constexpr auto kTensors =
+    joined(kInputs,
+           std::array{
+               kInitialState.strided(),
+               kOffsetsRow,
+               inout("state_pool", "S,HV,K,V|S,HV,V,K", "f32",
+                     "States in slots, changed in place; slots that nobody names are not touched.")
+                   .needs("state_indices")
+                   .strided(),
+               input("state_indices", "N|N,spec", kOffsets,
+                     "The slot of each sequence, or with [N,spec] the slot for the state after "
+                     "each of its tokens; below 0: padding.")
+                   .needs("state_pool"),
+               input("num_accepted_tokens", "N", "=state_indices",
+                     "With [N,spec]: a sequence starts from the slot in column num_accepted_tokens "
+                     "- 1; without it, from that in column 0.")
+                   .needs("state_indices"),
+               kO,
+               kFinalState.strided(),
+           });
 
 consteval int at(std::string_view name) { return index_of(kTensors, name); }
 inline constexpr int q = at("q"), k = at("k"), v = at("v"), g = at("g"), beta = at("beta"),

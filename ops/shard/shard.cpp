@@ -21,20 +21,22 @@ constexpr const char *kWhole = "T,B,H,D|B,T,H,D|B,H,T,D|B,H,D,T|T,H,D|B,T,D|B,H,
 
 constexpr TensorInfo kBuffer =
     inout("buffer", kWhole, kAnyType,
-          "In the place of x and y: rearranged where it is; S must be T.")
+          "Given in place of x and y, and rearranged in place; S must be T.")
         .optional()
         .strided();
 
 constexpr TensorInfo kTensors[] = {
     input("x", kWhole, kAnyType, "A tensor with all tokens.").needs("y").strided(),
-    input("indices", "S", "i32", "Which tokens, in which order; one outside T stands for 0."),
+    input("indices", "S", "i32",
+          "The token of x that each token of y is; an index outside 0 to T - 1 gives 0."),
     output("y", kSome, "=x", "y[s] = x[indices[s]].").needs("x").strided(),
     kBuffer,
 };
 constexpr TensorInfo kUnshardTensors[] = {
-    input("x", kSome, kAnyType, "Some tokens.").needs("y").strided(),
+    input("x", kSome, kAnyType, "The tokens to put back.").needs("y").strided(),
     input("indices", "S", "i32",
-          "Where each of them belongs, no place twice; one outside T is left out."),
+          "The token of y that each token of x becomes, none twice; an index outside 0 to T - 1 is "
+          "left out."),
     inout("y", kWhole, "=x", "y[indices[s]] = x[s]; other tokens stay as they are.")
         .needs("x")
         .strided(),
@@ -191,8 +193,8 @@ MadeExecutor make_shard_rows(const Resolved& resolved, const DeviceFacts&) {
 }
 
 constexpr OptionInfo kShardOptions[] = {
-    Bind<ShardOptions>::integer<&ShardOptions::axis>("axis", "0", "0|1|2|3",
-                                                     "The dimension of tokens; below the rank."),
+    Bind<ShardOptions>::integer<&ShardOptions::axis>(
+        "axis", "0", "0|1|2|3", "The dimension that counts tokens; it is below the rank."),
 };
 
 // Both operators differ in their tensors alone.
@@ -209,9 +211,9 @@ constexpr Operator rows_operator(const char* name, const char* sentence,
           .make = make_shard_rows};
 }
 constexpr Operator kOperators[] = {
-    rows_operator("shard", "Tokens of a tensor in another order, or some of them: a rank's shard.",
+    rows_operator("shard", "Takes tokens of a tensor by index, such as those of a rank's shard.",
                   shard_rows::kTensors),
-    rows_operator("unshard", "Tokens put back to where they belong: the inverse of shard.",
+    rows_operator("unshard", "Puts tokens back to where shard took them from.",
                   shard_rows::kUnshardTensors),
 };
 

@@ -15,21 +15,22 @@ using Sparse = Bind<SparseOptions>;
 
 constexpr OptionInfo kSparseOptions[] = {
     Sparse::number<&SparseOptions::scale>("scale", "unset", "unset|>0",
-                                          "What scores are multiplied by; it must be given."),
+                                          "Scores are multiplied by it; it must be given."),
     Sparse::integer<&SparseOptions::block_size>(
         "block_size", "1", "1|2|4|8|16|32|64|128",
-        "How many tokens of its sequence an entry names; 1 with absolute entries."),
-    Sparse::integer<&SparseOptions::sparse_mode>("sparse_mode", "0", "0|3",
-                                                 "3: a row sees no key behind its position."),
-    Sparse::word<&SparseOptions::index_space>(
-        "index_space", "sequence", "sequence|absolute",
-        "Whether entries count from the row's sequence or from the first row of k."),
-    Sparse::integer<&SparseOptions::num_splits>(
-        "num_splits", "0", "0|>=0",
-        "Into how many parts each list is cut; 0: chosen for the device."),
+        "How many consecutive keys an entry names; 1 with absolute entries."),
+    Sparse::integer<&SparseOptions::sparse_mode>(
+        "sparse_mode", "0", "0|3",
+        "3: a row sees no key after its position; 0: all keys that its list names."),
+    Sparse::word<&SparseOptions::index_space>("index_space", "sequence", "sequence|absolute",
+                                              "Entries count from the first key of the row's "
+                                              "sequence, or from the first row of k (absolute)."),
+    Sparse::integer<&SparseOptions::num_splits>("num_splits", "0", "0|>=0",
+                                                "How many splits each list has, computed at the "
+                                                "same time and joined; 0: chosen for the device."),
     Sparse::flag<&SparseOptions::deterministic>(
         "deterministic",
-        "Whether results repeat bit for bit, whatever the rows they are computed with."),
+        "1: results and gradients repeat bit for bit, whatever other rows the call has."),
     Sparse::flag<&SparseOptions::saved_forward>(
         kSavedForward,
         "Whether out, lse and statistics hold the results of an earlier forward; the backward "

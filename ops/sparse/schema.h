@@ -21,10 +21,12 @@ inline constexpr TensorInfo kTensors[] = {
     input("v", kValues, "=q", "Values; without them they are the first DV columns of k.")
         .optional()
         .strided(),
-    input("q_rope", kQueryRopes, "=q", "More columns of the queries, with k_rope.")
+    input("q_rope", kQueryRopes, "=q",
+          "More columns of the queries, for rotary embeddings; with k_rope.")
         .needs("k_rope")
         .strided(),
-    input("k_rope", kKeyRopes, "=q", "More columns of the keys, with q_rope.")
+    input("k_rope", kKeyRopes, "=q",
+          "More columns of the keys, for rotary embeddings; with q_rope.")
         .needs("q_rope")
         .strided(),
     input("indices", "B,Sq,HK,topk|Tq,HK,topk", "i32",
@@ -36,23 +38,23 @@ inline constexpr TensorInfo kTensors[] = {
     input("q_pos", "B,Sq|Tq", "i32",
           "The position of each row with sparse_mode 3; else the last row is at the last key.")
         .optional(),
-    input("sinks", "H", "f32", "One more logit for each head, of value 0.").optional(),
+    input("sinks", "H", "f32", "One more logit for each head, whose value row is 0.").optional(),
     input("dout", kResults, "=q", "The gradient of out.").needs("out,lse").strided(),
     output("out", kResults, "f16|bf16|f32",
-           "The result; 0 in rows that see no key. As q, or float32 for lse_merge.")
+           "The result; 0 in rows that see no key. Its dtype is q's, or float32 for lse_merge.")
         .given(kSavedForward)
         .strided(),
     output("softmax_max", kStatistics, "f32", "The largest score of each row; G is H / HK.")
         .given(kSavedForward)
         .needs("out"),
-    output("softmax_sum", kStatistics, "f32", "The row's sum of exponentials over its largest.")
+    output("softmax_sum", kStatistics, "f32", "The sum of exp(score - softmax_max) of each row.")
         .given(kSavedForward)
         .needs("out"),
     output("lse", kRows, "f32", "The natural logarithm of each row's sum of exponentials.")
         .given(kSavedForward)
         .needs("out"),
     output("dq", kQueries, "=q", "The gradient of q.").needs("dout").strided(),
-    output("dk", kKeys, "=q", "The gradient of k; without v that of the values is in it.")
+    output("dk", kKeys, "=q", "The gradient of k; without v it includes that of the values.")
         .needs("dout")
         .strided(),
     output("dv", kValues, "=q", "The gradient of v.").needs("dout,v").strided(),

@@ -19,7 +19,7 @@ def read(path):
         if len(cells) != len(head) or cells == head:
             continue
         row = dict(zip(head, cells))
-        known = tuple(row[name] for name in ("op", "shape", "dtype", "impl", "predicted_gpu", "gpu") if name in row)
+        known = tuple(row[name] for name in ("op", "shape", "dtype", "impl", "gpu") if name in row)
         found[known if "shape" in row else number] = row
     return list(found.values())
 

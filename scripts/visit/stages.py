@@ -11,7 +11,6 @@ from visit import machine, tuning
 from visit.runner import Step
 
 STAGES = ("check", "times", "tune", "retime", "suite")
-STAGE_SECONDS = 540  # of one run; what is left of a stage then is for the next run
 VERBS = ("conv", "attn", "kda", "sparse")
 # Golden files of an operator, and options of tests/golden_test.py.
 GOLDEN = {"causal_conv1d": ("--ranks", "1,2,3"), "causal_conv1d_update": (), "flash_attention": (),
@@ -23,7 +22,7 @@ NOT_ON_A_DEVICE = ("counters_test", "_traffic_test", "_tiles_test", "kda_chains_
                    "kda_numerics_test", "kda_recurrent_numerics_test")
 TINY_SUITE = ("sparse_repeat_test",)
 RULES = {"LATHE_TUNED": "off"}  # what rules choose, also where an earlier run has tuned
-PEERS = {"conv": "gpu_peers.py", "attn": "gpu_attention_peers.py", "kda": "gpu_kda_peers.py"}
+PEERS = {"conv": "conv_peers.py", "attn": "attention_peers.py", "kda": "kda_peers.py"}
 
 
 def first_stage(visit):
@@ -61,7 +60,7 @@ def times(visit):
 
 
 def peers(visit, verb):
-    command = [sys.executable, visit.root / "scripts" / PEERS[verb], "--append", visit.folder / f"peers_{verb}.csv"]
+    command = [sys.executable, visit.root / "scripts/visit" / PEERS[verb], "--append", visit.folder / f"peers_{verb}.csv"]
     if visit.device == "sim":
         command.append("--dry-run")
     command.append(visit.folder / f"{verb}.csv")

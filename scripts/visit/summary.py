@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
 """DIR/summary.md: one page about a visit, written again after every step."""
-from visit import rows, stages, state
+from visit import rows, stages
 
 LOG_LINES = 12  # of each step that failed
 PEER_FILES = {"conv": ("conv.csv", "peers_conv.csv"), "attn": ("attn.csv", "portable_attn.csv", "peers_attn.csv"),
@@ -10,12 +10,12 @@ ROWS_SHOWN = 60
 
 
 def write(visit, note):
-    state.write(visit.folder / "summary.md", "\n".join(lines(visit, note)) + "\n")
+    (visit.folder / "summary.md").write_text("\n".join(lines(visit, note)) + "\n", encoding="utf-8")
 
 
 def lines(visit, note):
     machine = visit.machine
-    found = {stage: [(step, visit.stamps.of(step)) for step in stages.steps_of(visit, stage)] for stage in stages.STAGES}
+    found = {stage: [(step, visit.of(step)) for step in stages.steps_of(visit, stage)] for stage in stages.STAGES}
     every = [pair for stage in found.values() for pair in stage]
     wrong = [pair for pair in every if pair[0].wrong and pair[1].get("result") in ("failed", "timeout")]
     out = ["# A visit to " + (machine["gpus"][0]["name"] if machine["gpus"] else f"device {visit.device}"), ""]
@@ -116,7 +116,7 @@ def tuned(visit):
 def failures(visit, every):
     out = []
     for step, stamp in every:
-        if stamp.get("result") not in ("failed", "timeout", "partial"):
+        if stamp.get("result") not in ("failed", "timeout"):
             continue
         out += [f"### {step.stage}/{step.name}: {stamp['result']}", "", clean(stamp["reason"]), "", "```"]
         try:

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""What explain predicts: counts of the simulator against formulas, GPUs by name, and what it says without a simulator."""
+"""What explain says: counts of the simulator against formulas, times by its clock, bounds by data sheets where the clock
+knows no time, GPUs by name, and what it says without a simulator."""
 import json
 from xml.etree import ElementTree
 
@@ -99,11 +100,23 @@ class ExplainCases(Case):
             if report["arch"] == "sm_90a" and kernel["launches"] == 1:
                 self.assert_rates_of_hopper(kernel)
         self.assertAlmostEqual(total["microseconds"], sum(kernel["microseconds"] for kernel in kernels), places=3)
-        prediction = report["prediction"]
-        self.assertEqual((prediction["from"], prediction["gpu"]), ("counts", report["estimate"]["gpu"]))
-        self.assertGreaterEqual(prediction["microseconds"], total["microseconds"])
-        self.assertIn("a prediction", prediction["sentence"])
+        self.assert_time(report, total)
         return total
+
+    def assert_time(self, report, total):
+        """One time: the clock's where it knows the GPU, and it is not far below the data sheet's bound; else that bound."""
+        prediction, gpu = report["prediction"], report["estimate"]["gpu"]
+        self.assertEqual(prediction["gpu"], gpu)
+        if gpu in RATES:
+            (clock,) = report["clock"]
+            self.assertEqual((prediction["from"], prediction["microseconds"]), ("clock", clock["microseconds"]))
+            self.assertEqual(sum(kernel["launches"] for kernel in clock["kernels"]), total["launches"])
+            self.assertGreater(prediction["microseconds"], 0.9 * total["microseconds"])
+            self.assertIn("a prediction by the simulator's clock", prediction["sentence"])
+        else:
+            self.assertNotIn("clock", report)
+            self.assertEqual((prediction["from"], prediction["microseconds"]), ("counts", total["microseconds"]))
+            self.assertIn("the least by the data sheet", prediction["sentence"])
 
     def assert_rates_of_hopper(self, kernel):
         """A multiprocessor issues 4 instructions, passes once over shared memory and multiplies 4096 times a cycle; L2 gives 5120 bytes."""
@@ -145,28 +158,45 @@ class ExplainCases(Case):
         for report in reports:
             total = self.assert_counted(report)
             self.assertLess(total["sampled_blocks"], total["blocks"] / 100)
-            self.assertEqual(report["prediction"]["bound"], "memory")
+            self.assertEqual((total["bound"], report["prediction"]["bound"]), ("memory", "memory"))
             rate = RATES[report["prediction"]["gpu"]]
             self.assertAlmostEqual(total["alone"]["memory"] * rate * 1e-6 / total["memory_bytes"], 1, places=3)
             # What memory takes, a launch and one way to memory and back.
-            self.assertLess(report["prediction"]["microseconds"] - total["alone"]["memory"], 4)
+            self.assertLess(total["microseconds"] - total["alone"]["memory"], 4)
+            # The clock gives large copies 85 % of the data sheet's rate.
+            self.assertGreater(report["prediction"]["microseconds"], total["alone"]["memory"])
 
     def test_side_by_side(self):
-        status, out, err = self.lathe("explain", "causal_conv1d", *words(CONV), "--gpu", "h100,a100,b200")
+        status, out, err = self.lathe("explain", "causal_conv1d", *words(CONV), "--gpu", "h100,a100,l4,b200")
         self.assertEqual((status, err), (0, ""))
         lines = out.splitlines()
-        self.assertIn(["h100", "a100", "b200"], [line.split() for line in lines])
+        self.assertIn(["h100", "a100", "l4", "b200"], [line.split() for line in lines])
         bounds = next(line.split() for line in lines if line.startswith("bound"))
-        self.assertEqual(bounds, ["bound", "memory", "memory", "memory"])
-        self.assertRegex(out, r"h100, a100: a prediction, at best, from what the simulator counted and data sheets")
-        self.assertRegex(out, r"b200: a prediction, .*formulas .*\(the simulator has no b200\)")
+        self.assertEqual(bounds[3:], ["memory", "memory"])
+        number = r" +[0-9.]+"
+        self.assertRegex(out, rf"time, us by the clock{number}{number} +- +-\n")
+        self.assertRegex(out, rf"time, us at least by the data sheet +- +-{number}{number}\n")
+        self.assertRegex(out, rf"memory alone, us by the data sheet +- +-{number}{number}\n")
+        self.assertRegex(out, r"h100, a100: a prediction by the simulator's clock, from (PTX|machine code)\n")
+        self.assertRegex(out, r"\nl4: the least by the data sheet for what the simulator counted, ")
+        self.assertRegex(out, r"b200: the least by the data sheet for what formulas count, .*\(the simulator has no b200\)")
+        status, out, err = self.lathe("explain", "causal_conv1d", *words(CONV), "--gpu", "h100,h200")
+        self.assertEqual((status, err), (0, ""))
+        self.assertNotIn("data sheet", out)
 
     def test_words(self):
         status, out, err = self.lathe("explain", "causal_conv1d", *words({**CONV, "dy": CONV["x"]}), "--gpu", "h200")
         self.assertEqual((status, err), (0, ""))
         self.assertRegex(out, r"counted on the simulator, \d+ of \d+ thread blocks")
         for line in ("issue slots +[0-9,]+ instructions", "shared memory +[0-9,]+ bytes in [0-9,]+ passes, [0-9,]+ of them for conflicts",
-                     "causal_conv1d_bwd x1 ", r"all +[0-9. ]+ memory\n", r"time +[0-9.]+ us on h200, bound by memory\n +a prediction"):
+                     "us, by the clock +longest +all ", "causal_conv1d_bwd x1 +[0-9.]+ +[0-9.]+ ",
+                     r"\ntime +[0-9.]+ us on h200, bound by \w+\n +a prediction by the simulator's clock"):
+            self.assertRegex(out, line)
+        self.assertNotIn("data sheet", out)
+        status, out, err = self.lathe("explain", "causal_conv1d", *words({**CONV, "dy": CONV["x"]}), "--gpu", "l4")
+        self.assertEqual((status, err), (0, ""))
+        for line in ("us by the data sheet +issue slots .* at least +bound", r"all +[0-9. ]+ memory\n",
+                     r"\ntime +at least [0-9.]+ us on l4, bound by memory\n +the least by the data sheet"):
             self.assertRegex(out, line)
 
     def test_without_a_simulator(self):

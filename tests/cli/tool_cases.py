@@ -89,7 +89,7 @@ class ToolCases(Case):
         command = self.command("causal_conv1d", "check")[1:]
         status, out, err = self.lathe(*command, "--profile=3")
         self.assertEqual(status, 0, err)
-        self.assertRegex(out, r"at best [0-9.]+ us on h100 \(\d+ cycles\), bound: ")
+        self.assertNotIn("data sheet", out)
         table, *clocks = out[out.index(" share"):].split("\n\nlaunch ")
         table = table.splitlines()
         self.assertEqual(len(table), 4)
@@ -108,6 +108,10 @@ class ToolCases(Case):
         self.assertTrue(all(line["thread_instructions"] <= 32 * line["executions"] for line in profile["lines"]))
         status, out, err = self.lathe(*command, "--json")
         self.assertNotIn("profile", json.loads(out))
+        status, out, err = self.lathe(*command, "--profile=3", "--arch", "sm_89", LATHE_SIM_GPU="l4")
+        self.assertEqual(status, 0, err)
+        self.assertRegex(out, r"at least [0-9.]+ us by the data sheet of l4 \(\d+ cycles\), bound: ")
+        self.assertNotIn("by the clock", out)
 
     def test_check_refuses_what_run_refuses(self):
         save(self.input, conv(W=9))
@@ -258,7 +262,7 @@ class ToolCases(Case):
         self.assertAlmostEqual(times["a100"]["tensor_microseconds"] * 312e6, times["a100"]["tensor_ops"], delta=1e3)
         status, out, err = self.lathe("explain", "flash_attention", *shapes, "--arch", "h200", "--formulas")
         self.assertEqual(status, 0, err)
-        self.assertRegex(out, r"us on h200, bound by tensor cores\n +a prediction, at best, from what formulas count and data sheets")
+        self.assertRegex(out, r"at least [0-9.]+ us on h200, bound by tensor cores\n +the least by the data sheet for what formulas count")
 
     def test_explain_refuses(self):
         for words, pattern in ((["--tensor", "x"], "expected name=dtype"), (["--tensor", "x=f9:1"], "dtype is"),

@@ -16,13 +16,12 @@ void LargeTensors::add(const std::string& name, lathe_dtype dtype, std::vector<i
   slot.shape = std::move(shape);
   size_t bytes = numbers::bytes_of(dtype);
   for (const int64_t extent : slot.shape) bytes *= static_cast<size_t>(extent);
-  if (!shapes_only_) slot.memory = std::make_unique<Memory>(context_, bytes);
-  slot.tensor = describe(shapes_only_ ? nullptr : slot.memory->data(), dtype, slot.shape);
+  slot.memory = std::make_unique<Memory>(context_, bytes);
+  slot.tensor = describe(slot.memory->data(), dtype, slot.shape);
 }
 
 void LargeTensors::draw(const std::string& name, uint64_t seed,
                         const std::function<double(double)>& change) {
-  if (shapes_only_) return;
   constexpr size_t kPeriod = 65521;
   const lathe_dtype dtype = slots_.at(name).dtype;
   const size_t each = numbers::bytes_of(dtype);
@@ -42,7 +41,6 @@ void LargeTensors::draw(const std::string& name, uint64_t seed,
 void LargeTensors::upload(const std::string& name, std::vector<unsigned char> bytes) {
   Slot& slot = slots_.at(name);
   slot.input = true;
-  if (shapes_only_) return;
   slot.bytes = std::move(bytes);
   API(lathe_copy_to_device(context_, slot.memory->data(), slot.bytes.data(), slot.bytes.size(),
                            nullptr));
@@ -100,7 +98,7 @@ LargeCall::LargeCall(const LargeTensors& tensors, const lathe_problem* problem,
   }
   size_t bytes = 0;
   API(lathe_plan_workspace(plan, order_.data(), nullptr, &bytes));
-  if (!tensors.shapes_only()) workspace_ = std::make_unique<Memory>(tensors.context(), bytes);
+  workspace_ = std::make_unique<Memory>(tensors.context(), bytes);
 }
 
 void LargeCall::run(void* stream) const {

@@ -19,9 +19,7 @@ class LargeTensors {
   using Names = std::vector<std::string>;
   using Counts = std::vector<std::pair<const char*, int64_t>>;
 
-  // With `shapes_only` the tensors have no memory, for a plan that is only asked for its estimate.
-  explicit LargeTensors(lathe_context* context, bool shapes_only = false)
-      : context_(context), shapes_only_(shapes_only) {}
+  explicit LargeTensors(lathe_context* context) : context_(context) {}
 
   void add(const std::string& name, lathe_dtype dtype, std::vector<int64_t> shape);
   // Fills an input with normal values, or with what `change` makes of them. A table of odd period
@@ -51,7 +49,6 @@ class LargeTensors {
   // Makes a problem with the options, and with the tensors of these names in all their extents.
   Problem problem(const char* op, const Counts& options, const Names& names) const;
   lathe_context* context() const { return context_; }
-  bool shapes_only() const { return shapes_only_; }
 
  private:
   struct Slot {
@@ -64,7 +61,6 @@ class LargeTensors {
   };
 
   lathe_context* context_;
-  bool shapes_only_;
   std::map<std::string, Slot> slots_;
 };
 

@@ -50,14 +50,14 @@ bool passes_on(const std::string& variable) {
 }
 
 std::vector<std::string> environment_of(const std::string& gpu, const LineFile& counters,
-                                        const LineFile* clock, const std::string& picture) {
+                                        const LineFile& clock, const std::string& picture) {
   std::vector<std::string> out = {"LATHE_SIM_GPU=" + gpu,
                                   "LATHE_SIM_COUNTERS=" + counters.path(),
+                                  "LATHE_SIM_CLOCK=" + clock.path(),
                                   text("LATHE_SIM_SAMPLE_BLOCKS=", kMostBlocks),
                                   text("LATHE_SIM_SAMPLE_INSTRUCTIONS=", kInstructions),
                                   text("LATHE_SIM_INSTRUCTION_LIMIT=", kLimit),
                                   "LATHE_SIM_CHECK=memcheck"};
-  if (clock != nullptr) out.push_back("LATHE_SIM_CLOCK=" + clock->path());
   if (!picture.empty()) out.push_back("LATHE_SIM_CLOCK_PICTURE=" + picture);
   for (char** variable = environ; *variable != nullptr; ++variable) {
     if (passes_on(*variable)) out.push_back(*variable);
@@ -128,12 +128,11 @@ int count(const CountOptions& options) {
 
 Counts count_launches(const CountOptions& options, const std::string& gpu) {
   const LineFile counters("counters"), errors("errors"), clock("clock");
-  const auto environment =
-      environment_of(gpu, counters, options.clock ? &clock : nullptr, options.picture);
+  const auto environment = environment_of(gpu, counters, clock, options.picture);
   const int status = run_self(words_of(options), environment, errors);
   if (status != 0) return {Json::array(), Json::array(), reason_in(errors.text(), status, gpu)};
-  const Json times = options.clock ? clock.lines("the simulator's clock has") : Json::array();
-  return {counters.lines("the simulator's counters have"), times, ""};
+  return {counters.lines("the simulator's counters have"), clock.lines("the simulator's clock has"),
+          ""};
 }
 
 Action add_count(CLI::App* app) {

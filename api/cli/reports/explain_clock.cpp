@@ -134,17 +134,26 @@ void print_clock_details(const Json& kernel) {
   print_lines(kernel);
 }
 
-void print_clock(const Json& clock) {
-  std::printf(
-      "clock      %.2f us on %s, %.2f of them to start kernels; %.0f TFLOP/s, %.0f GB/s, "
-      "bound by %s\n",
-      number(clock, "microseconds"), word(clock, "gpu").c_str(),
-      number(clock, "launch_microseconds"), number(clock, "tflop_per_s"),
-      number(clock, "gigabytes_per_s"), word(clock, "bound").c_str());
+void print_clock_times(const Json& clock) {
+  std::vector<Row> rows = {{"us, by the clock", "longest", "all", "TFLOP/s", "GB/s", "bound"}};
   for (const Json& kernel : clock.at("kernels")) {
-    std::printf("\n%s x%d  %.2f us each at %.2f GHz\n", word(kernel, "name").c_str(),
-                kernel.at("launches").get<int>(), number(kernel, "microseconds"),
-                number(kernel, "clock_hz") / 1e9);
+    rows.push_back({word(kernel, "name") + " x" + kernel.at("launches").dump(),
+                    formatted("%.2f", number(kernel, "microseconds")),
+                    formatted("%.2f", number(kernel, "microseconds_of_all")),
+                    formatted("%.0f", number(kernel, "tflop_per_s")),
+                    formatted("%.0f", number(kernel, "gigabytes_per_s")),
+                    resource_word(word(kernel, "bound"))});
+  }
+  rows.push_back({"starting kernels", "", formatted("%.2f", number(clock, "launch_microseconds")),
+                  "", "", ""});
+  print_table(rows);
+}
+
+void print_clock(const Json& clock) {
+  for (const Json& kernel : clock.at("kernels")) {
+    std::printf("\n%s x%d on %s  %.2f us at %.2f GHz\n", word(kernel, "name").c_str(),
+                kernel.at("launches").get<int>(), word(clock, "gpu").c_str(),
+                number(kernel, "microseconds"), number(kernel, "clock_hz") / 1e9);
     print_clock_details(kernel);
   }
 }

@@ -12,22 +12,14 @@ namespace {
 constexpr uint64_t kSectorBytes = 32;
 constexpr const char* kIssueSlots = "issue slots";
 
-// The simulator's model, and the library's formulas, call resources by these names.
+// The simulator's model and its clock, and the library's formulas, call resources by these names.
 constexpr struct {
   const char *name, *word;
 } kWords[] = {{"issue", kIssueSlots},     {"integer", "integer units"},
               {"float", "float units"},   {"half", "half units"},
               {"convert", "conversions"}, {"math", "special functions"},
               {"shuffle", "shuffles"},    {"DRAM", "memory"},
-              {"tensor", "tensor cores"}, {"L2 to multiprocessor", "L2 port"},
-              {"chain", kBlocksInTurn}};
-
-std::string word_of(const std::string& name) {
-  for (const auto& [from, word] : kWords) {
-    if (name == from) return word;
-  }
-  return name;  // "shared memory", "memory instructions", "L2", "launch", "memory"
-}
+              {"tensor", "tensor cores"}, {"L2 to multiprocessor", "L2 port"}};
 
 // Hashes a text as the simulator does for a launch's line: FNV-1a.
 std::string digest_of(const std::string& text) {
@@ -80,7 +72,7 @@ void Sum::add_times(const Json& launch) {
   double before = 0, longest = 0;  // with copies and without
   std::string by = kIssueSlots;
   for (const auto& [name, cycles] : predicted.at("terms").items()) {
-    const std::string word = word_of(name);
+    const std::string word = resource_word(name);
     double took = cycle * cycles.get<double>();
     before = std::max(before, took);
     if (word == kIssueSlots) {
@@ -107,6 +99,13 @@ LATHE_JSON_OBJECT(Sum, launches, blocks, sampled_blocks, memory_bytes, l2_bytes,
                   alone)
 
 }  // namespace
+
+std::string resource_word(const std::string& name) {
+  for (const auto& [from, word] : kWords) {
+    if (name == from) return word;
+  }
+  return name;  // "shared memory", "memory instructions", "L2", "launch", "memory", "wgmma"
+}
 
 std::vector<std::string> digests_of(const lathe_plan* plan) {
   std::vector<std::string> out(lathe_plan_kernel_count(plan));
@@ -140,27 +139,31 @@ Json counts_json(const lathe_plan* plan, const Json& launches) {
   return {{"kernels", std::move(kernels)}, {"total", total}};
 }
 
-Json prediction_json(const lathe_estimate& estimate, const Json& counted) {
-  const bool counts = !counted.is_null();
-  double microseconds = estimate.microseconds;
-  std::string bound = word_of(estimate.bound);
-  if (counts) {
-    microseconds = counted.at("total").at("microseconds").get<double>();
-    bound = counted.at("total").at("bound").get<std::string>();
-    if (estimate.chain_microseconds > microseconds) {
-      microseconds = estimate.chain_microseconds;
-      bound = kBlocksInTurn;
-    }
+Json prediction_json(const lathe_estimate& estimate, const Json& counted, const Json& clock) {
+  Json out = {{"gpu", estimate.gpu}};
+  const auto tell = [&](const Json& microseconds, const std::string& bound, const char* from,
+                        const std::string& sentence) {
+    out["microseconds"] = microseconds;
+    out["bound"] = resource_word(bound);
+    out["from"] = from;
+    out["sentence"] = sentence;
+    return out;
+  };
+  if (!clock.is_null()) {
+    const bool machine_code = clock.at("from") == "sass";
+    return tell(clock.at("microseconds"), clock.at("bound").get<std::string>(), "clock",
+                text("a prediction by the simulator's clock, from ",
+                     machine_code ? "machine code" : "PTX"));
   }
-  std::string sentence = "a prediction, at best, from ";
-  sentence += counts ? "what the simulator counted" : "what formulas count";
-  sentence += " and data sheets: no stalls, every resource busy at once, full clocks";
-  if (!counts) sentence += "; instructions and shared memory left out";
-  return {{"gpu", estimate.gpu},
-          {"microseconds", microseconds},
-          {"bound", bound},
-          {"from", counts ? "counts" : "formulas"},
-          {"sentence", sentence}};
+  const std::string rates = ", every resource busy at once, no stalls, full clocks";
+  if (!counted.is_null()) {
+    const Json& total = counted.at("total");
+    return tell(total.at("microseconds"), total.at("bound").get<std::string>(), "counts",
+                "the least by the data sheet for what the simulator counted" + rates);
+  }
+  return tell(estimate.microseconds, estimate.bound, "formulas",
+              "the least by the data sheet for what formulas count" + rates +
+                  "; instructions and shared memory left out");
 }
 
 }  // namespace lathe::cli

@@ -10,8 +10,6 @@
 namespace lathe::cli {
 namespace {
 
-using Row = std::vector<std::string>;
-
 // These are always shown; what else bounds a kernel joins them.
 constexpr const char* kResources[] = {"issue slots", "shared memory", "tensor cores", "L2",
                                       "memory"};
@@ -41,22 +39,6 @@ std::string number_or_unknown(const Json& object, const char* name) {
 }
 
 std::string microseconds(double value) { return formatted("%.2f", value); }
-
-// Aligns the first column to the left, the others to the right.
-void print_table(const std::vector<Row>& rows) {
-  std::vector<size_t> widths;
-  for (const Row& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  for (const Row& row : rows) {
-    std::printf("%-*s", static_cast<int>(widths[0]), row[0].c_str());
-    for (size_t i = 1; i < row.size(); ++i) {
-      std::printf("  %*s", static_cast<int>(widths[i]), row[i].c_str());
-    }
-    std::printf("\n");
-  }
-}
 
 void print_kernel(const Json& kernel) {
   const std::string reason = text_of(kernel, "family_reason");
@@ -92,17 +74,16 @@ void print_formulas(const Json& cost) {
   }
 }
 
-double in_turn(const Json& report) {
-  return report.at("estimate").at("chain_microseconds").get<double>();
-}
+// Returns whether the report has a time by the clock; without one it has the data sheet's bound.
+bool clocked(const Json& report) { return report.at("prediction").at("from") == "clock"; }
 
-// Returns the time that a resource takes by itself; formulas give it where nothing was counted.
+// Returns the time that a resource takes by itself, by the data sheet; formulas give it where
+// nothing was counted. A report that has a time by the clock has no use for it.
 std::string alone_text(const Json& report, const std::string& resource) {
   const Json &estimate = report.at("estimate"), &counted = report.at("counted");
   Json time;
-  if (resource == kBlocksInTurn) {
-    time = in_turn(report);
-  } else if (!counted.is_null()) {
+  if (clocked(report)) return "-";
+  if (!counted.is_null()) {
     time = counted.at("total").at("alone").value(resource, Json());
   } else if (resource == "memory" || resource == "tensor cores") {
     time = estimate.at(resource == "memory" ? "memory_microseconds" : "tensor_microseconds");
@@ -114,7 +95,7 @@ std::string alone_text(const Json& report, const std::string& resource) {
 Row resources_of(const std::vector<Json>& reports) {
   Row out(std::begin(kResources), std::end(kResources));
   for (const Json& report : reports) {
-    if (report.at("counted").is_null()) continue;
+    if (report.at("counted").is_null() || clocked(report)) continue;
     for (const Json& kernel : report.at("counted").at("kernels")) {
       const std::string bound = text_of(kernel, "bound");
       const bool listed = std::ranges::find(out, bound) != out.end();
@@ -137,12 +118,12 @@ void print_work(const Json& total) {
   std::printf("  memory         %s bytes\n", count_of(total, "memory_bytes").c_str());
 }
 
-// Each kernel, and all of them: what each resource takes by itself.
-void print_times(const Json& report) {
+// Each kernel, and all of them: what each resource takes by itself, by the data sheet.
+void print_bounds(const Json& report) {
   const Row resources = resources_of({report});
-  std::vector<Row> rows(1, Row{"us, alone"});
+  std::vector<Row> rows(1, Row{"us by the data sheet"});
   rows[0].insert(rows[0].end(), resources.begin(), resources.end());
-  rows[0].insert(rows[0].end(), {"all", "bound"});
+  rows[0].insert(rows[0].end(), {"at least", "bound"});
   const Json& counted = report.at("counted");
   const auto add = [&](const std::string& name, const Json& one) {
     Row row = {name};
@@ -160,12 +141,6 @@ void print_times(const Json& report) {
   print_table(rows);
 }
 
-void print_in_turn(const Json& report, const char* before) {
-  if (in_turn(report) <= 0) return;
-  std::printf("%s%s %s us%s", before, kBlocksInTurn, microseconds(in_turn(report)).c_str(),
-              *before == '\0' ? "\n" : "");
-}
-
 void print_prediction(const Json& report) {
   const Json& prediction = report.at("prediction");
   const double time = prediction.at("microseconds").get<double>();
@@ -173,7 +148,8 @@ void print_prediction(const Json& report) {
     std::printf("time       unknown; bound by %s\n", text_of(prediction, "bound").c_str());
     return;
   }
-  std::printf("time       %s us on %s, bound by %s\n           %s\n", microseconds(time).c_str(),
+  std::printf("time       %s%s us on %s, bound by %s\n           %s\n",
+              clocked(report) ? "" : "at least ", microseconds(time).c_str(),
               text_of(prediction, "gpu").c_str(), text_of(prediction, "bound").c_str(),
               text_of(prediction, "sentence").c_str());
 }
@@ -186,16 +162,17 @@ void print_cost(const Json& report) {
   print_formulas(report.at("estimate"));
   if (report.at("counted").is_null()) {
     std::printf("not counted: %s\n", text_of(report, "not_counted").c_str());
-    std::printf("           memory alone %s us, tensor cores alone %s us",
+    std::printf("           by the data sheet memory alone %s us, tensor cores alone %s us\n",
                 alone_text(report, "memory").c_str(), alone_text(report, "tensor cores").c_str());
-    print_in_turn(report, ", ");
-    std::printf("\n");
   } else {
     std::printf("\n");
     print_work(report.at("counted").at("total"));
     std::printf("\n");
-    print_times(report);
-    print_in_turn(report, "");
+    if (clocked(report)) {
+      print_clock_times(report.at("clock").front());
+    } else {
+      print_bounds(report);
+    }
     std::printf("\n");
   }
   print_prediction(report);
@@ -211,6 +188,21 @@ void print_head(const Json& report) {
 }
 
 }  // namespace
+
+void print_table(const std::vector<Row>& rows) {
+  std::vector<size_t> widths;
+  for (const Row& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  for (const Row& row : rows) {
+    std::printf("%-*s", static_cast<int>(widths[0]), row[0].c_str());
+    for (size_t i = 1; i < row.size(); ++i) {
+      std::printf("  %*s", static_cast<int>(widths[i]), row[i].c_str());
+    }
+    std::printf("\n");
+  }
+}
 
 void print_explained(const Json& report) {
   std::printf("%s for %s, device %s\n", text_of(report, "op").c_str(),
@@ -237,15 +229,21 @@ void print_side_by_side(const std::vector<Json>& reports) {
   add("compiled for", [](const Json& report) { return text_of(report, "arch"); });
   add("kernels launched",
       [](const Json& report) { return count_of(report.at("estimate"), "launches"); });
-  Row resources = resources_of(reports);
-  const auto waits = [](const Json& report) { return in_turn(report) > 0; };
-  if (std::any_of(reports.begin(), reports.end(), waits)) resources.push_back(kBlocksInTurn);
-  for (const std::string& resource : resources) {
-    add(resource + " alone, us", [&](const Json& report) { return alone_text(report, resource); });
+  // A data sheet's bound is shown for those alone of which the clock tells no time.
+  const bool all_clocked = std::ranges::all_of(reports, clocked);
+  for (const std::string& resource : all_clocked ? Row{} : resources_of(reports)) {
+    add(resource + " alone, us by the data sheet",
+        [&](const Json& report) { return alone_text(report, resource); });
   }
-  add("predicted time, us", [](const Json& report) {
+  const auto time = [](const Json& report) {
     return microseconds(report.at("prediction").at("microseconds").get<double>());
-  });
+  };
+  add("time, us by the clock",
+      [&](const Json& report) { return clocked(report) ? time(report) : "-"; });
+  if (!all_clocked) {
+    add("time, us at least by the data sheet",
+        [&](const Json& report) { return clocked(report) ? "-" : time(report); });
+  }
   add("bound", [](const Json& report) { return text_of(report.at("prediction"), "bound"); });
   print_table(rows);
   auto notes = Json::object();  // a sentence, and the GPUs that it is about

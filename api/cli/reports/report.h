@@ -15,7 +15,7 @@
 LATHE_JSON_OBJECT(lathe_kernel_info, name, spec, family, family_reason, key, from, threads,
                   registers, smem_bytes, spill_bytes, stack_bytes, compile_ms)
 LATHE_JSON_OBJECT(lathe_estimate, launches, bytes, minimum_bytes, flops, microseconds, bound,
-                  tensor_ops, memory_microseconds, gpu, tensor_microseconds, chain_microseconds)
+                  tensor_ops, memory_microseconds, gpu, tensor_microseconds)
 LATHE_JSON_OBJECT(lathe_tier_info, kind, path, entries, bytes, problem)
 LATHE_JSON_OBJECT(lathe_tuned_report, changed, skipped, records, path)
 LATHE_JSON_OBJECT(lathe_trim_report, removed, freed, temporaries, entries, bytes)

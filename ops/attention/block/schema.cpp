@@ -13,10 +13,11 @@ namespace {
 using namespace attention_rows;
 using Block = Bind<BlockOptions>;
 
-constexpr const char* kAhead = "Whether a row sees no key ahead of its position.";
-constexpr std::array kMargin = {Block::integer<&BlockOptions::sm_margin>(
-    "sm_margin", "0", "0|>0",
-    "How many multiprocessors are left to others, an exchange above all: tiles then take turns.")};
+constexpr const char* kAhead = "1: a row sees no key after its position.";
+constexpr std::array kMargin = {
+    Block::integer<&BlockOptions::sm_margin>("sm_margin", "0", "0|>0",
+                                             "How many multiprocessors the kernel leaves free for "
+                                             "others, such as an exchange of messages.")};
 constexpr std::array kPositionMods = {
     text_option("score_mod",
                 "Device text that changes scores, after softcap and ALiBi, by positions: q0 and k0 "
@@ -25,22 +26,21 @@ constexpr std::array kPositionMods = {
                 "Device text that drops keys, beside causal and windows, by the same positions."),
 };
 
-constexpr auto kBlockOptions = joined(
-    score_options<BlockOptions>(kAhead),
-    std::array{Block::flag<&BlockOptions::first>(
-        "first",
-        "Whether there is nothing to go on from: out and lse are then written and not read.")},
-    kMargin, kPositionMods, kScalarOptions<BlockOptions>);
+constexpr auto kBlockOptions =
+    joined(score_options<BlockOptions>(kAhead),
+           std::array{Block::flag<&BlockOptions::first>(
+               "first", "1: the first step; out and lse are written and not read.")},
+           kMargin, kPositionMods, kScalarOptions<BlockOptions>);
 
 constexpr auto kBlockBwdOptions = joined(
     score_options<BlockOptions>(kAhead),
     std::array{
-        Block::flag<&BlockOptions::deterministic>("deterministic",
-                                                  "Whether dq too repeats bit for bit."),
+        Block::flag<&BlockOptions::deterministic>(
+            "deterministic", "1: dq repeats bit for bit, as dk and dv always do."),
         Block::flag<&BlockOptions::first>(
-            "first",
-            "Whether there is nothing to add to: dq, dk and dv are then written and not read."),
-        Block::flag<&BlockOptions::first_keys>("first_keys", "The same of dk and dv alone."),
+            "first", "1: the first step; dq, dk and dv are written and not read."),
+        Block::flag<&BlockOptions::first_keys>(
+            "first_keys", "1: the first step of these keys; dk and dv are written and not read."),
     },
     kMargin, kPositionMods, kScalarOptions<BlockOptions>);
 
@@ -51,7 +51,8 @@ constexpr OptionInfo kMergeOptions[] = {
 
 constexpr Operator kOperators[] = {
     {.name = "flash_attention_block",
-     .sentence = "A step of ring attention: (out, lse) go on over a block of keys.",
+     .sentence =
+         "One step of ring attention: adds a block of keys to the (out, lse) of the steps before.",
      .tensors = attention_block::kTensors,
      .options = kBlockOptions,
      .produces = "out",
@@ -79,7 +80,7 @@ constexpr Operator kOperators[] = {
      .make = make_attention_delta,
      .check_values = check_sinks_at<attention_delta::sinks>},
     {.name = "lse_merge",
-     .sentence = "Attention over two disjoint sets of keys from that over each, in place.",
+     .sentence = "Joins the results of attention over two disjoint sets of keys, in place.",
      .tensors = lse_merge::kTensors,
      .options = kMergeOptions,
      .produces = "out",

@@ -17,19 +17,20 @@ using namespace attention_rows;
 inline constexpr std::array kInputs = {
     input("q", kQueries, kHalves, "Queries; their dtype is that of keys and values.").strided(),
     input("k", kKeys, "=q", "The block's keys; HK divides H.").strided(),
-    input("v", kValues, "=q", "Its values, of a width of their own.").strided(),
+    input("v", kValues, "=q", "The block's values; their width may differ from that of the keys.")
+        .strided(),
     input(
         "ranges", "NP,7", "i32",
-        "Rows qa to qb see keys ka to kb: qa, qb, ka, kb, shift, q0, k0, ascending by qa. Counted "
-        "from qa and ka, row i is at key i + shift; mods are told that qa is row q0 of its "
-        "sequence and ka key k0. The same in every row of a batch.")
+        "Attention ranges (qa, qb, ka, kb, shift, q0, k0), ascending by qa: rows qa to qb - 1 see "
+        "keys ka to kb - 1. For masks, row qa + i stands at key ka + i + shift. For mods, row qa "
+        "is row q0 of its sequence, and key ka is key k0. All rows of a batch have these ranges.")
         .optional(),
     input("range_batch", "NP", "i32",
-          "The batch that mods are told for each range; without, the row of the batch.")
+          "The batch index that mods get in each range; without it, the row of the batch.")
         .needs("ranges"),
     input("q_pos", "Tq", "i32", "The position of each row (in a batch, Sq of them).")
         .needs("k_pos"),
-    input("k_pos", "Tk", "i32", "The position of each key; all are below 2^30 either way.")
+    input("k_pos", "Tk", "i32", "The position of each key; positions lie between -2^30 and 2^30.")
         .needs("q_pos"),
     kSlopes.says("ALiBi's slopes, for distances of positions."),
 };
@@ -47,13 +48,16 @@ namespace attention_block {
 
 using namespace attention_block_inputs;
 
-inline constexpr auto kTensors = joined(
-    kInputs, kCaptures,
-    std::array{
-        inout("out", kResults, "f32", "The result over the keys so far, sinks left out.").strided(),
-        inout("lse", kRows, "f32",
-              "The natural logarithm of its sums; -inf where there is no key."),
-    });
+inline constexpr auto kTensors =
+    joined(kInputs, kCaptures,
+           std::array{
+               inout("out", kResults, "f32",
+                     "The result over the keys of all steps so far, without sinks.")
+                   .strided(),
+               inout("lse", kRows, "f32",
+                     "The natural logarithm of each row's sum of exponentials; -inf where a row "
+                     "has seen no key."),
+           });
 
 inline constexpr int out = index_of(kTensors, "out"), lse = index_of(kTensors, "lse");
 
@@ -70,11 +74,15 @@ inline constexpr auto kTensors = joined(
     kInputs, kCaptures,
     std::array{
         input("dout", kResults, "=q", "The gradient of out.").strided(),
-        input("lse", kRows, "f32", "The logarithm of the sums over all blocks, and sinks."),
+        input(
+            "lse", kRows, "f32",
+            "The natural logarithm of each row's sum of exponentials over all blocks, and sinks."),
         input("delta", kRows, "f32", "sum(dout out) - dlse of each row and head."),
-        inout("dq", kQueries, "f32", "The gradient of q: the block's part is added.").strided(),
-        inout("dk", kKeys, "f32", "The gradient of k: the rows' part is added.").strided(),
-        inout("dv", kValues, "f32", "The gradient of v: the rows' part is added.").strided(),
+        inout("dq", kQueries, "f32", "The gradient of q; this block's part is added to it.")
+            .strided(),
+        inout("dk", kKeys, "f32", "The gradient of k; these rows' part is added to it.").strided(),
+        inout("dv", kValues, "f32", "The gradient of v; these rows' part is added to it.")
+            .strided(),
     });
 
 consteval int at(std::string_view name) { return index_of(kTensors, name); }
@@ -89,8 +97,9 @@ using namespace attention_rows;
 
 inline constexpr TensorInfo kTensors[] = {
     input("out", kResults, kHalves, "The result over all blocks, rounded once.").strided(),
-    input("dout", kResults, "=out", "Its gradient.").strided(),
-    input("lse", kRows, "f32", "The logarithm of the sums over all blocks, and sinks."),
+    input("dout", kResults, "=out", "The gradient of out.").strided(),
+    input("lse", kRows, "f32",
+          "The natural logarithm of each row's sum of exponentials over all blocks, and sinks."),
     input("dlse", kRows, "f32", "The gradient of lse.").optional(),
     input("sinks", "H", "f32", "The logits that lse includes.").optional(),
     output("delta", kRows, "f32", "sum(dout out) - dlse; 0 where lse is -inf."),
@@ -106,16 +115,20 @@ inline constexpr int out = at("out"), dout = at("dout"), lse = at("lse"), dlse =
 namespace lse_merge {
 
 inline constexpr TensorInfo kTensors[] = {
-    input("block_out", kResults, kFloats, "The other partial; not read where block_lse is -inf.")
+    input("block_out", kResults, kFloats, "The other result; not read where block_lse is -inf.")
         .needs("block_lse")
         .strided(),
-    input("block_lse", kRows, "f32", "Its logarithm; -inf where it saw no key.").needs("block_out"),
-    input("sinks", "H", "f32", "One more logit for each head, of value 0: once, at the end.")
+    input("block_lse", kRows, "f32",
+          "The natural logarithm of the other result's sums; -inf where it saw no key.")
+        .needs("block_out"),
+    input("sinks", "H", "f32",
+          "One more logit for each head, whose value row is 0; given once, at the last merge.")
         .optional(),
-    inout("out", kResults, "f32", "The partial that is merged into; not read where lse is -inf.")
+    inout("out", kResults, "f32",
+          "The result that the other one is joined to; not read where lse is -inf.")
         .strided(),
-    inout("lse", kRows, "f32", "Its natural logarithm; -inf where it saw no key."),
-    output("rounded", kResults, "bf16|f16", "The merged out, rounded once.").strided(),
+    inout("lse", kRows, "f32", "The natural logarithm of its sums; -inf where it saw no key."),
+    output("rounded", kResults, "bf16|f16", "The joined out, rounded once.").strided(),
 };
 
 consteval int at(std::string_view name) { return index_of(kTensors, name); }

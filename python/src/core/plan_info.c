@@ -6,15 +6,15 @@
 PyObject* estimate(const PlanObject* self, const Tensors* tensors, const lathe_shard* shard) {
   lathe_estimate found = {.size = sizeof found};
   if (!succeeded(lathe_plan_estimate(self->handle, tensors->slots, shard, &found))) return NULL;
-  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:d,s:s,s:K,s:d,s:d,s:s,s:d,s:K,s:K}", "launches",
+  return Py_BuildValue("{s:K,s:K,s:K,s:K,s:d,s:s,s:K,s:d,s:d,s:s,s:K,s:K}", "launches",
                        (unsigned long long)found.launches, "bytes", (unsigned long long)found.bytes,
                        "minimum_bytes", (unsigned long long)found.minimum_bytes, "flops",
                        (unsigned long long)found.flops, "microseconds", found.microseconds, "bound",
                        found.bound, "tensor_ops", (unsigned long long)found.tensor_ops,
                        "memory_microseconds", found.memory_microseconds, "tensor_microseconds",
-                       found.tensor_microseconds, "gpu", found.gpu, "chain_microseconds",
-                       found.chain_microseconds, "exchanges", (unsigned long long)found.exchanges,
-                       "exchange_bytes", (unsigned long long)found.exchange_bytes);
+                       found.tensor_microseconds, "gpu", found.gpu, "exchanges",
+                       (unsigned long long)found.exchanges, "exchange_bytes",
+                       (unsigned long long)found.exchange_bytes);
 }
 
 static PyObject* kernel_row(const lathe_plan* plan, size_t index) {

@@ -49,7 +49,6 @@ class LargeAttention {
   // explain.
   void check(int rows = 24) const;
   const lathe_plan* plan() const { return prepared_.plan(); }
-  lathe_estimate estimate() const { return prepared_.estimate(); }
   const AttentionSize& size() const { return size_; }
 
  private:

@@ -70,6 +70,8 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, scale: f
     if use_graph:
         check_tensors(cu_seqlens=cu_seqlens)
         check_sequences(cu_seqlens, max_num_seqs)
+    # safe_gate chooses a kernel of flash-linear-attention that trusts the bound of g. lathe's are safe
+    # for any g, so beyond what is refused here it goes no further.
     if use_gate_in_kernel:
         check_gate(lower_bound, safe_gate, A_log)
     else:
@@ -80,8 +82,6 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, scale: f
                        use_beta_sigmoid_in_kernel, allow_neg_eigval, lower_bound, state_v_first)
     if return_intermediate_states:
         options["chunk_size"] = chunk_size
-    if safe_gate:
-        options["safe_gate"] = 1
     if disable_recompute:
         options["disable_recompute"] = 1
     try:

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Predicts what a call would take at best.
+// Bounds the time of a call by the rates of the device's data sheet.
 #include <algorithm>
 
 #include "codegen/device_facts.h"
@@ -18,18 +18,13 @@ double microseconds(uint64_t work, double per_second) {
 
 }  // namespace
 
-Prediction predict(const Cost& cost, uint64_t launches, const DeviceFacts& facts) {
-  Prediction out;
+DataSheetBound data_sheet_bound(const Cost& cost, uint64_t launches, const DeviceFacts& facts) {
+  DataSheetBound out;
   out.memory_microseconds = microseconds(cost.bytes, facts.memory_bytes_per_second);
   out.tensor_microseconds = microseconds(cost.tensor_ops, facts.tensor_ops_per_second);
-  out.chain_microseconds = microseconds(cost.chain_cycles, facts.clock_hz);
   out.launch_microseconds = kLaunchMicroseconds * static_cast<double>(launches);
-  double working = std::max(out.memory_microseconds, out.tensor_microseconds);
+  const double working = std::max(out.memory_microseconds, out.tensor_microseconds);
   if (out.tensor_microseconds > out.memory_microseconds) out.bound = "tensor";
-  if (out.chain_microseconds > working && working > 0) {
-    working = out.chain_microseconds;
-    out.bound = "chain";
-  }
   if (working == 0 && cost.bytes > 0) return out;
   out.microseconds = std::max(working, out.launch_microseconds);
   if (out.launch_microseconds >= working) out.bound = "launch";

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""What belongs into the wheels, and nothing else: scripts/wheel_contents.py WHEEL...
+"""What belongs into the wheels, and nothing else: scripts/lib/wheel_contents.py WHEEL...
 
 Names each file that is missing or too many, a wheel of 10 MB or more, a tag that claims more than
 the machine code keeps, code that looks for libraries in a build folder or takes the driver's name,

@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
 """Times causal conv1d of torch, FLA (Triton) and causal-conv1d, as far as they can be imported, at the
-shapes of a conv.csv that lathe_bench wrote: gpu_peers.py [--dry-run] [--append FILE] CONV_CSV
+shapes of a conv.csv that lathe_bench wrote: conv_peers.py [--dry-run] [--append FILE] CONV_CSV
 
 CSV on standard output, timed as lathe_bench does: 20 calls back to back between two events, the
 median and the 10th and 90th percentile of 50 samples. --dry-run only reads the shapes.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// These tests compute the prediction of a call by hand, and what attention takes from memory behind
-// a cache.
+// These tests compute the data sheet's bound of a call by hand, and what attention takes from
+// memory behind a cache.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -37,43 +37,26 @@ AttentionProblem forward_of(int width) {
 
 }  // namespace
 
-TEST_CASE("prediction: the longest of memory, products and launches is the bound") {
+TEST_CASE("data sheet: the longest of memory, products and launches is the bound") {
   const DeviceFacts facts = device(1e12, 1e14);
-  const Prediction memory = predict(cost(30'000'000, 1'000'000'000), 1, facts);
+  const DataSheetBound memory = data_sheet_bound(cost(30'000'000, 1'000'000'000), 1, facts);
   CHECK(memory.memory_microseconds == doctest::Approx(30));
   CHECK(memory.tensor_microseconds == doctest::Approx(10));
   CHECK(memory.microseconds == doctest::Approx(30));
   CHECK(std::string(memory.bound) == "memory");
-  const Prediction tensor = predict(cost(30'000'000, 10'000'000'000), 1, facts);
+  const DataSheetBound tensor = data_sheet_bound(cost(30'000'000, 10'000'000'000), 1, facts);
   CHECK(tensor.microseconds == doctest::Approx(100));
   CHECK(std::string(tensor.bound) == "tensor");
-  const Prediction launch = predict(cost(3'000'000, 100'000'000), 3, facts);
+  const DataSheetBound launch = data_sheet_bound(cost(3'000'000, 100'000'000), 3, facts);
   CHECK(launch.microseconds == launch.launch_microseconds);
   CHECK(launch.launch_microseconds > launch.memory_microseconds);
   CHECK(std::string(launch.bound) == "launch");
 }
 
-TEST_CASE("prediction: thread blocks that follow one another may be the bound") {
-  DeviceFacts facts = device(1e12, 1e14);
-  facts.clock_hz = 1e9;
-  Cost serial = cost(30'000'000, 1'000'000'000);
-  serial.chain_cycles = 20'000;
-  CHECK(std::string(predict(serial, 1, facts).bound) == "memory");
-  serial.chain_cycles = 50'000;
-  const Prediction chain = predict(serial, 1, facts);
-  CHECK(chain.chain_microseconds == doctest::Approx(50));
-  CHECK(chain.microseconds == doctest::Approx(50));
-  CHECK(std::string(chain.bound) == "chain");
-  facts.clock_hz = 0;  // nobody published it
-  CHECK(std::string(predict(serial, 1, facts).bound) == "memory");
-  facts = device(0, 0), facts.clock_hz = 1e9;  // nor what memory does: no claim
-  CHECK(predict(serial, 1, facts).microseconds == 0);
-}
-
-TEST_CASE("prediction: nothing is claimed of a device whose rates nobody published") {
-  const Prediction unknown = predict(cost(1'000'000, 1'000'000), 1, device(0, 0));
+TEST_CASE("data sheet: nothing is claimed of a device whose rates nobody published") {
+  const DataSheetBound unknown = data_sheet_bound(cost(1'000'000, 1'000'000), 1, device(0, 0));
   CHECK(unknown.microseconds == 0);
-  const Prediction nothing = predict(cost(0, 0), 0, device(1e12, 1e14));
+  const DataSheetBound nothing = data_sheet_bound(cost(0, 0), 0, device(1e12, 1e14));
   CHECK(nothing.microseconds == 0);
 }
 

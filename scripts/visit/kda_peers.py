@@ -2,7 +2,7 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
 """Times kda beside chunk_kda of flash-linear-attention (Triton) in one process, at the shapes of a kda.csv
-that lathe_bench wrote: gpu_kda_peers.py [--dry-run] [--append FILE] KDA_CSV LIBLATHE
+that lathe_bench wrote: kda_peers.py [--dry-run] [--append FILE] KDA_CSV LIBLATHE
 
 The two take turns: a sample of one, a sample of the other. A sample is a call between two events, after 256
 MiB were filled; CSV on standard output with the median and the 10th and 90th percentile of 30 samples, and

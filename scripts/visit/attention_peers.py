@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times attention of torch (each backend of scaled_dot_product_attention) and of flash-attn 2 and 3, as
 far as they can be imported, at the shapes of an attn.csv that lathe_bench wrote:
-gpu_attention_peers.py [--dry-run] [--append FILE] ATTN_CSV
+attention_peers.py [--dry-run] [--append FILE] ATTN_CSV
 
 CSV on standard output, timed as lathe_bench does: single calls between two events, each after 256 MiB
 were filled, the median and the 10th and 90th percentile of 30 samples. Who is missing, or cannot do a
