@@ -3,7 +3,6 @@
 // Copies rows and checks shards, for all programs of ranks.
 #include "ops/rank_program.h"
 
-#include <algorithm>
 #include <cassert>
 
 #include "codegen/base/invalid.h"
@@ -12,22 +11,22 @@
 
 namespace lathe {
 
-Result<std::unique_ptr<Part>> Part::make(const char* op, MadeExecutor executor) {
+Result<RankStep> RankStep::make(const char* op, MadeExecutor executor) {
   LATHE_TRY(executor);
-  auto part = std::make_unique<Part>();
-  part->executor_ = std::move(*executor);
+  Result<RankStep> step(std::in_place);
+  step->executor_ = std::move(*executor);
   const std::span<const TensorInfo> tensors = find_operator(op)->tensors;
-  part->shapes_.resize(tensors.size());
+  step->shapes_.resize(tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
     for (int rank = 1; rank <= kMaxRank; ++rank) {
-      part->shapes_[i][rank] = shape_of_rank(tensors[i].shape, rank);
+      step->shapes_[i][rank] = shape_of_rank(tensors[i].shape, rank);
     }
   }
-  return part;
+  return step;
 }
 
-void Part::put(Call* call, int tensor, const void* data, std::initializer_list<int64_t> extents,
-               std::initializer_list<int64_t> strides) const {
+void RankStep::put(Call* call, int tensor, const void* data, std::initializer_list<int64_t> extents,
+                   std::initializer_list<int64_t> strides) const {
   const Shape& shape = shapes_[tensor][extents.size()];
   assert(shape.rank == static_cast<int>(extents.size()));
   Tensor& out = call->tensors[tensor];
@@ -42,11 +41,22 @@ void Part::put(Call* call, int tensor, const void* data, std::initializer_list<i
   if (strides.size() > 0) std::copy(strides.begin(), strides.end(), out.stride.begin());
 }
 
-Call step_call(const Call& of, char* workspace, int64_t workspace_bytes) {
+Status RankRun::reserve(const Executor& step, const Call& call) {
+  LATHE_ASSIGN(const size_t bytes, step.workspace_bytes(call));
+  reserve(static_cast<int64_t>(bytes));
+  return {};
+}
+
+Status RankRun::lay_out_steps() {
+  steps_ = section({steps_bytes_});
+  return layout_.status();
+}
+
+Call RankRun::step_call() const {
   Call out;
-  out.stream = of.stream;
-  out.workspace = workspace;
-  out.workspace_bytes = static_cast<size_t>(workspace_bytes);
+  out.stream = call_.stream;
+  out.workspace = steps_workspace();
+  out.workspace_bytes = static_cast<size_t>(steps_bytes_);
   return out;
 }
 
@@ -65,6 +75,12 @@ bool TokenRows::is_dense() const {
   return (heads < 2 || head_stride == dense.head_stride) &&
          (tokens < 2 || token_stride == dense.token_stride) &&
          (batch < 2 || batch_stride == dense.batch_stride);
+}
+
+Transfer TokenRows::message(int peer, int64_t first, int64_t count, int64_t element_bytes) const {
+  const int64_t token = heads * width * element_bytes;
+  return {peer, data + first * token, static_cast<size_t>(count * token), batch,
+          static_cast<size_t>(batch_stride * element_bytes)};
 }
 
 TokenRows dense_rows(char* data, int64_t batch, int64_t tokens, int64_t heads, int64_t width) {

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Holds what the programs for one call of an operator on a rank of several share. All programs have
 // one form: rows are packed, an exchange carries them on its own stream, steps compute beside or
-// behind the exchange, and results return. Each program only says which rows, hops and steps it
-// has.
+// behind the exchange, and results return. A program only says which rows, hops and steps it has.
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <span>
 #include <type_traits>
@@ -17,13 +17,17 @@
 
 namespace lathe {
 
-// A Part is a step. Its calls live on the stack of the outer run.
-class Part {
+// A step of a program is an executor of one rank, if the program has that step. Its calls live on
+// the stack of the outer run.
+class RankStep {
  public:
+  RankStep() = default;
   // `executor` was made for a request of operator `op`, whose table says what tensors are called.
-  static Result<std::unique_ptr<Part>> make(const char* op, MadeExecutor executor);
+  static Result<RankStep> make(const char* op, MadeExecutor executor);
 
-  Executor& executor() const { return *executor_; }
+  explicit operator bool() const { return executor_ != nullptr; }
+  Executor& operator*() const { return *executor_; }
+  Executor* operator->() const { return executor_.get(); }
 
   // Puts a tensor into a call: its dims become the call's extents. `strides` in elements; none:
   // contiguous. The number of extents says which of the table's shapes the tensor has.
@@ -35,39 +39,72 @@ class Part {
   std::vector<std::array<Shape, kMaxRank + 1>> shapes_;  // by tensor and rank
 };
 
-// Returns a call without tensors for a step of the call `of`. The step has its workspace within
-// that of the outer call.
-Call step_call(const Call& of, char* workspace, int64_t workspace_bytes);
+// The base of the run of one call: its workspace, of which one section belongs to the steps, and
+// its exchange. Steps run one after another, so they share that section.
+class RankRun {
+ public:
+  int64_t total() const { return layout_.total(); }
 
-// An executor of this kind makes an object for each call. Derived has
+ protected:
+  RankRun(Group& group, const Call& call)
+      : group_(group), call_(call), exchange_(group, call.stream) {}
+  ~RankRun() = default;
+
+  // Adds a section whose bytes are the product of `factors`, which also goes to `bytes`, and
+  // returns its offset.
+  int64_t section(std::initializer_list<int64_t> factors, int64_t* bytes = nullptr) {
+    return layout_.add(factors, bytes);
+  }
+  char* at(int64_t offset) const { return call_.workspace + offset; }
+  // Makes the section of the steps large enough for this call of a step, or for so many bytes.
+  Status reserve(const Executor& step, const Call& call);
+  void reserve(int64_t bytes) { steps_bytes_ = std::max(steps_bytes_, bytes); }
+  Status lay_out_steps();
+  Status layout_status() const { return layout_.status(); }
+  char* steps_workspace() const { return at(steps_); }
+  // Returns a call of a step without tensors.
+  Call step_call() const;
+
+  Group& group_;
+  const Call& call_;
+  Exchange exchange_;
+
+ private:
+  WorkspaceLayout layout_;
+  int64_t steps_ = 0, steps_bytes_ = 0;
+};
+
+// Makes the executor of a program, which makes a Run for each call. Program derives from Executor;
+// it has the kernels and steps, prepares shards, and has
 //   Status check(const Call&) const;  refuses a call whose shard has no state, and others
-// and Run, which is made after that check, has
-//   Run(const Derived&, const Call&);
-//   Status lay_out();                 lays out the workspace, of total() bytes
+// Run derives from RankRun, is made after that check, and has
+//   Run(const Program&, const Call&);
+//   Status lay_out();                 lays out the workspace
 //   Status operator()();              runs the call
 //   Result<Estimate> estimate();
-template <typename Derived, typename Run>
-class RankExecutor : public Executor {
+template <typename Program, typename Run>
+class RankExecutor final : public Program {
  public:
-  Result<size_t> workspace_bytes(const Call& call) const final {
+  using Program::Program;
+
+  Result<size_t> workspace_bytes(const Call& call) const override {
     return with_run(call, [](Run& run) { return Result(static_cast<size_t>(run.total())); });
   }
-  Status run(const Call& call) const final {
+  Status run(const Call& call) const override {
     return with_run(call, [&call](Run& run) -> Status {
       LATHE_TRY(call.check_workspace(run.total()));
       return run();
     });
   }
-  Result<Estimate> estimate(const Call& call) const final {
+  Result<Estimate> estimate(const Call& call) const override {
     return with_run(call, [](Run& run) { return run.estimate(); });
   }
 
  private:
   template <typename F>
   std::invoke_result_t<F, Run&> with_run(const Call& call, F f) const {
-    const Derived& self = static_cast<const Derived&>(*this);
-    LATHE_TRY(self.check(call));
-    Run run(self, call);
+    LATHE_TRY(this->check(call));
+    Run run(*this, call);
     LATHE_TRY(run.lay_out());
     return f(run);
   }
@@ -85,6 +122,9 @@ struct TokenRows {
   // Returns these rows without gaps, at another address.
   TokenRows dense_at(char* other) const;
   bool is_dense() const;
+  // Returns the message with tokens [first, first + count) of each row of the batch, whose tokens
+  // lie without gaps.
+  Transfer message(int peer, int64_t first, int64_t count, int64_t element_bytes) const;
 };
 // Returns rows [batch, tokens, heads, width] without gaps.
 TokenRows dense_rows(char* data, int64_t batch, int64_t tokens, int64_t heads, int64_t width);
@@ -122,7 +162,7 @@ struct HopMessages {
 
   void clear() { sends.clear(), receives.clear(); }
   void reserve(size_t each) { sends.reserve(each), receives.reserve(each); }
-  Hop hop(const char* name) const { return {sends, receives, name}; }
+  Hop hop(const char* name, int step = 0) const { return {sends, receives, name, step}; }
 };
 
 // Sets bytes of device memory to 0, on the stream.

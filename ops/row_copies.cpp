@@ -111,19 +111,18 @@ Status RowAdder::launch() {
   return status;
 }
 
-Hop hop_of(std::span<const RowTransfer> tensors, const char* name, std::span<Transfer> sends,
-           std::span<Transfer> receives) {
-  size_t sent = 0, received = 0;
+Hop hop_of(std::span<const RowTransfer> tensors, const char* name, HopMessages* messages) {
+  messages->clear();
   for (const RowTransfer& tensor : tensors) {
     const auto bytes = [&](int64_t rows) { return static_cast<size_t>(rows * tensor.row_bytes); };
     for (const Piece& piece : tensor.copies->sends) {
-      sends[sent++] = {piece.peer, tensor.from + bytes(piece.row), bytes(piece.rows)};
+      messages->sends.push_back({piece.peer, tensor.from + bytes(piece.row), bytes(piece.rows)});
     }
     for (const Piece& piece : tensor.copies->receives) {
-      receives[received++] = {piece.peer, tensor.to + bytes(piece.row), bytes(piece.rows)};
+      messages->receives.push_back({piece.peer, tensor.to + bytes(piece.row), bytes(piece.rows)});
     }
   }
-  return {sends.first(sent), receives.first(received), name, 0};
+  return messages->hop(name);
 }
 
 }  // namespace lathe

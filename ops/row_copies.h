@@ -87,8 +87,7 @@ struct RowTransfer {
   char* to = nullptr;
   int64_t row_bytes = 0;
 };
-// Fills the spans, which the caller makes large enough, and returns the hop.
-Hop hop_of(std::span<const RowTransfer> tensors, const char* name, std::span<Transfer> sends,
-           std::span<Transfer> receives);
+// Fills `messages`, which has reserved room for them, and returns the hop.
+Hop hop_of(std::span<const RowTransfer> tensors, const char* name, HopMessages* messages);
 
 }  // namespace lathe

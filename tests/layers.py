@@ -5,7 +5,7 @@
 
 templates <- codegen <- device <- cache <- collective <- ops <- api: a folder includes only from itself and from
 those to its left. In ops/ a family's folder may include what families share, and of another family
-its kernels alone; what they share, and api/, may name no family.
+its kernels alone; what they share, and api/, may name no family. A family's folder ranks/ is above the family's others.
 sim/ includes none of them and none includes sim/. abi/, what NVIDIA's libraries
 look like from outside, includes no other folder and may be included by each but the templates and
 the program. reference/, the operators in double, includes no other folder and may be included by tests,
@@ -98,6 +98,8 @@ def family_breach(path, included):
     own = path[1] if path[0] == "ops" and len(path) > 2 else None
     if path[0] == "ops" and own and path[-1].split(".")[0].endswith("kernels") and parts[0] in ("device", "cache", "collective"):
         return f"kernels of a family are functions of integers: they may not include {parts[0]}/"
+    if family and family == own and parts[2] == "ranks" and path[2] != "ranks":
+        return f"ops/{own} may not include its runs over ranks: run.h declares what makes them"
     if family is None or family == own or path[0] not in ("ops", "api"):
         return None
     if own and parts[-1].endswith("kernels.h"):

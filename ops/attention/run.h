@@ -54,8 +54,12 @@ Result<AttentionRequest> attention_request(const Resolved& resolved);
 // Returns INVALID_ARGUMENT for options that have no meaning without ranks that exchange keys.
 Status check_without_ranks(const AttentionRequest& request);
 
-// Chooses kernels; compiles nothing.
+// These functions choose kernels and compile nothing. Over the ranks of a group, the group's flags
+// name the method; the default is a ring.
 MadeExecutor make_attention(const AttentionRequest& request, const DeviceFacts& facts);
+MadeExecutor make_attention_over_ranks(const lathe_problem& problem,
+                                       const AttentionRequest& request, const DeviceFacts& facts,
+                                       Group* group);
 
 // Checks pages: used entries of block_table lie within the cache, cache_seqlens fits block_table,
 // and no page that one sequence appends to is used by another.

@@ -4,9 +4,6 @@
 #include "ops/attention/schema.h"
 
 #include "ops/attention/option_rows.h"
-#include "ops/attention/ranks/dispatch.h"
-#include "ops/attention/ranks/heads.h"
-#include "ops/attention/ranks/sharded.h"
 #include "ops/attention/run.h"
 
 namespace lathe {
@@ -62,21 +59,12 @@ constexpr auto kDecodeOptions =
                "How many splits of its keys a sequence has, computed at the same time and joined; "
                "0: chosen for the device.")});
 
-// Runs on one rank; over several by the method that the group's flags name, else around a ring.
 MadeExecutor make_flash_attention(const Resolved& resolved, const DeviceFacts& facts) {
   const lathe_problem& problem = resolved.problem;
   Group* group = problem.group ? problem.group->group.get() : nullptr;
   LATHE_ASSIGN(const AttentionRequest request, attention_request(resolved));
   if (!group || group->world() == 1) return make_attention(request, facts);
-  LATHE_TRY(check_row_alignment(problem, kRowAlignment));  // rows are sent in such words
-  switch (problem.group_flags & (kDispatch | kExchangeHeads)) {
-    case kDispatch:
-      return make_attention_dispatch(problem, request, facts, group);
-    case kExchangeHeads:
-      return make_attention_heads(problem, request, facts, group);
-    default:
-      return make_attention_sharded(request, facts, group, problem.group_flags);
-  }
+  return make_attention_over_ranks(problem, request, facts, group);
 }
 
 // Sets the width of values that are columns of the keys.

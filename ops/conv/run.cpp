@@ -5,6 +5,8 @@
 #include "ops/conv/run.h"
 
 #include "codegen/base/invalid.h"
+#include "collective/plans/conv_halo.h"  // all_reduce_f32
+#include "ops/conv/ranks.h"
 
 namespace lathe {
 namespace {
@@ -40,28 +42,12 @@ ConvPart conv_part(const Call& call) {
 
 }  // namespace
 
-ConvExecutor::ConvExecutor(const ConvProblem& problem, ConvKernels kernels, Group* group,
-                           bool reduce)
-    : problem_(problem),
-      kernels_(std::move(kernels)),
-      group_(problem.halo ? group : nullptr),
-      reduce_(reduce) {
+ConvExecutor::ConvExecutor(const ConvProblem& problem, ConvKernels kernels, Group* group)
+    : problem_(problem), kernels_(std::move(kernels)), group_(group) {
   if (kernels_.forward) forward_ = *kernels_.forward;
   if (kernels_.backward) backward_ = *kernels_.backward;
   list({&kernels_.forward, &kernels_.backward, &kernels_.weight_grad, &kernels_.weight_grad_cast,
         &kernels_.halo_pack, &kernels_.halo_join, &kernels_.halo_add});
-}
-
-void ConvExecutor::lay_out_halo(const Call& call, const ConvShape& shape, WorkspaceLayout* layout,
-                                ConvWorkspace* out) const {
-  const HaloPlan plan = halo(call);
-  const int64_t rows = problem_.width - 1, batch = shape.batch, channels = shape.channels;
-  out->rows = layout->add({rows, batch, channels, bytes_of(problem_.x)}, &out->row_bytes);
-  out->received = layout->add({static_cast<int64_t>(plan.sources.size()), out->row_bytes});
-  if (!plan.aligned) out->halo = layout->add({out->row_bytes});
-  if (!kernels_.backward) return;
-  out->dhalo = layout->add({rows, batch, channels, 4}, &out->dhalo_bytes);
-  out->dreceived = layout->add({static_cast<int64_t>(plan.destinations.size()), out->dhalo_bytes});
 }
 
 Result<ConvPlan> ConvExecutor::plan(const Call& call) const {
@@ -73,18 +59,17 @@ Result<ConvPlan> ConvExecutor::plan(const Call& call) const {
     const int64_t tiles = conv_tiles(backward_, shape.tokens), taps = problem_.width + 1;
     LATHE_TRY(check_blocks(out.part, tiles, 0));
     out.workspace.partials = layout.add({shape.batch, tiles, taps, shape.channels, 4});
-    if (reduce_) out.workspace.sums = layout.add({taps, shape.channels, 4});
+    if (group_) out.workspace.sums = layout.add({taps, shape.channels, 4});
   }
-  if (is_sharded(call)) lay_out_halo(call, shape, &layout, &out.workspace);
   out.workspace.total = layout.total();
   LATHE_TRY(layout.status());
   return out;
 }
 
-ConvForwardParams ConvExecutor::forward_params(const Call& call, const ConvPart& part) const {
-  auto p = conv_params<ConvForwardParams>(call, part);
-  p.tiles = static_cast<int>(conv_tiles(forward_, part.shape.tokens));
-  p.state_tiles = static_cast<int>(conv_state_tiles(forward_, part.shape));
+ConvForwardParams ConvExecutor::forward_params(const Call& call, const ConvPlan& plan) const {
+  auto p = conv_params<ConvForwardParams>(call, plan.part);
+  p.tiles = static_cast<int>(conv_tiles(forward_, plan.part.shape.tokens));
+  p.state_tiles = static_cast<int>(conv_state_tiles(forward_, plan.part.shape));
   return p;
 }
 
@@ -108,7 +93,7 @@ Status ConvExecutor::weight_grad(const Call& call, const ConvPlan& plan) const {
   p.channels = static_cast<int>(channels);
   p.dweight = call.tensors[conv::dweight].data;
   p.dbias = call.tensors[conv::dbias].data;
-  if (!reduce_) return kernels_.weight_grad.launch(grid, &p, call.stream);
+  if (!group_) return kernels_.weight_grad.launch(grid, &p, call.stream);
 
   auto* sums = reinterpret_cast<float*>(call.workspace + plan.workspace.sums);
   // The row of the bias travels even where nobody wants dbias: then it is whatever the kernel left.
@@ -123,41 +108,34 @@ Status ConvExecutor::weight_grad(const Call& call, const ConvPlan& plan) const {
   return kernels_.weight_grad_cast.launch(grid, &p, call.stream);
 }
 
-Status ConvExecutor::launch(const Call& call, const ConvPlan& plan) const {
+Status ConvExecutor::check(const ConvPlan& plan) const {
   const ConvShape& shape = plan.part.shape;
   for (const ConvWalk* walk : {&forward_, &backward_}) {
     if (walk->channels == 0) continue;
     LATHE_TRY(
         check_blocks(plan.part, conv_tiles(*walk, shape.tokens), conv_state_tiles(*walk, shape)));
   }
-  if (is_sharded(call)) return run_sharded(call, plan);
+  return {};
+}
+
+Status ConvExecutor::launch(const Call& call, const ConvPlan& plan) const {
+  LATHE_TRY(check(plan));
   if (kernels_.forward) {
-    const ConvForwardParams p = forward_params(call, plan.part);
-    LATHE_TRY(
-        launch_tiles(kernels_.forward, forward_, shape, p, 0, p.tiles, p.state_tiles, call.stream));
+    const ConvForwardParams p = forward_params(call, plan);
+    LATHE_TRY(launch_forward(p, plan, 0, p.tiles, p.state_tiles, call.stream));
   }
   if (!kernels_.backward) return {};
   const ConvBackwardParams p = backward_params(call, plan);
-  LATHE_TRY(
-      launch_tiles(kernels_.backward, backward_, shape, p, 0, p.tiles, p.state_tiles, call.stream));
+  LATHE_TRY(launch_backward(p, plan, 0, p.tiles, p.state_tiles, call.stream));
   return problem_.weight_grad ? weight_grad(call, plan) : Status();
 }
 
-Result<Estimate> ConvExecutor::estimate_plan(const Call& call, const ConvPlan& asked) const {
+Result<Estimate> ConvExecutor::estimate_plan(const Call&, const ConvPlan& plan) const {
   Estimate out;
-  out.cost = conv_cost(problem_, kernels_, asked.part.shape);
+  out.cost = conv_cost(problem_, kernels_, plan.part.shape);
   const bool weights = problem_.weight_grad;
   out.launches = (kernels_.forward ? 1 : 0) + (kernels_.backward ? 1 : 0) + (weights ? 1 : 0);
-  if (weights && reduce_) ++out.launches;
-  if (!is_sharded(call)) return out;
-  const HaloPlan plan = halo(call);
-  const uint64_t exchange =
-      (plan.destinations.empty() ? 0 : 1) + (plan.sources.empty() || plan.aligned ? 0 : 1);
-  if (kernels_.forward) out.launches += 1 + exchange;
-  if (!kernels_.backward) return out;
-  // Behind a forward the halo is there already, and the tiles that hid its way go in one launch.
-  out.launches += kernels_.forward ? 1 : 2 + exchange;
-  if (!plan.destinations.empty()) ++out.launches;
+  if (weights && group_) ++out.launches;
   return out;
 }
 
@@ -167,7 +145,10 @@ MadeExecutor make_conv(const Resolved& resolved, const DeviceFacts& facts) {
   const bool reduce = (resolved.problem.group_flags & kReduceParameterGrads) != 0 && problem.halo &&
                       problem.weight_grad;
   LATHE_ASSIGN(ConvKernels kernels, conv_kernels(problem, facts, reduce));
-  return executor_of<ConvExecutor>(problem, std::move(kernels), group, reduce);
+  auto executor =
+      std::make_unique<ConvExecutor>(problem, std::move(kernels), reduce ? group : nullptr);
+  if (!problem.halo) return std::unique_ptr<Executor>(std::move(executor));
+  return make_conv_over_ranks(std::move(executor), group);
 }
 
 // causal_conv1d_update has one kernel and no workspace.

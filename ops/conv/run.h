@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "collective/plans/conv_halo.h"
 #include "ops/conv/kernels.h"
 #include "ops/conv/schema.h"
 #include "ops/executor.h"
@@ -45,14 +44,8 @@ Status launch_tiles(const KernelSlot& kernel, const ConvWalk& walk, const ConvSh
 
 // Holds the offsets of the workspace's sections. A section that a call does not use has no bytes.
 struct ConvWorkspace {
-  int64_t partials = 0;                    // float32 [B * tiles, W + 1, D]
-  int64_t sums = 0;                        // float32 [W + 1, D], all-reduced over the ranks
-  int64_t rows = 0;                        // [W - 1, B, D]: this part's tail rows
-  int64_t received = 0;                    // a message of rows from each source
-  int64_t halo = 0;                        // [W - 1, B, D]: joined from several messages
-  int64_t dhalo = 0;                       // float32 [W - 1, B, D]
-  int64_t dreceived = 0;                   // a message of dhalo from each destination
-  int64_t row_bytes = 0, dhalo_bytes = 0;  // of one message
+  int64_t partials = 0;  // float32 [B * tiles, W + 1, D]
+  int64_t sums = 0;      // float32 [W + 1, D], all-reduced over the ranks
   int64_t total = 0;
 };
 
@@ -65,33 +58,38 @@ struct ConvPlan {
 
 class ConvExecutor final : public PlannedExecutor<ConvExecutor, ConvPlan> {
  public:
-  ConvExecutor(const ConvProblem& problem, ConvKernels kernels, Group* group, bool reduce);
+  // `group`: gradients of weights are summed over its ranks; null: they are this rank's.
+  ConvExecutor(const ConvProblem& problem, ConvKernels kernels, Group* group);
 
   Result<ConvPlan> plan(const Call& call) const;
   Status launch(const Call& call, const ConvPlan& plan) const;
   Result<Estimate> estimate_plan(const Call& call, const ConvPlan& plan) const;
 
- private:
-  friend struct ShardedConv;
-
-  bool is_sharded(const Call& call) const { return group_ && call.shard; }
-  // Returns the halo plan of a call on one rank among several.
-  HaloPlan halo(const Call& call) const {
-    return halo_plan(call.shard->layout.partition, call.shard->rank, problem_.width);
-  }
-  void lay_out_halo(const Call& call, const ConvShape& shape, WorkspaceLayout* layout,
-                    ConvWorkspace* out) const;
-  ConvForwardParams forward_params(const Call& call, const ConvPart& part) const;
+  // A rank among several runs these parts.
+  Status check(const ConvPlan& plan) const;
+  ConvForwardParams forward_params(const Call& call, const ConvPlan& plan) const;
   ConvBackwardParams backward_params(const Call& call, const ConvPlan& plan) const;
+  // Launches token tiles [first, first + tiles) of a shard and its state tiles.
+  Status launch_forward(const ConvForwardParams& p, const ConvPlan& plan, int first, int tiles,
+                        int state_tiles, CUstream stream) const {
+    return launch_tiles(kernels_.forward, forward_, plan.part.shape, p, first, tiles, state_tiles,
+                        stream);
+  }
+  Status launch_backward(const ConvBackwardParams& p, const ConvPlan& plan, int first, int tiles,
+                         int state_tiles, CUstream stream) const {
+    return launch_tiles(kernels_.backward, backward_, plan.part.shape, p, first, tiles, state_tiles,
+                        stream);
+  }
   Status weight_grad(const Call& call, const ConvPlan& plan) const;
-  // Launches one rank among several; see ranks.cpp.
-  Status run_sharded(const Call& call, const ConvPlan& plan) const;
 
+  const ConvProblem& problem() const { return problem_; }
+  const ConvKernels& kernels() const { return kernels_; }
+
+ private:
   ConvProblem problem_;
   ConvKernels kernels_;
   ConvWalk forward_, backward_;
-  Group* group_;  // null: one rank
-  bool reduce_;
+  Group* group_;
 };
 
 // These return the integers and flags that kernels are chosen by.

@@ -8,6 +8,7 @@
 
 #include "codegen/base/invalid.h"
 #include "ops/fill.h"
+#include "ops/kda/ranks.h"
 
 namespace lathe {
 namespace {
@@ -18,23 +19,16 @@ constexpr int64_t kMostTokens = int64_t{1} << 30;
 }  // namespace
 
 KdaExecutor::KdaExecutor(const KdaRequest& request, const DeviceFacts& facts,
-                         KdaChunkedKernels kernels, Group* group, bool reduce)
-    : request_(request),
-      facts_(facts),
-      kernels_(std::move(kernels)),
-      group_(group),
-      reduce_(reduce) {
+                         KdaChunkedKernels kernels)
+    : request_(request), facts_(facts), kernels_(std::move(kernels)) {
   list({&kernels_.summary, &kernels_.compose, &kernels_.merge, &kernels_.forward, &kernels_.scan,
         &kernels_.backward, &kernels_.finish});
 }
 
-KdaChunkedShape KdaExecutor::shape(const Call& call) const {
+KdaChunkedShape KdaExecutor::shape(const Call& call, int64_t sequences) const {
   const Extents& extents = call.extents;
   KdaChunkedShape out;
-  out.sequences = extents[Dim::N];
-  if (problem().ranks) {
-    out.sequences = state_of(call).plan.sequences() * (problem().packed ? 1 : extents[Dim::N]);
-  }
+  out.sequences = sequences;
   out.heads = extents[Dim::H], out.value_heads = extents[Dim::HV];
   out.tokens = extents[Dim::T];
   out.segments = kda_segments(problem(), kernels_, facts_, out, request_.segments);
@@ -62,18 +56,11 @@ Result<KdaLaunch> KdaExecutor::check(const Call& call, const KdaChunkedShape& sh
   return launch;
 }
 
-Result<KdaPlan> KdaExecutor::plan(const Call& call) const {
-  if (problem().ranks) {
-    LATHE_ASSIGN(const KdaShardState* state, shard_state_of<KdaShardState>(call));
-    LATHE_TRY(check_shard_sequences(call, problem().packed, state->sequences, "cu_seqlens"));
-  }
+Result<KdaPlan> KdaExecutor::plan(const Call& call, int64_t sequences) const {
   Result<KdaPlan> out(std::in_place);
-  out->shape = shape(call);
+  out->shape = shape(call, sequences);
   LATHE_ASSIGN(out->launch, check(call, out->shape));
   LATHE_ASSIGN(out->workspace, kda_workspace(problem(), out->shape, request_.saved_outside));
-  if (problem().ranks) {
-    LATHE_ASSIGN(out->ranks, rank_workspace(call, *out));
-  }
   return out;
 }
 
@@ -91,12 +78,12 @@ Params KdaExecutor::params_of(const KdaCall& of) const {
                 &p.do_head_stride);
   }
   if constexpr (requires { p.in; }) p.in = inputs_of(of);
-  if constexpr (requires { p.carry; }) p.carry = of.part.carry;
+  if constexpr (requires { p.carry; }) p.carry = of.shard.carry;
   // Returns the address of a caller's state tensor at local sequence 0.
   const auto states = [&](int tensor) -> char* {
     const int64_t each = int64_t{4} * problem().key_dim * problem().value_dim;
     char* const data = t[tensor].data;
-    return data ? data + of.part.first * of.plan.shape.value_heads * each : nullptr;
+    return data ? data + of.shard.first * of.plan.shape.value_heads * each : nullptr;
   };
   if constexpr (requires { p.initial_state; }) p.initial_state = states(kda::initial_state);
   if constexpr (requires { p.final_state; }) p.final_state = states(kda::final_state);
@@ -115,7 +102,7 @@ Params KdaExecutor::params_of(const KdaCall& of) const {
 
 KdaInputs KdaExecutor::inputs_of(const KdaCall& of) const {
   auto in = params_of<KdaInputs>(of);
-  if (of.part.ranks) in.cu_seqlens = of.part.cu_seqlens;
+  if (of.shard.ranks) in.cu_seqlens = of.shard.cu_seqlens;
   in.value_tiles = static_cast<int>(kda_value_tiles(problem(), walk()));
   in.scale = request_.scale;
   in.lower_bound = request_.lower_bound;
@@ -126,8 +113,8 @@ KdaInputs KdaExecutor::inputs_of(const KdaCall& of) const {
 KdaSummaryParams KdaExecutor::summary_params(const KdaCall& of) const {
   auto p = params_of<KdaSummaryParams>(of);
   p.forward_blocks = static_cast<int>(of.plan.launch.summary_forward);
-  p.carried = of.part.carry.carried;
-  p.open = of.part.ranks ? of.part.carry.open : p.in.sequences;
+  p.carried = of.shard.carry.carried;
+  p.open = of.shard.ranks ? of.shard.carry.open : p.in.sequences;
   return p;
 }
 
@@ -135,7 +122,7 @@ Status KdaExecutor::run_walks(const KdaCall& of) const {
   const KdaLaunch& launch = of.plan.launch;
   if (launch.merge > 0) {
     auto p = params_of<KdaMergeParams>(of);
-    if (of.part.ranks) p.cu_seqlens = of.part.cu_seqlens;
+    if (of.shard.ranks) p.cu_seqlens = of.shard.cu_seqlens;
     LATHE_TRY(kernels_.merge.launch(launch.merge, &p, of.call.stream));
   }
   if (launch.forward > 0) {
@@ -177,7 +164,6 @@ Status KdaExecutor::run_backward(const KdaCall& of) const {
 }
 
 Status KdaExecutor::launch(const Call& call, const KdaPlan& plan) const {
-  if (problem().ranks) return run_sharded(call, plan);
   const KdaCall of = {call, plan};
   if (plan.launch.summary() > 0) {
     const KdaSummaryParams p = summary_params(of);
@@ -186,11 +172,10 @@ Status KdaExecutor::launch(const Call& call, const KdaPlan& plan) const {
   return run_walks(of);
 }
 
-Result<Estimate> KdaExecutor::estimate_plan(const Call& call, const KdaPlan& plan) const {
+Result<Estimate> KdaExecutor::estimate_plan(const Call&, const KdaPlan& plan) const {
   Estimate out;
   out.launches = static_cast<uint64_t>(plan.launch.count());
   out.cost = kda_chunked_cost(problem(), kernels_, plan.shape, request_.chunk_size);
-  if (problem().ranks) add_exchange(call, plan.shape, &out);
   return out;
 }
 
@@ -224,9 +209,10 @@ MadeExecutor make_kda(const Resolved& resolved, const DeviceFacts& facts) {
     request.problem.segmented = false;
     LATHE_ASSIGN(kernels, kda_chunked_kernels(request.problem, facts));
   }
-  return executor_of<KdaExecutor>(request, facts, std::move(kernels),
-                                  request.problem.ranks ? group : nullptr,
-                                  (problem.group_flags & kReduceParameterGrads) != 0);
+  auto executor = std::make_unique<KdaExecutor>(request, facts, std::move(kernels));
+  if (!request.problem.ranks) return std::unique_ptr<Executor>(std::move(executor));
+  return make_kda_over_ranks(std::move(executor), group,
+                             (problem.group_flags & kReduceParameterGrads) != 0);
 }
 
 }  // namespace lathe

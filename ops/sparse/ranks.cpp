@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Implements the plan of sparse_flash_attention on one rank of several: kernels, checks of a call,
-// workspace.
+// Implements the program of sparse_flash_attention on one rank of several: kernels, checks of a
+// call, the state of a shard.
 #include "ops/sparse/ranks.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "codegen/base/invalid.h"
@@ -17,109 +16,70 @@ constexpr int kKeyAlignment = 16;  // of addresses, strides and rows, as the req
 
 }  // namespace
 
-SparseOverRanks::SparseOverRanks(std::unique_ptr<SparseExecutor> own, const SparseGroup& ranks)
-    : own_(std::move(own)), ranks_(ranks), pack_(copy_rows_spec(RowIndex::none, kKeyAlignment)) {
-  const Dtype element = problem().element;
-  if (joins()) join_ = sparse_join_spec(element, ranks_.narrow ? element : Dtype::f32);
-  list(*own_);
-  list({&pack_, &join_});
+SparseOverRanks::SparseOverRanks(std::unique_ptr<SparseExecutor> its_own,
+                                 const SparseGroup& its_ranks)
+    : own(std::move(its_own)),
+      ranks(its_ranks),
+      pack(copy_rows_spec(RowIndex::none, kKeyAlignment)) {
+  const Dtype type = problem().element;
+  if (joins()) join = sparse_join_spec(type, ranks.narrow ? type : Dtype::f32);
+  list(*own);
+  list({&pack, &join});
 }
 
 MadeShardState SparseOverRanks::prepare(const lathe_shard& shard) const {
-  LATHE_ASSIGN(auto made, SparseShardState::make(own_->request(), shard, ranks_.group->device()));
+  LATHE_ASSIGN(auto made, SparseShardState::make(own->request(), shard, ranks.group->device()));
   return std::unique_ptr<const ShardState>(std::move(made));
 }
 
-bool SparseOverRanks::is_dense(const Tensor& tensor) const {
-  TokenRows rows = rows_of(tensor, own_->request().tokens);
-  rows.batch = 1;
-  return rows.is_dense();
-}
-
-Status SparseOverRanks::check_call(const Call& call, const SparseRankPlan& run) const {
-  LATHE_TRY(check_shard_sequences(call, problem().packed, run.state.sequences, "cu_seqlens_q"));
+Status SparseOverRanks::check(const Call& call) const {
+  LATHE_ASSIGN(const SparseShardState* state, shard_state_of<SparseShardState>(call));
+  LATHE_TRY(check_shard_sequences(call, problem().packed, state->sequences, "cu_seqlens_q"));
   // Threads of pack and join, each with 8 columns.
+  const int64_t batch = own->request().tokens ? 1 : call.extents[Dim::B];
   int64_t rows = 0;
-  LATHE_ASSIGN(rows, checked_product("k", {run.batch, run.gather().own_keys, run.kv_heads}));
+  LATHE_ASSIGN(rows, checked_product("k", {batch, state->gather.own_keys, call.extents[Dim::HK]}));
   const int64_t columns = int64_t{problem().head_dim} + problem().rope_dim + problem().value_dim;
   LATHE_ASSIGN(const int64_t blocks, checked_product("k", {rows, columns}));
-  if (rows <= kMaxExtent && blocks / 8 / join_threads() < kMaxExtent - 4) return {};
+  const int64_t threads = join ? join->threads : 1;
+  if (rows <= kMaxExtent && blocks / 8 / threads < kMaxExtent - 4) return {};
   return unsupported(text("k has ", rows, " rows of all heads on this rank, of ", columns,
                           " columns with values; allowed are ", kMaxExtent, " rows and blocks"));
 }
 
-Result<SparseRankPlan> SparseOverRanks::plan(const Call& call) const {
-  LATHE_ASSIGN(const SparseShardState* state, shard_state_of<SparseShardState>(call));
-  const bool tokens = own_->request().tokens;
-  SparseRankPlan run{*state};
-  run.batch = tokens ? 1 : call.extents[Dim::B];
-  run.kv_heads = call.extents[Dim::HK], run.heads = call.extents[Dim::H];
-  LATHE_TRY(check_call(call, run));
-  run.call = call;
-  run.call.extents[tokens ? Dim::Tk : Dim::Sk] = run.gather().keys;
-  LATHE_ASSIGN(run.launch, own_->plan(run.call));
-  LATHE_ASSIGN(run.offsets, lay_out(call, run));
-  return run;
+Result<Estimate> SparseRankRun::estimate() const {
+  LATHE_ASSIGN(Estimate out, program_.own->estimate_plan(inner_, plan_));
+  for (int i = 0; i < kSparseKeyTensors; ++i) {
+    out.launches += packs(i);
+    // Gathered keys are written before they are read.
+    out.cost.bytes += batch_ * gather_.keys * kv_heads_ * program_.width(i) * program_.element();
+  }
+  estimate_exchange(&out);
+  if (!program_.joins()) return out;
+  const SparseBackwardLaunch& backward = plan_.backward;
+  const bool finish =
+      program_.ranks.narrow ? backward.finish_blocks() > 0 : backward.dsinks_blocks > 0;
+  const bool own = batch_ * gather_.own_keys * kv_heads_ > 0;
+  out.launches += (own && program_.wants_keys()) || program_.sums_sinks();
+  out.launches += finish, out.launches -= backward.finish_blocks() > 0;
+  return out;
 }
 
-Result<SparseRankOffsets> SparseOverRanks::lay_out(const Call& call,
-                                                   const SparseRankPlan& run) const {
-  const int64_t keys = run.gather().keys, returned = run.gather().returned.back();
-  SparseRankOffsets offsets;
-  WorkspaceLayout all, gathered, given;
-  for (int i = 0; i < kKeyTensors; ++i) {
-    const int64_t columns = has_keys(i) ? width(i) : 0;
-    offsets.keys[i] = gathered.add({run.batch, keys, run.kv_heads, columns, element()});
-    const bool gaps = columns > 0 && !is_dense(call.tensors[kInputs[i]]);
-    offsets.dense[i] = gathered.add(
-        {run.batch, gaps ? run.gather().own_keys : 0, run.kv_heads, columns, element()});
-    offsets.returned[i] =
-        given.add({run.batch, returned, run.kv_heads, returned_width(i), returned_bytes()});
-    const int64_t narrow = ranks_.narrow ? returned_width(i) : 0;
-    offsets.narrow[i] = all.add({run.batch, keys, run.kv_heads, narrow, element()});
-  }
-  const int64_t world = sums_sinks() ? ranks_.group->world() : 0;
-  offsets.sinks = all.add({world, run.heads, 4});
-  offsets.own = all.add({run.launch.total()});
-  const int64_t shared = all.add({std::max(gathered.total(), given.total())});
-  for (const WorkspaceLayout* layout : {&all, &gathered, &given}) LATHE_TRY(layout->status());
-  for (int64_t* at : {offsets.keys, offsets.dense, offsets.returned}) {
-    for (int i = 0; i < kKeyTensors; ++i) at[i] += shared;
-  }
-  offsets.total = all.total();
-  return offsets;
-}
-
-void SparseOverRanks::estimate_exchange(const SparseRankPlan& run, Estimate* out) const {
-  const int64_t sent = run.batch * run.gather().sent();
-  const int64_t received = run.batch * run.gather().received();
+void SparseRankRun::estimate_exchange(Estimate* out) const {
+  const int64_t sent = batch_ * gather_.sent(), received = batch_ * gather_.received();
   int64_t keys = 0, gradients = 0;  // bytes of a token
-  for (int i = 0; i < kKeyTensors; ++i) {
-    if (has_keys(i)) keys += run.kv_heads * width(i) * element();
-    gradients += run.kv_heads * returned_width(i) * returned_bytes();
+  for (int i = 0; i < kSparseKeyTensors; ++i) {
+    keys += kv_heads_ * program_.width(i) * program_.element();
+    gradients += kv_heads_ * program_.returned_width(i) * program_.returned_bytes();
   }
-  const int64_t sinks = sums_sinks() ? (ranks_.group->world() - 1) * run.heads * 4 : 0;
+  const int64_t sinks = program_.sums_sinks() ? (group_.world() - 1) * heads_ * 4 : 0;
   out->exchanges += sent + received > 0;
   out->exchanges += (gradients > 0 && sent + received > 0) || sinks > 0;
   out->exchange_bytes += static_cast<uint64_t>(keys * sent + gradients * received + sinks);
 }
 
-Result<Estimate> SparseOverRanks::estimate_plan(const Call& call, const SparseRankPlan& run) const {
-  LATHE_ASSIGN(Estimate out, own_->estimate_plan(run.call, run.launch));
-  for (int i = 0; i < kKeyTensors; ++i) {
-    out.launches += packs(call, run, i);
-    // Gathered keys are written before they are read.
-    const int64_t columns = has_keys(i) ? width(i) : 0;
-    out.cost.bytes += run.batch * run.gather().keys * run.kv_heads * columns * element();
-  }
-  estimate_exchange(run, &out);
-  if (!joins()) return out;
-  const SparseBackwardLaunch& backward = run.launch.backward;
-  const bool finish = ranks_.narrow ? backward.finish_blocks() > 0 : backward.dsinks_blocks > 0;
-  const bool own = run.batch * run.gather().own_keys * run.kv_heads > 0;
-  out.launches += (own && wants_keys()) || sums_sinks();
-  out.launches += finish, out.launches -= backward.finish_blocks() > 0;
-  return out;
+MadeExecutor make_sparse_over_ranks(std::unique_ptr<SparseExecutor> own, const SparseGroup& ranks) {
+  return executor_of<RankExecutor<SparseOverRanks, SparseRankRun>>(std::move(own), ranks);
 }
 
 Result<SparseGroup> sparse_group(const lathe_problem& problem) {

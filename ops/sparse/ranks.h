@@ -1,19 +1,20 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Runs sparse_flash_attention on one rank of several: on its rows, and on the keys that these rows
-// may see, gathered into the workspace.
+// may see, gathered into the workspace. Tensors of keys are k, v and k_rope, or their gradients.
 #pragma once
 
 #include <array>
 
 #include "collective/plans/key_gather.h"
 #include "ops/device_table.h"
-#include "ops/group.h"
 #include "ops/rank_program.h"
 #include "ops/sparse/run.h"
 #include "templates/params/sparse_ranks.h"
 
 namespace lathe {
+
+inline constexpr int kSparseKeyTensors = 3;
 
 // Holds what runs need to know about a shard.
 class SparseShardState final : public ShardState {
@@ -33,55 +34,26 @@ class SparseShardState final : public ShardState {
   DeviceTable table_;
 };
 
-inline constexpr int kSparseKeyTensors = 3;  // k, v and k_rope, or their gradients
-
-// Holds offsets in the workspace. The gathered keys and the returned gradients use the same bytes
-// in turn.
-struct SparseRankOffsets {
-  int64_t keys[kSparseKeyTensors] = {};      // gathered
-  int64_t dense[kSparseKeyTensors] = {};     // own keys, if they have gaps
-  int64_t returned[kSparseKeyTensors] = {};  // gradients of other ranks' rows
-  int64_t narrow[kSparseKeyTensors] = {};    // gradients of gathered keys, in the keys' type
-  int64_t sinks = 0;                         // float32 [world, H]
-  int64_t own = 0;                           // the executor of one device
-  int64_t total = 0;
-};
-struct SparseRankPlan {
-  const SparseShardState& state;
-  int64_t batch = 0, kv_heads = 0, heads = 0;
-  Call call;  // of the executor of one device, on the gathered keys
-  SparsePlan launch;
-  SparseRankOffsets offsets;
-
-  const KeyGather& gather() const { return state.gather; }
-  int64_t total() const { return offsets.total; }
-};
-
 // Takes over the executor of one device, for groups of two ranks and more.
-class SparseOverRanks final : public PlannedExecutor<SparseOverRanks, SparseRankPlan> {
+class SparseOverRanks : public Executor {
  public:
-  static constexpr int kKeyTensors = kSparseKeyTensors;
-  static constexpr int kInputs[kKeyTensors] = {sparse_attention::k, sparse_attention::v,
-                                               sparse_attention::k_rope};
+  SparseOverRanks(std::unique_ptr<SparseExecutor> its_own, const SparseGroup& its_ranks);
 
-  SparseOverRanks(std::unique_ptr<SparseExecutor> own, const SparseGroup& ranks);
-
+  Status check(const Call& call) const;
   MadeShardState prepare(const lathe_shard& shard) const override;
-  Result<SparseRankPlan> plan(const Call& call) const;
-  Status launch(const Call& call, SparseRankPlan& run) const;
-  Result<Estimate> estimate_plan(const Call& call, const SparseRankPlan& run) const;
 
- private:
-  const SparseProblem& problem() const { return own_->problem(); }
-  const SparseGradients& wanted() const { return own_->request().gradients; }
+  const SparseProblem& problem() const { return own->problem(); }
+  const SparseGradients& wanted() const { return own->request().gradients; }
   bool wants_keys() const { return wanted().dk || wanted().dv; }
-  bool sums_sinks() const { return wanted().dsinks && ranks_.reduce_sinks; }
+  bool sums_sinks() const { return wanted().dsinks && ranks.reduce_sinks; }
   bool joins() const { return wants_keys() || sums_sinks(); }
-  int width(int tensor) const {
-    return std::array{problem().head_dim, problem().value_dim, problem().rope_dim}[tensor];
-  }
   bool has_keys(int tensor) const {
     return tensor == 0 || (tensor == 1 ? !problem().values_in_keys : problem().rope_dim > 0);
+  }
+  // Returns the columns of a tensor of keys; 0 if the problem does not have it.
+  int width(int tensor) const {
+    const int widths[] = {problem().head_dim, problem().value_dim, problem().rope_dim};
+    return has_keys(tensor) ? widths[tensor] : 0;
   }
   // Returns the width of gradient sums as one device computes them: of k and k_rope together, and
   // of v.
@@ -91,35 +63,68 @@ class SparseOverRanks final : public PlannedExecutor<SparseOverRanks, SparseRank
   }
   // Returns the columns of a key's row that travel: those of sums or, if narrow, of each tensor.
   int returned_width(int tensor) const {
-    if (!ranks_.narrow) return sum_width(tensor);
-    const bool asked = tensor == 1 ? wanted().dv : wanted().dk;
-    return asked && has_keys(tensor) ? width(tensor) : 0;
+    if (!ranks.narrow) return sum_width(tensor);
+    return (tensor == 1 ? wanted().dv : wanted().dk) ? width(tensor) : 0;
   }
-  int64_t returned_bytes() const { return ranks_.narrow ? element() : 4; }
   int64_t element() const { return bytes_of(problem().element); }
-  int64_t join_threads() const { return join_ ? join_->threads : 1; }
-
-  Status check_call(const Call& call, const SparseRankPlan& run) const;
-  // Returns whether rows of keys, with all heads, can be sent from where they lie.
-  bool is_dense(const Tensor& tensor) const;
-  bool packs(const Call& call, const SparseRankPlan& run, int tensor) const {
-    return has_keys(tensor) && run.batch * run.gather().own_keys > 0 &&
-           !is_dense(call.tensors[kInputs[tensor]]);
+  int64_t returned_bytes() const { return ranks.narrow ? element() : 4; }
+  TokenRows rows(const Call& call, int tensor) const {
+    return rows_of(call.tensors[tensor], own->request().tokens);
   }
-  Result<SparseRankOffsets> lay_out(const Call& call, const SparseRankPlan& run) const;
-  void place(const Call& call, SparseRankPlan* run) const;
-  void estimate_exchange(const SparseRankPlan& run, Estimate* out) const;
-  Status run_steps(const Call& call, const SparseRankPlan& run, Exchange* exchange) const;
-  Status pack(const Call& call, const SparseRankPlan& run, int tensor) const;
-  Status gather(const Call& call, const SparseRankPlan& run, Exchange* exchange) const;
-  Status finish(const Call& call, const SparseRankPlan& run) const;
-  Status give_back(const SparseRankPlan& run, Exchange* exchange) const;
-  Status join(const Call& call, const SparseRankPlan& run) const;
-  SparseJoinParams join_params(const Call& call, const SparseRankPlan& run) const;
 
-  std::unique_ptr<SparseExecutor> own_;
-  SparseGroup ranks_;
-  KernelSlot pack_, join_;  // the latter if there is something to join
+  const std::unique_ptr<SparseExecutor> own;
+  const SparseGroup ranks;
+  KernelSlot pack, join;  // the latter if there is something to join
 };
+
+// Holds offsets in the workspace, by tensor of keys. The gathered keys and the returned gradients
+// use the same bytes in turn.
+struct SparseRankWorkspace {
+  int64_t keys[kSparseKeyTensors] = {};      // gathered: [B, keys, HK, width]
+  int64_t packed[kSparseKeyTensors] = {};    // own keys, if they have gaps
+  int64_t returned[kSparseKeyTensors] = {};  // gradients of other ranks' rows
+  int64_t narrow[kSparseKeyTensors] = {};    // gradients of gathered keys, in the keys' type
+  int64_t sinks = 0;                         // float32 [world, H]
+};
+
+class SparseRankRun final : public RankRun {
+ public:
+  SparseRankRun(const SparseOverRanks& program, const Call& call);
+  Status lay_out();
+  Status operator()();
+  Result<Estimate> estimate() const;
+
+ private:
+  // Returns the caller's keys; those in messages, which are packed if the caller's have gaps; and
+  // those that the step reads.
+  TokenRows own_keys(int tensor) const;
+  TokenRows sent_keys(int tensor) const;
+  TokenRows gathered_keys(int tensor) const;
+  bool packs(int tensor) const;
+  // Returns gradients of gathered keys as they travel, and those that come back.
+  TokenRows sent_gradients(int tensor) const;
+  TokenRows returned_gradients(int tensor) const;
+
+  void read_gathered_keys();
+  Status run_steps();
+  Status gather();
+  Status copy_own(int tensor) const;
+  Status finish() const;
+  Status give_back();
+  Status join() const;
+  SparseJoinParams join_params() const;
+  void estimate_exchange(Estimate* out) const;
+
+  const SparseOverRanks& program_;
+  const SparseShardState& state_;
+  const KeyGather& gather_;
+  const int64_t batch_, kv_heads_, heads_;
+  Call inner_;  // of the executor of one device, on the gathered keys
+  SparsePlan plan_;
+  SparseRankWorkspace workspace_;
+};
+
+// Makes the executor for groups of two ranks and more.
+MadeExecutor make_sparse_over_ranks(std::unique_ptr<SparseExecutor> own, const SparseGroup& ranks);
 
 }  // namespace lathe

@@ -272,7 +272,7 @@ MadeExecutor make_sparse(const Resolved& resolved, const DeviceFacts& facts) {
   auto own = std::make_unique<SparseExecutor>(request, kernels, backward, facts);
   // One rank holds all keys.
   if (!ranks.group || ranks.group->world() == 1) return std::unique_ptr<Executor>(std::move(own));
-  return executor_of<SparseOverRanks>(std::move(own), ranks);
+  return make_sparse_over_ranks(std::move(own), ranks);
 }
 
 }  // namespace lathe

@@ -14,64 +14,61 @@
 
 namespace lathe {
 
-AttentionHeads::AttentionHeads(const lathe_problem& problem, const AttentionRequest& request,
-                               Group* group)
-    : request_(request),
-      group_(group),
-      reduces_((problem.group_flags & kReduceParameterGrads) != 0),
-      travellers_(travellers_of(problem, request.problem)) {
+HeadsAttention::HeadsAttention(const lathe_problem& problem, const AttentionRequest& its_request,
+                               Group* its_group)
+    : request(its_request),
+      group(its_group),
+      reduces((problem.group_flags & kReduceParameterGrads) != 0),
+      tensors(hop_tensors(problem, its_request.problem)) {
   for (int i = 0; i < attention::count; ++i) {
-    if (problem.has(i)) declared_.push_back(i);
+    if (problem.has(i)) declared_tensors.push_back(i);
   }
 }
 
-Status AttentionHeads::split() {
-  const int64_t asked = request_.options.head_ranks;
-  const int world = group_->world(), rank = group_->rank();
+Status HeadsAttention::split() {
+  const int64_t asked = request.options.head_ranks;
+  const int world = group->world(), rank = group->rank();
   const int count = static_cast<int>(std::min<int64_t>(asked, world + 1));
   if (count == 0 || count == world) return {};
   if (count > world || world % count != 0) {
     return invalid(text("option head_ranks is ", asked, ", but the group has ", world,
                         " ranks; allowed are 0 and what divides that"));
   }
-  if (group_->connected()) {
-    LATHE_ASSIGN(ring_, Group::split(*group_, rank % count, rank));
-    LATHE_ASSIGN(of_heads_, Group::split(*group_, rank / count, rank));
+  if (group->connected()) {
+    LATHE_ASSIGN(ring, Group::split(*group, rank % count, rank));
+    LATHE_ASSIGN(of_heads, Group::split(*group, rank / count, rank));
   } else {
-    ring_ = Group::unconnected(world / count, rank / count);
-    of_heads_ = Group::unconnected(count, rank % count);
+    ring = Group::unconnected(world / count, rank / count);
+    of_heads = Group::unconnected(count, rank % count);
   }
-  group_ = of_heads_.get();
+  group = of_heads.get();
   return {};
 }
 
-Status AttentionHeads::make_part(unsigned flags, const DeviceFacts& facts) {
-  const AttentionShape& declared = request_.declared;
+Status HeadsAttention::make_step(unsigned group_flags, const DeviceFacts& facts) {
+  const AttentionShape& declared = request.declared;
   LATHE_ASSIGN(const HeadShare share,
-               head_share(declared.heads, declared.kv_heads, group_->world()));
-  AttentionRequest inner = request_;
-  inner.first_head = group_->rank() * share.q_heads;
+               head_share(declared.heads, declared.kv_heads, group->world()));
+  AttentionRequest inner = request;
+  inner.first_head = group->rank() * share.q_heads;
   inner.declared = {declared.sequences, share.q_heads, share.kv_heads, kUnknown, kUnknown};
   inner.ratio = share.kv_heads > 0 ? share.q_heads / share.kv_heads : kUnknown;
-  if (ring_) {
-    LATHE_ASSIGN(part_,
-                 Part::make("flash_attention", make_attention_sharded(inner, facts, ring_.get(),
-                                                                      flags & ~kExchangeHeads)));
-  } else {
-    LATHE_TRY(check_without_ranks(inner));
-    LATHE_ASSIGN(part_, Part::make("flash_attention", make_attention(inner, facts)));
-  }
-  const Dtype element = request_.problem.element;
-  if (share.repeat > 1) sum_ = sum_rows_spec(element, element, false);
-  list({&kernels_.wide, &kernels_.narrow, &sum_});
-  list(part_->executor());
+  if (!ring) LATHE_TRY(check_without_ranks(inner));
+  LATHE_ASSIGN(step, RankStep::make("flash_attention",
+                                    ring ? make_attention_sharded(inner, facts, ring.get(),
+                                                                  group_flags & ~kExchangeHeads)
+                                         : make_attention(inner, facts)));
+  const Dtype element = request.problem.element;
+  if (share.repeat > 1) sum = sum_rows_spec(element, element, false);
+  list({&row_kernels.wide, &row_kernels.narrow, &sum});
+  list(*step);
   return {};
 }
 
-MadeShardState AttentionHeads::prepare(const lathe_shard& shard) const {
+MadeShardState HeadsAttention::prepare(const lathe_shard& shard) const {
   auto out = std::make_unique<HeadsShardState>();
-  const Device& device = group_->device();
-  const int count = group_->world(), rank = group_->rank();
+  const Device& device = group->device();
+  const int count = group->world(), rank = group->rank();
   const int first = shard.rank - rank;
   size_t most = 0;
   for (const bool keys : {false, true}) {
@@ -83,24 +80,24 @@ MadeShardState AttentionHeads::prepare(const lathe_shard& shard) const {
     }
     const RowCopies copies = axis_copies(inside);
     const bool packs = most_between(copies) * 3 > kMostMessages;
-    LATHE_ASSIGN(axis.there, RowRoute::make(device, copies_of_rank(copies, rank, packs)));
-    LATHE_ASSIGN(axis.back, RowRoute::make(device, copies_of_rank(reversed(copies), rank, packs)));
-    most += axis.there.copies.sends.size() + axis.there.copies.receives.size();
+    LATHE_ASSIGN(axis.out, RowRoute::make(device, copies_of_rank(copies, rank, packs)));
+    LATHE_ASSIGN(axis.home, RowRoute::make(device, copies_of_rank(reversed(copies), rank, packs)));
+    most += axis.out.copies.sends.size() + axis.out.copies.receives.size();
   }
-  if (ring_) {
+  if (ring) {
     out->ring.layout = shard.layout;
     out->ring.layout.queries = joined_parts(shard.layout.queries, count);
     out->ring.layout.keys = joined_parts(shard.layout.keys, count);
-    out->ring.rank = ring_->rank();
-    LATHE_ASSIGN(out->of_ring, part_->executor().prepare(out->ring));
+    out->ring.rank = ring->rank();
+    LATHE_ASSIGN(out->of_ring, step->prepare(out->ring));
   }
-  out->make_space(rank, count, most * travellers_.size());
+  out->add_dsinks(rank, count, most * tensors.size());
   return std::unique_ptr<const ShardState>(std::move(out));
 }
 
-Status AttentionHeads::check(const Call& call) const {
+Status HeadsAttention::check(const Call& call) const {
   LATHE_TRY(shard_state_of<HeadsShardState>(call));
-  return head_share(call.extents[Dim::H], call.extents[Dim::HK], group_->world()).status();
+  return head_share(call.extents[Dim::H], call.extents[Dim::HK], group->world()).status();
 }
 
 Result<HeadShare> head_share(int64_t heads, int64_t kv_heads, int world) {
@@ -123,9 +120,9 @@ Result<HeadShare> head_share(int64_t heads, int64_t kv_heads, int world) {
 
 MadeExecutor make_attention_heads(const lathe_problem& problem, const AttentionRequest& request,
                                   const DeviceFacts& facts, Group* group) {
-  auto executor = std::make_unique<AttentionHeads>(problem, request, group);
+  auto executor = std::make_unique<RankExecutor<HeadsAttention, HeadsRun>>(problem, request, group);
   LATHE_TRY(executor->split());
-  LATHE_TRY(executor->make_part(problem.group_flags, facts));
+  LATHE_TRY(executor->make_step(problem.group_flags, facts));
   return std::unique_ptr<Executor>(std::move(executor));
 }
 

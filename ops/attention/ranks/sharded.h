@@ -1,236 +1,167 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Runs flash_attention on one rank of a group, in steps of attention to blocks of keys. The keys
-// travel a ring or are gathered meanwhile. Only float32 partial results are carried from step to
-// step.
+// travel a ring (ring.cpp) or are gathered (gather.cpp) meanwhile. Only float32 partial results are
+// carried from step to step. This header has what both ways share.
 #pragma once
 
-#include "collective/exchange.h"
-#include "collective/plans/attention_rounds.h"
+#include "ops/attention/ranks/round_tables.h"
 #include "ops/attention/ranks/steps.h"
-#include "ops/device_table.h"
 
 namespace lathe {
 
-// Holds the rounds that follow from a shard's lengths, with their attention ranges on the device.
-class AttentionTables final : public ShardState {
+// The program of either way: its steps and kernels.
+class ShardedAttention : public Executor {
  public:
-  // `names_sequences`: mods receive each range's sequence.
-  static MadeShardState make(const Device& device, const Layout& layout,
-                             AttentionRounds attention_rounds, bool names_sequences);
-  const void* ranges(int round) const {
-    return ranges_.data() ? ranges_.data() + first_[round] * sizeof(AttentionRange) : nullptr;
-  }
-  const void* range_sequences(int round) const {
-    const char* data = range_sequences_.data();
-    return data ? data + first_[round] * sizeof(int32_t) : nullptr;
-  }
-  // These number the tables of sum_parts: this rank's own sum alone; one that arrived; the shares
-  // of own keys' gradients, by rank.
-  static constexpr int kOwn = 0, kArrived = 1, kShares = 2;
-  struct Places {
-    const void* data = nullptr;
-    int count = 0;
-    int64_t tokens = 0;  // of all parts
-  };
-  Places places(int which) const;
-
-  AttentionRounds rounds;
-  int64_t sequences = 0;
-  // Holds the tokens of the gathered keys before each rank's. The gathered keys, rank by rank, are
-  // exactly those that this rank sees. Keys that no rank sent could be NaN.
-  std::vector<int64_t> gathered = {0};
-  // These vectors have space for the messages of one hop with every other rank. A group runs one
-  // call at a time.
-  mutable std::vector<Transfer> sends, receives;
-
- private:
-  void gather_only_seen();
-
-  std::vector<int64_t> first_;  // range of each round
-  int64_t share_tokens_ = 0;
-  int shares_ = 0;
-  DeviceTable ranges_, range_sequences_, places_;
-};
-
-class AttentionSharded final : public RankExecutor<AttentionSharded, class AttentionRankRun> {
- public:
-  AttentionSharded(const AttentionRequest& request, Group* group, unsigned flags);
+  ShardedAttention(const AttentionRequest& request, Group* group, unsigned flags);
   // Chooses the kernels of the steps.
   Status make_steps(const DeviceFacts& facts);
 
   Status check(const Call& call) const;
   MadeShardState prepare(const lathe_shard& shard) const override;
 
- private:
-  friend class AttentionRankRun;
-
-  bool names_sequences() const { return request_.problem.packed && !request_.problem.mods.empty(); }
-  bool gathers() const { return (flags_ & kAllgather) != 0; }
+  bool gathers() const { return (flags & kAllgather) != 0; }
+  bool names_sequences() const { return request.problem.packed && !request.problem.mods.empty(); }
   // Returns the type in which gradients of keys travel.
   Dtype travelling() const {
-    return flags_ & kNarrowGradients ? request_.problem.element : Dtype::f32;
+    return flags & kNarrowGradients ? request.problem.element : Dtype::f32;
   }
 
-  AttentionRequest request_;
-  Group* group_;
-  unsigned flags_;
-  AttentionSteps steps_;
-  KernelSlot copy_rows_, add_rows_, sum_parts_;
+  const AttentionRequest request;
+  Group* const group;
+  const unsigned flags;
+  AttentionSteps steps;
+  KernelSlot copy_rows, add_rows, sum_parts;
 };
 
+// These make the programs without their steps.
+std::unique_ptr<ShardedAttention> new_ring_attention(const AttentionRequest& request, Group* group,
+                                                     unsigned flags);
+std::unique_ptr<ShardedAttention> new_gathered_attention(const AttentionRequest& request,
+                                                         Group* group, unsigned flags);
 // `group` has more than one rank; `flags` are the group's. Returns UNSUPPORTED, by name, for what
 // no step covers.
 MadeExecutor make_attention_sharded(const AttentionRequest& request, const DeviceFacts& facts,
                                     Group* group, unsigned flags);
 
-class AttentionRankRun {
- public:
-  AttentionRankRun(const AttentionSharded& executor, const Call& call);
+// A section of keys and values, or of their gradients: [batch, tokens, HK, D] and then
+// [batch, tokens, HK, DV], without gaps. A section without element_bytes is not in the workspace.
+struct KeySection {
+  int64_t offset = 0, element_bytes = 0;
+};
 
+// Holds the offsets of a call's sections. A section that the call does not use has no bytes.
+struct RankWorkspace {
+  int64_t out = 0;    // float32 [B, rows, H, DV]: a partial result, if the caller's out is narrow
+  int64_t delta = 0;  // float32 [B, H, rows]
+  int64_t dq = 0;     // float32 [B, rows, H, D]
+  // Keys in the caller's type. There are two of a section that is filled for a later step while an
+  // earlier one reads.
+  KeySection packed[2];    // own keys, if the caller's have gaps and are sent
+  KeySection received[2];  // those of others: a ring's in turn, the gathered ones by slice
+  // Gradients of keys, in float32 or, marked t, in the type in which they travel.
+  KeySection block;                // what a step leaves: those of the keys that it read
+  KeySection sum, arriving, home;  // t, of a ring: the sum that leaves, arrives, or is complete
+  KeySection own;                  // of gathered keys: own keys' from own rows
+  KeySection returned;             // t: the others', which go to their owners
+  KeySection shares;               // t: own keys' from the rows of others, by rank
+};
+
+// Keys may be gathered in slices: some key heads, with their query heads, of one row of the batch.
+// A call that is not cut has one slice with everything.
+struct Slice {
+  int64_t index = 0, row = 0, head = 0, kv_head = 0;  // the first of each
+  int64_t batch = 0, heads = 0, kv_heads = 0;
+};
+
+// The base of both ways' runs. The same walk over rounds and slices reserves the workspace of the
+// steps, runs them, and counts what the rank launches, computes and sends.
+class ShardedRun : public RankRun {
+  enum class Mode { reserve, run, count };
+
+ public:
+  ShardedRun(const ShardedAttention& program, const Call& call);
   Status lay_out();
-  int64_t total() const { return layout_.total(); }
-  Status operator()();
-  // Counts the launches and costs of this rank.
+  Status operator()() { return walk(Mode::run); }
   Result<Estimate> estimate();
 
- private:
-  // Says how a block of keys and values becomes messages: one; two; or two for each row of the
-  // batch.
-  enum class Form { joined, apart, rows };
-  // Collects the messages of one hop, in the space that the shard's state has for them.
-  struct Messages {
-    std::vector<Transfer>& space;
-    size_t count = 0;
-    std::span<const Transfer> all() const { return std::span(space).first(count); }
-  };
-  struct HopMessages {
-    Messages sends, receives;
-    Hop hop(const char* name, int step = 0) const {
-      return {sends.all(), receives.all(), name, step};
-    }
-  };
-  HopMessages no_messages() const { return {{tables_.sends}, {tables_.receives}}; }
+ protected:
+  ~ShardedRun() = default;
 
-  // Keys may be gathered in slices: some key heads, with their query heads, of one row of the
-  // batch. The members below describe the slice that was taken last; before that, everything.
-  int64_t head_groups() const;
-  int64_t slices() const { return head_groups() > 1 ? all_batch_ * head_groups() : 1; }
-  void take(int64_t slice);
-  void take_all();
-  bool keeps_gathered() const { return problem().forward && slices() == 1; }
+  // A way has these functions. The exchange is joined behind forward() and backward().
+  virtual void lay_out_keys(const Slice& widest) = 0;
+  virtual KeyBlock keys_of(const Slice& slice, int round) const = 0;
+  virtual Status forward() = 0;
+  virtual Status backward() = 0;
 
-  const AttentionProblem& problem() const { return request_.problem; }
-  bool gathers() const { return executor_.gathers(); }
-  int count() const { return static_cast<int>(rounds_.rounds.size()); }
+  const AttentionProblem& problem() const { return program_.request.problem; }
+  int64_t element_bytes() const { return bytes_of(problem().element); }
+  int64_t travelling_bytes() const { return bytes_of(program_.travelling()); }
+  int rounds() const { return static_cast<int>(rounds_.rounds.size()); }
   const AttentionRound& at_round(int i) const { return rounds_.rounds[i]; }
-  int64_t own_tokens() const { return rounds_.key_tokens[rounds_.rank]; }
-  int64_t owner_tokens(int i) const { return rounds_.key_tokens[at_round(i).owner]; }
-  int64_t element() const { return bytes_of(problem().element); }
-  bool sends_own_keys() const;
-  int64_t key_elements(int64_t tokens) const {
-    return batch_ * tokens * kv_heads_ * (problem().head_dim + problem().value_dim);
+  int64_t slices() const;
+  Slice slice(int64_t index) const;
+  // The backward need not send keys again that the forward of the same call received.
+  bool keeps_keys() const { return problem().forward && slices() == 1; }
+
+  KeySection key_section(const Slice& slice, int64_t tokens, int64_t element_bytes);
+  KeyBlock block(const Slice& slice, const KeySection& section, int64_t tokens) const;
+  KeyBlock own_keys(const Slice& slice) const;
+  KeyBlock sent_keys(const Slice& slice) const;
+  // Copies own keys without gaps, because messages that are sent from the caller's memory may have
+  // none.
+  Status pack_keys(const Slice& slice);
+
+  // Posts the messages that fill(hop) adds.
+  template <typename Fill>
+  Status post(const char* name, int step, Fill fill) {
+    if (mode_ == Mode::reserve) return {};
+    HopMessages& hop = mode_ == Mode::run ? tables_.messages : counted_messages_;
+    hop.clear();
+    fill(&hop);
+    if (mode_ == Mode::run) return exchange_.post(hop.hop(name, step));
+    count(hop.hop(name));
+    return {};
   }
+  // Runs a step on the rows of a slice and the keys of a round, unless no row sees any of them.
+  Status attend(const Slice& slice, int round);
+  // Leaves gradients of the round's keys in `sums`, and adds to dq unless it is the first.
+  Status differentiate(const Slice& slice, int round, bool first, const KeyBlock& sums);
+  // Adds up terms: `own` is float32, `others` has the type in which gradients travel. Either may be
+  // null if no term is of it. An estimate counts `bytes` read and written for each element.
+  Status sum(const char* own, const char* others, const RoundTables::Terms& terms,
+             const TokenRows& to, int64_t bytes);
+  // Rounds sums to the type in which they travel.
+  Status round(const KeyBlock& from, const KeyBlock& to);
+  // Writes sums to the caller's gradients of own keys.
+  Status give_keys(const Slice& slice, const KeyBlock& own, const KeyBlock& others,
+                   const RoundTables::Terms& terms);
+  // Returns whether a kernel that reads and writes so many bytes is to be launched. Counts it.
+  bool launches(int64_t bytes);
 
-  TokenRows given(int tensor) const;
-  // Returns keys, then values, of `bytes` bytes an element.
-  KeyBlock block(char* data, int64_t tokens, int64_t bytes) const;
-  KeyBlock own_keys() const { return {given(attention::k), given(attention::v)}; }
-  KeyBlock sent_keys() const;
-  KeyBlock ring_keys(int i) const;  // what round i reads
-  KeyBlock gathered_keys() const;
-  KeyBlock keys_of(int i) const { return !gathers() || i == 0 ? ring_keys(i) : gathered_keys(); }
-  // Return float32 [batch, rows, heads, width] and [batch, heads, rows].
-  TokenRows rows_at(char* data, int64_t width) const;
-  char* row_values(char* data) const {
-    const int64_t first = (slice_.row * all_heads_ + slice_.head) * rows_;
-    return data ? data + first * static_cast<int64_t>(sizeof(float)) : nullptr;
-  }
-  TokenRows partial_out() const;
-
-  char* section(std::initializer_list<int64_t> factors) {
-    return call_.workspace + layout_.add(factors);
-  }
-  char* key_section(int64_t tokens, int64_t bytes);
-  void lay_out_keys();
-  void lay_out_backward();
-  Result<size_t> inner_bytes();
-  void add_exchange(Estimate* out) const;
-  Status estimate_slice(struct AttentionTally* tally) const;
-
-  // These functions build the calls of the steps.
-  const Part& forward_part(int i) const { return i == 0 ? *steps_.first : *steps_.next; }
-  const Part& gradients_part(bool first) const {
-    return first ? *steps_.gradients_first : *steps_.gradients_next;
-  }
-  Call inner_call() const { return lathe::step_call(call_, inner_, inner_bytes_); }
-  BlockInputs inputs(int i, const KeyBlock& keys) const;
-  Call step_call(const Part& part, int i, const KeyBlock& keys) const;
-  Call finish_call() const;
-  Call delta_call() const;
-  Call gradients_call(const Part& part, int i, const KeyBlock& keys, const KeyBlock& sums) const;
-
-  void add(const KeyMessage& message, const KeyBlock& block, int64_t bytes, Form form,
-           Messages* to) const;
-  void add_keys(int i, HopMessages* hop) const;
-  void add_gradients(int i, HopMessages* hop) const;
-  HopMessages gather_hop() const;
-  HopMessages return_hop() const;
-
-  Status forward();
-  Status step(int i, const KeyBlock& keys);
-  Status ring_forward();
-  Status begin_gather(int64_t slice);
-  Status gathered_forward();
-  Status backward();
-  Status gradients(int i, bool first, const KeyBlock& keys, const KeyBlock& sums);
-  Status ring_backward();
-  Status gathered_backward();
-  Status others_gradients();
-
-  // These functions move, add and round rows.
-  Status pack_own_keys();
-  // `own` is float32 and without gaps; `parts` has the type in which gradients travel.
-  Status sum(const char* own, const char* parts, const AttentionTables::Places& places,
-             const TokenRows& to);
-  Status cast(const TokenRows& from, const TokenRows& to) {
-    return sum(from.data, nullptr, tables_.places(AttentionTables::kOwn), to);
-  }
-  Status cast(const KeyBlock& from, const KeyBlock& to) {
-    LATHE_TRY(cast(from.k, to.k));
-    return cast(from.v, to.v);
-  }
-  Status add_sums(int i);
-  Status give_keys(const KeyBlock& own, const KeyBlock& parts, int which);
-
-  const AttentionSharded& executor_;
-  const AttentionRequest& request_;
-  const AttentionSteps& steps_;
-  const Call& call_;
-  const AttentionTables& tables_;
+  const ShardedAttention& program_;
+  const RoundTables& tables_;
   const AttentionRounds& rounds_;
-  const int64_t all_batch_, all_heads_, all_kv_heads_, rows_;
-  int64_t batch_ = 0, heads_ = 0, kv_heads_ = 0;  // of the slice
-  struct {
-    int64_t index = 0, row = 0, head = 0, kv_head = 0;
-  } slice_;
+  const int64_t batch_, heads_, kv_heads_, rows_;
+  const Slice all_;
+  RankWorkspace workspace_;
   bool packs_ = false;  // own keys have gaps and are sent
-  Exchange exchange_;
 
-  // These are sections of the workspace. A section that a call does not use has no bytes.
-  WorkspaceLayout layout_;
-  char* out_ = nullptr;                    // float32 partial results, where the caller has none
-  char *delta_ = nullptr, *dq_ = nullptr;  // float32
-  char* packed_[2] = {};                   // own keys and values, if the caller's have gaps
-  char* blocks_[2] = {};                   // of a ring: keys and values that travel
-  char* gathered_[2] = {};                 // those of others that this rank sees
-  char* part_ = nullptr;                   // float32: gradients of a block, this rank's share
-  char *sum_ = nullptr, *arriving_ = nullptr, *home_ = nullptr;  // of a ring: gradients that travel
-  char* owed_ = nullptr;    // of gathered keys: their gradients as they travel, if not float32
-  char* own_ = nullptr;     // float32: own keys' gradients from own rows
-  char* shares_ = nullptr;  // and from the rows of others, by rank
-  char* inner_ = nullptr;   // of the steps themselves
-  int64_t inner_bytes_ = 0;
+ private:
+  TokenRows given(const Slice& slice, int tensor) const;
+  TokenRows float_rows(const Slice& slice, char* data, int64_t width) const;
+  char* row_values(const Slice& slice, char* data) const;
+  StepTensors tensors(const Slice& slice, int round, const KeyBlock& sums = {}) const;
+  // `visible`: the share of pairs of rows and keys that the step computes.
+  Status run(const AttentionStep& step, const StepTensors& in, double visible = 1);
+  Status run_round(const AttentionStep& step, const Slice& slice, int round, const KeyBlock& sums);
+  void count(const Hop& hop);
+
+  Status walk(Mode mode);
+
+  Mode mode_ = Mode::reserve;
+  Estimate counted_;
+  HopMessages counted_messages_;
 };
 
 }  // namespace lathe

@@ -9,12 +9,15 @@
 
 namespace lathe {
 
+// Holds keys and values, or their gradients.
 struct KeyBlock {
   TokenRows k, v;
+  int64_t element_bytes = 0;  // in a message
 };
 
-// Holds the tensors that a step and its gradients both read.
-struct BlockInputs {
+// Holds what steps read and write. Each step takes what it needs. Per-row numbers are float32
+// [batch, heads, rows], for the rows of q.
+struct StepTensors {
   TokenRows q;
   KeyBlock keys;
   const void* ranges = nullptr;
@@ -22,6 +25,19 @@ struct BlockInputs {
   const void* range_sequences = nullptr;  // what mods are told of each range; null: the batch row
   const char* slopes = nullptr;           // float32; null: no ALiBi
   int64_t slopes_batch_stride = 0;        // 0: one slope a head
+  TokenRows partial;                      // float32: out so far
+  TokenRows out, dout;                    // in the caller's type
+  TokenRows dq;                           // float32
+  KeyBlock sums;                          // float32: dk and dv
+  const void *lse = nullptr, *dlse = nullptr, *delta = nullptr;
+  const void* dsinks = nullptr;
+};
+
+struct AttentionStep : RankStep {
+  enum class Kind { forward, finish, delta, gradients };
+  Kind kind;
+
+  explicit AttentionStep(Kind its_kind) : kind(its_kind) {}
 };
 
 class AttentionSteps {
@@ -31,35 +47,26 @@ class AttentionSteps {
   // gradients.
   Status make(const AttentionRequest& whole, const DeviceFacts& facts, bool rounds);
 
-  // Returns the existing steps, in the order of the plan's kernels.
-  std::vector<const Part*> all() const;
+  // Returns all steps, in the order of the plan's kernels and of a run with one round.
+  std::array<const AttentionStep*, 6> all() const {
+    return {&first, &next, &finish, &delta, &gradients_first, &gradients_next};
+  }
+  const AttentionStep& forward(bool is_first) const { return is_first ? first : next; }
+  const AttentionStep& gradients(bool is_first) const {
+    return is_first ? gradients_first : gradients_next;
+  }
+  // Puts what a step takes into its call. `of` is the outer call.
+  void put(const AttentionStep& step, const StepTensors& in, const Call& of, Call* call) const;
 
-  std::unique_ptr<Part> first, next;                      // of the forward
-  std::unique_ptr<Part> finish;                           // folds sinks in and rounds
-  std::unique_ptr<Part> delta;                            // before gradients
-  std::unique_ptr<Part> gradients_first, gradients_next;  // of the backward
-
-  // Build the calls of a step, for the outer call `of`. Per-row numbers such as `lse` are float32
-  // [batch, heads, rows] for the rows of the same argument list.
-  void put_forward(const Part& step, const BlockInputs& in, const TokenRows& out, const void* lse,
-                   const Call& of, Call* call) const;
-  void put_finish(const TokenRows& out, const void* lse, const TokenRows& rounded, const Call& of,
-                  Call* call) const;
-  struct Delta {
-    TokenRows out, dout;
-    const void *lse, *dlse;
-    void *delta, *dsinks;
-  };
-  void put_delta(const Delta& rows, const Call& of, Call* call) const;
-  struct Gradients {
-    TokenRows dout, dq;
-    KeyBlock sums;  // dk and dv
-    const void *lse, *delta;
-  };
-  void put_gradients(const Part& step, const BlockInputs& in, const Gradients& rows, const Call& of,
-                     Call* call) const;
+  using Kind = AttentionStep::Kind;
+  AttentionStep first{Kind::forward}, next{Kind::forward};
+  AttentionStep finish{Kind::finish};  // folds sinks in and rounds
+  AttentionStep delta{Kind::delta};    // runs before gradients
+  AttentionStep gradients_first{Kind::gradients}, gradients_next{Kind::gradients};
 
  private:
+  void put_inputs(const RankStep& step, const StepTensors& in, const Call& of, Call* call) const;
+
   AttentionRequest request_;
 };
 

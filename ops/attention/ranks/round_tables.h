@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Holds what attention around a ring, or with gathered keys, needs to know about a shard.
+#pragma once
+
+#include "collective/plans/attention_rounds.h"
+#include "ops/device_table.h"
+#include "ops/rank_program.h"
+
+namespace lathe {
+
+// Holds the rounds that follow from a shard's lengths, with their attention ranges on the device.
+class RoundTables final : public ShardState {
+ public:
+  // `names_sequences`: mods receive each range's sequence.
+  static MadeShardState make(const Device& device, const Layout& layout, AttentionRounds rounds,
+                             bool names_sequences);
+
+  // Lists the terms of a sum for sum_parts, on the device: `count` of them, which have `tokens`
+  // altogether.
+  struct Terms {
+    const void* data = nullptr;
+    int count = 0;
+    int64_t tokens = 0;
+  };
+
+  const void* ranges(int round) const {
+    return ranges_.data() ? ranges_.data() + first_[round] * sizeof(AttentionRange) : nullptr;
+  }
+  const void* range_sequences(int round) const {
+    const char* data = range_sequences_.data();
+    return data ? data + first_[round] * sizeof(int32_t) : nullptr;
+  }
+  int64_t own_tokens() const { return rounds.key_tokens[rounds.rank]; }
+  int64_t gathered_tokens() const { return gathered.back(); }
+
+  AttentionRounds rounds;
+  int64_t sequences = 0;
+  bool sends_keys = false;  // another rank sees own keys
+  // Holds the tokens of the gathered keys before each rank's. The gathered keys, rank by rank, are
+  // exactly those that this rank sees. Keys that no rank sent could be NaN.
+  std::vector<int64_t> gathered = {0};
+  // The gradients of own keys are the sum that own rows give alone; a sum that arrived; or own
+  // rows' with the shares of other ranks' rows, by rank.
+  Terms own_sum, arrived_sum, shares;
+  mutable HopMessages messages;  // each run fills these
+
+ private:
+  void gather_only_seen();
+  Status upload_terms(const Device& device);
+
+  std::vector<int64_t> first_;  // range of each round
+  DeviceTable ranges_, range_sequences_, terms_;
+};
+
+}  // namespace lathe

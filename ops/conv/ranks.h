@@ -1,0 +1,13 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Runs causal_conv1d on one rank among several.
+#pragma once
+
+#include "ops/conv/run.h"
+
+namespace lathe {
+
+// Takes over the executor of one rank, for groups of two ranks and more.
+MadeExecutor make_conv_over_ranks(std::unique_ptr<ConvExecutor> own, Group* group);
+
+}  // namespace lathe
