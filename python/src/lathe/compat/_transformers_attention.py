@@ -19,8 +19,9 @@ from lathe.compat._attention import apart, attend, float_sinks, is_odd, narrowed
 from lathe.compat._transformers_mask import (INTERVALS_MOD, STARTS_MOD, first_place,
                                               intervals_size, kind_of, numbers_of)
 from lathe.compat._transformers_positions import packed_positions
-from lathe.torch import _functions
 from lathe.torch._calls import Options, count
+from lathe.torch._gradients import FlashAttention
+from lathe.torch._operator_calls import FLASH_ATTENTION, FLASH_ATTENTION_DECODE
 from lathe.torch._tensors import computed, wants_gradient
 
 _MOST_ROWS = 16  # queries of a sequence up to which a kernel splits the keys instead
@@ -58,7 +59,7 @@ def _computed(options: Options, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor |
         q, k, v = padded(q), padded(k), padded(v)
     k, v = apart(k, q), apart(v, q, k)
     tensors = (q, k, v, None, sinks, None, None, *captures, None, None)
-    out, _ = computed(_functions._attention, _functions._FlashAttention, options, tensors)
+    out, _ = computed(FLASH_ATTENTION, FlashAttention, options, tensors)
     return narrowed(out, width)
 
 
@@ -79,7 +80,7 @@ def _decoded(options: Options, q: Tensor, k: Tensor, v: Tensor, lengths: Tensor 
                                           None, None, None)
     if torch.is_grad_enabled():
         tensors = tuple(None if each is None else each.detach() for each in tensors)
-    out: Tensor = _functions._decode(options, *tensors)[0]
+    out: Tensor = FLASH_ATTENTION_DECODE(options, *tensors)[0]
     return out
 
 

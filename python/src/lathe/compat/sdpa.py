@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from lathe._errors import Unsupported
-from lathe.compat._attention import NO_CAPTURES, options_for
+from lathe.compat._attention import options_for
 from lathe.compat._ragged import attend_varlen
-from lathe.torch import _functions
 from lathe.torch._calls import count
+from lathe.torch._operator_calls import FLASH_ATTENTION_BWD
 from lathe.torch._tensors import dense, usable
 
 __all__ = ["register"]
@@ -140,16 +140,17 @@ def _flash_backward(grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor,
     _refuse(dropout_p)
     options = (*options_for(scale, is_causal, (window_size_left, window_size_right), 0.0),
                ("saved_forward", 1))
-    tensors = (usable(query), usable(key), usable(value), None, None, dense(cum_seq_q),
-               dense(cum_seq_k), usable(grad_out), None, *NO_CAPTURES, usable(out),
-               dense(logsumexp))
+    tensors = FLASH_ATTENTION_BWD.ordered(
+        q=usable(query), k=usable(key), v=usable(value), cu_seqlens_q=dense(cum_seq_q),
+        cu_seqlens_k=dense(cum_seq_k), dout=usable(grad_out), out=usable(out),
+        lse=dense(logsumexp))
     # Inductor takes the gradients' strides for those that torch's own kernels give them.
     made = tuple(torch.empty_like(each) for each in (query, key, value))
     if all(each.stride(-1) == 1 for each in made):
-        _functions._attention_bwd.into(options, tensors, (*made, None))
+        FLASH_ATTENTION_BWD.into(options, tensors, (*made, None))
         return made
     count("copied to contiguous rows")
-    for each, found in zip(made, _functions._attention_bwd(options, *tensors)):
+    for each, found in zip(made, FLASH_ATTENTION_BWD(options, *tensors)):
         each.copy_(found)
     return made
 
