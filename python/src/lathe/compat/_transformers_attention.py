@@ -58,7 +58,8 @@ def _computed(options: Options, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor |
         options = with_scale(options, q.shape[-1])
         q, k, v = padded(q), padded(k), padded(v)
     k, v = apart(k, q), apart(v, q, k)
-    tensors = (q, k, v, None, sinks, None, None, *captures, None, None)
+    first, second = captures
+    tensors = FLASH_ATTENTION.ordered(q=q, k=k, v=v, sinks=sinks, capture_0=first, capture_1=second)
     out, _ = computed(FLASH_ATTENTION, FlashAttention, options, tensors)
     return narrowed(out, width)
 
@@ -76,8 +77,8 @@ def _decoded(options: Options, q: Tensor, k: Tensor, v: Tensor, lengths: Tensor 
     table = _kvcache.table_of(k, q.shape[0], None, None)
     if lengths is None:
         lengths = _kvcache.full_lengths(k, table)
-    tensors: tuple[Tensor | None, ...] = (q, k, v, table, lengths, None, None, None, sinks, capture,
-                                          None, None, None)
+    tensors = FLASH_ATTENTION_DECODE.ordered(q=q, k_cache=k, v_cache=v, block_table=table,
+                                             cache_seqlens=lengths, sinks=sinks, capture_0=capture)
     if torch.is_grad_enabled():
         tensors = tuple(None if each is None else each.detach() for each in tensors)
     out: Tensor = FLASH_ATTENTION_DECODE(options, *tensors)[0]

@@ -96,9 +96,9 @@ def _extras(query: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def _forward(query: Tensor, key: Tensor, value: Tensor, cum_seq_q: Tensor | None,
              cum_seq_k: Tensor | None, max_q: int, max_k: int, is_causal: bool, scale: float | None,
-             left: int | None, right: int | None, seqused_k: Tensor | None, slopes: Tensor | None,
-             table: Tensor | None, num_splits: int | None, out: Tensor | None = None
-             ) -> tuple[Tensor, Tensor]:
+             left: int | None = None, right: int | None = None, seqused_k: Tensor | None = None,
+             slopes: Tensor | None = None, table: Tensor | None = None,
+             num_splits: int | None = None, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
     with torch.no_grad():
         return attend_varlen(options_for(scale, is_causal, (left, right), 0.0), query, key, value,
                              cum_seq_q, cum_seq_k, None, seqused_k, max_q, table, slopes,
@@ -163,8 +163,7 @@ def _sdpa_forward(query: Tensor, key: Tensor, value: Tensor, dropout_p: float = 
     out = _like(query, value.shape[-1])
     lengths = (query.shape[2], key.shape[2])
     q, k, v = _rows(query, key, value)
-    _, lse = _forward(q, k, v, None, None, *lengths, is_causal, scale, None, None, None, None, None,
-                      None, out.transpose(1, 2))
+    _, lse = _forward(q, k, v, None, None, *lengths, is_causal, scale, out=out.transpose(1, 2))
     return out, lse, None, None, *lengths, *_extras(query)
 
 
