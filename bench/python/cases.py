@@ -10,7 +10,7 @@ import torch
 import lathe.torch
 from lathe.compat import causal_conv1d as conv_peer
 from lathe.compat import fla, flash_attn
-from lathe.torch import _functions
+from lathe.torch._operator_calls import CAUSAL_CONV1D, FLASH_ATTENTION
 
 Calls = list[tuple[str, Callable[[], object]]]
 
@@ -51,8 +51,8 @@ def plans() -> list[tuple[str, str, list[tuple[str, torch.Tensor]], Callable[[],
     found = []
     none = (None,) * 8
     for call, options, given in (
-            (_functions._attention, (("causal", True),), (*attention(False), *none)),
-            (_functions._conv, (("activation", "silu"),), (*convolution(False), *none[:4]))):
+            (FLASH_ATTENTION, (("causal", True),), (*attention(False), *none)),
+            (CAUSAL_CONV1D, (("activation", "silu"),), (*convolution(False), *none[:4]))):
         problem, prepared = call.problem(options, given), call.table(options, *given)
         names = dict(zip((*call.inputs, *call.outputs), (*given, *call(options, *given))))
         dtypes = {each["name"]: each["dtype"] for each in problem.tensors() if each["declared"]}

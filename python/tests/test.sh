@@ -77,10 +77,10 @@ count() {
 # words LINE KIND: the sum of the numbers before a word.
 words() { echo $(($(grep -oE "[0-9]+ ($2)\b" <<<"$1" | grep -oE '^[0-9]+' | tr '\n' '+')0)); }
 
-# The package's types, then the extension beside its stub.
+# The package's types and those of calls of it, then the extension beside its stub.
 types() {
   whole types -m mypy --strict --config-file python/pyproject.toml --cache-dir build/python/mypy \
-    python/src/lathe
+    python/src/lathe python/tests/typed
   whole stub -m mypy.stubtest --ignore-disjoint-bases lathe._core
 }
 

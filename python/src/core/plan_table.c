@@ -1,7 +1,19 @@
 /* SPDX-FileCopyrightText: 2026 The lathe authors */
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lathe._core.PlanTable: finds what was made for tensors of a kind, without making a Python object.
- */
+ *
+ * The path of a call of lathe.torch, whose Call has a table (python/src/lathe/torch/_calls.py):
+ *
+ *   run_at_once    asks whether torch has to see the call: modes that trace, gradients (eager.c)
+ *   take           checks the number and the types of the tensors and begins a Given
+ *   run_given      borrows the tensors into the Given; asks whether one would have to be copied
+ *   look_up        makes a Key (plan_key.c) and finds its entry (plan_entries.c); for a new key it
+ *                  calls `build`, which is Call._prepare: it makes a plan and returns a Prepared
+ *   run_prepared   makes the outputs by the Prepared's recipes and borrows them too (prepared.c)
+ *   run_borrowed   finds the stream and the workspace and calls lathe_plan_run (run.c)
+ *
+ * A call that torch has to see, or to copy a tensor for, gets None: the Call then goes through
+ * torch. */
 #include <string.h>
 
 #include "core.h"
@@ -234,17 +246,20 @@ static void table_dealloc(TableObject* self) {
 
 static PyMethodDef methods[] = {
     {"run", (PyCFunction)(void (*)(void))table_run, METH_FASTCALL,
-     "run(options, tensors)\n\nRuns what the table has for them, a Prepared, and returns the "
-     "outputs.\n"
-     "None as for a call."},
+     "run(options, tensors)\n\nFinds the Prepared of a call, runs it and returns the outputs. "
+     "Returns\n"
+     "None if a tensor is of another type than `types` has."},
     {"eager", (PyCFunction)(void (*)(void))table_eager, METH_FASTCALL,
-     "eager(options, tensors)\n\nAs run, but returns None too if one of modes() says yes, or if a\n"
-     "tensor would have to be copied: those whose bits are set in `rows` have contiguous rows and\n"
-     "are not expanded, the others are contiguous, except for those whose bits are set in `kept`;\n"
-     "and negated(tensor) says no. options may be a dictionary, whose Nones do not count."},
+     "eager(options, tensors)\n\nRuns a call as run does, and returns None too if one of modes() "
+     "says yes,\n"
+     "or if a tensor would have to be copied: those whose bits are set in `rows` have contiguous\n"
+     "rows and are not expanded, the others are contiguous, except for those whose bits are set\n"
+     "in `kept`; and negated(tensor) says no. options may be a dictionary, whose Nones do not\n"
+     "count."},
     {"inference", (PyCFunction)(void (*)(void))table_inference, METH_FASTCALL,
-     "inference(options, tensors)\n\nAs eager, but returns None too if gradients() says yes and a\n"
-     "tensor requires one."},
+     "inference(options, tensors)\n\nRuns a call as eager does, and returns None too if "
+     "gradients() says yes\n"
+     "and a tensor requires a gradient."},
     {"clear", (PyCFunction)table_clear, METH_NOARGS, "clear()\n\nForgets all entries."},
     {NULL, NULL, 0, NULL}};
 
@@ -259,7 +274,9 @@ static PyType_Slot slots[] = {
      "None if a tensor is of another type. With a shard, runs are over its group, and every entry\n"
      "promises the best alignment: ranks must have the same entries. op: the operator's name, "
      "which\n"
-     "says of which tensors the alignment counts."},
+     "says of which tensors the alignment counts. copy(tensor) makes a copy that a run takes for "
+     "a\n"
+     "tensor that is less aligned than the operator takes; without it such a tensor is refused."},
     {Py_tp_init, table_init},
     {Py_tp_new, PyType_GenericNew},
     {Py_tp_dealloc, table_dealloc},

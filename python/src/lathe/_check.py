@@ -28,7 +28,7 @@ def check(checks: str = "all") -> Iterator[list[Finding]]:
 
     The simulator reads its environment once, so this must come before the process uses it.
     """
-    if any(each.device == "sim" for each in _objects._contexts.values()):
+    if any(each.device == "sim" for each in _objects.shared_contexts.values()):
         if os.environ.get("LATHE_SIM_REPORT", "") == "":
             raise InvalidArgument("the simulator is in use already, without a report; let check() "
                                   "come before the first context")

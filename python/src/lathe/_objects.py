@@ -141,7 +141,7 @@ def flag_bits(flags: Sequence[str]) -> int:
     return bits
 
 
-_contexts: dict[tuple[str, int], Context] = {}
+shared_contexts: dict[tuple[str, int], Context] = {}
 _contexts_lock = threading.Lock()
 _contexts_process = os.getpid()
 
@@ -154,9 +154,9 @@ def context(device: str | None = None, ordinal: int = 0) -> Context:
     chosen = device or os.environ.get("LATHE_DEVICE") or "cuda"
     chosen = "default" if chosen == "auto" else chosen
     with _contexts_lock:
-        if os.getpid() != _contexts_process and _contexts:
+        if os.getpid() != _contexts_process and shared_contexts:
             raise LatheError("a child of fork cannot use the device that its parent used; start it "
                              'with multiprocessing\'s "spawn"', Status.CUDA)
-        if (chosen, ordinal) not in _contexts:
-            _contexts[chosen, ordinal] = Context(chosen, ordinal)
-        return _contexts[chosen, ordinal]
+        if (chosen, ordinal) not in shared_contexts:
+            shared_contexts[chosen, ordinal] = Context(chosen, ordinal)
+        return shared_contexts[chosen, ordinal]

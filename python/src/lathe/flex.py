@@ -23,9 +23,10 @@ from torch import Tensor
 
 from lathe._errors import Unsupported
 from lathe.torch._calls import Options, options_of
-from lathe.torch._functions import _CAPTURES, _attention, _attention_bwd
+from lathe.torch._gradients import for_arguments
 from lathe.torch._mod_blocks import Blocks, blocks_of
 from lathe.torch._mod_trace import Mods, trace_mods
+from lathe.torch._operator_calls import CAPTURES, FLASH_ATTENTION, FLASH_ATTENTION_BWD
 from lathe.torch._tensors import (dense_upstream, no_second_gradient, upstream_or_zeros, usable,
                                   wants_gradient)
 from lathe.torch._transforms import refuse_transforms
@@ -39,7 +40,8 @@ DROP_INS = (
      "kernel_options (BACKEND); return_aux (max_scores)"),
 )
 
-_NONE = (None, None, None, None)
+_NONE = (None,) * 4  # slopes, sinks and offsets
+_PLACES = (-1, 0, 1, 2, *[-1] * len(CAPTURES))  # of the gradients of q, k and v
 # torch 2.6 has no higher-order operator to derive one from: there the graph breaks at a mod.
 _GRAPHS = tuple(int(each) for each in torch.__version__.split(".")[:2]) >= (2, 7)
 
@@ -62,16 +64,16 @@ class _FlexAttention(torch.autograd.Function):
         out = out.transpose(1, 2)
         dout = upstream_or_zeros(None if dout is None else dout.transpose(1, 2), out)
         options = (*ctx.options, ("saved_forward", 1))
-        found = _attention_bwd(options, *rows, *_NONE, dout, dense_upstream(dlse), *captures, out,
-                               lse)
-        gradients = [each.transpose(1, 2) for each in found[:3] if each is not None]
-        return (None, *gradients, *_NONE)
+        found = FLASH_ATTENTION_BWD(options, *rows, *_NONE, dout, dense_upstream(dlse), *captures,
+                                    out, lse)
+        gradients = [None if each is None else each.transpose(1, 2) for each in found[:3]]
+        return for_arguments(gradients, _PLACES)
 
 
 def _forward(options: Options, q: Tensor, k: Tensor, v: Tensor, captures: tuple[Tensor | None, ...]
              ) -> tuple[Tensor, Tensor]:
     rows = [usable(each.transpose(1, 2)) for each in (q, k, v)]
-    out, lse = _attention(options, *rows, *_NONE, *captures)
+    out, lse = FLASH_ATTENTION(options, *rows, *_NONE, *captures)
     assert out is not None and lse is not None
     out.transpose_(1, 2)  # no view is made, so that callers may change out in place
     return out, lse
@@ -84,7 +86,7 @@ def _mask_of(block_mask: Any) -> Callable[..., Any] | None:
     return None if mask_mod is getattr(known, "noop_mask", None) else mask_mod
 
 
-def _computed(score_mod: Callable[..., Any] | None, mask_mod: Callable[..., Any] | None,
+def computed(score_mod: Callable[..., Any] | None, mask_mod: Callable[..., Any] | None,
               blocks: Blocks | None, query: Tensor, key: Tensor, value: Tensor, scale: float | None
               ) -> tuple[Tensor, Tensor]:
     """Returns (out, lse)."""
@@ -92,7 +94,7 @@ def _computed(score_mod: Callable[..., Any] | None, mask_mod: Callable[..., Any]
     mods = Mods(None, None, ())
     if score_mod is not None or blocks is not None:
         mods = trace_mods(score_mod, mask_mod, gradient, query.device, blocks)
-    captures = (*mods.captures, *(None,) * (len(_CAPTURES) - len(mods.captures)))
+    captures = (*mods.captures, *(None,) * (len(CAPTURES) - len(mods.captures)))
     deterministic = 1 if torch.are_deterministic_algorithms_enabled() else None
     options = options_of(softmax_scale=None if scale is None else float(scale),
                          score_mod=mods.score_mod, mask_mod=mods.mask_mod,
@@ -156,9 +158,9 @@ def flex_attention(query: Tensor, key: Tensor, value: Tensor,
             out, lse = in_a_graph(*given)
         else:
             from lathe.torch._mod_break import outside
-            out, lse = outside(_computed, *given)
+            out, lse = outside(computed, *given)
     else:
-        out, lse = _computed(*given)
+        out, lse = computed(*given)
     if return_aux is not None:
         from torch.nn.attention.flex_attention import AuxOutput
         return out, AuxOutput(lse=lse if return_aux.lse else None)

@@ -12,7 +12,7 @@ import functions
 import lathe.compat
 import lathe.torch as lt
 from differences import evaluate
-from lathe.torch import _functions
+from lathe.torch._operator_calls import FLASH_ATTENTION_DECODE
 
 pytestmark = pytest.mark.usefixtures("sdpa_on_cpu")
 ROWED = {(row.module, row.function) for row in functions.ROWS}
@@ -84,7 +84,7 @@ def _variants():
     caches = (given["q"], given["k_cache"], given["v_cache"], given["table"], given["lengths"])
     out, lse = lt.flash_attention_decode(*caches)
     for new in ((None, None), (given["k"], given["v"])):
-        _functions._decode.into((), (*caches, *new, *(None,) * 6), (out, lse))
+        FLASH_ATTENTION_DECODE.into((), (*caches, *new, *(None,) * 6), (out, lse))
 
 
 @pytest.fixture(scope="module")

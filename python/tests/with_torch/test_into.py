@@ -5,11 +5,9 @@ import pytest
 import torch
 
 import lathe
-from lathe.torch import _functions
+from lathe.torch._operator_calls import FLASH_ATTENTION as CALL, FLASH_ATTENTION_BWD as BACKWARD
 
 NONE = (None,) * 4
-CALL = _functions._attention
-BACKWARD = _functions._attention_bwd
 CAUSAL = (("causal", 1),)
 
 

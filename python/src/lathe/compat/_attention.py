@@ -14,14 +14,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lathe._errors import InvalidArgument, Unsupported
-from lathe.torch import _functions
 from lathe.torch._calls import Options, count, is_compiling
+from lathe.torch._gradients import FlashAttention
+from lathe.torch._operator_calls import CAPTURES, FLASH_ATTENTION, FLASH_ATTENTION_BWD
 from lathe.torch._tensors import (computed, dense, laid, no_second_gradient, upstream_or_zeros,
                                   usable, wants_gradient)
 
 _Two = tuple[Tensor, Tensor]
 
-NO_CAPTURES = (None, None, None, None)
+NO_CAPTURES = (None,) * len(CAPTURES)
 _GRANULE = 8  # widths are multiples of it
 _FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 
@@ -159,12 +160,11 @@ def attend(options: Options, q: Tensor, k: Tensor, v: Tensor, slopes: Tensor | N
     if is_compiling():
         k, v, cu_k = apart(k, q), apart(v, q, k), apart(cu_k, cu_q)
     tensors = (q, k, v, slopes, sinks, cu_q, cu_k, *NO_CAPTURES)
-    call = _functions._attention
     if out is not None:
         lse = q.new_empty(lse_shape(q, cu_q), dtype=torch.float32)
-        call.into(options, laid(call, tensors), (out, lse))
+        FLASH_ATTENTION.into(options, laid(FLASH_ATTENTION, tensors), (out, lse))
         return out, lse
-    return cast(_Two, computed(call, _functions._FlashAttention, options, tensors))
+    return cast(_Two, computed(FLASH_ATTENTION, FlashAttention, options, tensors))
 
 
 def lse_shape(q: Tensor, cu_q: Tensor | None) -> tuple[int, ...]:
@@ -201,8 +201,8 @@ class _Packed(torch.autograd.Function):
     def forward(ctx: Any, options: Options, q: Tensor | None, packed: Tensor,
                 *others: Tensor | None) -> Any:
         slopes, cu_q, cu_k = others
-        out, lse = _functions._attention(options, *_parts(q, packed), slopes, None, cu_q, cu_k,
-                                         *NO_CAPTURES)
+        out, lse = FLASH_ATTENTION(options, *_parts(q, packed), slopes, None, cu_q, cu_k,
+                                   *NO_CAPTURES)
         ctx.save_for_backward(q, packed, slopes, cu_q, cu_k, out, lse)
         ctx.options = options
         ctx.set_materialize_grads(False)
@@ -216,10 +216,11 @@ class _Packed(torch.autograd.Function):
         dout = upstream_or_zeros(dout, out)
         dq = None if q is None else torch.empty_like(q, memory_format=torch.contiguous_format)
         dpacked = torch.empty_like(packed, memory_format=torch.contiguous_format)
-        _functions._attention_bwd.into(
-            (*ctx.options, ("saved_forward", 1)),
-            (*_parts(q, packed), slopes, None, cu_q, cu_k, dout, None, *NO_CAPTURES, out, lse),
-            (*_parts(dq, dpacked), None))
+        q, k, v = _parts(q, packed)
+        tensors = FLASH_ATTENTION_BWD.ordered(q=q, k=k, v=v, alibi_slopes=slopes, cu_seqlens_q=cu_q,
+                                              cu_seqlens_k=cu_k, dout=dout, out=out, lse=lse)
+        FLASH_ATTENTION_BWD.into((*ctx.options, ("saved_forward", 1)), tensors,
+                                 (*_parts(dq, dpacked), None))
         return None, dq, dpacked, None, None, None
 
 
@@ -235,6 +236,7 @@ def attend_packed(options: Options, q: Tensor | None, packed: Tensor, slopes: Te
     if wants_gradient((q, packed)):
         out, lse = _Packed.apply(options, q, packed, *others)
     else:
-        out, lse = _functions._attention(options, *_parts(q, packed), others[0], None, *others[1:],
-                                         *NO_CAPTURES)
+        slopes, cu_q, cu_k = others
+        out, lse = FLASH_ATTENTION(options, *_parts(q, packed), slopes, None, cu_q, cu_k,
+                                   *NO_CAPTURES)
     return narrowed(out, width), lse

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from lathe.torch._calls import Options, count, options_of
-from lathe.torch._functions import _conv, _conv_update
+from lathe.torch._operator_calls import CAUSAL_CONV1D, CAUSAL_CONV1D_UPDATE
 from lathe.torch._tensors import dense, usable
 
 _SILU = options_of(activation="silu")
@@ -47,7 +47,9 @@ def convolve(options: Options, x: Tensor, weight: Tensor, bias: Tensor | None, h
              ) -> Tensor:
     """Returns y [B,D,T] for x [B,D,T] that follows history [B,D,W-1]; there is no gradient."""
     rows = usable(x.transpose(1, 2))
-    y: Tensor = _conv(options, rows, weight, bias, None, with_unread_slot(history), None)[0]
+    tensors = CAUSAL_CONV1D.ordered(x=rows, weight=weight, bias=bias,
+                                    initial_state=with_unread_slot(history))
+    y: Tensor = CAUSAL_CONV1D(options, *tensors)[0]
     return y.transpose(1, 2)
 
 
@@ -58,7 +60,7 @@ def rolled(options: Options, x: Tensor, weight: Tensor, bias: Tensor | None, sta
     States that are not contiguous are copied there and back.
     """
     state = dense(states)
-    y: Tensor = _conv_update(options, usable(x), weight, bias, None, state)[0]
+    y: Tensor = CAUSAL_CONV1D_UPDATE(options, usable(x), weight, bias, None, state)[0]
     if state is not states:
         count("states updated by copies")
         states.copy_(state)

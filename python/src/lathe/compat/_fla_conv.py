@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +17,12 @@ from lathe.compat._fla_context import context_of
 from lathe.torch._calls import count
 from lathe.torch._tensors import dense
 
-_ACTIVATIONS = {None: "none", "silu": "silu", "swish": "silu"}
+_Activation = Literal["none", "silu"]
+_ACTIVATIONS: dict[str | None, _Activation] = {None: "none", "silu": "silu", "swish": "silu"}
 _BACKENDS = ("triton", "cuda", "mix")
 
 
-def activation_name(activation: str | None) -> str:
+def activation_name(activation: str | None) -> _Activation:
     """Returns the operator's name of an activation."""
     if activation not in _ACTIVATIONS:
         raise Unsupported(f"activation is {activation!r}; allowed are None, 'silu' and 'swish': "

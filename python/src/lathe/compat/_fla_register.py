@@ -17,7 +17,7 @@ from lathe.compat import _fla_conv, _fla_kda
 from lathe.compat._fla_checks import FLOATS, refusal
 from lathe.torch._calls import count, options_of
 from lathe.torch._device import simulated
-from lathe.torch._functions import _conv_bwd
+from lathe.torch._operator_calls import CAUSAL_CONV1D_BWD
 from lathe.torch._tensors import dense, usable
 
 _PRIORITY = 1  # fla's own backends have 3 to 5, and lower comes first; 0 is that of other devices
@@ -49,10 +49,10 @@ def _conv_gradients(x: Tensor, dy: Tensor, dht: Tensor | None, weight: Tensor | 
     """Returns the gradients of x, weight, bias, residual and initial_state."""
     weight = _fla_conv.given(weight)
     options = options_of(activation=_fla_conv.activation_name(activation))
-    dx, dweight, dbias, dstate = _conv_bwd(
-        options, usable(_fla_conv.flattened(x)), dense(weight), dense(bias), None,
-        dense(initial_state), dense(cu_seqlens), usable(_fla_conv.flattened(dy)),
-        dense(dht))
+    dx, dweight, dbias, dstate = CAUSAL_CONV1D_BWD(options, *CAUSAL_CONV1D_BWD.ordered(
+        x=usable(_fla_conv.flattened(x)), weight=dense(weight), bias=dense(bias),
+        initial_state=dense(initial_state), cu_seqlens=dense(cu_seqlens),
+        dy=usable(_fla_conv.flattened(dy)), dfinal_state=dense(dht)))
     assert dx is not None
     return dx.view(x.shape), dweight, dbias, dy if residual is not None else None, dstate
 

@@ -13,8 +13,8 @@ from lathe._errors import InvalidArgument
 from lathe.compat import _places
 from lathe.compat._places import capturing as capturing
 from lathe.compat._attention import NO_CAPTURES, is_odd, narrowed, padded, with_scale
-from lathe.torch import _functions
 from lathe.torch._calls import Options, count, traced
+from lathe.torch._operator_calls import FLASH_ATTENTION_DECODE
 from lathe.torch._tensors import dense, usable, wants_gradient
 
 
@@ -117,8 +117,9 @@ def _write(k_cache: Tensor, v_cache: Tensor, table: Tensor, lengths: Tensor, seq
             return
         count("appended by a call of its own")
         k, v = usable(k.unsqueeze(1)), usable(v.unsqueeze(1))
-        _functions._decode((), k[:, :, :0], k_cache, v_cache, page.int()[:, None], row.int(), k, v,
-                           None, None, *NO_CAPTURES)
+        FLASH_ATTENTION_DECODE((), *FLASH_ATTENTION_DECODE.ordered(
+            q=k[:, :, :0], k_cache=k_cache, v_cache=v_cache, block_table=page.int()[:, None],
+            cache_seqlens=row.int(), k_new=k, v_new=v))
 
 
 def _check_new(k_cache: Tensor, v_cache: Tensor, k: Tensor, v: Tensor) -> None:
@@ -194,12 +195,12 @@ def decode(options: Options, q: Tensor, k_cache: Tensor, v_cache: Tensor, length
     if wants_gradient(tensors):
         tensors = tuple(None if each is None else each.detach() for each in tensors)
     if out is None:
-        found, lse = _functions._decode(options, *tensors)
+        found, lse = FLASH_ATTENTION_DECODE(options, *tensors)
         return narrowed(found, width), lse
     if v_cache.shape[-1] != width:
         count("copied into the given out")
-        found, lse = _functions._decode(options, *tensors)
+        found, lse = FLASH_ATTENTION_DECODE(options, *tensors)
         return out.copy_(found[..., :width]), lse
     lse = q.new_empty((q.shape[0], q.shape[2], q.shape[1]), dtype=torch.float32)
-    _functions._decode.into(options, tensors, (out, lse))
+    FLASH_ATTENTION_DECODE.into(options, tensors, (out, lse))
     return out, lse

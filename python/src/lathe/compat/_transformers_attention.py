@@ -19,8 +19,9 @@ from lathe.compat._attention import apart, attend, float_sinks, is_odd, narrowed
 from lathe.compat._transformers_mask import (INTERVALS_MOD, STARTS_MOD, first_place,
                                               intervals_size, kind_of, numbers_of)
 from lathe.compat._transformers_positions import packed_positions
-from lathe.torch import _functions
 from lathe.torch._calls import Options, count
+from lathe.torch._gradients import FlashAttention
+from lathe.torch._operator_calls import FLASH_ATTENTION, FLASH_ATTENTION_DECODE
 from lathe.torch._tensors import computed, wants_gradient
 
 _MOST_ROWS = 16  # queries of a sequence up to which a kernel splits the keys instead
@@ -57,8 +58,9 @@ def _computed(options: Options, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor |
         options = with_scale(options, q.shape[-1])
         q, k, v = padded(q), padded(k), padded(v)
     k, v = apart(k, q), apart(v, q, k)
-    tensors = (q, k, v, None, sinks, None, None, *captures, None, None)
-    out, _ = computed(_functions._attention, _functions._FlashAttention, options, tensors)
+    first, second = captures
+    tensors = FLASH_ATTENTION.ordered(q=q, k=k, v=v, sinks=sinks, capture_0=first, capture_1=second)
+    out, _ = computed(FLASH_ATTENTION, FlashAttention, options, tensors)
     return narrowed(out, width)
 
 
@@ -75,11 +77,11 @@ def _decoded(options: Options, q: Tensor, k: Tensor, v: Tensor, lengths: Tensor 
     table = _kvcache.table_of(k, q.shape[0], None, None)
     if lengths is None:
         lengths = _kvcache.full_lengths(k, table)
-    tensors: tuple[Tensor | None, ...] = (q, k, v, table, lengths, None, None, None, sinks, capture,
-                                          None, None, None)
+    tensors = FLASH_ATTENTION_DECODE.ordered(q=q, k_cache=k, v_cache=v, block_table=table,
+                                             cache_seqlens=lengths, sinks=sinks, capture_0=capture)
     if torch.is_grad_enabled():
         tensors = tuple(None if each is None else each.detach() for each in tensors)
-    out: Tensor = _functions._decode(options, *tensors)[0]
+    out: Tensor = FLASH_ATTENTION_DECODE(options, *tensors)[0]
     return out
 
 

@@ -20,7 +20,7 @@ from lathe.compat._conv import (advanced, convolve, options_for, put_states, rol
 from lathe.compat._conv_checks import (check_dtype, check_filter, check_integers,
                                        check_offsets, check_pool, check_shape, check_tensors)
 from lathe.torch._calls import Options, count
-from lathe.torch._functions import _conv, _conv_bwd, _conv_final
+from lathe.torch._operator_calls import CAUSAL_CONV1D, CAUSAL_CONV1D_BWD, CAUSAL_CONV1D_FINAL
 from lathe.torch._tensors import (dense, no_second_gradient, upstream, upstream_or_zeros,
                                   usable, wants_gradient)
 
@@ -65,7 +65,8 @@ def _forward(options: Options, final: bool, x: Tensor, weight: Tensor, bias: Ten
     if offsets is not None:
         rows = _packed(rows)
     state = None if states is None else with_unread_slot(states)
-    y, *rest = (_conv_final if final else _conv)(options, rows, weight, bias, None, state, offsets)
+    call = CAUSAL_CONV1D_FINAL if final else CAUSAL_CONV1D
+    y, *rest = call(options, rows, weight, bias, None, state, offsets)
     assert y is not None
     if seq_idx is not None:
         count("rows of a negative seq_idx set to 0")
@@ -110,8 +111,10 @@ class _CausalConv1dFn(torch.autograd.Function):
             rows, dy = (_packed(each.masked_fill(hidden, 0)) for each in (rows, dy))
         state = None if states is None else with_unread_slot(states)
         dfinal = None if dlast is None else with_unread_slot(upstream(dlast))
-        dx, dweight, dbias, dstate = _conv_bwd(ctx.options, rows, weight, bias, None, state,
-                                               offsets, dy, dfinal)
+        dx, dweight, dbias, dstate = CAUSAL_CONV1D_BWD(
+            ctx.options, *CAUSAL_CONV1D_BWD.ordered(
+                x=rows, weight=weight, bias=bias, initial_state=state, cu_seqlens=offsets, dy=dy,
+                dfinal_state=dfinal))
         assert dx is not None
         dstates = None if dstate is None else without_unread_slot(dstate)
         return (None, None, dx.view(shape).transpose(1, 2), dweight, dbias, None, dstates)

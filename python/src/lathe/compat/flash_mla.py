@@ -18,7 +18,7 @@ from lathe._errors import InvalidArgument, Unsupported
 from lathe.compat import _places
 from lathe.compat._arguments import NOT_TENSORS, refuse_others
 from lathe.torch._calls import count, options_of
-from lathe.torch._functions import _sparse
+from lathe.torch._operator_calls import SPARSE_FLASH_ATTENTION
 from lathe.torch._tensors import usable
 
 __all__ = ["FlashMLASchedMeta", "flash_mla_sparse_fwd", "flash_mla_with_kvcache",
@@ -69,10 +69,12 @@ def _attend(q: Tensor, kv: Tensor, indices: Tensor, scale: float, values: int, s
     if indices.shape[-1] == 0:  # the operator reads one entry and more
         indices = torch.nn.functional.pad(indices, (0, 1), value=-1)
     q, kv, indices = usable(q), usable(kv), usable(indices)
-    rope = (q[..., values:], kv[..., values:]) if width > values else (None, None)
-    given = [None if each is None else each.unsqueeze(0)
-             for each in (q[..., :values], kv[..., :values], None, *rope, indices)]
-    out, most, _, lse = _sparse(options_of(scale=float(scale)), *given, None, None, None, None)
+    given = {"q": q[..., :values], "k": kv[..., :values], "indices": indices}
+    if width > values:
+        given.update(q_rope=q[..., values:], k_rope=kv[..., values:])
+    rows = {name: each.unsqueeze(0) for name, each in given.items()}
+    out, most, _, lse = SPARSE_FLASH_ATTENTION(options_of(scale=float(scale)),
+                                               *SPARSE_FLASH_ATTENTION.ordered(**rows))
     out, most, lse = out.squeeze(0), most.squeeze(0).squeeze(0), lse.squeeze(0)
     if sink is not None:
         count("scaled by a sink")

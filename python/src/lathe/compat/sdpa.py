@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from lathe._errors import Unsupported
-from lathe.compat._attention import NO_CAPTURES, options_for
+from lathe.compat._attention import options_for
 from lathe.compat._ragged import attend_varlen
-from lathe.torch import _functions
 from lathe.torch._calls import count
+from lathe.torch._operator_calls import FLASH_ATTENTION_BWD
 from lathe.torch._tensors import dense, usable
 
 __all__ = ["register"]
@@ -96,9 +96,9 @@ def _extras(query: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def _forward(query: Tensor, key: Tensor, value: Tensor, cum_seq_q: Tensor | None,
              cum_seq_k: Tensor | None, max_q: int, max_k: int, is_causal: bool, scale: float | None,
-             left: int | None, right: int | None, seqused_k: Tensor | None, slopes: Tensor | None,
-             table: Tensor | None, num_splits: int | None, out: Tensor | None = None
-             ) -> tuple[Tensor, Tensor]:
+             left: int | None = None, right: int | None = None, seqused_k: Tensor | None = None,
+             slopes: Tensor | None = None, table: Tensor | None = None,
+             num_splits: int | None = None, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
     with torch.no_grad():
         return attend_varlen(options_for(scale, is_causal, (left, right), 0.0), query, key, value,
                              cum_seq_q, cum_seq_k, None, seqused_k, max_q, table, slopes,
@@ -140,16 +140,17 @@ def _flash_backward(grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor,
     _refuse(dropout_p)
     options = (*options_for(scale, is_causal, (window_size_left, window_size_right), 0.0),
                ("saved_forward", 1))
-    tensors = (usable(query), usable(key), usable(value), None, None, dense(cum_seq_q),
-               dense(cum_seq_k), usable(grad_out), None, *NO_CAPTURES, usable(out),
-               dense(logsumexp))
+    tensors = FLASH_ATTENTION_BWD.ordered(
+        q=usable(query), k=usable(key), v=usable(value), cu_seqlens_q=dense(cum_seq_q),
+        cu_seqlens_k=dense(cum_seq_k), dout=usable(grad_out), out=usable(out),
+        lse=dense(logsumexp))
     # Inductor takes the gradients' strides for those that torch's own kernels give them.
     made = tuple(torch.empty_like(each) for each in (query, key, value))
     if all(each.stride(-1) == 1 for each in made):
-        _functions._attention_bwd.into(options, tensors, (*made, None))
+        FLASH_ATTENTION_BWD.into(options, tensors, (*made, None))
         return made
     count("copied to contiguous rows")
-    for each, found in zip(made, _functions._attention_bwd(options, *tensors)):
+    for each, found in zip(made, FLASH_ATTENTION_BWD(options, *tensors)):
         each.copy_(found)
     return made
 
@@ -162,8 +163,7 @@ def _sdpa_forward(query: Tensor, key: Tensor, value: Tensor, dropout_p: float = 
     out = _like(query, value.shape[-1])
     lengths = (query.shape[2], key.shape[2])
     q, k, v = _rows(query, key, value)
-    _, lse = _forward(q, k, v, None, None, *lengths, is_causal, scale, None, None, None, None, None,
-                      None, out.transpose(1, 2))
+    _, lse = _forward(q, k, v, None, None, *lengths, is_causal, scale, out=out.transpose(1, 2))
     return out, lse, None, None, *lengths, *_extras(query)
 
 

@@ -21,7 +21,7 @@ from lathe.compat._conv import (Slots, advanced, convolve, options_for, put_stat
 from lathe.compat._conv_checks import (check_filter, check_integers, check_offsets, check_pool,
                                        check_shape, check_tensors)
 from lathe.torch._calls import Options, count
-from lathe.torch._functions import _conv_final
+from lathe.torch._operator_calls import CAUSAL_CONV1D_FINAL
 from lathe.torch._tensors import dense, usable
 
 __all__ = ["PAD_SLOT_ID", "causal_conv1d_fn", "causal_conv1d_update"]
@@ -80,8 +80,9 @@ def _slots(name: str, pool: Tensor, indices: Tensor | None, rows: int, pad: int 
 def _packed(options: Options, rows: Tensor, weight: Tensor, bias: Tensor | None, before: Tensor,
             offsets: Tensor) -> tuple[Tensor, Tensor]:
     """Returns (y [T,D], the last width - 1 inputs [N,D,W-1]) of packed sequences [T,D]."""
-    y, last = _conv_final(options, usable(rows).unsqueeze(0), weight, bias, None,
-                          with_unread_slot(before), offsets)
+    y, last = CAUSAL_CONV1D_FINAL(options, *CAUSAL_CONV1D_FINAL.ordered(
+        x=usable(rows).unsqueeze(0), weight=weight, bias=bias,
+        initial_state=with_unread_slot(before), cu_seqlens=offsets))
     assert y is not None and last is not None
     return y.squeeze(0), last[..., 1:]
 

@@ -7,14 +7,22 @@
 
 On a machine without a GPU, lathe.torch.use_simulator() lets CPU tensors be computed.
 """
+from typing import TYPE_CHECKING
+
 from lathe.torch import _version
 from lathe.torch import _batching, _flops, _sharding
 from lathe.torch._calls import Call, options_of, stats
 from lathe.torch._device import simulated, use_simulator
-from lathe.torch._functions import (causal_conv1d, causal_conv1d_update, flash_attention,
-                                    flash_attention_decode, kda, kda_recurrent,
-                                    sparse_flash_attention)
 from lathe.torch._ranks import Ranks, group
+
+if TYPE_CHECKING:  # with every option, where a call has **options
+    from lathe.torch._signatures import (causal_conv1d, causal_conv1d_update, flash_attention,
+                                         flash_attention_decode, kda, kda_recurrent,
+                                         sparse_flash_attention)
+else:
+    from lathe.torch._functions import (causal_conv1d, causal_conv1d_update, flash_attention,
+                                        flash_attention_decode, kda, kda_recurrent,
+                                        sparse_flash_attention)
 
 _batching.install()
 _flops.install()

@@ -4,6 +4,17 @@
 
 In eager mode a Call finds its plan in a table of the extension and runs it. Where torch traces
 (torch.compile, fake tensors, functorch, any mode), the same call is an operator of torch.library.
+
+The path of lathe.torch.flash_attention(q, k, v):
+
+  _functions.flash_attention   puts the inputs in the order of the table
+  _tensors.computed            calls FLASH_ATTENTION.inference; for None its autograd.Function, if a
+                               gradient is wanted, or else Call.__call__
+  PlanTable.inference          python/src/core/plan_table.c, which begins with the path within C: it
+                               finds what Call._prepare made, a Prepared, and runs it
+  Call._prepare                at the first call of a kind: Problem, Plan, Prepared
+  Call.traced                  after None, if torch has to see the call: the operator of
+                               torch.library (_traced.py)
 """
 from __future__ import annotations
 
@@ -83,7 +94,9 @@ class Call:
                                      rows=sum(1 << i for i in self.rows),
                                      kept=sum(1 << i for i, _ in self.may_change), op=op,
                                      copy=aligned_copy)
-        self.eager, self.inference = self.table.eager, self.table.inference
+        # PlanTable.eager and PlanTable.inference of the extension (_core.pyi), looked up once.
+        self.eager = self.table.eager
+        self.inference = self.table.inference
         self.traced = Operators(self, into)
         _calls.append(self)
         for tell in _followers:
@@ -99,6 +112,12 @@ class Call:
                 yield i, i
             elif tensor.changed_by in self.inputs:
                 yield i, self.inputs.index(tensor.changed_by)
+
+    def ordered(self, **tensors: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        """Returns inputs in the order of a call; None for each that is not given."""
+        found = tuple([tensors.pop(name, None) for name in self.inputs])
+        assert not tensors, (self.name, list(tensors))
+        return found
 
     def changed(self, tensors: Tensors) -> list[int]:
         """Returns which inputs this call changes in place."""
@@ -204,4 +223,4 @@ def forget_plans() -> None:
         call.table.clear()
 
 
-_device._forget.append(forget_plans)
+_device.forgetters.append(forget_plans)

@@ -12,7 +12,7 @@ from lathe._errors import InvalidArgument, NoDevice
 from lathe._objects import Context, context
 
 _simulated = False
-_forget: list[Callable[[], None]] = []  # what to call when CPU tensors become legal or illegal
+forgetters: list[Callable[[], None]] = []  # what to call when CPU tensors become legal or illegal
 
 
 def use_simulator(on: bool = True) -> None:
@@ -24,7 +24,7 @@ def use_simulator(on: bool = True) -> None:
     # Once the simulator is loaded, torch might take it for a GPU: it has to look for one first.
     torch.cuda.is_available()
     _simulated = on
-    for forget in _forget:
+    for forget in forgetters:
         forget()
 
 

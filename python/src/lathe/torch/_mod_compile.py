@@ -90,7 +90,7 @@ class _Flex(BaseHOP):
         super().__init__("lathe_flex")
 
     def __call__(self, body: Any, *operands: Any) -> tuple[Any, ...]:
-        from lathe.flex import _computed
+        from lathe.flex import computed
 
         nodes = list(body.graph.nodes)
         given = dict(zip((node for node in nodes if node.op == "placeholder"), operands))
@@ -101,7 +101,7 @@ class _Flex(BaseHOP):
         score = results[2] if scored else None
         mask = results[-1] if masked else None
         blocks = None if states is None else Blocks(states, (int(rows), int(columns)))
-        found = _computed(_mod_of(body, score, operands, 0), _mod_of(body, mask, operands, 1),
+        found = computed(_mod_of(body, score, operands, 0), _mod_of(body, mask, operands, 1),
                           blocks, query, key, value, scale)
         return (*found, *(None for _ in results[2:]))  # nobody asks for what mods returned
 

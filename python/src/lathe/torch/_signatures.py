@@ -1,0 +1,286 @@
+# SPDX-FileCopyrightText: 2026 The lathe authors
+# SPDX-License-Identifier: Apache-2.0
+# Written by scripts/docs: change ops/*/schema.cpp or torch/_functions.py, not this file.
+"""The functions of lathe.torch as callers see them: each tensor and option with its type and text.
+
+help(), inspect.signature, editors and type checkers read this file; calls go to _functions.py.
+"""
+from os import PathLike
+from typing import Literal
+
+from torch import Tensor
+
+from lathe.torch._calls import Over
+
+
+def causal_conv1d(x: Tensor, weight: Tensor, bias: Tensor | None = None, *,
+                  residual: Tensor | None = None, initial_state: Tensor | None = None,
+                  cu_seqlens: Tensor | None = None, activation: Literal["none", "silu"] = "none",
+                  output_final_state: bool = False, over: Over | None = None
+                  ) -> tuple[Tensor, Tensor | None]:
+    """Returns (y, final_state): x [B,T,D] convolved along T with weight [D,W].
+
+    Args:
+        x: [B,T,D]. The input; its dtype is that of all activations and states.
+        weight: [D,W]. Taps, oldest first; W is 2 to 8.
+        bias: [D]. Added before the activation.
+        residual: [B,T,D]. Added after the activation.
+        initial_state: [N,D,W]. The last W inputs before each sequence.
+        cu_seqlens: [N+1]. Offsets of packed sequences; B is then 1.
+        activation: What is applied to the filter's result. Allowed: none, silu.
+        output_final_state: Whether final_state is computed and returned.
+        over: The ranks that share the sequence, lathe.torch.Ranks; each calls with its own tokens.
+    """
+    raise NotImplementedError
+
+
+def causal_conv1d_update(x: Tensor, state: Tensor, weight: Tensor, bias: Tensor | None = None, *,
+                         residual: Tensor | None = None,
+                         activation: Literal["none", "silu"] = "none"
+                         ) -> Tensor:
+    """Returns y [B,D] for one token a row; rolls state [B,D,W] in place. Has no gradient.
+
+    Args:
+        x: [B,D]. One token for each sequence.
+        state: [B,D,W]. The last W inputs of each sequence, rolled by one in place.
+        weight: [D,W]. Taps, oldest first; W is 2 to 8.
+        bias: [D]. Added before the activation.
+        residual: [B,D]. Added after the activation.
+        activation: What is applied to the filter's result. Allowed: none, silu.
+    """
+    raise NotImplementedError
+
+
+def kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *, A_log: Tensor | None = None,
+        dt_bias: Tensor | None = None, initial_state: Tensor | None = None,
+        cu_seqlens: Tensor | None = None, output_final_state: bool = False,
+        output_chunk_states: bool = False, over: Over | None = None, scale: float | None = None,
+        chunk_size: int = 64, use_qk_l2norm_in_kernel: bool = False,
+        use_gate_in_kernel: bool = False, use_beta_sigmoid_in_kernel: bool = False,
+        allow_neg_eigval: bool = False, safe_gate: bool = False, lower_bound: float | None = None,
+        state_v_first: bool = False, disable_recompute: bool = False, segments: int = 0,
+        warmup_segments: int = 0, deterministic: bool = True
+        ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Returns (o, final_state, chunk_states) of chunked Kimi Delta Attention.
+
+    Args:
+        q: [B,T,H,K]. Queries; their dtype is that of keys, values and o.
+        k: [B,T,H,K]. Keys.
+        v: [B,T,HV,V]. Values; HV is a multiple of H.
+        g: [B,T,HV,K]. The decay's natural logarithm, or the raw gate.
+        beta: [B,T,HV]. The step of the delta rule, or its logit.
+        A_log: [HV]. The logarithm of the gate's rate, with use_gate_in_kernel.
+        dt_bias: [HV*K]. Added to the raw gate, with use_gate_in_kernel.
+        initial_state: [N,HV,K,V] or [N,HV,V,K]. The state before each sequence; else 0.
+        cu_seqlens: [N+1]. Offsets of packed sequences; B is then 1.
+        output_final_state: Whether final_state is computed and returned.
+        output_chunk_states: Whether chunk_states are computed and returned.
+        over: The ranks that share the sequence, lathe.torch.Ranks; each calls with its own tokens.
+        scale: What o is multiplied by. Allowed: >0, None: K^-0.5.
+        chunk_size: Tokens between two of chunk_states; nothing else depends on it. Allowed: 64, 16,
+            32.
+        use_qk_l2norm_in_kernel: Whether rows of q and k are divided by their norms.
+        use_gate_in_kernel: Whether g is the raw gate; lower_bound chooses the formula.
+        use_beta_sigmoid_in_kernel: Whether beta is a logit.
+        allow_neg_eigval: Whether beta is twice the logit's sigmoid.
+        safe_gate: A promise that g is not below -5; no result depends on it.
+        lower_bound: The gate becomes lower_bound * sigmoid; unset: -exp(A_log) * softplus. Allowed:
+            [-5,0), None: unset.
+        state_v_first: Whether states are [..,V,K].
+        disable_recompute: Whether the forward leaves what the backward would walk through the
+            tokens again for.
+        segments: Into how many parts sequences are cut, which is exact; 0: chosen for the device.
+            Allowed: 0, [1,33).
+        warmup_segments: The same for inference, each part begun early from a state of 0, which is
+            not. Allowed: 0, [1,33).
+        deterministic: Results repeat bit for bit whatever it says: there are no atomics.
+    """
+    raise NotImplementedError
+
+
+def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *,
+                  A_log: Tensor | None = None, dt_bias: Tensor | None = None,
+                  initial_state: Tensor | None = None, cu_seqlens: Tensor | None = None,
+                  state_pool: Tensor | None = None, state_indices: Tensor | None = None,
+                  num_accepted_tokens: Tensor | None = None, output_final_state: bool = False,
+                  out: Tensor | None = None, scale: float | None = None,
+                  use_qk_l2norm_in_kernel: bool = False, use_gate_in_kernel: bool = False,
+                  use_beta_sigmoid_in_kernel: bool = False, allow_neg_eigval: bool = False,
+                  safe_gate: bool = False, lower_bound: float | None = None,
+                  state_v_first: bool = False
+                  ) -> tuple[Tensor, Tensor | None]:
+    """Returns (o, final_state), token by token; a pool of states is changed in place.
+
+    There is no gradient.
+
+    Args:
+        q: [B,T,H,K]. Queries; their dtype is that of keys, values and o.
+        k: [B,T,H,K]. Keys.
+        v: [B,T,HV,V]. Values; HV is a multiple of H.
+        g: [B,T,HV,K]. The decay's natural logarithm, or the raw gate.
+        beta: [B,T,HV]. The step of the delta rule, or its logit.
+        A_log: [HV]. The logarithm of the gate's rate, with use_gate_in_kernel.
+        dt_bias: [HV*K]. Added to the raw gate, with use_gate_in_kernel.
+        initial_state: [N,HV,K,V] or [N,HV,V,K]. The state before each sequence; else 0.
+        cu_seqlens: [N+1]. Offsets of packed sequences; B is then 1.
+        state_pool: [S,HV,K,V] or [S,HV,V,K]. States in slots, changed in place; slots that nobody
+            names are not touched.
+        state_indices: [N] or [N,spec]. The slot of each sequence, or those after each of its
+            tokens; below 0: padding.
+        num_accepted_tokens: [N]. With [N,spec]: the sequence starts from the column before this
+            one; else from the first.
+        output_final_state: Whether final_state is computed and returned.
+        out: Where o is written, if there is no final state. Its rows are contiguous.
+        scale: What o is multiplied by. Allowed: >0, None: K^-0.5.
+        use_qk_l2norm_in_kernel: Whether rows of q and k are divided by their norms.
+        use_gate_in_kernel: Whether g is the raw gate; lower_bound chooses the formula.
+        use_beta_sigmoid_in_kernel: Whether beta is a logit.
+        allow_neg_eigval: Whether beta is twice the logit's sigmoid.
+        safe_gate: A promise that g is not below -5; no result depends on it.
+        lower_bound: The gate becomes lower_bound * sigmoid; unset: -exp(A_log) * softplus. Allowed:
+            [-5,0), None: unset.
+        state_v_first: Whether states are [..,V,K].
+    """
+    raise NotImplementedError
+
+
+def flash_attention(q: Tensor, k: Tensor, v: Tensor, *, alibi_slopes: Tensor | None = None,
+                    sinks: Tensor | None = None, cu_seqlens_q: Tensor | None = None,
+                    cu_seqlens_k: Tensor | None = None, captures: tuple[Tensor, ...] = (),
+                    over: Over | None = None, softmax_scale: float | None = None,
+                    causal: bool = False, window_left: int = -1, window_right: int = -1,
+                    softcap: float = 0.0, deterministic: bool | None = None,
+                    score_mod: str | PathLike[str] | None = None,
+                    mask_mod: str | PathLike[str] | None = None, scalar_0: float = 0.0,
+                    scalar_1: float = 0.0, scalar_2: float = 0.0, scalar_3: float = 0.0,
+                    sm_margin: int = 0, gather_heads: int = 0, head_ranks: int = 0,
+                    dispatch: Literal["auto", "always", "home"] = "auto", dispatch_tokens: int = 0
+                    ) -> tuple[Tensor, Tensor]:
+    """Returns (out, lse) of softmax attention; both can be differentiated.
+
+    Args:
+        q: [B,Sq,H,D] or [Tq,H,D]. Queries; their dtype is that of keys, values and out.
+        k: [B,Sk,HK,D] or [Tk,HK,D]. Keys; HK divides H.
+        v: [B,Sk,HK,DV] or [Tk,HK,DV]. Values, of a width of their own.
+        alibi_slopes: [H] or [B,H]. ALiBi's slopes; packed, B counts sequences.
+        sinks: [H]. One more logit for each head, of value 0.
+        cu_seqlens_q: [N+1]. Offsets of packed queries.
+        cu_seqlens_k: [N+1]. Offsets of packed keys.
+        captures: Up to four arrays of numbers that mods read: captures.get<0>(i) and so on.
+        over: The ranks that share the sequence, lathe.torch.Ranks; each calls with its own tokens.
+        softmax_scale: What scores are multiplied by. Allowed: >0, None: D^-0.5.
+        causal: Whether a row sees no later key; the last row is that of the last key.
+        window_left: How many keys back a row sees; -1: all. Allowed: -1, >=0.
+        window_right: How many keys ahead a row sees; -1: all. causal overrides it. Allowed: -1,
+            >=0.
+        softcap: Scores become softcap * tanh(score / softcap). Allowed: 0, >0.
+        deterministic: Whether gradients repeat bit for bit, on GPUs with as many multiprocessors.
+            None: as torch.use_deterministic_algorithms says.
+        score_mod: Device text that changes scores, after softcap and ALiBi. Allowed: the name of a
+            file, lathe.DeviceText, None.
+        mask_mod: Device text that drops keys, beside causal and windows. Allowed: the name of a
+            file, lathe.DeviceText, None.
+        scalar_0: Mods read it as captures.scalar(0). Allowed: any number.
+        scalar_1: The same, captures.scalar(1). Allowed: any number.
+        scalar_2: The same, captures.scalar(2). Allowed: any number.
+        scalar_3: The same, captures.scalar(3). Allowed: any number.
+        sm_margin: Over a group: how many multiprocessors its steps leave to the exchange. Allowed:
+            0, >0.
+        gather_heads: Over a group that gathers keys: of how many key heads at a time, for less
+            memory; 0: all. Allowed: 0, >0.
+        head_ranks: Over ranks by heads: so many exchange heads, and keys travel a ring between
+            these; 0: all. Allowed: 0, >0.
+        dispatch: Over ranks by dispatch: whether queries leave their homes where that pays, always
+            or never. Allowed: auto, always, home.
+        dispatch_tokens: The most tokens of queries and keys that a rank may receive then; 0: any
+            number. Allowed: 0, >0.
+    """
+    raise NotImplementedError
+
+
+def flash_attention_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor | None, block_table: Tensor,
+                           cache_seqlens: Tensor, *, k_new: Tensor | None = None,
+                           v_new: Tensor | None = None, alibi_slopes: Tensor | None = None,
+                           sinks: Tensor | None = None, captures: tuple[Tensor, ...] = (),
+                           softmax_scale: float | None = None, causal: bool = False,
+                           window_left: int = -1, window_right: int = -1, softcap: float = 0.0,
+                           deterministic: bool = False,
+                           score_mod: str | PathLike[str] | None = None,
+                           mask_mod: str | PathLike[str] | None = None, scalar_0: float = 0.0,
+                           scalar_1: float = 0.0, scalar_2: float = 0.0, scalar_3: float = 0.0,
+                           num_splits: int = 0
+                           ) -> tuple[Tensor, Tensor]:
+    """Returns (out, lse) over a cache in pages, to which k_new and v_new are appended in place.
+
+    Without v_cache, values are the first 512 of the 576 columns of k_cache. There is no gradient.
+
+    Args:
+        q: [B,Sq,H,D]. Queries; their dtype is that of keys, values and out.
+        k_cache: [P,page,HK,D]. Keys in pages; HK divides H. It is only read unless k_new is given.
+        v_cache: [P,page,HK,DV]. Values, of a width of their own; without them, the first 512 of 576
+            columns of k_cache. It is only read unless v_new is given.
+        block_table: [B,M]. The pages of each sequence, in order.
+        cache_seqlens: [B]. Keys of each sequence before new ones are appended; below 0: padding,
+            whose pages are not looked at.
+        k_new: [B,Sq,HK,D]. Keys of the queries' tokens, appended to the cache.
+        v_new: [B,Sq,HK,DV]. Values of the queries' tokens, appended to the cache; with v_cache.
+        alibi_slopes: [H] or [B,H]. ALiBi's slopes.
+        sinks: [H]. One more logit for each head, of value 0.
+        captures: Up to four arrays of numbers that mods read: captures.get<0>(i) and so on.
+        softmax_scale: What scores are multiplied by. Allowed: >0, None: D^-0.5.
+        causal: Whether a row sees no later key; the last row is that of the last key.
+        window_left: How many keys back a row sees; -1: all. Allowed: -1, >=0.
+        window_right: How many keys ahead a row sees; -1: all. causal overrides it. Allowed: -1,
+            >=0.
+        softcap: Scores become softcap * tanh(score / softcap). Allowed: 0, >0.
+        deterministic: Whether gradients repeat bit for bit, on GPUs with as many multiprocessors.
+        score_mod: Device text that changes scores, after softcap and ALiBi. Allowed: the name of a
+            file, lathe.DeviceText, None.
+        mask_mod: Device text that drops keys, beside causal and windows. Allowed: the name of a
+            file, lathe.DeviceText, None.
+        scalar_0: Mods read it as captures.scalar(0). Allowed: any number.
+        scalar_1: The same, captures.scalar(1). Allowed: any number.
+        scalar_2: The same, captures.scalar(2). Allowed: any number.
+        scalar_3: The same, captures.scalar(3). Allowed: any number.
+        num_splits: Into how many parts the keys are cut; 0: chosen for the device. Allowed: 0, >=0.
+    """
+    raise NotImplementedError
+
+
+def sparse_flash_attention(q: Tensor, k: Tensor, v: Tensor | None, indices: Tensor, *, scale: float,
+                           q_rope: Tensor | None = None, k_rope: Tensor | None = None,
+                           cu_seqlens_q: Tensor | None = None, cu_seqlens_k: Tensor | None = None,
+                           q_pos: Tensor | None = None, sinks: Tensor | None = None,
+                           over: Over | None = None, block_size: int = 1, sparse_mode: int = 0,
+                           index_space: Literal["sequence", "absolute"] = "sequence",
+                           num_splits: int = 0, deterministic: bool | None = None
+                           ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Returns (out, softmax_max, softmax_sum, lse) over the keys that each row's list names.
+
+    out can be differentiated.
+
+    Args:
+        q: [B,Sq,H,D] or [Tq,H,D]. Queries; their dtype is that of keys, values and out.
+        k: [B,Sk,HK,D] or [Tk,HK,D]. Keys; HK divides H.
+        v: [B,Sk,HK,DV] or [Tk,HK,DV]. Values; without them they are the first DV columns of k.
+        indices: [B,Sq,HK,topk] or [Tq,HK,topk]. The list of each row; entries below 0 or out of
+            range are skipped.
+        scale: What scores are multiplied by; it must be given. Allowed: >0.
+        q_rope: [B,Sq,H,R] or [Tq,H,R]. More columns of the queries, with k_rope.
+        k_rope: [B,Sk,HK,R] or [Tk,HK,R]. More columns of the keys, with q_rope.
+        cu_seqlens_q: [N+1]. Offsets of packed queries.
+        cu_seqlens_k: [N+1]. Offsets of packed keys.
+        q_pos: [B,Sq] or [Tq]. The position of each row with sparse_mode 3; else the last row is at
+            the last key.
+        sinks: [H]. One more logit for each head, of value 0.
+        over: The ranks that share the sequence, lathe.torch.Ranks; each calls with its own tokens.
+        block_size: How many tokens of its sequence an entry names; 1 with absolute entries.
+            Allowed: 1, 2, 4, 8, 16, 32, 64, 128.
+        sparse_mode: 3: a row sees no key behind its position. Allowed: 0, 3.
+        index_space: Whether entries count from the row's sequence or from the first row of k.
+            Allowed: sequence, absolute.
+        num_splits: Into how many parts each list is cut; 0: chosen for the device. Allowed: 0, >=0.
+        deterministic: Whether results repeat bit for bit, whatever the rows they are computed with.
+            None: as torch.use_deterministic_algorithms says.
+    """
+    raise NotImplementedError
