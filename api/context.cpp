@@ -66,6 +66,19 @@ Status open_device(const std::string& arch, int ordinal, lathe_context* context)
   return {};
 }
 
+// The option decides, and without it the environment does.
+Status take_family(const char* option, DeviceFacts* facts) {
+  if (option != nullptr) {
+    facts->family = option, facts->family_of = "options.family";
+  } else {
+    facts->family = environment("LATHE_FAMILY").value_or("auto");
+  }
+  const std::string& family = facts->family;
+  if (family == "auto" || family == "portable" || family == "sm90") return {};
+  return invalid(
+      text(facts->family_of, " is ", in_quotes(family), "; allowed are auto, portable and sm90"));
+}
+
 Status create(const lathe_context_options& options, lathe_context* context) {
   LATHE_ASSIGN(context->kind, kind_of(options.device));
   const std::string arch = options.arch ? options.arch : "";
@@ -84,11 +97,7 @@ Status create(const lathe_context_options& options, lathe_context* context) {
   } else {
     LATHE_TRY(open_device(arch, options.ordinal, context));
   }
-  const std::string family = environment("LATHE_FAMILY").value_or("auto");
-  if (family != "auto" && family != "portable" && family != "sm90") {
-    return invalid(text("LATHE_FAMILY is ", family, "; allowed are auto, portable and sm90"));
-  }
-  context->facts.sm90_kernels = family != "portable";
+  LATHE_TRY(take_family(options.family, &context->facts));
   context->tiers = Tiers::open(options.cache_dir ? options.cache_dir : "");
   context->store = context->tiers->shared_store();
   context->registry =

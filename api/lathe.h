@@ -112,13 +112,16 @@ typedef struct lathe_context_options {
                             whole process, at the first context. With LATHE_DEVICE_NONE it may also
                             name a GPU, "h200": its architecture, and its rates for estimates. */
   const char* cache_dir; /* NULL: LATHE_CACHE_DIR, else the user's cache folder; "off": none */
+  const char* family;    /* kernels to choose from: "portable" (those that run on every GPU), "sm90"
+                            (Hopper's where they cover the case, else portable) or "auto" (the faster
+                            ones, as far as they were measured). NULL: LATHE_FAMILY, else "auto". */
 } lathe_context_options;
 #define LATHE_CONTEXT_OPTIONS_INIT \
-  { sizeof(lathe_context_options), LATHE_DEVICE_DEFAULT, 0, NULL, NULL }
+  { sizeof(lathe_context_options), LATHE_DEVICE_DEFAULT, 0, NULL, NULL, NULL }
 
 /* Makes a context of one device and one cache. `options` NULL: all defaults.
- * INVALID_ARGUMENT (unknown arch or kind), NO_DEVICE, CUDA. An unusable cache directory is a
- * warning. */
+ * INVALID_ARGUMENT (unknown arch, kind or family), NO_DEVICE, CUDA. An unusable cache directory is
+ * a warning. */
 LATHE_API lathe_status lathe_context_create(lathe_context** out,
                                             const lathe_context_options* options);
 /* The caller destroys all plans, groups and memory of the context first. */

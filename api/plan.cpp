@@ -20,7 +20,7 @@ namespace {
 
 // Returns what speaks against a kernel that was compiled; empty if nothing does.
 std::string rejection_of(const KernelSpec& spec, const BuiltKernel& built) {
-  if (!spec.may_be_rejected()) return {};
+  if (!spec.may_be_rejected) return {};
   const std::vector<std::string> found = losses(report_of(built.entry->metadata));
   if (found.empty()) return {};
   return text(spec.mods.empty() ? "" : "with these mods ", "the compiler reports ", found.front());
@@ -29,7 +29,7 @@ std::string rejection_of(const KernelSpec& spec, const BuiltKernel& built) {
 // Says whether a failure to build a kernel leaves another one to be tried: there is a compiler, and
 // it failed.
 bool leaves_others(const Status& failure, const lathe_context& context, const KernelSpec& spec) {
-  return failure.code() == Code::compile_failed && spec.may_be_rejected() &&
+  return failure.code() == Code::compile_failed && spec.may_be_rejected &&
          context.registry->compiler_identity().ok();
 }
 

@@ -29,13 +29,20 @@ struct DeviceFacts {
   int shared_bytes_per_multiprocessor = 0;
   int registers_per_multiprocessor = 65536;
   int l2_bytes = 0;
-  bool sm90_kernels = false;               // those of Hopper alone may be taken: LATHE_FAMILY
+  // Which kernels a plan may take: "portable" alone, or of every family ("auto", "sm90").
+  // `family_of` names who said so.
+  std::string family = "portable", family_of = "LATHE_FAMILY";
   double clock_hz = 0;                     // boost
   double memory_bytes_per_second = 0;      // published peak, for estimates
   double tensor_ops_per_second = 0;        // the same: dense 16-bit products, sums in float32
   std::shared_ptr<const Choices> choices;  // of tiles, measured on it; null: none
   std::vector<RejectedKernel> rejected;    // for the problem that is being planned
 
+  // Returns why no kernel of a family is to be chosen; empty: they may be.
+  std::string family_refusal(std::string_view its_family) const {
+    if (its_family == "portable" || family != "portable") return {};
+    return family_of + " is portable";
+  }
   // Returns why a kernel that has `forms` is not to be chosen; null if one of them is left.
   const char* rejection(std::string_view kernel, int forms = 1) const {
     for (const RejectedKernel& each : rejected) {

@@ -39,6 +39,7 @@ std::string Mod::digest() const { return hex_of(sha256(text)); }
 void KernelSpec::set(const Template& from) {
   kernel = from.kernel;
   source = std::string(from.folder) + '/' + from.kernel + ".cuh";
+  if (std::string_view(from.folder).ends_with("/sm90")) family = "sm90", may_be_rejected = true;
   params = from.params, params_bytes = static_cast<int>(from.params_bytes);
   last_field = from.last_field, last_field_offset = static_cast<int>(from.last_field_offset);
 }
@@ -49,10 +50,6 @@ KernelSpec KernelSpec::of(const Template& from, int threads, std::vector<Constan
   spec.threads = threads;
   spec.constants = std::move(constants);
   return spec;
-}
-
-const char* KernelSpec::family() const {
-  return source.find("/sm90/") != std::string::npos ? "sm90" : "portable";
 }
 
 std::string KernelSpec::text() const {

@@ -89,12 +89,12 @@ struct KernelSpec {
   // elements are float32". Empty where none was considered. No part of the text.
   std::string family_reason;
 
-  // Says whether only the compiler knows if the kernel is worth taking: Hopper's have no register
-  // to spare.
-  bool may_be_rejected() const { return family() == std::string_view("sm90"); }
-  // Returns "sm90" for kernels of Hopper alone, whose templates lie in a folder of that name, and
-  // "portable" for those of every architecture.
-  const char* family() const;
+  // "portable" for kernels of every architecture, "sm90" for those of Hopper alone; the step that
+  // chose the kernel says it. No part of the text.
+  const char* family = "portable";
+  // Says whether only the compiler knows if the kernel is worth taking, as its step has another one
+  // behind it: kernels of one architecture have no register to spare.
+  bool may_be_rejected = false;
 
   // Returns "causal_conv1d_bwd x=bf16 weight=bf16 width=4 ... threads=128 smem=0": no architecture.
   // A mod is there with its digest.

@@ -51,7 +51,7 @@ constexpr CompilerVersion kCleanCompiler = {12, 9};
 // Says whether a plan may find that the kernel is slow. Where nothing is compiled the cache has
 // what somebody else's warming found.
 bool may_turn_out_slow(const lathe_context& context, const KernelSpec& spec) {
-  if (!spec.may_be_rejected()) return false;
+  if (!spec.may_be_rejected) return false;
   if (!spec.mods.empty()) return true;
   const auto identity = context.registry->compiler_identity();
   return identity.ok() && version_of_identity(*identity) < kCleanCompiler;

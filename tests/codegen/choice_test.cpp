@@ -141,7 +141,7 @@ const Row kRows[] = {
 // With Hopper's kernels among the candidates if `sm90`.
 DeviceFacts with(const char* arch, std::shared_ptr<const Choices> choices, bool sm90 = false) {
   DeviceFacts facts = *facts_of_arch(arch);
-  facts.sm90_kernels = sm90;
+  facts.family = sm90 ? "sm90" : "portable";
   facts.choices = std::move(choices);
   return facts;
 }

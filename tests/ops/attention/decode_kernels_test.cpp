@@ -142,7 +142,7 @@ TEST_CASE("attention decode: latent specs, and tiles that fit on every architect
 
 TEST_CASE("attention decode: warpgroups take latent calls with many rows and pages of whole runs") {
   DeviceFacts hopper = facts("sm_90a");
-  hopper.sm90_kernels = true;
+  hopper.family = "sm90";
   const auto refusal = [&](const AttentionProblem& problem, const AttentionDecodeRows& rows) {
     const char* text = attention_decode_warpgroups_refusal(problem, hopper, rows);
     return std::string(text ? text : "");
@@ -158,10 +158,10 @@ TEST_CASE("attention decode: warpgroups take latent calls with many rows and pag
   CHECK(refusal(problem, {}) == "there are mods");
   hopper.arch = "sm_100";
   CHECK(refusal(latent_problem(), {}) == "the architecture is not sm_90a");
-  hopper.arch = "sm_90a", hopper.sm90_kernels = false;
+  hopper.arch = "sm_90a", hopper.family = "portable";
   CHECK(refusal(latent_problem(), {}) == "LATHE_FAMILY is portable");
 
-  hopper.sm90_kernels = true;
+  hopper.family = "sm90";
   const auto kernels = attention_decode_kernels(latent_problem(), hopper, {-1, 16});
   REQUIRE(kernels->warpgroups);
   CHECK(kernels->warpgroups->text() ==

@@ -33,7 +33,7 @@ class Takes : public Choices {
 // A device on which both families are candidates, if `sm90`.
 DeviceFacts hopper(bool sm90 = true) {
   DeviceFacts out = facts("sm_90a");
-  out.sm90_kernels = sm90;
+  out.family = sm90 ? "sm90" : "portable";
   return out;
 }
 

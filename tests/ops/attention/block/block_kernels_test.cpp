@@ -35,13 +35,13 @@ TEST_CASE("specs of the block step") {
 
 TEST_CASE("sm_90a: which block steps run by warpgroups, and why others do not") {
   DeviceFacts facts = *facts_of_arch("sm_90a");
-  facts.sm90_kernels = true;
+  facts.family = "sm90";
   AttentionProblem usual;
   usual.forward = usual.backward = usual.ranges = true;
   const AttentionBlockKernels taken = *attention_block_kernels(usual, facts);
   CHECK(taken.forward->kernel == "attention_block_warpgroups");
   CHECK(taken.backward->kernel == "attention_block_backward_warpgroups");
-  CHECK(taken.forward->family() == std::string_view("sm90"));
+  CHECK(taken.forward->family == std::string_view("sm90"));
   CHECK(taken.forward->family_reason.empty());
   // Three warpgroups would have no registers for the walk.
   usual.head_dim = usual.value_dim = 64;
@@ -54,7 +54,7 @@ TEST_CASE("sm_90a: which block steps run by warpgroups, and why others do not") 
     change(problem);
     const AttentionBlockKernels kernels = *attention_block_kernels(problem, facts);
     for (const KernelSlot* kernel : {&kernels.forward, &kernels.backward}) {
-      CHECK((*kernel)->family_reason.empty() == ((*kernel)->family() == std::string_view("sm90")));
+      CHECK((*kernel)->family_reason.empty() == ((*kernel)->family == std::string_view("sm90")));
     }
     return Reasons(kernels.forward->family_reason, kernels.backward->family_reason);
   };
@@ -69,7 +69,7 @@ TEST_CASE("sm_90a: which block steps run by warpgroups, and why others do not") 
         Reasons("", "not sm90: blocks add to dq in no order"));
   CHECK(reasons([](auto& p) { p.head_dim = p.value_dim = 256; }) ==
         Reasons("", "not sm90: there is no tile for the head widths"));
-  facts.sm90_kernels = false;
+  facts.family = "portable";
   CHECK(reasons([](auto&) {}) ==
         Reasons("not sm90: LATHE_FAMILY is portable", "not sm90: LATHE_FAMILY is portable"));
 }
