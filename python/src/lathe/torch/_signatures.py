@@ -27,7 +27,7 @@ def causal_conv1d(x: Tensor, weight: Tensor, bias: Tensor | None = None, *,
         residual: [B,T,D]. Added after the activation.
         initial_state: [N,D,W]. The last W inputs before each sequence.
         cu_seqlens: [N+1]. Offsets of packed sequences; B is then 1.
-        activation: What is applied to the filter's result. Allowed: none, silu.
+        activation: The activation after the filter. Allowed: none, silu.
         output_final_state: Whether final_state is computed and returned.
         over: The ranks that share the sequence, lathe.torch.Ranks; each calls with its own tokens.
     """
@@ -46,7 +46,7 @@ def causal_conv1d_update(x: Tensor, state: Tensor, weight: Tensor, bias: Tensor 
         weight: [D,W]. Taps, oldest first; W is 2 to 8.
         bias: [D]. Added before the activation.
         residual: [B,D]. Added after the activation.
-        activation: What is applied to the filter's result. Allowed: none, silu.
+        activation: The activation after the filter. Allowed: none, silu.
     """
     raise NotImplementedError
 
@@ -71,29 +71,30 @@ def kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *, A_log: Tens
         beta: [B,T,HV]. The step of the delta rule, or its logit.
         A_log: [HV]. The logarithm of the gate's rate, with use_gate_in_kernel.
         dt_bias: [HV*K]. Added to the raw gate, with use_gate_in_kernel.
-        initial_state: [N,HV,K,V] or [N,HV,V,K]. The state before each sequence; else 0.
+        initial_state: [N,HV,K,V] or [N,HV,V,K]. The state before each sequence; without it, 0.
         cu_seqlens: [N+1]. Offsets of packed sequences; B is then 1.
         output_final_state: Whether final_state is computed and returned.
         output_chunk_states: Whether chunk_states are computed and returned.
         over: The ranks that share the sequence, lathe.torch.Ranks; each calls with its own tokens.
-        scale: What o is multiplied by. Allowed: >0, None: K^-0.5.
-        chunk_size: Tokens between two of chunk_states; nothing else depends on it. Allowed: 64, 16,
-            32.
+        scale: o is multiplied by it. Allowed: >0, None: K^-0.5.
+        chunk_size: How many tokens lie between two of chunk_states; nothing else depends on it.
+            Allowed: 64, 16, 32.
         use_qk_l2norm_in_kernel: Whether rows of q and k are divided by their norms.
         use_gate_in_kernel: Whether g is the raw gate; lower_bound chooses the formula.
         use_beta_sigmoid_in_kernel: Whether beta is a logit.
-        allow_neg_eigval: Whether beta is twice the logit's sigmoid.
-        safe_gate: A promise that g is not below -5; no result depends on it.
+        allow_neg_eigval: 1: beta is twice the sigmoid of the logit.
+        safe_gate: The promise of flash-linear-attention's callers that g is not below -5. With
+            use_gate_in_kernel it needs lower_bound; no result depends on it.
         lower_bound: The gate becomes lower_bound * sigmoid; unset: -exp(A_log) * softplus. Allowed:
             [-5,0), None: unset.
         state_v_first: Whether states are [..,V,K].
-        disable_recompute: Whether the forward leaves what the backward would walk through the
-            tokens again for.
-        segments: Into how many parts sequences are cut, which is exact; 0: chosen for the device.
-            Allowed: 0, [1,33).
-        warmup_segments: The same for inference, each part begun early from a state of 0, which is
-            not. Allowed: 0, [1,33).
-        deterministic: Results repeat bit for bit whatever it says: there are no atomics.
+        disable_recompute: 1: the forward stores saved_values and saved_states, so that the backward
+            need not compute them again.
+        segments: How many segments each sequence is cut into, computed at the same time; results
+            are as exact as without. 0: chosen for the device. Allowed: 0, [1,33).
+        warmup_segments: Like segments, for inference alone and with a bounded error: each segment
+            starts some tokens early, from a state of 0. 0: off. Allowed: 0, [1,33).
+        deterministic: Accepted as other libraries have it: with 0 results repeat bit for bit too.
     """
     raise NotImplementedError
 
@@ -121,22 +122,23 @@ def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *,
         beta: [B,T,HV]. The step of the delta rule, or its logit.
         A_log: [HV]. The logarithm of the gate's rate, with use_gate_in_kernel.
         dt_bias: [HV*K]. Added to the raw gate, with use_gate_in_kernel.
-        initial_state: [N,HV,K,V] or [N,HV,V,K]. The state before each sequence; else 0.
+        initial_state: [N,HV,K,V] or [N,HV,V,K]. The state before each sequence; without it, 0.
         cu_seqlens: [N+1]. Offsets of packed sequences; B is then 1.
         state_pool: [S,HV,K,V] or [S,HV,V,K]. States in slots, changed in place; slots that nobody
             names are not touched.
-        state_indices: [N] or [N,spec]. The slot of each sequence, or those after each of its
-            tokens; below 0: padding.
-        num_accepted_tokens: [N]. With [N,spec]: the sequence starts from the column before this
-            one; else from the first.
+        state_indices: [N] or [N,spec]. The slot of each sequence, or with [N,spec] the slot for the
+            state after each of its tokens; below 0: padding.
+        num_accepted_tokens: [N]. With [N,spec]: a sequence starts from the slot in column
+            num_accepted_tokens - 1; without it, from that in column 0.
         output_final_state: Whether final_state is computed and returned.
         out: Where o is written, if there is no final state. Its rows are contiguous.
-        scale: What o is multiplied by. Allowed: >0, None: K^-0.5.
+        scale: o is multiplied by it. Allowed: >0, None: K^-0.5.
         use_qk_l2norm_in_kernel: Whether rows of q and k are divided by their norms.
         use_gate_in_kernel: Whether g is the raw gate; lower_bound chooses the formula.
         use_beta_sigmoid_in_kernel: Whether beta is a logit.
-        allow_neg_eigval: Whether beta is twice the logit's sigmoid.
-        safe_gate: A promise that g is not below -5; no result depends on it.
+        allow_neg_eigval: 1: beta is twice the sigmoid of the logit.
+        safe_gate: The promise of flash-linear-attention's callers that g is not below -5. With
+            use_gate_in_kernel it needs lower_bound; no result depends on it.
         lower_bound: The gate becomes lower_bound * sigmoid; unset: -exp(A_log) * softplus. Allowed:
             [-5,0), None: unset.
         state_v_first: Whether states are [..,V,K].
@@ -161,39 +163,40 @@ def flash_attention(q: Tensor, k: Tensor, v: Tensor, *, alibi_slopes: Tensor | N
     Args:
         q: [B,Sq,H,D] or [Tq,H,D]. Queries; their dtype is that of keys, values and out.
         k: [B,Sk,HK,D] or [Tk,HK,D]. Keys; HK divides H.
-        v: [B,Sk,HK,DV] or [Tk,HK,DV]. Values, of a width of their own.
-        alibi_slopes: [H] or [B,H]. ALiBi's slopes; packed, B counts sequences.
-        sinks: [H]. One more logit for each head, of value 0.
+        v: [B,Sk,HK,DV] or [Tk,HK,DV]. Values; their width may differ from that of the keys.
+        alibi_slopes: [H] or [B,H]. ALiBi's slopes; in a packed call B is the number of sequences.
+        sinks: [H]. One more logit for each head, whose value row is 0.
         cu_seqlens_q: [N+1]. Offsets of packed queries.
         cu_seqlens_k: [N+1]. Offsets of packed keys.
         captures: Up to four arrays of numbers that mods read: captures.get<0>(i) and so on.
         over: The ranks that share the sequence, lathe.torch.Ranks; each calls with its own tokens.
-        softmax_scale: What scores are multiplied by. Allowed: >0, None: D^-0.5.
-        causal: Whether a row sees no later key; the last row is that of the last key.
+        softmax_scale: Scores are multiplied by it. Allowed: >0, None: D^-0.5.
+        causal: 1: a row sees no key after its own token; the last row and the last key are one
+            token.
         window_left: How many keys back a row sees; -1: all. Allowed: -1, >=0.
         window_right: How many keys ahead a row sees; -1: all. causal overrides it. Allowed: -1,
             >=0.
         softcap: Scores become softcap * tanh(score / softcap). Allowed: 0, >0.
-        deterministic: Whether gradients repeat bit for bit, on GPUs with as many multiprocessors.
-            None: as torch.use_deterministic_algorithms says.
+        deterministic: 1: gradients repeat bit for bit on GPUs with the same number of
+            multiprocessors. None: as torch.use_deterministic_algorithms says.
         score_mod: Device text that changes scores, after softcap and ALiBi. Allowed: the name of a
             file, lathe.DeviceText, None.
         mask_mod: Device text that drops keys, beside causal and windows. Allowed: the name of a
             file, lathe.DeviceText, None.
         scalar_0: Mods read it as captures.scalar(0). Allowed: any number.
-        scalar_1: The same, captures.scalar(1). Allowed: any number.
-        scalar_2: The same, captures.scalar(2). Allowed: any number.
-        scalar_3: The same, captures.scalar(3). Allowed: any number.
-        sm_margin: Over a group: how many multiprocessors its steps leave to the exchange. Allowed:
-            0, >0.
-        gather_heads: Over a group that gathers keys: of how many key heads at a time, for less
-            memory; 0: all. Allowed: 0, >0.
-        head_ranks: Over ranks by heads: so many exchange heads, and keys travel a ring between
-            these; 0: all. Allowed: 0, >0.
-        dispatch: Over ranks by dispatch: whether queries leave their homes where that pays, always
-            or never. Allowed: auto, always, home.
-        dispatch_tokens: The most tokens of queries and keys that a rank may receive then; 0: any
-            number. Allowed: 0, >0.
+        scalar_1: Mods read it as captures.scalar(1). Allowed: any number.
+        scalar_2: Mods read it as captures.scalar(2). Allowed: any number.
+        scalar_3: Mods read it as captures.scalar(3). Allowed: any number.
+        sm_margin: Over ranks: how many multiprocessors the kernels leave free for the exchange of
+            messages. Allowed: 0, >0.
+        gather_heads: Over ranks with all-gather: how many key heads are gathered at a time; fewer
+            need less memory. 0: all. Allowed: 0, >0.
+        head_ranks: Over ranks by heads: how many ranks exchange heads; keys travel a ring between
+            such sets of ranks. 0: all ranks. Allowed: 0, >0.
+        dispatch: Over ranks by dispatch: other ranks compute queries where that pays (auto),
+            always, or never (home). Allowed: auto, always, home.
+        dispatch_tokens: Over ranks by dispatch: the most tokens of queries and keys that a rank may
+            receive; 0: any number. Allowed: 0, >0.
     """
     raise NotImplementedError
 
@@ -217,32 +220,34 @@ def flash_attention_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor | None, b
     Args:
         q: [B,Sq,H,D]. Queries; their dtype is that of keys, values and out.
         k_cache: [P,page,HK,D]. Keys in pages; HK divides H. It is only read unless k_new is given.
-        v_cache: [P,page,HK,DV]. Values, of a width of their own; without them, the first 512 of 576
-            columns of k_cache. It is only read unless v_new is given.
+        v_cache: [P,page,HK,DV]. Values in pages; without them the first 512 of the 576 columns of
+            k_cache are the values. It is only read unless v_new is given.
         block_table: [B,M]. The pages of each sequence, in order.
         cache_seqlens: [B]. Keys of each sequence before new ones are appended; below 0: padding,
             whose pages are not looked at.
         k_new: [B,Sq,HK,D]. Keys of the queries' tokens, appended to the cache.
         v_new: [B,Sq,HK,DV]. Values of the queries' tokens, appended to the cache; with v_cache.
         alibi_slopes: [H] or [B,H]. ALiBi's slopes.
-        sinks: [H]. One more logit for each head, of value 0.
+        sinks: [H]. One more logit for each head, whose value row is 0.
         captures: Up to four arrays of numbers that mods read: captures.get<0>(i) and so on.
-        softmax_scale: What scores are multiplied by. Allowed: >0, None: D^-0.5.
-        causal: Whether a row sees no later key; the last row is that of the last key.
+        softmax_scale: Scores are multiplied by it. Allowed: >0, None: D^-0.5.
+        causal: 1: a row sees no key after its own token; the last row and the last key are one
+            token.
         window_left: How many keys back a row sees; -1: all. Allowed: -1, >=0.
         window_right: How many keys ahead a row sees; -1: all. causal overrides it. Allowed: -1,
             >=0.
         softcap: Scores become softcap * tanh(score / softcap). Allowed: 0, >0.
-        deterministic: Whether gradients repeat bit for bit, on GPUs with as many multiprocessors.
+        deterministic: Accepted as flash_attention has it: with 0 results repeat bit for bit too.
         score_mod: Device text that changes scores, after softcap and ALiBi. Allowed: the name of a
             file, lathe.DeviceText, None.
         mask_mod: Device text that drops keys, beside causal and windows. Allowed: the name of a
             file, lathe.DeviceText, None.
         scalar_0: Mods read it as captures.scalar(0). Allowed: any number.
-        scalar_1: The same, captures.scalar(1). Allowed: any number.
-        scalar_2: The same, captures.scalar(2). Allowed: any number.
-        scalar_3: The same, captures.scalar(3). Allowed: any number.
-        num_splits: Into how many parts the keys are cut; 0: chosen for the device. Allowed: 0, >=0.
+        scalar_1: Mods read it as captures.scalar(1). Allowed: any number.
+        scalar_2: Mods read it as captures.scalar(2). Allowed: any number.
+        scalar_3: Mods read it as captures.scalar(3). Allowed: any number.
+        num_splits: How many splits of its keys a sequence has, computed at the same time and
+            joined; 0: chosen for the device. Allowed: 0, >=0.
     """
     raise NotImplementedError
 
@@ -265,22 +270,26 @@ def sparse_flash_attention(q: Tensor, k: Tensor, v: Tensor | None, indices: Tens
         v: [B,Sk,HK,DV] or [Tk,HK,DV]. Values; without them they are the first DV columns of k.
         indices: [B,Sq,HK,topk] or [Tq,HK,topk]. The list of each row; entries below 0 or out of
             range are skipped.
-        scale: What scores are multiplied by; it must be given. Allowed: >0.
-        q_rope: [B,Sq,H,R] or [Tq,H,R]. More columns of the queries, with k_rope.
-        k_rope: [B,Sk,HK,R] or [Tk,HK,R]. More columns of the keys, with q_rope.
+        scale: Scores are multiplied by it; it must be given. Allowed: >0.
+        q_rope: [B,Sq,H,R] or [Tq,H,R]. More columns of the queries, for rotary embeddings; with
+            k_rope.
+        k_rope: [B,Sk,HK,R] or [Tk,HK,R]. More columns of the keys, for rotary embeddings; with
+            q_rope.
         cu_seqlens_q: [N+1]. Offsets of packed queries.
         cu_seqlens_k: [N+1]. Offsets of packed keys.
         q_pos: [B,Sq] or [Tq]. The position of each row with sparse_mode 3; else the last row is at
             the last key.
-        sinks: [H]. One more logit for each head, of value 0.
+        sinks: [H]. One more logit for each head, whose value row is 0.
         over: The ranks that share the sequence, lathe.torch.Ranks; each calls with its own tokens.
-        block_size: How many tokens of its sequence an entry names; 1 with absolute entries.
-            Allowed: 1, 2, 4, 8, 16, 32, 64, 128.
-        sparse_mode: 3: a row sees no key behind its position. Allowed: 0, 3.
-        index_space: Whether entries count from the row's sequence or from the first row of k.
-            Allowed: sequence, absolute.
-        num_splits: Into how many parts each list is cut; 0: chosen for the device. Allowed: 0, >=0.
-        deterministic: Whether results repeat bit for bit, whatever the rows they are computed with.
-            None: as torch.use_deterministic_algorithms says.
+        block_size: How many consecutive keys an entry names; 1 with absolute entries. Allowed: 1,
+            2, 4, 8, 16, 32, 64, 128.
+        sparse_mode: 3: a row sees no key after its position; 0: all keys that its list names.
+            Allowed: 0, 3.
+        index_space: Entries count from the first key of the row's sequence, or from the first row
+            of k (absolute). Allowed: sequence, absolute.
+        num_splits: How many splits each list has, computed at the same time and joined; 0: chosen
+            for the device. Allowed: 0, >=0.
+        deterministic: 1: results and gradients repeat bit for bit, whatever other rows the call
+            has. None: as torch.use_deterministic_algorithms says.
     """
     raise NotImplementedError
