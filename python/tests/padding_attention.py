@@ -4,6 +4,7 @@
 import torch
 
 import padding_caches
+from attention import skip_without_pages_of_aten
 from lathe.compat import flash_attn, flash_attn_3, flash_attn_4, flash_mla, sdpa, torch_cp, vllm
 from padding import Row
 from padding_pages import D, H, HK, attended, cache_of, ints, keys_of, ragged, random, whole
@@ -188,13 +189,16 @@ RAGGED = (
         lambda q, k_cache, v_cache, table, used, used_q: flash_attn_4.flash_attn_varlen_func(
             q, k_cache, v_cache, seqused_q=used_q, seqused_k=used, page_table=table, causal=True),
         lambda **given: _batched_wanted(**given), what="pages, used queries of a batch"),
-    Row(sdpa, "register", ragged,
-        lambda q, k_cache, v_cache, table, used, cu_q, sinks:
-            torch.ops.aten._flash_attention_forward(
-                q, k_cache, v_cache, cu_q, None, 2, 20, 0.0, True, False, seqused_k=used,
-                block_table=table)[:2],
+    Row(sdpa, "register", ragged, lambda **given: _pages_of_aten(**given),
         _ragged_wanted(causal=True, sinks=False), what="pages"),
 )
+
+
+def _pages_of_aten(q, k_cache, v_cache, table, used, cu_q, sinks):
+    skip_without_pages_of_aten()
+    return torch.ops.aten._flash_attention_forward(
+        q, k_cache, v_cache, cu_q, None, 2, 20, 0.0, True, False, seqused_k=used,
+        block_table=table)[:2]
 
 
 def _ragged_slopes(q, k_cache, v_cache, cu_q, **others):

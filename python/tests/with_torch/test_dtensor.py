@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """DTensors that are sharded over heads or the batch are computed where they lie."""
 import re
+import threading
 
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.debug import CommDebugMode
@@ -14,6 +16,11 @@ import lathe.torch as lt
 from threads import over_ranks
 
 WORLD = 2
+# torch keeps in variables of the process whether a mode is on, which a call on DTensors enters.
+# Ranks that are threads would leave them set, and torch.compile would do nothing from then on.
+ONE_AT_A_TIME = threading.Lock()
+with FakeTensorMode():  # torch 2.10 ends the process if the first thread that enters it is gone
+    pass
 
 
 def randn(*shape, dtype=torch.float16):
@@ -36,7 +43,7 @@ def sharded(function, inputs, placements):
             if isinstance(placement, Shard):
                 each = each.chunk(WORLD, placement.dim)[rank].contiguous()
             given.append(DTensor.from_local(each, mesh, [placement], run_check=False))
-        with CommDebugMode() as traffic:
+        with ONE_AT_A_TIME, CommDebugMode() as traffic:
             found = function(*given)
         assert traffic.get_total_counts() == 0, traffic.get_comm_counts()
         return [each.full_tensor() for each in found], [each.placements[0] for each in found]

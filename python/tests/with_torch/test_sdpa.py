@@ -1,11 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
 """lathe.compat.sdpa: torch's own operators of flash attention, here for CPU tensors."""
+import inspect
+
 import pytest
 import torch
 
 import lathe
-from attention import error, reference
+from attention import error, reference, skip_without_pages_of_aten
 from lathe.compat import sdpa
 
 aten = torch.ops.aten
@@ -64,11 +66,18 @@ def test_varlen():
     for gradient, right in zip(torch.autograd.grad(out, (q, k, v), dout),
                                torch.autograd.grad(wanted, (q, k, v), dout.double())):
         assert error(gradient, right) < 3e-3
+
+
+@pytest.mark.skipif(not hasattr(aten, "_flash_attention_forward_no_dropout_inplace"),
+                    reason="this torch has no operator that takes an output: torch 2.15 has it")
+def test_varlen_in_place():
+    cu = torch.tensor([0, 9, 30]).int()
+    q, k, v = (made(30, 2, 32, seed=seed) for seed in range(3))
+    given, window = (q, k, v, cu, cu, 21, 21, 0.0, False, False), {"window_size_left": 5,
+                                                                   "window_size_right": 0}
+    out, lse, *_ = aten._flash_attention_forward(*given, **window)
     room = torch.zeros(30, 2, 40).half()
-    inplace = aten._flash_attention_forward_no_dropout_inplace
-    with torch.no_grad():
-        found = inplace(room[..., :32], q, k, v, cu, cu, 21, 21, 0.0, False, False,
-                        window_size_left=5, window_size_right=0)
+    found = aten._flash_attention_forward_no_dropout_inplace(room[..., :32], *given, **window)
     assert torch.equal(room[..., :32], out) and torch.equal(found, lse)
     assert (room[..., 32:] == 0).all()
 
@@ -79,8 +88,12 @@ def test_varlen_attn(compiled):
     cu = torch.tensor([0, 9, 30]).int()
     inputs = [made(30, 2, 32, seed=seed).requires_grad_() for seed in range(3)]
 
+    # torch 2.10 has no windows.
+    windows = "window_size" in inspect.signature(varlen.varlen_attn).parameters
+    causal = {"window_size": (-1, 0)} if windows else {"is_causal": True}
+
     def call(q, k, v):
-        return varlen.varlen_attn(q, k, v, cu, cu, 21, 21, window_size=(-1, 0))
+        return varlen.varlen_attn(q, k, v, cu, cu, 21, 21, **causal)
 
     run = torch.compile(call, fullgraph=True, backend="aot_eager") if compiled else call
     out = run(*inputs)
@@ -94,6 +107,7 @@ def test_varlen_attn(compiled):
 
 
 def test_pages():
+    skip_without_pages_of_aten()
     cu, used = torch.tensor([0, 3, 5]).int(), torch.tensor([20, 31]).int()
     q, k, v = made(5, 2, 32), made(4, 16, 2, 32), made(4, 16, 2, 32, seed=1)
     table = torch.tensor([[3, 0], [1, 2]]).int()
@@ -116,7 +130,15 @@ def test_refusals():
         run(q, k, k, 0.0, True)
 
 
-def test_registry(monkeypatch):
+def test_no_registry(monkeypatch):
+    monkeypatch.delattr(torch.nn.attention, "register_flash_attention_impl", raising=False)
+    with pytest.raises(lathe.Unsupported, match="has no registry of flash attention; upgrade it"):
+        sdpa.register()
+
+
+@pytest.mark.skipif(not hasattr(torch.nn.attention, "restore_flash_attention_impl"),
+                    reason="this torch has no registry that restores its own: torch 2.15 has it")
+def test_registry():
     attention = torch.nn.attention
     sdpa.register()
     assert "lathe" in attention.list_flash_attention_impls()
@@ -124,9 +146,6 @@ def test_registry(monkeypatch):
     assert attention.current_flash_attention_impl() == "lathe"
     attention.restore_flash_attention_impl()
     assert attention.current_flash_attention_impl() is None
-    monkeypatch.delattr(attention, "register_flash_attention_impl")
-    with pytest.raises(lathe.Unsupported, match="has no registry of flash attention; upgrade it"):
-        sdpa.register()
 
 
 @pytest.mark.parametrize("form", [lambda x: x, lambda x: x.transpose(1, 2).contiguous()

@@ -106,7 +106,9 @@ def chosen(tensor: Tensor, index: Tensor) -> Tensor:
     if tensor.shape[0] == 0:
         # Joined to the tensor, so that autograd finds its gradient of no elements.
         return torch.cat([tensor, tensor.new_zeros((index.shape[0], *tensor.shape[1:]))])
-    return tensor.index_select(0, index.clamp(0, tensor.shape[0] - 1))
+    index = index.clamp(0, tensor.shape[0] - 1)
+    # Within vmap this is a gather, for which torch 2.6 wants 64-bit indices.
+    return tensor.index_select(0, index.long() if traced() else index)
 
 
 def find(starts: Tensor, rows: int) -> tuple[Tensor, Tensor]:

@@ -18,6 +18,10 @@ from lathe.torch._statistics import count, is_compiling
 if TYPE_CHECKING:
     from lathe.torch._calls import Call
 
+# Before 2.10 torch may end the trace of a backward that asks how a gradient lies. Operators lay out
+# what they are given (_traced.py), so a trace can leave it to them.
+_LEFT_TO_OPERATORS = tuple(int(each) for each in torch.__version__.split(".")[:2]) < (2, 10)
+
 
 @overload
 def usable(tensor: Tensor) -> Tensor: ...
@@ -27,8 +31,8 @@ def usable(tensor: None) -> None: ...
 def usable(tensor: Tensor | None) -> Tensor | None: ...
 def usable(tensor: Tensor | None) -> Tensor | None:
     """Returns the tensor, or a contiguous copy if its rows are not contiguous or it is expanded."""
-    if tensor is None:
-        return None
+    if tensor is None or _LEFT_TO_OPERATORS and is_compiling():
+        return tensor
     tensor = _resolved(tensor)
     if tensor.is_contiguous():
         return tensor
@@ -48,8 +52,8 @@ def dense(tensor: None) -> None: ...
 def dense(tensor: Tensor | None) -> Tensor | None: ...
 def dense(tensor: Tensor | None) -> Tensor | None:
     """Returns the tensor, or a contiguous copy."""
-    if tensor is None:
-        return None
+    if tensor is None or _LEFT_TO_OPERATORS and is_compiling():
+        return tensor
     tensor = _resolved(tensor)
     if tensor.is_contiguous():
         return tensor

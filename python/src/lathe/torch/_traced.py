@@ -40,7 +40,8 @@ def _plain(tensor: torch.Tensor | None) -> torch.Tensor | None:
     Other tensors stay as they are: inductor changes a view in place only if it knows whose view
     it is, and after detach() it does not.
     """
-    if tensor is None or not tensor.requires_grad or not torch.is_grad_enabled():
+    # The mode comes first: in a trace of a backward torch 2.6 lets nobody ask for requires_grad.
+    if not torch.is_grad_enabled() or tensor is None or not tensor.requires_grad:
         return tensor
     return tensor.detach()
 
