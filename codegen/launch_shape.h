@@ -22,9 +22,9 @@ struct Cost {
   uint64_t tensor_ops = 0;  // what matrix instructions do, pairs that do not count included
 };
 
-// What the rates of a device's data sheet allow at best. The device takes longer: this bound leaves
-// out latencies, what does not overlap, and instructions that are no matrix products. The time of a
-// call is what the simulator's clock says, or a measurement.
+// Holds the least time that the rates of a data sheet allow. The device takes longer: the bound
+// leaves out latencies, work that does not overlap, and instructions that are no matrix products.
+// The time of a call is what the simulator's clock says, or a measurement.
 struct DataSheetBound {
   // 0 where the rate is not known
   double memory_microseconds = 0, tensor_microseconds = 0;

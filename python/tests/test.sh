@@ -91,7 +91,8 @@ whole() {
 }
 
 # Those of the tests with torch that the oldest one can run: others are about what is newer there.
-oldest_tests=(with_torch/test_{causal_conv1d,flash_attn,functions_gradients,into,negative_views,ranks}.py)
+oldest_tests=(with_torch/test_{causal_conv1d,dtensor,flash_attn,flex,functions_compile,functions_gradients,into}.py
+              with_torch/test_{negative_views,ranks,vmap}.py)
 
 # sampled PART FILE...: a part of the tests with torch, dealt by their names.
 sampled() {

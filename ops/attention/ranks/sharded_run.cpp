@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What a ring and gathered keys share in a call: the workspace, the calls of the steps, sums of
-// gradients, the estimate.
+// Implements the parts of a call that a ring and gathered keys share: the workspace, the calls of
+// the steps, sums of gradients, the estimate.
 #include <algorithm>
 
 #include "collective/plans/conv_halo.h"  // all_reduce_f32
