@@ -63,12 +63,14 @@ inline Status check_size(size_t size, size_t least, const char* name) {
                       kMost, ": set it to the sizeof of the struct"));
 }
 
-// Reads a struct whose first member is its size: what this version does not know must be zero.
+// Reads a struct whose first member is its size: what this version does not know must be zero. `to`
+// has the defaults, which stay in members that a caller of an older version does not have: `least`
+// bytes are those of the oldest version, and nobody has a part of what came later.
 template <typename T>
-Status take_sized(const T* from, const char* argument, T* to) {
+Status take_sized(const T* from, const char* argument, T* to, size_t least = sizeof(T)) {
   size_t size;
   std::memcpy(&size, from, sizeof(size));
-  LATHE_TRY(check_size(size, sizeof(T), text(argument, ".").c_str()));
+  LATHE_TRY(check_size(size, least, text(argument, ".").c_str()));
   const char* bytes = reinterpret_cast<const char*>(from);
   for (size_t i = sizeof(T); i < size; ++i) {
     if (bytes[i] != 0) {
@@ -77,7 +79,8 @@ Status take_sized(const T* from, const char* argument, T* to) {
                           sizeof(T), " bytes: the rest must be zero"));
     }
   }
-  std::memcpy(to, from, sizeof(T));
+  std::memcpy(to, from, size < sizeof(T) ? least : sizeof(T));
+  to->size = sizeof(T);
   return {};
 }
 

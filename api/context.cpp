@@ -5,6 +5,7 @@
 #include "api/context.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 
 #include "api/boundary.h"
@@ -68,15 +69,14 @@ Status open_device(const std::string& arch, int ordinal, lathe_context* context)
 
 // The option decides, and without it the environment does.
 Status take_family(const char* option, DeviceFacts* facts) {
-  if (option != nullptr) {
-    facts->family = option, facts->family_of = "options.family";
-  } else {
-    facts->family = environment("LATHE_FAMILY").value_or("auto");
+  const char* const name = option ? "options.family" : "LATHE_FAMILY";
+  const std::string family = option ? option : environment(name).value_or("auto");
+  if (family != "auto" && family != "portable" && family != "sm90") {
+    return invalid(text(name, " is ", in_quotes(family), "; allowed are auto, portable and sm90"));
   }
-  const std::string& family = facts->family;
-  if (family == "auto" || family == "portable" || family == "sm90") return {};
-  return invalid(
-      text(facts->family_of, " is ", in_quotes(family), "; allowed are auto, portable and sm90"));
+  facts->family = family;
+  facts->family_reason = text(name, " is portable");
+  return {};
 }
 
 Status create(const lathe_context_options& options, lathe_context* context) {
@@ -142,7 +142,8 @@ extern "C" {
 lathe_status lathe_context_create(lathe_context** out, const lathe_context_options* options) {
   return boundary({{out, "out"}}, [&]() -> Status {
     lathe_context_options taken = LATHE_CONTEXT_OPTIONS_INIT;
-    if (options) LATHE_TRY(take_sized(options, "options", &taken));
+    if (options)
+      LATHE_TRY(take_sized(options, "options", &taken, offsetof(lathe_context_options, family)));
     auto context = std::make_unique<lathe_context>();
     LATHE_TRY(create(taken, context.get()));
     *out = context.release();

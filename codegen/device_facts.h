@@ -29,19 +29,18 @@ struct DeviceFacts {
   int shared_bytes_per_multiprocessor = 0;
   int registers_per_multiprocessor = 65536;
   int l2_bytes = 0;
-  // Which kernels a plan may take: "portable" alone, or of every family ("auto", "sm90").
-  // `family_of` names who said so.
-  std::string family = "portable", family_of = "LATHE_FAMILY";
+  // Which kernels a plan may take: "portable" ones alone, or those of every family ("auto",
+  // "sm90"); and the reason that others get.
+  std::string family = "portable", family_reason = "LATHE_FAMILY is portable";
   double clock_hz = 0;                     // boost
   double memory_bytes_per_second = 0;      // published peak, for estimates
   double tensor_ops_per_second = 0;        // the same: dense 16-bit products, sums in float32
   std::shared_ptr<const Choices> choices;  // of tiles, measured on it; null: none
   std::vector<RejectedKernel> rejected;    // for the problem that is being planned
 
-  // Returns why no kernel of a family is to be chosen; empty: they may be.
-  std::string family_refusal(std::string_view its_family) const {
-    if (its_family == "portable" || family != "portable") return {};
-    return family_of + " is portable";
+  // Returns why no kernel of one architecture alone is to be chosen; null: they may be.
+  const char* family_refusal() const {
+    return family == "portable" ? family_reason.c_str() : nullptr;
   }
   // Returns why a kernel that has `forms` is not to be chosen; null if one of them is left.
   const char* rejection(std::string_view kernel, int forms = 1) const {

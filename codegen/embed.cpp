@@ -64,15 +64,6 @@ std::string table_of(const Texts& texts) {
          rows + "  };\n  return files;\n}\n\n}  // namespace lathe\n";
 }
 
-// Returns the text with the include lines of parameters as device text has them.
-std::string for_device(std::string text) {
-  const std::string host = "#include \"templates/params/", device = "#include \"params/";
-  for (size_t at = text.find(host); at != text.npos; at = text.find(host, at)) {
-    text.replace(at, host.size(), device);
-  }
-  return text;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -84,8 +75,8 @@ int main(int argc, char** argv) {
     Texts texts;
     for (int i = 3; i < argc; ++i) {
       const std::string name = argv[i];
-      texts[name] =
-          "#line 1 \"/lathe/" + name + "\"\n" + for_device(read(std::string(argv[1]) + "/" + name));
+      texts[name] = "#line 1 \"/lathe/" + name + "\"\n" +
+                    lathe::for_device(read(std::string(argv[1]) + "/" + name));
     }
     std::ofstream out(argv[2], std::ios::binary);
     out << table_of(texts);

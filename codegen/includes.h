@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 
 namespace lathe {
@@ -38,6 +39,16 @@ bool for_each_include(std::string_view source, Visit visit) {
     if (!name.empty() && !visit(name)) return false;
   }
   return true;
+}
+
+// Returns the text with the include lines of parameters as device text has them. Parameters name
+// each other for the host, from the root of the tree.
+inline std::string for_device(std::string text) {
+  constexpr std::string_view kHost = "#include \"templates/params/", kDevice = "#include \"params/";
+  for (size_t at = text.find(kHost); at != text.npos; at = text.find(kHost, at)) {
+    text.replace(at, kHost.size(), kDevice);
+  }
+  return text;
 }
 
 }  // namespace lathe

@@ -18,6 +18,7 @@ BATCH, TOKENS, CHANNELS, WIDTH = 2, 11, 6, 4
 
 
 class ContextOptions(ctypes.Structure):
+    """As programs have it that do not know `family`, which came later: the default holds for them."""
     _fields_ = [("size", c_size_t), ("device", c_int), ("ordinal", c_int), ("arch", c_char_p),
                 ("cache_dir", c_char_p)]
 

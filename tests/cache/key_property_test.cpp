@@ -13,6 +13,7 @@
 #include <set>
 
 #include "cache/key.h"
+#include "codegen/includes.h"
 #include "codegen/source.h"
 #include "codegen/templates.h"
 #include "tests/cache/support.h"
@@ -30,7 +31,8 @@ std::vector<std::pair<std::string, std::string>>& tree() {
     for (const auto& item : files::recursive_directory_iterator(root)) {
       const std::string suffix = item.path().extension();
       if (suffix == ".cuh" || suffix == ".h")
-        out.emplace_back(files::relative(item.path(), root), test::read_file(item.path()));
+        out.emplace_back(files::relative(item.path(), root),
+                         for_device(test::read_file(item.path())));
     }
     std::sort(out.begin(), out.end());
     return out;

@@ -26,7 +26,7 @@ int smem_bytes(const AttentionProblem& problem) {
 const char* attention_decode_warpgroups_refusal(const AttentionProblem& problem,
                                                 const DeviceFacts& facts,
                                                 const AttentionDecodeRows& rows) {
-  if (!facts.family_refusal("sm90").empty()) return "LATHE_FAMILY is portable";
+  if (const char* refusal = facts.family_refusal()) return refusal;
   if (facts.arch != "sm_90a") return "the architecture is not sm_90a";
   if (const char* refusal = map_alignment_refusal(problem)) return refusal;
   if (!problem.latent) return "values have a cache of their own";

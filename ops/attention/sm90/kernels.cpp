@@ -107,7 +107,7 @@ KernelSpec spec_with(const AttentionProblem& problem, const Tile& tile, int keys
 
 const char* attention_warpgroups_refusal(const AttentionProblem& problem,
                                          const DeviceFacts& facts) {
-  if (!facts.family_refusal("sm90").empty()) return "LATHE_FAMILY is portable";
+  if (const char* refusal = facts.family_refusal()) return refusal;
   if (facts.arch != "sm_90a") return "the architecture is not sm_90a";
   if (const char* refusal = map_alignment_refusal(problem)) return refusal;
   if (!problem.forward) return "there is no forward";
