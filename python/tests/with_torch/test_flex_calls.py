@@ -183,6 +183,18 @@ def test_an_offset_that_grows_is_compiled_twice():
     assert compiled_texts([functools.partial(step, 2**33, False)]) == [1], "another type"
 
 
+def test_a_number_beside_four_captures_is_compiled_each_time():
+    tables = [randn(S, seed=9 + i) for i in range(4)]
+
+    def step(w):
+        def mod(score, b, h, i, j):
+            return score + tables[0][i] + tables[1][j] + tables[2][i] - tables[3][j] + w * j
+        close(flex_attention(Q, K, V, mod), wide(mod))
+
+    weights = (0.5, 0.25, 0.125, 0.25)
+    assert compiled_texts([functools.partial(step, w) for w in weights]) == [1, 1, 1, 0]
+
+
 def test_ints_are_exact():
     for number in (16777217, 16777219, 2147483647):  # float32 has none of them
         values = torch.tensor([number, number - 1] * (S // 2), dtype=torch.int32)

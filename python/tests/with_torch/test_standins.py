@@ -26,7 +26,8 @@ for call in sys.argv[1:]:
     try:
         eval(call)
     except (RuntimeError, AssertionError, AttributeError) as refused:
-        assert "CUDA" in str(refused) or "cuDNN" in str(refused), refused
+        # pin_memory() of torch 2.6 names no CUDA.
+        assert any(word in str(refused) for word in ("CUDA", "cuDNN", "accelerator")), refused
 print("all answered")
 """
 

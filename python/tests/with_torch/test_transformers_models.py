@@ -178,6 +178,8 @@ def compiled_error(name, backend):
     return worst
 
 
+@pytest.mark.skipif(torch.__version__.startswith("2.6."), reason="torch 2.6's dynamo resumes a "
+                    "decorator of transformers without its globals: NameError: name 'torch'")
 @torch.no_grad()
 def test_compiled_steps_make_two_graphs():
     """One for each of the two kinds of mask that a static cache has, whatever the length."""

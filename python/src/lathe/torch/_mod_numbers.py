@@ -60,8 +60,11 @@ def _in_a_graph(device: torch.device, values: tuple[Any, ...]) -> Tensor:
     parts = []
     for each in values:
         if isinstance(each, torch.SymFloat):
-            one = torch.full((1,), each, dtype=torch.float64, device=device)
-            parts.append(one.view(torch.int64))
+            # A product, because torch has a tensor's form of it; the symbol of another operator
+            # becomes a literal of the graph.
+            one = torch.ones(1, dtype=torch.float64, device=device)
+            product: Tensor = one * each  # type: ignore[operator]
+            parts.append(product.view(torch.int64))
         else:
             parts.append(torch.full((1,), each, dtype=torch.int64, device=device))
     return torch.cat(parts)

@@ -19,7 +19,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from lathe._errors import Unsupported
 from lathe.torch._mod_captures import Captures
-from lathe.torch._mod_traced import (Constant, Node, NumbersOfGradients, Tensors, Traced,
+from lathe.torch._mod_traced import (Constant, Node, NumbersOfGradients, Tensors, Traced, Wide,
                                      name_of, user_line)
 
 _ALIASES = {"detach", "alias", "view", "_unsafe_view", "reshape", "expand", "squeeze"}
@@ -38,6 +38,12 @@ def bits_of(value: Any) -> Any:
     if isinstance(value, float):
         return struct.unpack("q", struct.pack("d", value))[0]
     return value
+
+
+def _fits(value: Any) -> bool:
+    """Returns whether an int32 holds an int. A symbol is guarded, one without a value trusted."""
+    return isinstance(value, torch.SymInt) and not value.node.has_hint() or bool(
+        -2**31 <= value < 2**31)
 
 
 _shapes: dict[Any, tuple[torch.dtype, tuple[int, ...]]] = {}
@@ -130,15 +136,11 @@ class Record:
         if kind is bool or (isinstance(value, float) and not math.isfinite(value)):
             self.tokens.append((kind, repr(value)))
             return value
-        if isinstance(value, int):  # one that an int32 cannot hold has another type
-            self.tokens.append("i32" if -2**31 <= value < 2**31 else "i64")
-            made = Constant(len(self.constants), int)
-        elif isinstance(value, float):
-            self.tokens.append("f64")
-            made = Constant(len(self.constants), float)
-        else:  # a symbol of torch.compile: its value is known when the graph runs
-            made = Constant(len(self.constants), int if isinstance(value, torch.SymInt) else float)
-            self.tokens.append(("symbol", made.kind))
+        of: type = float  # the value of a symbol of torch.compile is known when the graph runs
+        if isinstance(value, (int, torch.SymInt)):  # one that an int32 cannot hold has another type
+            of = int if _fits(value) else Wide
+        self.tokens.append(of)
+        made = Constant(len(self.constants), of)
         self.constants.append(bits_of(value))
         return made
 

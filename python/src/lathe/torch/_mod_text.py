@@ -13,7 +13,7 @@ import torch
 
 from lathe._errors import LatheError, Unsupported
 from lathe.torch._mod_record import Record, known_operators
-from lathe.torch._mod_traced import Constant, Node
+from lathe.torch._mod_traced import Constant, Node, Wide
 from lathe.torch._mod_types import (BOOL, FLOAT, INT, Number, c_type, cast, literal, number_of,
                                     range_of)
 
@@ -76,10 +76,9 @@ class Numbers:
         read = f"captures.get<{self.slot}>({self.used.index(index)})"
         if kind is float:
             return Number(f"__longlong_as_double({read})", torch.float64, scalar=True)
-        small = not isinstance(value, int) or -2**31 <= value < 2**31
-        dtype = INT if small else torch.int64
+        dtype = torch.int64 if kind is Wide else INT
         low, high = range_of(dtype)
-        return Number(f"((int){read})" if small else read, dtype, low, high, scalar=True)
+        return Number(read if kind is Wide else f"((int){read})", dtype, low, high, scalar=True)
 
     def begin(self, tensor: int) -> Number:
         """Returns where a captured tensor begins in the capture that it lies in."""
@@ -94,7 +93,7 @@ class Numbers:
         return self._natural(self.places[tensor] + 1 + self.ranks[tensor] + dim)
 
     def _natural(self, index: int) -> Number:
-        found = self.text(index, int)
+        found = self.text(index, Wide)  # another length may be too long for an int32
         return found._replace(low=0) if found.value is None else found
 
 

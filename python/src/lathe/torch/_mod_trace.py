@@ -42,11 +42,11 @@ class Mods(NamedTuple):
 
 
 class _Texts(NamedTuple):
-    """Texts of all calls that record the same, and what their numbers were."""
+    """Texts of all calls that record the same, and what their numbers were; None for symbols."""
 
     score_mod: str | None
     mask_mod: str | None
-    values: tuple[Any, ...]
+    values: tuple[int | None, ...]
     varying: frozenset[int]
     used: tuple[int, ...]  # the constants that texts read from a capture
 
@@ -124,18 +124,29 @@ def _written(run: _Run, varying: frozenset[int]) -> _Texts:
     if run.blocks is not None:
         mask = block_text(run.blocks, mask, numbers)
     count("wrote the text of a mod")
-    return _Texts(score, mask, record.values(), varying, tuple(numbers.used))
+    return _Texts(score, mask, _comparable(record.values()), varying, tuple(numbers.used))
+
+
+def _comparable(values: tuple[Any, ...]) -> tuple[int | None, ...]:
+    """Returns values with None for a symbol of torch.compile.
+
+    To compare a symbol would guard on its value, and one that is kept belongs to another trace.
+    """
+    return tuple(each if type(each) is int else None for each in values)
 
 
 def _texts_of(run: _Run, again: Callable[[], _Run]) -> _Texts:
     """Returns the texts of a run; `again` runs the mods again, for the line of a message."""
-    key, values = run.record.key(), run.record.values()
+    key: Any = run.record.key()
+    values = _comparable(run.record.values())
+    if len(run.record.captures.groups) == MOST_CAPTURES:  # none has room for numbers: all literals
+        key = key, values
     known = _texts.get(key)
     if known is not None and known.values == values:
         return known
     varying = known.varying if known is not None else frozenset()
     changed = {at for at, value in enumerate(values) if at not in varying and (
-        type(value) is not int or known is not None and known.values[at] != value)}
+        value is None or known is not None and known.values[at] != value)}
     if known is not None and not changed:
         return known
     try:

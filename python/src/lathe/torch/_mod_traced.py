@@ -22,10 +22,18 @@ _OTHER_NAMES = {"__lshift__": "bitwise_left_shift", "__rshift__": "bitwise_right
 _FACTORIES = {torch.tensor, torch.as_tensor, torch.asarray, torch.scalar_tensor, torch.full,
               torch.zeros, torch.ones}
 _WHERE = {torch.where}
+_SYMBOLS = {torch.SymInt: 1, torch.SymFloat: 1.0}
+
+
+class Wide(int):
+    """The kind of a Constant whose values an int32 need not hold."""
 
 
 class Constant:
-    """A Python number that a mod gave to an operator: its place among a record's constants."""
+    """A Python number that a mod gave to an operator: its place among a record's constants.
+
+    kind: int, Wide or float.
+    """
 
     __slots__ = ("index", "kind")
 
@@ -110,9 +118,12 @@ class Tensors(TorchFunctionMode):
         elif func in _WHERE and len(args) == 3:
             args = self._chosen_numbers(*args)
         elif func in _FACTORIES and args and not isinstance(args[0], Tensor):
-            made = func(*args, **{**(kwargs or {}), "device": "cpu"})
+            # A symbol of torch.compile has no value yet: another number shows the dtype.
+            symbols = [each for each in (*args, *(kwargs or {}).values()) if type(each) in _SYMBOLS]
+            made = func(*map(_some, args), **{word: _some(each) for word, each in
+                                              {**(kwargs or {}), "device": "cpu"}.items()})
             if made.dim() == 0 and not made.requires_grad:
-                return self.record.scalar(made.item(), made.dtype)
+                return self.record.scalar(symbols[0] if symbols else made.item(), made.dtype)
         return func(*args, **(kwargs or {}))
 
     def _chosen_numbers(self, condition: Any, a: Any, b: Any) -> tuple[Any, Any, Any]:
@@ -147,6 +158,10 @@ def indexed(tensor: Tensor, indices: Sequence[Any]) -> Tensor:
         tensor = (torch.ops.aten.index.Tensor(tensor, [each]) if isinstance(each, Tensor)
                   else torch.select(tensor, 0, each))
     return tensor
+
+
+def _some(value: Any) -> Any:
+    return _SYMBOLS.get(type(value), value)
 
 
 def _is_place(index: Any) -> bool:
