@@ -6,6 +6,7 @@
 // its launcher, launches itself; nobody else asks which of them a plan has.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <span>
 #include <string>
@@ -41,6 +42,20 @@ struct Implementation {
 // that it does not support is not supported, for the reason that it gives.
 template <typename Problem, typename Launcher>
 using Implementations = std::span<const Implementation<Problem, Launcher>* const>;
+
+template <typename Problem, typename Launcher, typename... More>
+constexpr auto addresses_of(const Implementation<Problem, Launcher>& first, const More&... more) {
+  return std::array{&first, &more...};
+}
+
+// Declares the implementations of a step, each of which a file of its own defines, and a function
+// that returns them.
+#define LATHE_STEP(Type, steps, ...)                          \
+  extern const Type __VA_ARGS__;                              \
+  inline std::span<const Type* const> steps() {               \
+    static constexpr auto kSteps = addresses_of(__VA_ARGS__); \
+    return kSteps;                                            \
+  }
 
 // Returns why a plan cannot take the implementation: what the caller asked for forbids its family,
 // or it does not cover the case. Empty if a plan can.

@@ -51,12 +51,6 @@ void fill_call(const AttentionBackwardCall& of, Params* p) {
 
 }  // namespace
 
-Implementations<AttentionBackwardProblem, AttentionBackward> attention_backwards() {
-  static constexpr const AttentionBackwardStep* kBackwards[] = {&kAttentionBackwardSm90,
-                                                                &kAttentionBackwardPortable};
-  return kBackwards;
-}
-
 Result<std::unique_ptr<AttentionBackward>> make_attention_backward(
     const AttentionBackwardProblem& problem, const DeviceFacts& facts) {
   if (!problem.backward) return make_attention_backward_ends(problem, facts);

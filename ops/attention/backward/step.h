@@ -134,8 +134,8 @@ class AttentionBackward {
 };
 
 using AttentionBackwardStep = Implementation<AttentionBackwardProblem, AttentionBackward>;
-extern const AttentionBackwardStep kAttentionBackwardSm90, kAttentionBackwardPortable;
-Implementations<AttentionBackwardProblem, AttentionBackward> attention_backwards();
+LATHE_STEP(AttentionBackwardStep, attention_backwards, kAttentionBackwardSm90,
+           kAttentionBackwardPortable)
 
 // Returns the launcher for a problem that has gradients. UNSUPPORTED, by name, where no
 // implementation covers them.

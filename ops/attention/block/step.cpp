@@ -4,18 +4,6 @@
 
 namespace lathe {
 
-Implementations<AttentionProblem, AttentionBlock> attention_blocks() {
-  static constexpr const AttentionBlockStep* kBlocks[] = {&kAttentionBlockSm90,
-                                                          &kAttentionBlockPortable};
-  return kBlocks;
-}
-
-Implementations<AttentionProblem, AttentionBlockBackward> attention_block_backwards() {
-  static constexpr const AttentionBlockBackwardStep* kBackwards[] = {
-      &kAttentionBlockBackwardSm90, &kAttentionBlockBackwardPortable};
-  return kBackwards;
-}
-
 void AttentionBlock::fill(const AttentionBlockCall& of, AttentionForwardParams* p) const {
   const AttentionRequest& asked = of.request.attention;
   fill_tensors<attention_block::kTensors>(of.call, of.packed(), p);

@@ -94,12 +94,10 @@ class AttentionBlockBackward : public AttentionBlockLauncher {
 };
 
 using AttentionBlockStep = Implementation<AttentionProblem, AttentionBlock>;
-extern const AttentionBlockStep kAttentionBlockSm90, kAttentionBlockPortable;
-Implementations<AttentionProblem, AttentionBlock> attention_blocks();
+LATHE_STEP(AttentionBlockStep, attention_blocks, kAttentionBlockSm90, kAttentionBlockPortable)
 
 using AttentionBlockBackwardStep = Implementation<AttentionProblem, AttentionBlockBackward>;
-extern const AttentionBlockBackwardStep kAttentionBlockBackwardSm90,
-    kAttentionBlockBackwardPortable;
-Implementations<AttentionProblem, AttentionBlockBackward> attention_block_backwards();
+LATHE_STEP(AttentionBlockBackwardStep, attention_block_backwards, kAttentionBlockBackwardSm90,
+           kAttentionBlockBackwardPortable)
 
 }  // namespace lathe

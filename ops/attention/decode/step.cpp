@@ -30,12 +30,6 @@ std::vector<int> tile_rows(const AttentionDecodeRows& rows) {
 
 }  // namespace
 
-Implementations<AttentionDecodeProblem, AttentionDecode> attention_decodes() {
-  static constexpr const AttentionDecodeStep* kDecodes[] = {&kAttentionDecodeSm90,
-                                                            &kAttentionDecodePortable};
-  return kDecodes;
-}
-
 Result<std::vector<std::unique_ptr<AttentionDecode>>> make_attention_decodes(
     AttentionDecodeProblem problem, const DeviceFacts& facts) {
   const auto step = attention_decodes();

@@ -56,8 +56,7 @@ class AttentionDecode {
 };
 
 using AttentionDecodeStep = Implementation<AttentionDecodeProblem, AttentionDecode>;
-extern const AttentionDecodeStep kAttentionDecodeSm90, kAttentionDecodePortable;
-Implementations<AttentionDecodeProblem, AttentionDecode> attention_decodes();
+LATHE_STEP(AttentionDecodeStep, attention_decodes, kAttentionDecodeSm90, kAttentionDecodePortable)
 
 // Returns the kernels that calls of a problem may take, in the order in which they are asked; the
 // last one takes every call. If the number of queries varies from call to call there are portable

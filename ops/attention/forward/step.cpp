@@ -6,12 +6,6 @@
 
 namespace lathe {
 
-Implementations<AttentionProblem, AttentionForward> attention_forwards() {
-  static constexpr const AttentionForwardStep* kForwards[] = {&kAttentionForwardSm90,
-                                                              &kAttentionForwardPortable};
-  return kForwards;
-}
-
 AttentionForward::AttentionForward(KernelSpec spec, const AttentionProblem& problem)
     : kernel(std::move(spec)) {
   if (problem.mod("mask_mod") == nullptr) return;

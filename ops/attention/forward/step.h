@@ -39,7 +39,7 @@ class AttentionForward {
 };
 
 using AttentionForwardStep = Implementation<AttentionProblem, AttentionForward>;
-extern const AttentionForwardStep kAttentionForwardSm90, kAttentionForwardPortable;
-Implementations<AttentionProblem, AttentionForward> attention_forwards();
+LATHE_STEP(AttentionForwardStep, attention_forwards, kAttentionForwardSm90,
+           kAttentionForwardPortable)
 
 }  // namespace lathe

@@ -45,11 +45,6 @@ std::unique_ptr<ConvUpdate> make(KernelSpec spec, const ConvProblem& problem, co
 
 const ConvUpdateStep kConvUpdateSequences = {"portable", refusal, candidates, {}, make};
 
-Implementations<ConvProblem, ConvUpdate> conv_updates() {
-  static constexpr const ConvUpdateStep* kUpdates[] = {&kConvUpdateSequences, &kConvUpdateRow};
-  return kUpdates;
-}
-
 KernelSpec conv_update_spec(const ConvProblem& problem) {
   const ConvUpdateShared shared = conv_update_shared(problem);
   return shared_spec(

@@ -34,9 +34,7 @@ class ConvUpdate {
 };
 
 using ConvUpdateStep = Implementation<ConvProblem, ConvUpdate>;
-extern const ConvUpdateStep kConvUpdateSequences, kConvUpdateRow;
-// Returns the implementations in the order in which they are taken if nothing was tuned.
-Implementations<ConvProblem, ConvUpdate> conv_updates();
+LATHE_STEP(ConvUpdateStep, conv_updates, kConvUpdateSequences, kConvUpdateRow)
 
 // Returns the spec that the implementations have in common, with a warp for each of several
 // sequences a block.
