@@ -45,11 +45,12 @@ Function entry_point(void* library, const char* name) {
   return reinterpret_cast<Function>(found);
 }
 
-lathe_context* new_context() {
+lathe_context* new_context(const char* family = nullptr) {
   lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
   options.device = LATHE_DEVICE_SIM;
   options.arch = "sm_90a";
   options.cache_dir = LATHE_TEST_CACHE_DIR;
+  options.family = family;
   lathe_context* context = nullptr;
   API(lathe_context_create(&context, &options));
   return context;
@@ -62,9 +63,7 @@ Table bench_launch(const Settings& settings) {
   setenv("LATHE_SIM_DIR", folder.c_str(), 1);
   lathe_context* const context = new_context();
   const apitest::Context owner(context);
-  // Contexts read it when they are made. These kernels have no tensor maps.
-  setenv("LATHE_FAMILY", "portable", 1);
-  lathe_context* const portable = new_context();
+  lathe_context* const portable = new_context("portable");  // its kernels have no tensor maps
   const apitest::Context portable_owner(portable);
 
   void* library = dlopen((folder + "/libcuda.so.1").c_str(), RTLD_NOW);

@@ -25,7 +25,11 @@ std::string class_of(KernelSpec spec, const std::vector<const char*>& tile) {
 
 std::string tile_of(const KernelSpec& spec, const std::vector<const char*>& tile) {
   std::string result;
-  for (const char* name : tile) result += text(name, '=', spec.constant(name), ' ');
+  for (const char* name : tile) {
+    for (const Constant& constant : spec.constants) {
+      if (constant.name == name) result += text(name, '=', constant.value, ' ');
+    }
+  }
   return result + text("warps=", spec.threads / 32);
 }
 

@@ -38,16 +38,14 @@ struct DeviceFacts {
   std::shared_ptr<const Choices> choices;  // of tiles, measured on it; null: none
   std::vector<RejectedKernel> rejected;    // for the problem that is being planned
 
-  // Returns why no kernel of one architecture alone is to be chosen; null: they may be.
-  const char* family_refusal() const {
-    return family == "portable" ? family_reason.c_str() : nullptr;
-  }
-  // Returns why a kernel that has `forms` is not to be chosen; null if one of them is left.
-  const char* rejection(std::string_view kernel, int forms = 1) const {
+  // Returns why no kernel of one architecture alone is to be chosen; empty: they may be.
+  std::string family_refusal() const { return family == "portable" ? family_reason : ""; }
+  // Returns why a kernel that has `forms` is not to be chosen; empty if one of them is left.
+  std::string rejection(std::string_view kernel, int forms = 1) const {
     for (const RejectedKernel& each : rejected) {
-      if (each.kernel == kernel && --forms == 0) return each.reason.c_str();
+      if (each.kernel == kernel && --forms == 0) return each.reason;
     }
-    return nullptr;
+    return {};
   }
   // Returns the form to be tried next: how many were rejected.
   int form(std::string_view kernel) const {

@@ -39,7 +39,6 @@ std::string Mod::digest() const { return hex_of(sha256(text)); }
 void KernelSpec::set(const Template& from) {
   kernel = from.kernel;
   source = std::string(from.folder) + '/' + from.kernel + ".cuh";
-  if (std::string_view(from.folder).ends_with("/sm90")) family = "sm90", may_be_rejected = true;
   params = from.params, params_bytes = static_cast<int>(from.params_bytes);
   last_field = from.last_field, last_field_offset = static_cast<int>(from.last_field_offset);
 }
@@ -86,6 +85,13 @@ long long KernelSpec::constant(std::string_view name) const {
   }
   assert(false && "a spec has no constant of this name");
   return 0;
+}
+
+long long KernelSpec::constant(std::string_view name, long long otherwise) const {
+  for (const Constant& constant : constants) {
+    if (constant.name == name) return constant.value;
+  }
+  return otherwise;
 }
 
 }  // namespace lathe

@@ -109,6 +109,8 @@ struct KernelSpec {
   void set(const Template& from);
   // The value of a constant; asserts that it is there.
   long long constant(std::string_view name) const;
+  // The same, or `otherwise` where the kernel has no such constant.
+  long long constant(std::string_view name, long long otherwise) const;
 };
 
 }  // namespace lathe

@@ -7,41 +7,6 @@
 
 namespace lathe {
 
-namespace {
-
-struct NamedNumber {
-  std::string_view name;
-  int64_t KernelNumbers::*number;
-};
-constexpr NamedNumber kNumbers[] = {{"m", &KernelNumbers::m},
-                                    {"n", &KernelNumbers::n},
-                                    {"width", &KernelNumbers::width},
-                                    {"value_width", &KernelNumbers::value_width},
-                                    {"packed", &KernelNumbers::packed},
-                                    {"local", &KernelNumbers::local},
-                                    {"pack_gqa", &KernelNumbers::pack_gqa},
-                                    {"whole_groups", &KernelNumbers::whole_groups},
-                                    {"ranges", &KernelNumbers::ranges},
-                                    {"persistent", &KernelNumbers::persistent},
-                                    {"states", &KernelNumbers::states},
-                                    {"grads", &KernelNumbers::grads},
-                                    {"ranks", &KernelNumbers::ranks},
-                                    {"key_lanes", &KernelNumbers::key_lanes},
-                                    {"v", &KernelNumbers::v},
-                                    {"vector", &KernelNumbers::vector},
-                                    {"lanes", &KernelNumbers::lanes}};
-
-}  // namespace
-
-KernelNumbers::KernelNumbers(const KernelSpec& spec)
-    : threads(spec.threads), smem_bytes(spec.smem_bytes), mapped(!spec.tensor_maps.empty()) {
-  for (const Constant& constant : spec.constants) {
-    for (const auto& [name, number] : kNumbers) {
-      if (constant.name == name) this->*number = constant.value;
-    }
-  }
-}
-
 void KernelSlot::bind(const PlanKernel& kernel) {
   loaded_ = kernel.loaded;
   const std::string_view text = kernel.built->entry->metadata.find("registers").value_or("");
@@ -77,7 +42,7 @@ void Executor::bind(const std::vector<PlanKernel>& kernels) {
   for (size_t i = 0; i < slots_.size(); ++i) slots_[i]->bind(kernels[i]);
 }
 
-void Executor::list(std::initializer_list<KernelSlot*> slots) {
+void Executor::list(const std::vector<KernelSlot*>& slots) {
   for (KernelSlot* slot : slots) {
     if (*slot) slots_.push_back(slot);
   }

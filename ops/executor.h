@@ -3,7 +3,6 @@
 // An executor stands behind a plan: it has the operator's kernels and runs a checked call.
 #pragma once
 
-#include <initializer_list>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -58,7 +57,7 @@ class Executor {
   Executor() = default;
   // Lists kernels, in the order of the plan. The slots are members of this executor, or of one that
   // it owns. Empty slots are skipped.
-  void list(std::initializer_list<KernelSlot*> slots);
+  void list(const std::vector<KernelSlot*>& slots);
   void list(const Executor& step);
   size_t kernel_count() const { return slots_.size(); }
 

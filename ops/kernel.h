@@ -44,37 +44,17 @@ struct PlanKernel {
   std::string spec_text, key_hex, family_reason;  // lent to callers
 };
 
-// Holds the constants of a spec that grids and launches compute with, by their names; 0 where the
-// kernel has none of the name. A slot keeps them, because a launch has no time to look up names.
-struct KernelNumbers {
-  KernelNumbers() = default;
-  explicit KernelNumbers(const KernelSpec& spec);
-
-  int64_t m = 0, n = 0;                // rows and keys of a tile
-  int64_t width = 0, value_width = 0;  // that the kernel is made for
-  int64_t packed = 0, local = 0;       // flags
-  int64_t pack_gqa = 0, whole_groups = 0;
-  int64_t ranges = 0, persistent = 0;
-  int64_t states = 0, grads = 0, ranks = 0;
-  int64_t key_lanes = 0, v = 0;
-  int64_t vector = 0, lanes = 0;
-  int64_t threads = 0, smem_bytes = 0;
-  bool mapped = false;  // it reads tensors through tensor maps: a kernel by warpgroups
-};
-
 // A slot holds a kernel that an operator may need. It is empty if a problem does not need the
 // kernel.
 class KernelSlot {
  public:
   KernelSlot() = default;
-  KernelSlot(KernelSpec spec) : spec_(std::move(spec)), numbers_(spec_), full_(true) {}
+  KernelSlot(KernelSpec spec) : spec_(std::move(spec)), full_(true) {}
 
   explicit operator bool() const { return full_; }
   bool has_value() const { return full_; }
   const KernelSpec& operator*() const { return spec_; }
   const KernelSpec* operator->() const { return &spec_; }
-
-  const KernelNumbers& numbers() const { return numbers_; }
 
   // Takes over the loaded kernel and its compiled properties from the plan.
   void bind(const PlanKernel& kernel);
@@ -93,10 +73,23 @@ class KernelSlot {
 
  private:
   KernelSpec spec_;
-  KernelNumbers numbers_;
   bool full_ = false;
   int registers_ = 255;
   std::shared_ptr<const Kernel> loaded_;
+};
+
+// Holds beside the kernel those constants of its spec that grids and launches compute with: a
+// launch has no time to look up constants by name. Numbers is made of a spec.
+template <typename Numbers>
+class NumberedSlot : public KernelSlot {
+ public:
+  NumberedSlot() = default;
+  NumberedSlot(KernelSpec spec) : KernelSlot(std::move(spec)), numbers_(**this) {}
+
+  const Numbers& numbers() const { return numbers_; }
+
+ private:
+  Numbers numbers_;
 };
 
 }  // namespace lathe

@@ -101,7 +101,7 @@ TokenRows rows_of(const Tensor& tensor, bool packed) {
   return out;
 }
 
-Status copy_rows(const KernelSlot& kernel, const TokenRows& from, const TokenRows& to,
+Status copy_rows(const VectorSlot& kernel, const TokenRows& from, const TokenRows& to,
                  const TokenRows& walked, const TokenIndex& index, int64_t element_bytes,
                  CUstream stream) {
   const int64_t vectors = walked.width * element_bytes / kernel.numbers().vector;

@@ -14,6 +14,7 @@
 #include "collective/exchange.h"
 #include "collective/plans/layout.h"
 #include "ops/executor.h"
+#include "ops/row_kernels.h"
 
 namespace lathe {
 
@@ -138,7 +139,7 @@ struct TokenIndex {
   int64_t limit = 0;
 };
 // Copies the tokens of `walked`, which is one of the two sides, with kernel copy_rows.
-Status copy_rows(const KernelSlot& kernel, const TokenRows& from, const TokenRows& to,
+Status copy_rows(const VectorSlot& kernel, const TokenRows& from, const TokenRows& to,
                  const TokenRows& walked, const TokenIndex& index, int64_t element_bytes,
                  CUstream stream);
 

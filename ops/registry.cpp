@@ -8,9 +8,11 @@
 #include "codegen/base/text.h"
 #include "ops/schema.h"
 
-// One word for each family: ops/<family>/ defines std::span<const Operator> <family>_operators().
-#define LATHE_FAMILIES(family) \
-  family(conv) family(attention) family(ring) family(kda) family(sparse) family(shard)
+// One word for each folder of operators: it defines
+// std::span<const Operator> <word>_operators().
+#define LATHE_FAMILIES(family)                                                          \
+  family(conv) family(attention) family(decode) family(ring) family(kda) family(sparse) \
+      family(shard)
 
 namespace lathe {
 

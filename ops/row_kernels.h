@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "codegen/spec.h"
+#include "ops/kernel.h"
 
 namespace lathe {
 
@@ -14,6 +14,13 @@ namespace lathe {
 enum class RowIndex { none, gather, scatter };
 // `vector_bytes`: 2, 4, 8 or 16; every address, stride and row is a multiple.
 KernelSpec copy_rows_spec(RowIndex index, int vector_bytes);
+// Holds what one access of copy_rows takes, in bytes, or of sum_parts, in elements.
+struct VectorNumbers {
+  VectorNumbers() = default;
+  VectorNumbers(const KernelSpec& spec) : vector(spec.constant("vector")) {}
+  int64_t vector = 0;
+};
+using VectorSlot = NumberedSlot<VectorNumbers>;
 // move_rows copies rows of heads of several tensors. `word_bytes` is 16 or 4; a row of one head has
 // a whole number of words.
 KernelSpec move_rows_spec(int word_bytes);

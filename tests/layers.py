@@ -5,12 +5,13 @@
 
 templates <- codegen <- device <- cache <- collective <- ops <- api: a folder includes only from itself and from
 those to its left. In ops/ a family's folder may include what families share, and of another family
-its kernels alone; what they share, and api/, may name no family. A family's folder ranks/ is above the family's others.
+its kernels alone; what they share, and api/, may name no family. A family's rooms lie one above another (ROOMS), with ranks/ on top; what belongs to one architecture, sm90.h, is
+for its own files.
 sim/ includes none of them and none includes sim/. abi/, what NVIDIA's libraries
 look like from outside, includes no other folder and may be included by each but the templates and
 the program. reference/, the operators in double, includes no other folder and may be included by tests,
-bench and the program. A file of ops/ that launches kernels looks up no constant by its name: slots keep what launches
-need (KernelNumbers). The program (api/cli) sees the public header, and of the library the pure functions that PROGRAM_SEES
+bench and the program. A function of ops/ that launches kernels looks up no constant by its name: slots keep what launches
+need (NumberedSlot). The program (api/cli) sees the public header, and of the library the pure functions that PROGRAM_SEES
 lists. python/, the extension of the Python package, sees lathe.h and its own headers, and none includes
 it. Files in templates/params include other parameters alone. Headers in angle brackets are C++'s, C's, POSIX's, or one of the
 few that scripts/bootstrap installs: a machine with a CUDA tool kit would not notice another one.
@@ -91,6 +92,27 @@ def breach(root, path, included, quoted):
     return family_breach(path, included)
 
 
+# Rooms of a family from below, "" for the files beside its folders: a room includes from those before it.
+ROOMS = {"attention": ["", "forward", "backward", "decode", "block", "ranks"]}
+# The plan of flash_attention is beside the folders and puts two steps together.
+UPWARDS = {("ops/attention/run.cpp", "ops/attention/forward/step.h"),
+           ("ops/attention/run.cpp", "ops/attention/backward/step.h")}
+
+
+def room_breach(path, included):
+    """The same for rooms of a family."""
+    rooms, seen = ROOMS.get(path[1], []), included.split("/")
+    theirs = seen[2] if len(seen) > 3 else ""
+    ours = path[2] if len(path) > 3 else ""
+    if seen[-1] == "sm90.h" and not path[-1].startswith("sm90."):
+        return "what belongs to Hopper's kernels is for sm90.cpp alone: others have the step's list"
+    if ours not in rooms or theirs not in rooms or rooms.index(theirs) <= rooms.index(ours):
+        return None
+    if ("/".join(path), included) in UPWARDS:
+        return None
+    return f"{'/'.join(path[:-1])} may not include {theirs}/, which is above it"
+
+
 def family_breach(path, included):
     """The same for families, the folders of ops/."""
     parts = included.split("/")
@@ -100,7 +122,9 @@ def family_breach(path, included):
         return f"kernels of a family are functions of integers: they may not include {parts[0]}/"
     if family and family == own and parts[2] == "ranks" and path[2] != "ranks":
         return f"ops/{own} may not include its runs over ranks: run.h declares what makes them"
-    if family is None or family == own or path[0] not in ("ops", "api"):
+    if family and family == own:
+        return room_breach(path, included)
+    if family is None or path[0] not in ("ops", "api"):
         return None
     if own and parts[-1].endswith("kernels.h"):
         return None
@@ -108,10 +132,16 @@ def family_breach(path, included):
 
 
 def lookups(path, text):
-    """Lines of a file of ops/ with launches that look up a constant of a spec."""
-    if path[0] != "ops" or not re.search(r"\.(launch|encode)\(", text):
-        return []
-    return [number for number, line in enumerate(text.splitlines(), 1) if re.search(r"\bconstant\(", line)]
+    """Lines of functions of ops/ with launches that look up a constant of a spec."""
+    found, function = [], []
+    for number, line in enumerate(text.splitlines(), 1) if path[0] == "ops" else ():
+        function.append((number, line))
+        if not line.startswith("}"):
+            continue
+        if any(re.search(r"\.(launch|encode)\(", each) for _, each in function):
+            found += [at for at, each in function if re.search(r"\bconstant\(", each)]
+        function = []
+    return found
 
 
 def is_program(path):
@@ -143,7 +173,7 @@ def check(root):
             path = file.relative_to(root).parts
             text = re.sub(r'R"(\w*)\(.*?\)\1"', lambda m: "\n" * m[0].count("\n"), file.read_text(), flags=re.S)
             for number in lookups(path, text):
-                found.append(f"{'/'.join(path)}:{number}: a launch has no time to look up constants (KernelNumbers)")
+                found.append(f"{'/'.join(path)}:{number}: a launch has no time to look up constants (NumberedSlot)")
             for number, what in local(path, text):
                 found.append(f"{'/'.join(path)}:{number}: {what} follows the program's locale: use from_chars, to_chars, "
                              "codegen/base/letters.h, sim/model/letters.h or text()")

@@ -5,21 +5,21 @@
 #include <algorithm>
 
 #include "codegen/base/integers.h"
-#include "ops/attention/backward/kernels.h"
+#include "ops/attention/kernels.h"
 
 namespace lathe {
 namespace {
 
 // Return the query heads that are rows of one tile, and the columns of tiles in the grid.
-int64_t packed_ratio(const KernelNumbers& kernel, const AttentionShape& shape) {
+int64_t packed_ratio(const AttentionTiling& kernel, const AttentionShape& shape) {
   return kernel.pack_gqa != 0 && shape.kv_heads > 0 ? shape.heads / shape.kv_heads : 1;
 }
-int64_t grid_heads(const KernelNumbers& kernel, const AttentionShape& shape) {
+int64_t grid_heads(const AttentionTiling& kernel, const AttentionShape& shape) {
   return kernel.pack_gqa != 0 ? shape.kv_heads : shape.heads;
 }
 
 // Returns the rows of a tile that are somebody's: in Hopper's tiles no group of heads is divided.
-int64_t used_rows(const KernelNumbers& kernel, int64_t ratio) {
+int64_t used_rows(const AttentionTiling& kernel, int64_t ratio) {
   return kernel.whole_groups != 0 && ratio <= kernel.m ? kernel.m / ratio * ratio : kernel.m;
 }
 
@@ -39,7 +39,7 @@ uint64_t pairs_up_to(int64_t rows, int64_t keys, int64_t limit) {
 struct Visits {
   Wide keys = 0, blocks = 0;
 };
-Visits visits(const KernelNumbers& kernel, const AttentionMask& mask, int64_t ratio) {
+Visits visits(const AttentionTiling& kernel, const AttentionMask& mask, int64_t ratio) {
   const int64_t rows = used_rows(kernel, ratio), block = kernel.n;
   const int64_t tiles = ceil_div(mask.queries * ratio, rows), stride = attention_tile_stride(tiles);
   Visits sum;
@@ -101,12 +101,12 @@ uint64_t attention_bounded(unsigned __int128 count) {
   return static_cast<uint64_t>(std::min<Wide>(count, UINT64_MAX));
 }
 
-int64_t attention_tiles(const KernelNumbers& kernel, const AttentionShape& shape) {
+int64_t attention_tiles(const AttentionTiling& kernel, const AttentionShape& shape) {
   const int64_t ratio = packed_ratio(kernel, shape);
   return ceil_div(shape.seq_q * ratio, used_rows(kernel, ratio));
 }
 
-int64_t attention_forward_blocks(const KernelNumbers& kernel, const AttentionShape& shape) {
+int64_t attention_forward_blocks(const AttentionTiling& kernel, const AttentionShape& shape) {
   return attention_tiles(kernel, shape) * grid_heads(kernel, shape) * shape.sequences;
 }
 
@@ -120,7 +120,7 @@ AttentionCost attention_forward_cost(const AttentionProblem& problem, const Kern
   const uint64_t widths = problem.head_dim + problem.value_dim, element = bytes_of(problem.element);
   const uint64_t key_width = attention_key_width(problem);
   const uint64_t padded = spec.constant("width") + spec.constant("value_width");
-  const KernelNumbers kernel(spec);
+  const AttentionTiling kernel(spec);
   const int64_t ratio = packed_ratio(kernel, shape);
   const uint64_t columns = grid_heads(kernel, shape), tile_pairs = kernel.m * kernel.n;
   Wide minimum = 0, bytes = 0, flops = 0, tile_flops = 0;
@@ -172,32 +172,6 @@ uint64_t attention_memory_bytes(const AttentionProblem& problem, const KernelSpe
     bytes +=
         static_cast<Wide>(mask.count) * read_again({shape.kv_heads, tiles, mask.keys * key_bytes},
                                                    running_blocks(spec, facts), facts);
-  }
-  return std::min(attention_bounded(bytes), std::max(cost.bytes, cost.minimum_bytes));
-}
-
-uint64_t attention_backward_memory_bytes(const AttentionProblem& problem,
-                                         const AttentionBackwardKernels& kernels,
-                                         const AttentionShape& shape,
-                                         const AttentionBackwardLaunch& launch,
-                                         const std::vector<AttentionSequences>& sequences,
-                                         const AttentionCost& cost, const DeviceFacts& facts) {
-  // Data that one launch leaves for another is written and read once more.
-  const int64_t row_bytes = 2 * 4 + launch.accumulators * 4 * problem.head_dim;
-  Wide bytes = static_cast<Wide>(cost.minimum_bytes) + 2 * launch.rows * shape.heads * row_bytes;
-  if (launch.apart) {
-    bytes += 2 * launch.keys * shape.heads * (problem.head_dim + problem.value_dim) * 4;
-  }
-  if (problem.backward) {
-    const KernelSpec& main = kernels.main();
-    const int64_t walked = (problem.head_dim + problem.value_dim) * bytes_of(problem.element) +
-                           2 * 4 + (launch.accumulators > 0 ? 2 * 4 * problem.head_dim : 0);
-    for (const AttentionSequences& mask : sequences) {
-      const int64_t tiles = ceil_div(mask.keys, main.constant("n"));
-      bytes +=
-          static_cast<Wide>(mask.count) * read_again({shape.heads, tiles, mask.queries * walked},
-                                                     running_blocks(main, facts), facts);
-    }
   }
   return std::min(attention_bounded(bytes), std::max(cost.bytes, cost.minimum_bytes));
 }

@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Describes the flash attention family on the host: which kernels a problem needs, with which
-// tiles, how large their grids are and how many bytes they move. Pure functions of integers.
+// Holds what the steps of flash attention share on the host: tiles, shapes, grids of tiles of rows,
+// and how many bytes and operations they take. Pure functions of integers.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "codegen/base/status.h"
@@ -40,45 +41,46 @@ int attention_key_width(const AttentionProblem& problem);
 // Returns the bytes of a block step's queue of visits, which lies behind the tiles in forward and
 // backward.
 int attention_queue_bytes(const AttentionProblem& problem);
-// Returns the bytes of shared memory of the forward: q, and the stages of k and v. float32 is
-// stored in three planes.
-int attention_forward_smem(const AttentionProblem& problem, const AttentionTile& tile);
-// Returns the float32 registers of a thread that the tile fixes: out, the scores, and their 16-bit
-// copy.
-int attention_forward_accumulators(const AttentionProblem& problem, const AttentionTile& tile);
+// Returns why kernels that copy rows by tensor maps cannot serve a problem or a device; empty: they
+// can.
+std::string tensor_map_refusal(const AttentionProblem& problem, const DeviceFacts& facts);
+// Returns the constant for the type of offsets. Without packed lengths it changes nothing: one word
+// for all.
+Constant attention_offsets(const AttentionProblem& problem);
 
-// Returns all configurations worth trying, the default first. The tuner and choose() share this
-// list.
-std::vector<AttentionTile> attention_candidates(const AttentionProblem& problem,
-                                                const DeviceFacts& facts);
-// Returns UNSUPPORTED if the device's shared memory is too small for any tile.
-Result<AttentionTile> attention_choose(const AttentionProblem& problem, const DeviceFacts& facts);
+// Holds the constants of a kernel that grids and launches depend on; 0 where the kernel has none of
+// the name.
+struct AttentionTiling {
+  AttentionTiling() = default;
+  AttentionTiling(const KernelSpec& spec);
 
-struct AttentionKernels {
-  KernelSlot mask_blocks;  // before the forward, with a mask_mod
-  KernelSlot forward;
+  int64_t m = 0, n = 0;                // rows and keys of a tile
+  int64_t width = 0, value_width = 0;  // that the kernel is made for
+  int64_t packed = 0, local = 0;       // flags
+  // Flags: tiles have rows of all query heads of a key head, and no group of heads is divided.
+  int64_t pack_gqa = 0, whole_groups = 0;
+  int64_t ranges = 0, persistent = 0;  // of a block step
+  int64_t threads = 0, smem_bytes = 0;
 };
-Result<AttentionKernels> attention_kernels(const AttentionProblem& problem,
-                                           const DeviceFacts& facts);
-// Returns the forward with a tile that the caller picked from the candidates.
-KernelSpec attention_forward_spec(const AttentionProblem& problem, const AttentionTile& tile);
+using AttentionSlot = NumberedSlot<AttentionTiling>;
 
-// Returns the kernel that lists key blocks under a mask_mod, for the kernel whose spec is `walker`.
-KernelSpec attention_mask_blocks_spec(const AttentionProblem& problem, const KernelSpec& walker);
-// Returns why a kernel that copies rows by tensor maps cannot have such rows; null: it can.
-const char* map_alignment_refusal(const AttentionProblem& problem);
 // Adds to a spec the problem's mods, or one of them, and the types of the arrays that they capture.
 void add_mods(const AttentionProblem& problem, KernelSpec* spec, const char* only = nullptr);
+// Returns the kernels that list blocks of keys, or of queries, under a mask_mod, for the kernel
+// whose spec is `walker`.
+KernelSpec attention_mask_blocks_spec(const AttentionProblem& problem, const KernelSpec& walker);
+KernelSpec attention_mask_queries_spec(const AttentionProblem& problem, const KernelSpec& walker);
 
 // Holds the geometry of a call. If packed, the lengths are capacities, Tq and Tk.
 struct AttentionShape {
   int64_t sequences = 0, heads = 0, kv_heads = 0;
   int64_t seq_q = 0, seq_k = 0;
 };
-int64_t attention_tiles(const KernelNumbers& kernel, const AttentionShape& shape);  // of a sequence
+int64_t attention_tiles(const AttentionTiling& kernel,
+                        const AttentionShape& shape);  // of a sequence
 // Counts one block per tile, head (key head if its query heads are packed) and sequence, all in x.
 // A launch may have at most 2^31 - 1 blocks: the caller compares this number first.
-int64_t attention_forward_blocks(const KernelNumbers& kernel, const AttentionShape& shape);
+int64_t attention_forward_blocks(const AttentionTiling& kernel, const AttentionShape& shape);
 
 // Stands for `count` sequences of the same lengths and windows. The lengths of packed input are on
 // the device. A cost is computed in the time for one sequence, however many there are.
@@ -106,5 +108,27 @@ struct AttentionCost {
 AttentionCost attention_forward_cost(const AttentionProblem& problem, const KernelSpec& spec,
                                      const AttentionShape& shape,
                                      const std::vector<AttentionSequences>& sequences);
+
+// Returns the blocks that a multiprocessor holds, as the choice of tiles assumes: as many as shared
+// memory allows, but at most eight warps, whose threads may then have all of 255 registers.
+int attention_resident_blocks(const KernelSpec& spec, const DeviceFacts& facts);
+
+// Returns the matrix products for each product of the formula. float32 operands are three bfloat16
+// planes; six of their nine pairs are multiplied.
+int attention_product_terms(const AttentionProblem& problem);
+
+// Returns the bytes that are read from memory again after the first time, because the cache does
+// not hold the heads in progress. There are `heads` heads and `blocks` thread blocks; all blocks of
+// a head walk the same `bytes` bytes.
+uint64_t attention_bytes_again(const KernelSpec& spec, const DeviceFacts& facts, int64_t heads,
+                               int64_t blocks, int64_t bytes);
+
+// Returns the bytes read and written in memory, like AttentionCost::bytes. Keys and values count
+// once if the cache holds those of the heads in progress, else once for each round of blocks, which
+// walk the keys together.
+uint64_t attention_memory_bytes(const AttentionProblem& problem, const KernelSpec& spec,
+                                const AttentionShape& shape,
+                                const std::vector<AttentionSequences>& sequences,
+                                const DeviceFacts& facts);
 
 }  // namespace lathe

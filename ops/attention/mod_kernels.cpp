@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "codegen/base/text.h"
-#include "ops/attention/backward/kernels.h"
+#include "ops/attention/kernels.h"
 #include "templates/params/attention.h"
 #include "templates/params/attention_backward.h"
 

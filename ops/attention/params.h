@@ -1,15 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Converts a call of flash_attention, or of one of its steps, to the parameters of kernels.
+// Fills what the parameter structs of the steps share.
 #pragma once
 
-#include "ops/attention/run.h"
+#include "ops/attention/request.h"
 #include "ops/fill.h"
-#include "templates/params/attention.h"
-#include "templates/params/attention_backward.h"
-#include "templates/params/tensor_map.h"
-// It uses the two above.
-#include "templates/params/attention_backward_warpgroups.h"
+#include "ops/workspace.h"
 
 namespace lathe {
 
@@ -23,10 +19,11 @@ struct AttentionLists {
 };
 // Lay out the lists for the kernel that walks them, in `layout`. `backward_lists` returns
 // UNSUPPORTED for more blocks than a launch takes.
-AttentionLists forward_lists(const AttentionProblem& problem, const KernelNumbers& walker,
+AttentionLists forward_lists(const AttentionProblem& problem, const AttentionTiling& walker,
                              const AttentionShape& shape, WorkspaceLayout* layout);
-Result<AttentionLists> backward_lists(const AttentionProblem& problem, const KernelNumbers& walker,
-                                      const AttentionShape& shape, WorkspaceLayout* layout);
+Result<AttentionLists> backward_lists(const AttentionProblem& problem,
+                                      const AttentionTiling& walker, const AttentionShape& shape,
+                                      WorkspaceLayout* layout);
 
 // Writes the inputs of mods and the addresses of the lists into the parameters of a kernel.
 template <typename Params>
@@ -77,25 +74,5 @@ void fill_scores(const AttentionRequest& request, const AttentionShape& shape, c
 inline AttentionStrides dense_strides(int64_t tokens, int64_t heads, int64_t width, bool packed) {
   return {packed ? 0 : tokens * heads * width, heads * width, width};
 }
-
-// Fills parameters of a forward that are cleared.
-void fill_forward(const AttentionRequest& request, const KernelNumbers& kernel,
-                  const AttentionShape& shape, const Call& call, const AttentionLists& lists,
-                  AttentionForwardParams* p);
-
-// Holds one call of the backward, with the layout of its workspace.
-struct AttentionBackwardCall {
-  const AttentionRequest& request;
-  const AttentionShape& shape;
-  const AttentionBackwardLaunch& launch;
-  const AttentionBackwardWorkspace& workspace;
-  const Call& call;
-};
-AttentionBackwardPrepareParams attention_prepare_params(const AttentionBackwardCall& of);
-AttentionBackwardParams attention_backward_params(const AttentionBackwardCall& of,
-                                                  const AttentionLists& lists);
-AttentionBackwardFinishParams attention_finish_params(const AttentionBackwardCall& of);
-AttentionBackwardWarpgroupsFinishParams attention_finish_params_in_tiles(
-    const AttentionBackwardCall& of);
 
 }  // namespace lathe

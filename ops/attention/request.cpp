@@ -1,11 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Converts a problem of flash_attention to integers and flags, and refuses unsupported ones.
+#include "ops/attention/request.h"
+
 #include <cmath>
 
 #include "codegen/base/invalid.h"
 #include "codegen/mods.h"
-#include "ops/attention/run.h"
 
 namespace lathe {
 namespace {

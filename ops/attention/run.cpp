@@ -10,20 +10,18 @@
 
 #include "codegen/base/invalid.h"
 #include "codegen/choice.h"
-#include "ops/attention/params.h"
-#include "ops/attention/sm90/backward_kernels.h"
-#include "ops/attention/sm90/kernels.h"
+#include "ops/attention/backward/step.h"
+#include "ops/attention/forward/step.h"
 
 namespace lathe {
 namespace {
 
 // Where two kernels do the same and the lengths decide between them, a plan holds both: lengths
 // vary, and a new one compiles nothing.
-struct AttentionSlots {
-  KernelSlot forward;                          // a tile has rows of one head,
-  KernelSlot forward_packed;                   // or of all query heads of a key head
-  KernelSlot mask_blocks, mask_blocks_packed;  // lists for either: with a mask_mod
-  AttentionBackwardKernels backward;           // empty slots without a backward
+struct AttentionLaunchers {
+  std::unique_ptr<AttentionForward> plain;   // a tile has rows of one head,
+  std::unique_ptr<AttentionForward> shared;  // or of all query heads of a key head
+  std::unique_ptr<AttentionBackward> backward;
 };
 
 // Holds what follows from a call's shapes. The lists of a mask_mod lie behind the backward's part
@@ -49,12 +47,15 @@ Status too_many_blocks(const AttentionShape& shape) {
 class AttentionExecutor final : public PlannedExecutor<AttentionExecutor, AttentionPlan> {
  public:
   AttentionExecutor(const AttentionRequest& request, const DeviceFacts& facts,
-                    AttentionSlots kernels)
-      : request_(request), facts_(facts), kernels_(std::move(kernels)) {
-    AttentionBackwardKernels& backward = kernels_.backward;
-    list({&kernels_.forward, &kernels_.forward_packed, &kernels_.mask_blocks,
-          &kernels_.mask_blocks_packed, &backward.mask_queries, &backward.prepare,
-          &backward.together, &backward.apart, &backward.finish});
+                    AttentionLaunchers launchers)
+      : request_(request),
+        facts_(facts),
+        plain_(std::move(launchers.plain)),
+        shared_(std::move(launchers.shared)),
+        backward_(std::move(launchers.backward)) {
+    if (plain_) list(plain_->slots());
+    if (shared_) list(shared_->slots());
+    if (backward_) list(backward_->slots());
   }
 
   Result<AttentionPlan> plan(const Call& call) const {
@@ -65,8 +66,13 @@ class AttentionExecutor final : public PlannedExecutor<AttentionExecutor, Attent
   }
 
   Status launch(const Call& call, const AttentionPlan& plan) const {
-    if (plan.forward) LATHE_TRY(run_forward(call, plan));
-    return has_backward() ? run_backward(call, plan) : Status();
+    if (plan.forward) {
+      LATHE_TRY(forward_of(plan.shape)
+                    .launch({request_, plan.shape, plan.whole, plan.forward_lists, call}));
+    }
+    if (!backward_) return {};
+    return backward_->launch(
+        {request_, plan.shape, plan.launch, plan.workspace, plan.backward_lists, call});
   }
 
   Result<Estimate> estimate_plan(const Call&, const AttentionPlan& plan) const {
@@ -80,22 +86,23 @@ class AttentionExecutor final : public PlannedExecutor<AttentionExecutor, Attent
       out.cost.tensor_ops += cost.tile_flops * attention_product_terms(request_.problem);
     };
     if (plan.forward) {
-      const KernelSpec& spec = *forward_of(extent);
-      out.launches = lists_blocks() ? 2 : 1;
+      const AttentionForward& forward = forward_of(extent);
+      const KernelSpec& spec = *forward.kernel;
+      out.launches = forward.mask_blocks ? 2 : 1;
       const auto& problem = request_.problem;
       add(attention_forward_cost(problem, spec, extent, sequences),
           attention_memory_bytes(problem, spec, extent, sequences, facts_));
     }
-    if (!has_backward()) return out;
+    if (!backward_) return out;
     const AttentionBackwardLaunch& launch = plan.launch;
-    const int64_t listed = kernels_.backward.mask_queries ? launch.main_blocks : 0;
+    const int64_t listed = backward_->mask_queries ? launch.main_blocks : 0;
     for (const int64_t blocks :
          {launch.prepare_blocks, listed, launch.main_blocks, launch.finish_blocks()}) {
       out.launches += blocks > 0 ? 1 : 0;
     }
     const AttentionCost cost =
-        attention_backward_cost(request_.problem, kernels_.backward, extent, launch, sequences);
-    add(cost, attention_backward_memory_bytes(request_.problem, kernels_.backward, extent, launch,
+        attention_backward_cost(request_.problem, *backward_, extent, launch, sequences);
+    add(cost, attention_backward_memory_bytes(request_.problem, *backward_, extent, launch,
                                               sequences, cost, facts_));
     return out;
   }
@@ -112,18 +119,14 @@ class AttentionExecutor final : public PlannedExecutor<AttentionExecutor, Attent
     return plan_lists(plan);
   }
 
-  bool takes_packed(const AttentionShape& shape) const {
-    if (!kernels_.forward || !kernels_.forward_packed) return kernels_.forward_packed.has_value();
+  const AttentionForward& forward_of(const AttentionShape& shape) const {
+    if (!plain_ || !shared_) return shared_ ? *shared_ : *plain_;
     const int64_t ratio = shape.kv_heads > 0 ? shape.heads / shape.kv_heads : 1;
-    const KernelNumbers& kernel = kernels_.forward_packed.numbers();
-    return attention_pack_gqa(shape.seq_q, ratio, kernel.m, request_.problem.packed, kernel.mapped);
+    const AttentionTiling& tiling = shared_->tiling();
+    const bool packs = attention_pack_gqa(shape.seq_q, ratio, tiling.m, request_.problem.packed,
+                                          tiling.whole_groups != 0);
+    return packs ? *shared_ : *plain_;
   }
-
-  const KernelSlot& forward_of(const AttentionShape& shape) const {
-    return takes_packed(shape) ? kernels_.forward_packed : kernels_.forward;
-  }
-  bool lists_blocks() const { return kernels_.mask_blocks || kernels_.mask_blocks_packed; }
-  bool has_backward() const { return kernels_.backward.prepare.has_value(); }
 
   // Checks extents that a problem leaves open to its calls.
   Status check(const AttentionPlan& plan) const {
@@ -146,14 +149,13 @@ class AttentionExecutor final : public PlannedExecutor<AttentionExecutor, Attent
     }
     const int64_t sequences = std::exchange(one.sequences, 1);
     const bool fits =
-        attention_forward_blocks(forward_of(shape).numbers(), one) <= kMaxExtent / sequences;
+        attention_forward_blocks(forward_of(shape).tiling(), one) <= kMaxExtent / sequences;
     return fits ? Status() : too_many_blocks(shape);
   }
 
   Status plan_backward(AttentionPlan* plan) const {
-    if (!has_backward()) return {};
-    plan->launch = attention_backward_launch(request_.problem, kernels_.backward, facts_,
-                                             plan->whole, request_.gradients);
+    if (!backward_) return {};
+    plan->launch = backward_->plan(plan->whole, request_.gradients);
     const AttentionBackwardLaunch& launch = plan->launch;
     for (const int64_t count : {launch.rows, launch.keys, launch.prepare_blocks, launch.main_blocks,
                                 launch.finish_blocks()}) {
@@ -168,58 +170,16 @@ class AttentionExecutor final : public PlannedExecutor<AttentionExecutor, Attent
     const AttentionProblem& problem = request_.problem;
     WorkspaceLayout layout;
     layout.add({plan->workspace.total});
-    if (lists_blocks() && plan->forward) {
+    if (plan->forward && forward_of(plan->shape).mask_blocks) {
       plan->forward_lists =
-          forward_lists(problem, forward_of(plan->shape).numbers(), plan->whole, &layout);
+          forward_lists(problem, forward_of(plan->shape).tiling(), plan->whole, &layout);
     }
-    if (kernels_.backward.mask_queries && plan->launch.main_blocks > 0) {
+    if (plan->launch.main_blocks > 0 && backward_->mask_queries) {
       LATHE_ASSIGN(plan->backward_lists,
-                   backward_lists(problem, kernels_.backward.main_numbers(), plan->whole, &layout));
+                   backward_lists(problem, backward_->tiling(), plan->whole, &layout));
     }
     plan->bytes = layout.total();
     return layout.status();
-  }
-
-  Status run_forward(const Call& call, const AttentionPlan& plan) const {
-    const bool packed = takes_packed(plan.shape);
-    const KernelSlot& kernel = packed ? kernels_.forward_packed : kernels_.forward;
-    const KernelSlot& list = packed ? kernels_.mask_blocks_packed : kernels_.mask_blocks;
-    const KernelNumbers& numbers = kernel.numbers();
-    AttentionWarpgroupsParams p;  // of which a portable kernel has the first part alone
-    p.forward = {};
-    fill_forward(request_, numbers, plan.shape, call, plan.forward_lists, &p.forward);
-    const int64_t blocks = attention_forward_blocks(numbers, plan.whole);
-    if (list) LATHE_TRY(list.launch(blocks, &p.forward, call.stream));
-    if (numbers.mapped) {
-      return launch_attention_warpgroups(kernel, blocks, facts_.multiprocessors, call.stream, &p);
-    }
-    return kernel.launch(blocks, &p.forward, call.stream);
-  }
-
-  Status run_backward(const Call& call, const AttentionPlan& plan) const {
-    const AttentionBackwardLaunch& launch = plan.launch;
-    const AttentionBackwardCall of{request_, plan.shape, launch, plan.workspace, call};
-    if (launch.prepare_blocks > 0) {
-      const AttentionBackwardPrepareParams p = attention_prepare_params(of);
-      LATHE_TRY(kernels_.backward.prepare.launch(launch.prepare_blocks, &p, call.stream));
-    }
-    if (launch.main_blocks > 0) {
-      const AttentionBackwardParams p = attention_backward_params(of, plan.backward_lists);
-      const KernelSlot& main = launch.apart ? kernels_.backward.apart : kernels_.backward.together;
-      const KernelSlot& list = kernels_.backward.mask_queries;
-      if (list) LATHE_TRY(list.launch(plan.backward_lists.blocks, &p, call.stream));
-      void* const order = launch.dq_turns > 0 ? call.workspace + plan.workspace.dq_order : nullptr;
-      LATHE_TRY(main.numbers().mapped
-                    ? launch_attention_backward_warpgroups(main, p, launch, order, call.stream)
-                    : main.launch(launch.main_blocks, &p, call.stream));
-    }
-    if (launch.finish_blocks() == 0) return {};
-    const AttentionBackwardFinishParams p = attention_finish_params(of);
-    if (launch.in_tiles) {
-      const AttentionBackwardWarpgroupsFinishParams in_tiles = attention_finish_params_in_tiles(of);
-      return kernels_.backward.finish.launch(launch.finish_blocks(), &in_tiles, call.stream);
-    }
-    return kernels_.backward.finish.launch(launch.finish_blocks(), &p, call.stream);
   }
 
   // Packed lengths are on the device: the estimate takes them as even. The first of them have one
@@ -243,31 +203,31 @@ class AttentionExecutor final : public PlannedExecutor<AttentionExecutor, Attent
 
   AttentionRequest request_;
   DeviceFacts facts_;
-  AttentionSlots kernels_;
+  std::unique_ptr<AttentionForward> plain_, shared_;
+  std::unique_ptr<AttentionBackward> backward_;
 };
 
 // Whether the heads of a group share tiles. Where the length varies they do: that costs at most 0.2
 // % more instructions than one kernel for short and one for long sequences would, counted at 4096
 // tokens, and there is one to compile. Both kernels are made only where the heads a group has vary.
-Status choose_forward(AttentionRequest request, const DeviceFacts& facts, AttentionSlots* out) {
+Status choose_forward(AttentionRequest request, const DeviceFacts& facts, AttentionLaunchers* out) {
   AttentionProblem& problem = request.problem;
   // Which kernels there are is no matter of a measured tile, which is that of one of them.
   problem.pack_gqa = true;
-  LATHE_ASSIGN(const AttentionKernels usual, attention_kernels(problem, without_choices(facts)));
+  LATHE_ASSIGN(const auto usual, make_step(attention_forwards(), problem, without_choices(facts)));
   const int64_t queries = request.declared.seq_q, ratio = request.ratio;
   bool plain = true, shared = true;
   if (ratio != kUnknown) {
-    const KernelNumbers& kernel = usual.forward.numbers();
-    shared = attention_pack_gqa(queries, ratio, kernel.m, problem.packed || queries == kUnknown,
-                                kernel.mapped);
+    const AttentionTiling& tiling = usual->tiling();
+    shared = attention_pack_gqa(queries, ratio, tiling.m, problem.packed || queries == kUnknown,
+                                tiling.whole_groups != 0);
     plain = !shared;
   }
   for (const bool pack : {false, true}) {
     if (!(pack ? shared : plain)) continue;
     problem.pack_gqa = pack;
-    LATHE_ASSIGN(const AttentionKernels kernels, attention_kernels(problem, facts));
-    (pack ? out->forward_packed : out->forward) = kernels.forward;
-    (pack ? out->mask_blocks_packed : out->mask_blocks) = kernels.mask_blocks;
+    LATHE_ASSIGN((pack ? out->shared : out->plain),
+                 make_step(attention_forwards(), problem, facts));
   }
   return {};
 }
@@ -275,28 +235,28 @@ Status choose_forward(AttentionRequest request, const DeviceFacts& facts, Attent
 // Returns both kinds of blocks, unless the problem declares enough to tell which.
 Result<AttentionHeadChoice> choose_heads(const AttentionRequest& request,
                                          const DeviceFacts& facts) {
-  if (request.ratio == 1) return AttentionHeadChoice{true, false};
+  if (!request.problem.backward || request.ratio == 1) return AttentionHeadChoice{true, false};
   const AttentionShape& shape = request.declared;
   for (const int64_t extent : {shape.sequences, shape.heads, shape.kv_heads, shape.seq_k}) {
     if (extent == kUnknown) return AttentionHeadChoice{true, true};
   }
   // Which kernels there are is no matter of a measured tile, which is that of one of them.
-  LATHE_ASSIGN(const KernelSpec usual,
-               attention_backward_main(request.problem, without_choices(facts), false));
-  const bool apart = attention_heads_apart(request.problem, KernelNumbers(usual), facts, shape);
+  LATHE_ASSIGN(const auto usual,
+               make_attention_backward({request.problem, {}}, without_choices(facts)));
+  const bool apart = usual->heads_apart(shape);
   return AttentionHeadChoice{!apart, apart};
 }
 
 }  // namespace
 
 MadeExecutor make_attention(const AttentionRequest& request, const DeviceFacts& facts) {
-  AttentionSlots kernels;
-  if (request.problem.forward) LATHE_TRY(choose_forward(request, facts, &kernels));
+  AttentionLaunchers launchers;
+  if (request.problem.forward) LATHE_TRY(choose_forward(request, facts, &launchers));
   if (request.problem.backward || request.problem.dsinks) {
     LATHE_ASSIGN(const AttentionHeadChoice heads, choose_heads(request, facts));
-    LATHE_ASSIGN(kernels.backward, attention_backward_kernels(request.problem, facts, heads));
+    LATHE_ASSIGN(launchers.backward, make_attention_backward({request.problem, heads}, facts));
   }
-  return executor_of<AttentionExecutor>(request, facts, std::move(kernels));
+  return executor_of<AttentionExecutor>(request, facts, std::move(launchers));
 }
 
 }  // namespace lathe

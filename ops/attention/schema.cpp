@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Defines the operators flash_attention and flash_attention_decode.
+// Defines the operator flash_attention.
 #include "ops/attention/schema.h"
 
 #include "ops/attention/option_rows.h"
@@ -11,7 +11,6 @@ namespace {
 
 using namespace attention_rows;
 using Flash = Bind<AttentionOptions>;
-using Decode = Bind<DecodeOptions>;
 
 constexpr auto kAttentionOptions = joined(
     score_options<AttentionOptions>(kCausalSentence),
@@ -48,29 +47,12 @@ constexpr auto kAttentionOptions = joined(
             "0: any number."),
     });
 
-constexpr auto kDecodeOptions =
-    joined(score_options<DecodeOptions>(kCausalSentence),
-           std::array{OptionInfo{"deterministic", OptionType::integer, "0", "0|1",
-                                 "Accepted as flash_attention has it: with 0 results repeat bit "
-                                 "for bit too."}},
-           kModOptions, kScalarOptions<DecodeOptions>,
-           std::array{Decode::integer<&DecodeOptions::num_splits>(
-               "num_splits", "0", "0|>=0",
-               "How many splits of its keys a sequence has, computed at the same time and joined; "
-               "0: chosen for the device.")});
-
 MadeExecutor make_flash_attention(const Resolved& resolved, const DeviceFacts& facts) {
   const lathe_problem& problem = resolved.problem;
   Group* group = problem.group ? problem.group->group.get() : nullptr;
   LATHE_ASSIGN(const AttentionRequest request, attention_request(resolved));
   if (!group || group->world() == 1) return make_attention(request, facts);
   return make_attention_over_ranks(problem, request, facts, group);
-}
-
-// Sets the width of values that are columns of the keys.
-void derive_decode(const lathe_problem& problem, Extents* extents) {
-  const bool latent = !problem.has(attention_decode::v_cache) && (*extents)[Dim::D] == kLatentWidth;
-  if (latent && (*extents)[Dim::DV] == kUnknown) (*extents)[Dim::DV] = kLatentValueWidth;
 }
 
 constexpr Operator kOperators[] = {
@@ -86,16 +68,6 @@ constexpr Operator kOperators[] = {
      .check = check_attention,
      .make = make_flash_attention,
      .check_values = check_sinks_at<attention::sinks>},
-    {.name = "flash_attention_decode",
-     .sentence = "Softmax attention of a few queries over a cache in pages.",
-     .tensors = attention_decode::kTensors,
-     .options = kDecodeOptions,
-     .produces = "out",
-     .new_options = new_options<DecodeOptions>,
-     .check = check_attention_decode,
-     .make = make_attention_decode,
-     .derive = derive_decode,
-     .check_values = check_decode_values},
 };
 
 }  // namespace

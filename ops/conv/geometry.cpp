@@ -29,17 +29,17 @@ ExtraRows extra_rows(const KernelSpec& spec, const ConvShape& shape) {
   return {static_cast<uint64_t>(shape.batch * before), static_cast<uint64_t>(shape.batch * after)};
 }
 
-uint64_t filter_bytes(const ConvProblem& problem, const ConvShape& shape) {
-  return static_cast<uint64_t>(shape.channels) * (problem.width + (problem.bias ? 1 : 0)) *
-         bytes_of(problem.weight);
-}
-
 uint64_t state_bytes(const ConvProblem& problem, const ConvShape& shape) {
   return static_cast<uint64_t>(shape.sequences * shape.channels) * problem.width *
          bytes_of(problem.x);
 }
 
 }  // namespace
+
+uint64_t conv_filter_cost(const ConvProblem& problem, const ConvShape& shape) {
+  return static_cast<uint64_t>(shape.channels) * (problem.width + (problem.bias ? 1 : 0)) *
+         bytes_of(problem.weight);
+}
 
 int64_t conv_vector(const KernelSpec& spec) {
   return spec.constant("vector") / bytes_of(static_cast<Dtype>(spec.constant("x")));
@@ -69,24 +69,18 @@ Grid conv_weight_grad_grid(const KernelSpec&, const ConvShape& shape) {
   return line(ceil_div(shape.channels, 32));
 }
 
-ConvUpdateWalk::ConvUpdateWalk(const KernelSpec& spec)
-    : channels(32 * conv_vector(spec)), warps(warps_of(spec)) {}
+ConvHaloNumbers::ConvHaloNumbers(const KernelSpec& spec)
+    : channels(conv_vector(spec) * spec.threads) {}
 
-Grid conv_update_grid(const ConvUpdateWalk& walk, const ConvShape& shape) {
-  return line(ceil_div(shape.channels, walk.channels) * ceil_div(shape.batch, walk.warps));
-}
-
-Grid conv_halo_grid(const KernelNumbers& kernel, const ConvProblem& problem,
-                    const ConvShape& shape) {
-  const int64_t channels = kernel.vector / bytes_of(problem.x) * kernel.threads;  // of a block
-  return line(ceil_div(shape.channels, channels) * shape.batch);
+Grid conv_halo_grid(const ConvHaloNumbers& kernel, const ConvShape& shape) {
+  return line(ceil_div(shape.channels, kernel.channels) * shape.batch);
 }
 
 Cost conv_cost(const ConvProblem& problem, const ConvKernels& kernels, const ConvShape& shape) {
   const uint64_t row = static_cast<uint64_t>(shape.channels) * bytes_of(problem.x);
   const uint64_t rows = static_cast<uint64_t>(shape.batch * shape.tokens);
   const uint64_t taps = 2ull * problem.width * rows * shape.channels;  // operations of one filter
-  const uint64_t filter = filter_bytes(problem, shape), state = state_bytes(problem, shape);
+  const uint64_t filter = conv_filter_cost(problem, shape), state = state_bytes(problem, shape);
   Cost cost;
   const auto both = [&cost](uint64_t bytes) { cost.minimum_bytes += bytes, cost.bytes += bytes; };
   if (kernels.forward) {
@@ -114,19 +108,6 @@ Cost conv_cost(const ConvProblem& problem, const ConvKernels& kernels, const Con
       // Partials are written once and read once; without a bias their last row is not touched.
       cost.bytes += 2 * tiles * shape.channels * 4 * (problem.width + (problem.bias ? 1 : 0));
     }
-  }
-  if (kernels.update) {
-    const uint64_t batch = static_cast<uint64_t>(shape.batch);
-    both((2 + (problem.residual ? 1 : 0) + 2 * problem.width) * batch * row);
-    cost.minimum_bytes += filter;
-    // Sequences of a block share a filter: it is read as often as blocks lie along the batch.
-    ConvShape one = shape;
-    one.batch = 1;
-    const auto blocks = [&](const ConvShape& of) {
-      return uint64_t{kernels.update_by->grid(*kernels.update, of).x};
-    };
-    if (shape.channels > 0) cost.bytes += filter * (blocks(shape) / blocks(one));
-    cost.flops += 2ull * problem.width * batch * shape.channels;
   }
   return cost;
 }

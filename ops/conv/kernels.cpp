@@ -10,8 +10,6 @@ namespace {
 
 // Every device gives a block this many bytes of shared memory by default.
 constexpr int kDefaultShared = 48 * 1024;
-// Rows in flight of the update kernel's block: so many sequences share one staged filter.
-constexpr int kUpdateWarps = 8;
 constexpr int kWeightGradWarps = 8;
 constexpr int kHaloThreads = 128;
 
@@ -24,20 +22,12 @@ int forward_vector(const ConvProblem& problem) {
 int four_channels(const ConvProblem& problem) {
   return std::min(problem.vector_bytes, 4 * bytes_of(problem.x));
 }
-int two_channels(const ConvProblem& problem) {
-  return std::min(problem.vector_bytes, 2 * bytes_of(problem.x));
-}
-
-// The shared-memory sums of the templates, which the emitted units assert. tap_pitch is that of
-// templates/common/copy.cuh.
-int tap_pitch(int rows, int channels) { return channels + (32 / rows + 3) / 4 * 4; }
-
 struct SharedParts {
   int filter = 0, state = 0;  // bytes
 };
 SharedParts shared_parts(const ConvProblem& problem, int vector) {
-  const int pitch = tap_pitch(problem.width, 32 * vector / bytes_of(problem.x));
-  return {4 * pitch * (problem.width + (problem.bias ? 1 : 0)), 4 * pitch * problem.width};
+  return {conv_filter_bytes(problem, vector),
+          4 * conv_tap_pitch(problem.width, 32 * vector / bytes_of(problem.x)) * problem.width};
 }
 
 int forward_smem(const ConvProblem& problem, const ConvTile& tile) {
@@ -108,7 +98,7 @@ KernelSpec weight_grad_spec(const ConvProblem& problem, bool by_tap) {
   return shared_spec(
       LATHE_TEMPLATE("conv", "causal_conv1d_weight_grad", ConvWeightGradParams, channels),
       "ConvWeightGradSmem",
-      4 * kWeightGradWarps * (problem.width + 1) * tap_pitch(problem.width, 32),
+      4 * kWeightGradWarps * (problem.width + 1) * conv_tap_pitch(problem.width, 32),
       32 * kWeightGradWarps,
       {Constant::type("output", "Output", by_tap ? Dtype::f32 : problem.weight),
        Constant::integer("width", "kWidth", problem.width),
@@ -137,16 +127,8 @@ void add_halo_kernels(ConvKernels* kernels, const ConvProblem& problem, bool bac
 }
 
 Status check_shared(const char* kernel, int bytes, const DeviceFacts& facts) {
-  if (bytes <= conv_shared_limit(facts)) return {};
-  return unsupported(text(kernel, ": a block needs at least ", bytes, " bytes of shared memory, ",
-                          facts.arch, " allows ", conv_shared_limit(facts)));
-}
-
-Status supports_update(const ConvProblem& problem, const DeviceFacts& facts) {
-  return check_shared("causal_conv1d_update", conv_update_spec(problem).smem_bytes, facts);
-}
-std::vector<KernelSpec> update_candidates(const ConvProblem& problem, const DeviceFacts&) {
-  return {conv_update_spec(problem)};
+  const std::string refusal = conv_shared_refusal(kernel, bytes, facts);
+  return refusal.empty() ? Status() : unsupported(refusal);
 }
 
 constexpr ConvTile kTiles[] = {{64, 4}, {128, 4}, {32, 4}, {64, 8}, {32, 8}, {128, 2}};
@@ -157,35 +139,22 @@ int tile_smem(const ConvProblem& problem, const ConvTile& tile) {
 
 }  // namespace
 
-KernelSpec conv_update_spec(const ConvProblem& problem) {
-  const ConvUpdateShared shared = conv_update_shared(problem);
-  return shared_spec(
-      LATHE_TEMPLATE("conv", "causal_conv1d_update", ConvUpdateParams, channels), "ConvUpdateSmem",
-      shared.filter + kUpdateWarps * shared.slots, 32 * kUpdateWarps,
-      {Constant::type("x", "Element", problem.x),
-       Constant::type("weight", "WeightElement", problem.weight),
-       Constant::integer("width", "kWidth", problem.width),
-       Constant::integer("vector", "kVectorBytes", two_channels(problem)),
-       Constant::flag("silu", "kSilu", problem.silu), Constant::flag("bias", "kBias", problem.bias),
-       Constant::flag("residual", "kResidual", problem.residual)});
-}
+// The shared-memory sums of the templates, which the emitted units assert.
+int conv_tap_pitch(int rows, int channels) { return channels + (32 / rows + 3) / 4 * 4; }
 
-ConvUpdateShared conv_update_shared(const ConvProblem& problem) {
-  const int vector = two_channels(problem);
-  return {shared_parts(problem, vector).filter, 32 * vector * problem.width};
+int conv_filter_bytes(const ConvProblem& problem, int vector) {
+  const int pitch = conv_tap_pitch(problem.width, 32 * vector / bytes_of(problem.x));
+  return 4 * pitch * (problem.width + (problem.bias ? 1 : 0));
 }
 
 int conv_shared_limit(const DeviceFacts& facts) {
   return std::min(kDefaultShared, facts.shared_bytes_per_block);
 }
 
-const ConvUpdate conv_update_sequences = {supports_update, update_candidates, {}, conv_update_grid};
-
-std::span<const ConvUpdate* const> conv_updates() {
-#define LATHE_CONV_ADDRESS(name) &name,
-  static constexpr const ConvUpdate* kUpdates[] = {LATHE_CONV_UPDATES(LATHE_CONV_ADDRESS)};
-#undef LATHE_CONV_ADDRESS
-  return kUpdates;
+std::string conv_shared_refusal(const char* kernel, int bytes, const DeviceFacts& facts) {
+  if (bytes <= conv_shared_limit(facts)) return {};
+  return text(kernel, ": a block needs at least ", bytes, " bytes of shared memory, ", facts.arch,
+              " allows ", conv_shared_limit(facts));
 }
 
 std::vector<ConvTile> conv_candidates(const ConvProblem& problem, const DeviceFacts& facts) {
@@ -218,10 +187,6 @@ Result<ConvKernels> conv_kernels(const ConvProblem& problem, const DeviceFacts& 
   }
   if (problem.halo && (problem.forward || backward)) {
     add_halo_kernels(&kernels, problem, backward);
-  }
-  if (problem.update) {
-    LATHE_ASSIGN(auto chosen, choose_kernel(conv_updates(), problem, facts));
-    kernels.update = std::move(chosen.spec), kernels.update_by = chosen.how;
   }
   if (!kernels.weight_grad) return kernels;
   LATHE_TRY(check_shared("causal_conv1d_weight_grad", kernels.weight_grad->smem_bytes, facts));

@@ -4,9 +4,10 @@
 // how large their grids are and how many bytes they move. Pure functions of integers.
 #pragma once
 
-#include "ops/implementation.h"
+#include "codegen/launch_shape.h"
 #include "ops/kernel.h"
 #include "ops/kernel_problems.h"
+#include "ops/tiles.h"
 #include "templates/params/conv.h"
 
 namespace lathe {
@@ -29,62 +30,50 @@ struct ConvShape {
   int64_t batch = 0, tokens = 0, channels = 0, sequences = 0;
 };
 
-// A ConvUpdate is one implementation of causal_conv1d_update.
-struct ConvUpdateWalk {
-  ConvUpdateWalk() = default;
-  ConvUpdateWalk(const KernelSpec& spec);
-  int64_t channels = 0, warps = 0;  // of a warp, and of a block
-};
-using ConvUpdate = Implementation<ConvProblem, ConvShape, ConvUpdateParams, ConvUpdateWalk>;
-// Lists X(implementation), in the order in which they are taken if nothing was tuned.
-#define LATHE_CONV_UPDATES(X) X(conv_update_sequences) X(conv_update_row)
-#define LATHE_CONV_DECLARE(name) extern const ConvUpdate name;
-LATHE_CONV_UPDATES(LATHE_CONV_DECLARE)
-#undef LATHE_CONV_DECLARE
-std::span<const ConvUpdate* const> conv_updates();
-
-// Returns the spec that updates have in common: a block has a warp for each of several sequences.
-KernelSpec conv_update_spec(const ConvProblem& problem);
-// Holds the bytes that a warp of an update stages: the filter of its channels, and their slots of
-// the state.
-struct ConvUpdateShared {
-  int filter = 0, slots = 0;
-};
-ConvUpdateShared conv_update_shared(const ConvProblem& problem);
-// Returns the bytes of shared memory that a block has by default.
-int conv_shared_limit(const DeviceFacts& facts);
-
-struct ConvKernels {
-  KernelSlot forward, backward, update;
-  const ConvUpdate* update_by = nullptr;  // the implementation of the update
-  KernelSlot weight_grad;                 // partials -> weight's dtype, or float32 when ranks add
-  KernelSlot weight_grad_cast;            // after the all-reduce: one partial -> weight's dtype
-  KernelSlot halo_pack, halo_join, halo_add;
-};
-// `reduce_over_ranks`: dweight and dbias are all-reduced in float32 between the two passes.
-Result<ConvKernels> conv_kernels(const ConvProblem& problem, const DeviceFacts& facts,
-                                 bool reduce_over_ranks);
-
-int64_t conv_vector(const KernelSpec& spec);  // elements of one access
-
-// Holds the constants of a spec that a walk's grid depends on. An executor keeps them, because a
-// launch has no time to look up constants by name.
+// Holds the constants of a walk that its grid depends on.
 struct ConvWalk {
   ConvWalk() = default;
   ConvWalk(const KernelSpec& spec);
   int64_t tokens = 0, channels = 0, warps = 0;  // of a block of threads; 0: no kernel
   int64_t states = 0, halos = 0;  // warps for the states of a sequence, and of a row of the batch
 };
+struct ConvHaloNumbers {
+  ConvHaloNumbers() = default;
+  ConvHaloNumbers(const KernelSpec& spec);
+  int64_t channels = 0;  // of a block
+};
+
+struct ConvKernels {
+  NumberedSlot<ConvWalk> forward, backward;
+  KernelSlot weight_grad;       // partials -> weight's dtype, or float32 when ranks add
+  KernelSlot weight_grad_cast;  // after the all-reduce: one partial -> weight's dtype
+  NumberedSlot<ConvHaloNumbers> halo_pack, halo_join, halo_add;
+};
+// `reduce_over_ranks`: dweight and dbias are all-reduced in float32 between the two passes.
+Result<ConvKernels> conv_kernels(const ConvProblem& problem, const DeviceFacts& facts,
+                                 bool reduce_over_ranks);
+
+// Returns the bytes of shared memory that a block has by default.
+int conv_shared_limit(const DeviceFacts& facts);
+// Returns why a kernel whose blocks have at least `bytes` of them cannot run; empty: it can.
+std::string conv_shared_refusal(const char* kernel, int bytes, const DeviceFacts& facts);
+// Returns the float32 between rows of shared memory that a warp reads without conflicts: that of
+// templates/common/copy.cuh.
+int conv_tap_pitch(int rows, int channels);
+// Returns the bytes of the filter and the bias of a warp's channels in shared memory.
+int conv_filter_bytes(const ConvProblem& problem, int vector);
+int64_t conv_vector(const KernelSpec& spec);  // elements of one access
+
 int64_t conv_tiles(const ConvWalk& walk, int64_t tokens);  // token tiles of one batch row
 int64_t conv_state_tiles(const ConvWalk& walk, const ConvShape& shape);
 // Returns the grid of a launch over `tiles` token tiles and `state_tiles` state tiles (either may
 // be 0, not both).
 Grid conv_grid(const ConvWalk& walk, const ConvShape& shape, int64_t tiles, int64_t state_tiles);
 Grid conv_weight_grad_grid(const KernelSpec& spec, const ConvShape& shape);
-Grid conv_update_grid(const ConvUpdateWalk& walk, const ConvShape& shape);
-Grid conv_halo_grid(const KernelNumbers& kernel, const ConvProblem& problem,
-                    const ConvShape& shape);
+Grid conv_halo_grid(const ConvHaloNumbers& kernel, const ConvShape& shape);
 
+// Returns the bytes of the whole filter and bias in memory.
+uint64_t conv_filter_cost(const ConvProblem& problem, const ConvShape& shape);
 // Counts the bytes that the kernels must move and the operations of the definition.
 Cost conv_cost(const ConvProblem& problem, const ConvKernels& kernels, const ConvShape& shape);
 

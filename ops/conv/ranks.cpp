@@ -86,9 +86,9 @@ class ConvRankRun final : public RankRun {
   }
   Step join_step() { return halo_.aligned ? Step{} : step<&ConvRankRun::join>(); }
   template <typename Params>
-  Status launch_halo(const KernelSlot& kernel, const Params& p, CUstream stream) const {
-    return kernel.launch(conv_halo_grid(kernel.numbers(), own_.problem(), plan_.part.shape), &p,
-                         stream);
+  Status launch_halo(const NumberedSlot<ConvHaloNumbers>& kernel, const Params& p,
+                     CUstream stream) const {
+    return kernel.launch(conv_halo_grid(kernel.numbers(), plan_.part.shape), &p, stream);
   }
 
   Status run_forward(const HaloBuffers& rows);

@@ -44,8 +44,6 @@ ConvPart conv_part(const Call& call) {
 
 ConvExecutor::ConvExecutor(const ConvProblem& problem, ConvKernels kernels, Group* group)
     : problem_(problem), kernels_(std::move(kernels)), group_(group) {
-  if (kernels_.forward) forward_ = *kernels_.forward;
-  if (kernels_.backward) backward_ = *kernels_.backward;
   list({&kernels_.forward, &kernels_.backward, &kernels_.weight_grad, &kernels_.weight_grad_cast,
         &kernels_.halo_pack, &kernels_.halo_join, &kernels_.halo_add});
 }
@@ -56,7 +54,7 @@ Result<ConvPlan> ConvExecutor::plan(const Call& call) const {
   const ConvShape& shape = out.part.shape;
   WorkspaceLayout layout;
   if (problem_.weight_grad) {
-    const int64_t tiles = conv_tiles(backward_, shape.tokens), taps = problem_.width + 1;
+    const int64_t tiles = conv_tiles(backward(), shape.tokens), taps = problem_.width + 1;
     LATHE_TRY(check_blocks(out.part, tiles, 0));
     out.workspace.partials = layout.add({shape.batch, tiles, taps, shape.channels, 4});
     if (group_) out.workspace.sums = layout.add({taps, shape.channels, 4});
@@ -68,16 +66,16 @@ Result<ConvPlan> ConvExecutor::plan(const Call& call) const {
 
 ConvForwardParams ConvExecutor::forward_params(const Call& call, const ConvPlan& plan) const {
   auto p = conv_params<ConvForwardParams>(call, plan.part);
-  p.tiles = static_cast<int>(conv_tiles(forward_, plan.part.shape.tokens));
-  p.state_tiles = static_cast<int>(conv_state_tiles(forward_, plan.part.shape));
+  p.tiles = static_cast<int>(conv_tiles(forward(), plan.part.shape.tokens));
+  p.state_tiles = static_cast<int>(conv_state_tiles(forward(), plan.part.shape));
   return p;
 }
 
 ConvBackwardParams ConvExecutor::backward_params(const Call& call, const ConvPlan& plan) const {
   auto p = conv_params<ConvBackwardParams>(call, plan.part);
   p.partials = problem_.weight_grad ? call.workspace + plan.workspace.partials : nullptr;
-  p.tiles = p.all_tiles = static_cast<int>(conv_tiles(backward_, plan.part.shape.tokens));
-  p.state_tiles = static_cast<int>(conv_state_tiles(backward_, plan.part.shape));
+  p.tiles = p.all_tiles = static_cast<int>(conv_tiles(backward(), plan.part.shape.tokens));
+  p.state_tiles = static_cast<int>(conv_state_tiles(backward(), plan.part.shape));
   return p;
 }
 
@@ -89,7 +87,7 @@ Status ConvExecutor::weight_grad(const Call& call, const ConvPlan& plan) const {
   const Grid grid = conv_weight_grad_grid(*kernels_.weight_grad, shape);
   ConvWeightGradParams p = {};
   p.partials = call.workspace + plan.workspace.partials;
-  p.tiles = static_cast<int>(shape.batch * conv_tiles(backward_, shape.tokens));
+  p.tiles = static_cast<int>(shape.batch * conv_tiles(backward(), shape.tokens));
   p.channels = static_cast<int>(channels);
   p.dweight = call.tensors[conv::dweight].data;
   p.dbias = call.tensors[conv::dbias].data;
@@ -110,7 +108,7 @@ Status ConvExecutor::weight_grad(const Call& call, const ConvPlan& plan) const {
 
 Status ConvExecutor::check(const ConvPlan& plan) const {
   const ConvShape& shape = plan.part.shape;
-  for (const ConvWalk* walk : {&forward_, &backward_}) {
+  for (const ConvWalk* walk : {&forward(), &backward()}) {
     if (walk->channels == 0) continue;
     LATHE_TRY(
         check_blocks(plan.part, conv_tiles(*walk, shape.tokens), conv_state_tiles(*walk, shape)));
@@ -149,59 +147,6 @@ MadeExecutor make_conv(const Resolved& resolved, const DeviceFacts& facts) {
       std::make_unique<ConvExecutor>(problem, std::move(kernels), reduce ? group : nullptr);
   if (!problem.halo) return std::unique_ptr<Executor>(std::move(executor));
   return make_conv_over_ranks(std::move(executor), group);
-}
-
-// causal_conv1d_update has one kernel and no workspace.
-namespace {
-
-class ConvUpdateExecutor final : public Executor {
- public:
-  ConvUpdateExecutor(const ConvProblem& problem, ConvKernels kernels)
-      : problem_(problem), kernels_(std::move(kernels)), walk_(*kernels_.update) {
-    list({&kernels_.update});
-  }
-
-  Result<size_t> workspace_bytes(const Call&) const override { return size_t{0}; }
-  Result<Estimate> estimate(const Call& call) const override {
-    return Estimate{1, conv_cost(problem_, kernels_, shape(call))};
-  }
-  Status run(const Call& call) const override;
-
- private:
-  static ConvShape shape(const Call& call) {
-    const int64_t batch = call.extents[Dim::B];
-    return {batch, 1, call.extents[Dim::D], batch};
-  }
-
-  ConvProblem problem_;
-  ConvKernels kernels_;
-  ConvUpdateWalk walk_;
-};
-
-Status ConvUpdateExecutor::run(const Call& call) const {
-  const auto& t = call.tensors;
-  const ConvShape extent = shape(call);
-  // A block does at least one sequence of 32 channels: what this refuses no memory holds.
-  if ((extent.channels + 31) / 32 > kMaxExtent / std::max<int64_t>(extent.batch, 1)) {
-    return unsupported(text("x [", extent.batch, ", ", extent.channels, "] needs more than ",
-                            kMaxExtent, " blocks; split the batch"));
-  }
-  ConvUpdateParams p = {};
-  fill_tensors<conv_update::kTensors>(call, false, &p);
-  p.x_stride = t[conv_update::x].stride[0];
-  p.residual_stride = t[conv_update::residual].stride[0];
-  p.y_stride = t[conv_update::y].stride[0];
-  p.state_stride = t[conv_update::state].stride[0];
-  fill_numbers(extent, &p);
-  return kernels_.update.launch(kernels_.update_by->grid(walk_, extent), &p, call.stream);
-}
-
-}  // namespace
-
-MadeExecutor make_conv_update(const Resolved& resolved, const DeviceFacts& facts) {
-  const ConvProblem problem = conv_update_problem(resolved);
-  LATHE_ASSIGN(ConvKernels kernels, conv_kernels(problem, facts, false));
-  return executor_of<ConvUpdateExecutor>(problem, std::move(kernels));
 }
 
 }  // namespace lathe

@@ -5,7 +5,7 @@
 
 #include "codegen/base/integers.h"
 #include "codegen/base/invalid.h"
-#include "ops/implementation.h"
+#include "ops/tiles.h"
 #include "templates/params/kda_chunked.h"
 
 namespace lathe {

@@ -36,13 +36,13 @@ std::vector<KdaWalkTile> kda_walk_candidates(const KdaProblem& problem, const De
 Result<KdaWalkTile> kda_walk_choose(const KdaProblem& problem, const DeviceFacts& facts);
 
 struct KdaChunkedKernels {
-  KernelSlot summary;   // kda_summary, before the walks of both directions
-  KernelSlot compose;   // kda_compose
-  KernelSlot merge;     // kda_merge
-  KernelSlot forward;   // kda_forward
-  KernelSlot scan;      // kda_backward_scan
-  KernelSlot backward;  // kda_backward
-  KernelSlot finish;    // kda_backward_finish
+  NumberedSlot<KdaSegmentNumbers> summary;  // kda_summary, before the walks of both directions
+  KernelSlot compose;                       // kda_compose
+  NumberedSlot<KdaSegmentNumbers> merge;    // kda_merge
+  KernelSlot forward;                       // kda_forward
+  KernelSlot scan;                          // kda_backward_scan
+  KernelSlot backward;                      // kda_backward
+  KernelSlot finish;                        // kda_backward_finish
 };
 Result<KdaChunkedKernels> kda_chunked_kernels(const KdaProblem& problem, const DeviceFacts& facts);
 // Return the walks with a tile that the caller picked from the candidates.

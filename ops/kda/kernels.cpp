@@ -4,7 +4,7 @@
 #include "ops/kda/kernels.h"
 
 #include "codegen/base/integers.h"
-#include "ops/implementation.h"
+#include "ops/tiles.h"
 #include "templates/params/kda.h"
 
 namespace lathe {
@@ -82,7 +82,7 @@ Result<KernelSpec> kda_recurrent_kernel(const KdaProblem& problem, const DeviceF
 // Grids and costs follow from shapes alone.
 namespace {
 
-int64_t tiles_of_values(const KernelNumbers& kernel) {
+int64_t tiles_of_values(const KdaRecurrentNumbers& kernel) {
   const KdaRecurrentTile tile = {static_cast<int>(kernel.key_lanes),
                                  static_cast<int>(kernel.threads / 32)};
   return ceil_div(kernel.v, tile.columns());
@@ -90,7 +90,7 @@ int64_t tiles_of_values(const KernelNumbers& kernel) {
 
 }  // namespace
 
-int64_t kda_recurrent_blocks(const KernelNumbers& kernel, const KdaShape& shape) {
+int64_t kda_recurrent_blocks(const KdaRecurrentNumbers& kernel, const KdaShape& shape) {
   return tiles_of_values(kernel) * shape.value_heads * shape.sequences;
 }
 
@@ -114,7 +114,7 @@ Cost kda_recurrent_cost(const KdaProblem& problem, const KernelSpec& spec, const
 
   Cost cost;
   cost.minimum_bytes = rows * (heads * key_row + value_heads * gate_row) + values + state_bytes;
-  const auto tiles = static_cast<uint64_t>(tiles_of_values(KernelNumbers(spec)));
+  const auto tiles = static_cast<uint64_t>(tiles_of_values(spec));
   cost.bytes = rows * value_heads * tiles * (key_row + gate_row) + values + state_bytes;
   // Decay, two sums over K, and the update.
   cost.flops = 7 * rows * value_heads * k * v;

@@ -33,6 +33,13 @@ Result<KernelSpec> kda_recurrent_kernel(const KdaProblem& problem, const DeviceF
 // Returns the kernel with a tile that the caller picked from the candidates.
 KernelSpec kda_recurrent_spec(const KdaProblem& problem, const KdaRecurrentTile& tile);
 
+struct KdaRecurrentNumbers {
+  KdaRecurrentNumbers() = default;
+  KdaRecurrentNumbers(const KernelSpec& spec)
+      : key_lanes(spec.constant("key_lanes")), v(spec.constant("v")), threads(spec.threads) {}
+  int64_t key_lanes = 0, v = 0, threads = 0;
+};
+
 // Holds the geometry. `rows` counts the tokens of all sequences.
 struct KdaShape {
   int64_t sequences = 0, heads = 0, value_heads = 0;
@@ -40,7 +47,7 @@ struct KdaShape {
 };
 // Counts one block per tile of V, value head and sequence, all in x. A launch may have at most 2^31
 // - 1 blocks: the caller compares this number, of one sequence, first.
-int64_t kda_recurrent_blocks(const KernelNumbers& kernel, const KdaShape& shape);
+int64_t kda_recurrent_blocks(const KdaRecurrentNumbers& kernel, const KdaShape& shape);
 
 // Says which states a call of kda_recurrent reads and writes.
 struct KdaStateTraffic {

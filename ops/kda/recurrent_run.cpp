@@ -40,7 +40,7 @@ class KdaRecurrentExecutor final : public PlannedExecutor<KdaRecurrentExecutor, 
   void fill_states(const Call& call, KdaRecurrentParams* p) const;
 
   KdaRequest request_;
-  KernelSlot kernel_;
+  NumberedSlot<KdaRecurrentNumbers> kernel_;
 };
 
 Result<RecurrentPlan> KdaRecurrentExecutor::plan(const Call& call) const {

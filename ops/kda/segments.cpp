@@ -94,7 +94,7 @@ KernelSpec kda_forward_warmup_spec(const KernelSpec& forward) {
   return spec;
 }
 
-KdaSummaryBlocks kda_summary_each(const KernelNumbers& summary, const KdaSegmentShape& shape) {
+KdaSummaryBlocks kda_summary_each(const KdaSegmentNumbers& summary, const KdaSegmentShape& shape) {
   KdaSummaryBlocks blocks;
   const int64_t columns = columns_of(summary.threads);
   const int64_t values = ceil_div(shape.value_dim, columns);
@@ -107,14 +107,15 @@ KdaSummaryBlocks kda_summary_each(const KernelNumbers& summary, const KdaSegment
   return blocks;
 }
 
-KdaSummaryBlocks kda_summary_blocks(const KernelNumbers& summary, const KdaSegmentShape& shape) {
+KdaSummaryBlocks kda_summary_blocks(const KdaSegmentNumbers& summary,
+                                    const KdaSegmentShape& shape) {
   if (shape.segments <= 1) return {};
   const KdaSummaryBlocks each = kda_summary_each(summary, shape);
   return {bounded_product({shape.sequences, each.forward}),
           bounded_product({shape.sequences, each.back})};
 }
 
-int64_t kda_merge_blocks(const KernelNumbers& merge, const KdaSegmentShape& shape) {
+int64_t kda_merge_blocks(const KdaSegmentNumbers& merge, const KdaSegmentShape& shape) {
   if (shape.segments <= (merge.ranks != 0 ? 1 : 2)) return 0;
   const int64_t chains = merge.states + merge.grads;
   return bounded_product(
@@ -179,7 +180,7 @@ Cost kda_segments_cost(const KdaProblem& problem, const KernelSpec& summary,
   const uint64_t ends = unsigned_product({heads, states + grads, v, k, 4});
   const uint64_t transitions = unsigned_product({heads, k, k, 4, links});
   cost.bytes += 2 * ends * static_cast<uint64_t>(segments - 1) + transitions;
-  if (kda_merge_blocks(KernelNumbers(merge), shape) > 0) {
+  if (kda_merge_blocks(merge, shape) > 0) {
     const uint64_t times = static_cast<uint64_t>((states + grads) * ceil_div(v, kMergeRows));
     cost.bytes += 2 * ends * static_cast<uint64_t>(links) + transitions * times;
     cost.flops += 2 * unsigned_product({heads, states + grads, v, k, k, links});

@@ -33,6 +33,18 @@ int kda_merge_smem(int padded_keys);
 // it. `forward` is the spec of kda_forward; the grid is the same.
 KernelSpec kda_forward_warmup_spec(const KernelSpec& forward);
 
+// Holds what grids of the summary and of the merge depend on.
+struct KdaSegmentNumbers {
+  KdaSegmentNumbers() = default;
+  KdaSegmentNumbers(const KernelSpec& spec)
+      : states(spec.constant("states", 0)),
+        grads(spec.constant("grads", 0)),
+        ranks(spec.constant("ranks", 0)),
+        threads(spec.threads) {}
+  int64_t states = 0, grads = 0, ranks = 0;  // flags
+  int64_t threads = 0;
+};
+
 struct KdaSegmentShape {
   int64_t sequences = 0, value_heads = 0;
   int64_t segments = 1;
@@ -50,11 +62,11 @@ struct KdaSummaryBlocks {
 
   int64_t all() const { return forward + back; }
 };
-KdaSummaryBlocks kda_summary_blocks(const KernelNumbers& summary, const KdaSegmentShape& shape);
-int64_t kda_merge_blocks(const KernelNumbers& merge, const KdaSegmentShape& shape);
+KdaSummaryBlocks kda_summary_blocks(const KdaSegmentNumbers& summary, const KdaSegmentShape& shape);
+int64_t kda_merge_blocks(const KdaSegmentNumbers& merge, const KdaSegmentShape& shape);
 // Returns the blocks of the summary for one sequence, of either kind. A launch skips sequences by
 // this number.
-KdaSummaryBlocks kda_summary_each(const KernelNumbers& summary, const KdaSegmentShape& shape);
+KdaSummaryBlocks kda_summary_each(const KdaSegmentNumbers& summary, const KdaSegmentShape& shape);
 // Returns the blocks of one tree level, which reduces every `radix` elements to one.
 int64_t kda_compose_blocks(const KdaSegmentShape& shape, int elements, int step, int radix);
 // A level reduces this many elements to one: log W launches for many ranks, one launch up to five

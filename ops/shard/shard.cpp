@@ -99,7 +99,7 @@ class ShardRowsExecutor final : public PlannedExecutor<ShardRowsExecutor, ShardR
   bool gathers_, in_place_;
   int rank_, axis_;
   Dtype dtype_;
-  KernelSlot indexed_, plain_;  // by the index; of a call in place also as it is
+  VectorSlot indexed_, plain_;  // by the index; of a call in place also as it is
 };
 
 ShardRowsExecutor::ShardRowsExecutor(const Resolved& resolved)

@@ -5,7 +5,7 @@
 #include "ops/sparse/backward_kernels.h"
 
 #include "codegen/base/integers.h"
-#include "ops/implementation.h"
+#include "ops/tiles.h"
 #include "ops/workspace.h"
 #include "templates/params/sparse_attention.h"
 
@@ -224,7 +224,7 @@ Result<SparseBackwardLaunch> sparse_backward_launch(const SparseProblem& problem
   const bool ordered = kernels.gather.has_value() && (wanted.dk || dv);
   out.rows = shape.rows(), out.keys = bounded_product({shape.sequences, shape.seq_k});
   out.head_tiles = kernels.main ? sparse_head_tiles(kernels.main.numbers(), shape) : 1;
-  out.prepare_tiles = ceil_div(out.rows, kernels.prepare.numbers().m);
+  out.prepare_tiles = ceil_div(out.rows, kernels.prepare.numbers().rows);
   choose_chunk(problem, shape, ordered, &out);
   out.row_blocks = kernels.main ? bounded_product({shape.kv_heads, out.head_tiles}) : 0;
   lay_out(problem, shape, wanted, ordered, &out);

@@ -36,9 +36,16 @@ std::vector<SparseBackwardTile> sparse_backward_candidates(const SparseProblem& 
 Result<SparseBackwardTile> sparse_backward_choose(const SparseProblem& problem,
                                                   const DeviceFacts& facts);
 
+struct SparsePrepareNumbers {
+  SparsePrepareNumbers() = default;
+  SparsePrepareNumbers(const KernelSpec& spec) : rows(spec.constant("m")) {}
+  int64_t rows = 0;  // of a tile
+};
+
 struct SparseBackwardKernels {
-  KernelSlot prepare, finish;
-  KernelSlot main;                  // none if only dsinks is asked for
+  NumberedSlot<SparsePrepareNumbers> prepare;
+  KernelSlot finish;
+  NumberedSlot<SparseTiling> main;  // none if only dsinks is asked for
   KernelSlot ranges, fill, gather;  // deterministic: behind each chunk of rows
 };
 Result<SparseBackwardKernels> sparse_backward_kernels(const SparseProblem& problem,

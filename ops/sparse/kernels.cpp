@@ -5,7 +5,7 @@
 #include "ops/sparse/kernels.h"
 
 #include "codegen/base/integers.h"
-#include "ops/implementation.h"
+#include "ops/tiles.h"
 #include "ops/workspace.h"
 #include "templates/params/sparse_attention.h"
 #include "templates/params/sparse_ranks.h"
@@ -148,11 +148,11 @@ constexpr int64_t kLeastSteps = 4;
 
 }  // namespace
 
-int64_t sparse_head_tiles(const KernelNumbers& kernel, const SparseShape& shape) {
-  return ceil_div(shape.group(), kernel.m);
+int64_t sparse_head_tiles(const SparseTiling& kernel, const SparseShape& shape) {
+  return ceil_div(shape.group(), kernel.heads);
 }
 
-int64_t sparse_forward_blocks(const KernelNumbers& kernel, const SparseShape& shape,
+int64_t sparse_forward_blocks(const SparseTiling& kernel, const SparseShape& shape,
                               int64_t splits) {
   return shape.rows() * shape.kv_heads * sparse_head_tiles(kernel, shape) * splits;
 }
@@ -161,10 +161,10 @@ int64_t sparse_combine_blocks(const KernelSpec& spec, const SparseShape& shape) 
   return ceil_div(shape.rows() * shape.heads, spec.threads / 32);
 }
 
-int64_t sparse_splits(const SparseProblem& problem, const KernelNumbers& kernel,
+int64_t sparse_splits(const SparseProblem& problem, const SparseTiling& kernel,
                       const SparseShape& shape, int64_t multiprocessors, int64_t wanted) {
   if (!problem.split || wanted == 1) return 1;
-  const int64_t steps = ceil_div(shape.listed(), kernel.n);
+  const int64_t steps = ceil_div(shape.listed(), kernel.keys);
   const int64_t most = std::clamp<int64_t>(steps, 1, kMostSparseSplits);
   if (wanted > 0) return std::min(wanted, most);
   const int64_t blocks = sparse_forward_blocks(kernel, shape, 1);
@@ -201,7 +201,7 @@ Cost sparse_forward_cost(const SparseProblem& problem, const KernelSpec& spec,
   Cost cost;
   cost.minimum_bytes =
       static_cast<uint64_t>(own + std::min(listed, keys) * key_width * kElementBytes);
-  const int64_t tiles = sparse_head_tiles(KernelNumbers(spec), shape);
+  const int64_t tiles = sparse_head_tiles(spec, shape);
   const int64_t partial =
       splits > 1 ? 2 * splits * rows * shape.heads * (values + 2) * kFloatBytes : 0;
   const bool kept = keys * key_width * kElementBytes <= cached;

@@ -35,8 +35,15 @@ std::vector<SparseTile> sparse_candidates(const SparseProblem& problem, const De
 // Returns UNSUPPORTED if the device's shared memory is too small for any tile.
 Result<SparseTile> sparse_choose(const SparseProblem& problem, const DeviceFacts& facts);
 
+struct SparseTiling {
+  SparseTiling() = default;
+  SparseTiling(const KernelSpec& spec) : heads(spec.constant("m")), keys(spec.constant("n", 0)) {}
+  int64_t heads = 0, keys = 0;  // of a tile, and of a step
+};
+
 struct SparseKernels {
-  KernelSlot forward, combine;
+  NumberedSlot<SparseTiling> forward;
+  KernelSlot combine;
 };
 Result<SparseKernels> sparse_kernels(const SparseProblem& problem, const DeviceFacts& facts);
 // Returns the forward with a tile that the caller picked from the candidates.
@@ -54,17 +61,16 @@ struct SparseShape {
   int64_t listed() const { return topk * block; }  // keys of a list, at most
 };
 // Returns the tiles that the heads of a key head are cut into.
-int64_t sparse_head_tiles(const KernelNumbers& kernel, const SparseShape& shape);
+int64_t sparse_head_tiles(const SparseTiling& kernel, const SparseShape& shape);
 // Counts a block per row, key head, tile of heads and split of the list, all in x. A launch may
 // have at most 2^31 - 1 blocks: the caller compares these first.
-int64_t sparse_forward_blocks(const KernelNumbers& kernel, const SparseShape& shape,
-                              int64_t splits);
+int64_t sparse_forward_blocks(const SparseTiling& kernel, const SparseShape& shape, int64_t splits);
 int64_t sparse_combine_blocks(const KernelSpec& spec, const SparseShape& shape);
 
 // Returns into how many splits each list is cut: 1 unless rows are few and lists long. If `wanted`
 // is 0 the function chooses. The result depends on capacities, never on lengths.
 inline constexpr int64_t kMostSparseSplits = 64;
-int64_t sparse_splits(const SparseProblem& problem, const KernelNumbers& kernel,
+int64_t sparse_splits(const SparseProblem& problem, const SparseTiling& kernel,
                       const SparseShape& shape, int64_t multiprocessors, int64_t wanted);
 // Holds the offsets and total bytes of the partial results of `splits` splits: out, then maxima,
 // then sums.

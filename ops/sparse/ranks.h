@@ -74,7 +74,8 @@ class SparseOverRanks : public Executor {
 
   const std::unique_ptr<SparseExecutor> own;
   const SparseGroup ranks;
-  KernelSlot pack, join;  // the latter if there is something to join
+  VectorSlot pack;
+  KernelSlot join;  // if there is something to join
 };
 
 // Holds offsets in the workspace, by tensor of keys. The gathered keys and the returned gradients

@@ -8,13 +8,11 @@
 #include <functional>
 #include <set>
 
-#include "ops/attention/backward/kernels.h"
-#include "ops/attention/block/kernels.h"
-#include "ops/attention/decode/kernels.h"
-#include "ops/conv/kernels.h"
+#include "ops/conv/update/step.h"
 #include "ops/kda/chunked_kernels.h"
 #include "ops/kda/kernels.h"
 #include "ops/sparse/backward_kernels.h"
+#include "tests/ops/attention/kernel_problems.h"
 
 using namespace lathe;
 
@@ -60,9 +58,9 @@ Specs attention(int width, bool local, Dtype element = Dtype::bf16) {
     problem.head_dim = problem.value_dim = width;
     problem.local = local, problem.element = element;
     problem.forward = problem.backward = true;
-    const auto forward = *attention_kernels(problem, facts);
-    const auto backward = *attention_backward_kernels(problem, facts, {true, true});
-    return texts({&forward.forward, &backward.together, &backward.apart});
+    const auto forward = kernel_problems::forward_kernels(problem, facts);
+    const auto backward = kernel_problems::backward_kernels(problem, facts, {true, true});
+    return texts({&forward->kernel, &backward->together, &backward->apart});
   };
 }
 
@@ -70,8 +68,9 @@ Specs block() {
   return [](const DeviceFacts& facts) {
     AttentionProblem problem;
     problem.ranges = problem.forward = problem.backward = true;
-    const auto kernels = *attention_block_kernels(problem, facts);
-    return texts({&kernels.forward, &kernels.backward});
+    const KernelSlot forward = kernel_problems::block_spec(problem, facts);
+    const KernelSlot backward = kernel_problems::block_backward_spec(problem, facts);
+    return texts({&forward, &backward});
   };
 }
 
@@ -80,9 +79,8 @@ Specs decode() {
     AttentionProblem problem;
     problem.decode = true;
     std::string all;
-    const auto kernels = *attention_decode_kernels(problem, facts, {});
-    for (const KernelSlot& each : kernels.decode) {
-      all += each->text() + '\n';
+    for (const auto& each : kernel_problems::decode_kernels(problem, facts, {})) {
+      all += each->kernel->text() + '\n';
     }
     return all;
   };
@@ -121,7 +119,7 @@ struct Row {
   Specs specs;
   size_t tuning_keys;
 };
-const Row kRows[] = {
+const Row kProblems[] = {
     {"conv forward", conv(true, false), 1},
     {"conv both", conv(true, true), 2},
     {"attention 64", attention(64, false), 2},
@@ -148,7 +146,7 @@ DeviceFacts with(const char* arch, std::shared_ptr<const Choices> choices, bool 
 
 // Without and with Hopper's kernels.
 void for_each_row(const std::function<void(const Row&, bool sm90)>& check) {
-  for (const Row& row : kRows) {
+  for (const Row& row : kProblems) {
     for (const bool sm90 : {false, true}) {
       const std::string name = row.name;
       CAPTURE(name);
@@ -162,7 +160,7 @@ void for_each_row(const std::function<void(const Row&, bool sm90)>& check) {
 
 TEST_CASE("choice: who is asked and says the first changes nothing") {
   for (const char* arch : {"sm_80", "sm_90a", "sm_120"}) {
-    for (const Row& row : kRows) {
+    for (const Row& row : kProblems) {
       const std::string name = row.name;
       CAPTURE(arch);
       CAPTURE(name);
@@ -236,18 +234,21 @@ TEST_CASE("choice: implementations of a step compete in one tuning_key") {
   ConvProblem problem;
   problem.update = true;
   const auto listener = std::make_shared<Listener>();
-  const std::string usual = conv_kernels(problem, with("sm_90a", listener), false)->update->text();
+  const auto update = [&](const auto& choices) {
+    return *(*make_step(conv_updates(), problem, with("sm_90a", choices)))->kernel;
+  };
+  const std::string usual = update(listener).text();
   REQUIRE(listener->asked.size() == 1);
   const TuningKey tuning_key = listener->asked.front();
   CHECK(tuning_key.kernel == "causal_conv1d_update");
   std::vector<std::string> expected;
-  std::vector<const ConvUpdate*> by;
-  for (const ConvUpdate* update : conv_updates()) {
-    if (!update->supports(problem, *facts_of_arch("sm_90a")).ok()) continue;
-    for (const KernelSpec& spec : update->candidates(problem, *facts_of_arch("sm_90a"))) {
+  std::vector<std::string> kernels;
+  for (const ConvUpdateStep* how : conv_updates()) {
+    if (!how->refusal(problem, *facts_of_arch("sm_90a")).empty()) continue;
+    for (const KernelSpec& spec : how->candidates(problem, *facts_of_arch("sm_90a"))) {
       const std::string tile = "warps=" + std::to_string(spec.threads / 32);
-      expected.push_back((by.empty() ? "" : "kernel=" + spec.kernel + " ") + tile);
-      by.push_back(update);
+      expected.push_back((kernels.empty() ? "" : "kernel=" + spec.kernel + " ") + tile);
+      kernels.push_back(spec.kernel);
     }
   }
   REQUIRE(expected.size() >= 4);
@@ -257,15 +258,15 @@ TEST_CASE("choice: implementations of a step compete in one tuning_key") {
   std::set<std::string> seen = {usual};
   for (size_t answer = 1; answer < expected.size(); ++answer) {
     const auto forced = std::make_shared<Listener>(0, answer);
-    const ConvKernels kernels = *conv_kernels(problem, with("sm_90a", forced), false);
-    CHECK(seen.insert(kernels.update->text()).second);
-    CHECK(kernels.update->kernel == kernel_of(tuning_key, expected[answer]));
-    CHECK(kernels.update_by == by[answer]);
+    const KernelSpec spec = update(forced);
+    CHECK(seen.insert(spec.text()).second);
+    CHECK(spec.kernel == kernel_of(tuning_key, expected[answer]));
+    CHECK(spec.kernel == kernels[answer]);
   }
   // An answer that is none, and nobody to ask.
   const auto none = std::make_shared<Listener>(0, expected.size());
-  CHECK(conv_kernels(problem, with("sm_90a", none), false)->update->text() == usual);
-  CHECK(conv_kernels(problem, *facts_of_arch("sm_90a"), false)->update->text() == usual);
+  CHECK(update(none).text() == usual);
+  CHECK((*make_step(conv_updates(), problem, *facts_of_arch("sm_90a")))->kernel->text() == usual);
 }
 
 TEST_CASE("choice: the class and candidates are texts of the spec") {

@@ -7,8 +7,7 @@
 #include <string>
 
 #include "codegen/launch_shape.h"
-#include "ops/attention/backward/kernels.h"
-#include "ops/attention/kernels.h"
+#include "tests/ops/attention/kernel_problems.h"
 
 using namespace lathe;
 
@@ -76,7 +75,7 @@ TEST_CASE("attention: a multiprocessor holds the blocks that its shared memory a
     CAPTURE(row.width);
     CAPTURE(row.arch);
     const DeviceFacts facts = *facts_of_arch(row.arch);
-    const KernelSpec spec = *attention_kernels(forward_of(row.width), facts)->forward;
+    const KernelSpec spec = *kernel_problems::forward_kernels(forward_of(row.width), facts)->kernel;
     CHECK(attention_resident_blocks(spec, facts) == row.blocks);
   }
 }
@@ -84,7 +83,7 @@ TEST_CASE("attention: a multiprocessor holds the blocks that its shared memory a
 TEST_CASE("attention: keys and values come from memory once while a cache holds them") {
   const AttentionProblem problem = forward_of(128);
   DeviceFacts facts = *facts_of_arch("sm_90a");
-  const KernelSpec spec = *attention_kernels(problem, facts)->forward;
+  const KernelSpec spec = *kernel_problems::forward_kernels(problem, facts)->kernel;
   const int64_t kTokens = 16384;  // 8 MiB of keys and values a head
   const AttentionShape shape{1, 8, 2, kTokens, kTokens};
   const std::vector<AttentionSequences> sequences{{{kTokens, kTokens, -1, -1}}};
@@ -110,16 +109,15 @@ TEST_CASE("attention: a backward moves what lies between its launches, and walks
   problem.forward = false;
   problem.backward = true;
   DeviceFacts facts = *facts_of_arch("sm_90a");
-  const AttentionBackwardKernels kernels =
-      *attention_backward_kernels(problem, facts, AttentionHeadChoice{true, false});
+  const auto kernels = kernel_problems::backward_kernels(problem, facts, {true, false});
   const int64_t kTokens = 65536, kHeads = 4;
   const AttentionShape shape{1, kHeads, kHeads, kTokens, kTokens};
   const std::vector<AttentionSequences> sequences{{{kTokens, kTokens, -1, -1}}};
-  const AttentionBackwardLaunch launch =
-      attention_backward_launch(problem, kernels, facts, shape, {true, true, true, false});
-  const AttentionCost cost = attention_backward_cost(problem, kernels, shape, launch, sequences);
+  const AttentionBackwardLaunch launch = kernels->plan(shape, {true, true, true, false});
+  const AttentionCost cost = attention_backward_cost(problem, *kernels, shape, launch, sequences);
   const auto memory = [&] {
-    return attention_backward_memory_bytes(problem, kernels, shape, launch, sequences, cost, facts);
+    return attention_backward_memory_bytes(problem, *kernels, shape, launch, sequences, cost,
+                                           facts);
   };
   // Two float32 and the float32 sums of a row of dq, written and read.
   const uint64_t between = 2ull * kTokens * kHeads * (2 * 4 + 64 * 4);

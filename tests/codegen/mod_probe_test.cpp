@@ -14,7 +14,8 @@ std::string probe(const Compiler& compiler, const Mod& mod, std::vector<Mod> oth
   AttentionProblem problem = problem_with(std::move(others));
   problem.mods.push_back(mod);
   problem.captures[1] = Dtype::f16, problem.captures[2] = Dtype::f32;
-  const KernelSpec spec = *attention_kernels(problem, *facts_of_arch("sm_80"))->forward;
+  const KernelSpec spec =
+      *kernel_problems::forward_kernels(problem, *facts_of_arch("sm_80"))->kernel;
   const Status status = probe_mod(mod_probe_spec(spec, mod), compiler, "sm_80");
   CHECK((status.ok() || status.code() == Code::invalid_argument));
   return status.text();

@@ -122,24 +122,24 @@ TEST_CASE("the bytes of a mod name a kernel, its file does not; the units stay s
   const std::string mask_text = "__device__ bool mask_mod(int, int, int, int) { return true; }";
   AttentionProblem problem = problem_with({score_mod("a"), {"mask_mod", "m", mask_text}});
   problem.captures = {Dtype::f32, Dtype::f16, Dtype::i32, Dtype::i64};
-  const KernelSpec spec = *attention_kernels(problem, facts)->forward;
+  const KernelSpec spec = *kernel_problems::forward_kernels(problem, facts)->kernel;
   CHECK(contains(spec.text(),
                  " listed=1 capture_0=f32 capture_1=f16 capture_2=i32 capture_3=i64 "
                  "mask_mod="));
   problem.mods[0].file = "elsewhere.cuh";
-  const KernelSpec moved = *attention_kernels(problem, facts)->forward;
+  const KernelSpec moved = *kernel_problems::forward_kernels(problem, facts)->kernel;
   CHECK(moved.text() == spec.text());
   CHECK(emit_unit(moved, "sm_80") == emit_unit(spec, "sm_80"));
   problem.mods[0].text = "b";
-  CHECK(attention_kernels(problem, facts)->forward->text() != spec.text());
-  const auto kernels = *attention_kernels(problem, facts);
-  const auto backward = *attention_backward_kernels(problem, facts, {true, true});
-  for (const KernelSpec& each : {*kernels.forward, *kernels.mask_blocks, *backward.mask_queries,
-                                 *backward.together, *backward.apart}) {
+  CHECK(kernel_problems::forward_kernels(problem, facts)->kernel->text() != spec.text());
+  const auto kernels = kernel_problems::forward_kernels(problem, facts);
+  const auto backward = kernel_problems::backward_kernels(problem, facts, {true, true});
+  for (const KernelSpec& each : {*kernels->kernel, *kernels->mask_blocks, *backward->mask_queries,
+                                 *backward->together, *backward->apart}) {
     const std::string unit = emit_unit(each, "sm_80");
     CAPTURE(unit);
     CHECK(std::count(unit.begin(), unit.end(), '\n') <= 40);
   }
   // The makers of lists read no score.
-  CHECK_FALSE(contains(kernels.mask_blocks->text(), "score_mod"));
+  CHECK_FALSE(contains(kernels->mask_blocks->text(), "score_mod"));
 }

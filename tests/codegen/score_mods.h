@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "codegen/mods.h"
-#include "ops/attention/backward/kernels.h"
+#include "tests/ops/attention/kernel_problems.h"
 
 namespace score_mods {
 

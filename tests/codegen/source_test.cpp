@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "ops/conv/kernels.h"
+#include "ops/conv/update/step.h"
 
 using namespace lathe;
 
@@ -52,15 +52,15 @@ TEST_CASE("units of all kernels are short and say what they are in the first lin
   ConvProblem problem;
   problem.halo = problem.forward = problem.backward = problem.weight_grad = problem.update = true;
   const ConvKernels kernels = *conv_kernels(problem, *facts_of_arch("sm_90a"), true);
-  for (const auto* spec :
-       {&kernels.forward, &kernels.backward, &kernels.update, &kernels.weight_grad,
-        &kernels.weight_grad_cast, &kernels.halo_pack, &kernels.halo_join, &kernels.halo_add}) {
-    REQUIRE(spec->has_value());
-    const std::string unit = emit_unit(**spec, "sm_90a");
+  const KernelSpec specs[] = {
+      *kernels.forward,   *kernels.backward,  *kernels.weight_grad, *kernels.weight_grad_cast,
+      *kernels.halo_pack, *kernels.halo_join, *kernels.halo_add,    conv_update_spec(problem)};
+  for (const KernelSpec& spec : specs) {
+    const std::string unit = emit_unit(spec, "sm_90a");
     CAPTURE(unit);
     CHECK(std::count(unit.begin(), unit.end(), '\n') <= 40);
-    CHECK(unit.rfind("// " + (*spec)->text() + " arch=sm_90a\n", 0) == 0);
+    CHECK(unit.rfind("// " + spec.text() + " arch=sm_90a\n", 0) == 0);
     // A kernel without dynamic shared memory has none to compare.
-    CHECK((unit.find("::kBytes") != std::string::npos) == ((*spec)->smem_bytes != 0));
+    CHECK((unit.find("::kBytes") != std::string::npos) == (spec.smem_bytes != 0));
   }
 }

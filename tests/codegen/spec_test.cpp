@@ -7,7 +7,7 @@
 #include <doctest/doctest.h>
 
 #include "codegen/base/digest.h"
-#include "ops/conv/kernels.h"
+#include "ops/conv/update/step.h"
 #include "tests/twin_texts.h"
 
 using namespace lathe;
@@ -62,10 +62,10 @@ TEST_CASE("golden text of the causal_conv1d kernels") {
         "causal_conv1d_bwd x=bf16 weight=bf16 offsets=i64 width=4 vector=8 tokens=64 silu=1 bias=1 "
         "dx=1 weight_grad=1 initial_state=0 dfinal_state=0 dinitial_state=0 packed=1 halo=1 "
         "threads=128 smem=10240");
-  CHECK(kernels.update->text() ==
+  CHECK(conv_update_spec(problem).text() ==
         "causal_conv1d_update x=bf16 weight=bf16 width=4 vector=4 silu=1 bias=1 residual=0 "
         "threads=256 smem=5536");
-  CHECK(conv_update_row.candidates(problem, facts).front().text() ==
+  CHECK(kConvUpdateRow.candidates(problem, facts).front().text() ==
         "causal_conv1d_update_row x=bf16 weight=bf16 width=4 vector=4 silu=1 bias=1 residual=0 "
         "threads=128 smem=7808");
   CHECK(kernels.weight_grad->text() ==

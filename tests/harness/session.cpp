@@ -100,6 +100,7 @@ Context make_context() {
   options.device = on_simulator() ? LATHE_DEVICE_SIM : LATHE_DEVICE_CUDA;
   options.arch = arch.empty() ? nullptr : arch.c_str();
   options.cache_dir = cache.c_str();
+  options.family = family;
   lathe_context* context = nullptr;
   API(lathe_context_create(&context, &options));
   return Context(context);

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/harness/family.h"
 #include "tests/harness/owners.h"
 
 namespace apitest {

@@ -9,7 +9,8 @@
 
 #include "codegen/nvrtc.h"
 #include "codegen/source.h"
-#include "ops/attention/params.h"
+#include "ops/attention/backward/portable.h"
+#include "ops/attention/forward/portable.h"
 #include "sim/tests/kernel_run.h"
 #include "templates/params/attention.h"
 #include "templates/params/attention_backward.h"
@@ -226,19 +227,18 @@ TEST_CASE("lists of blocks under a mask_mod hold what some pair asks for, and no
       AttentionForwardParams p = {};
       fill(device, c, &p);
       WorkspaceLayout layout;
-      const AttentionLists lists = forward_lists(problem, KernelNumbers(forward), shape, &layout);
+      const AttentionLists lists = forward_lists(problem, forward, shape, &layout);
       p.tiles = static_cast<int>(lists.tiles);
-      check_blocks(c,
-                   run(spec, p, device, lists.lists, lists.stride,
-                       attention_forward_blocks(KernelNumbers(forward), shape)),
-                   p.tiles);
+      check_blocks(
+          c,
+          run(spec, p, device, lists.lists, lists.stride, attention_forward_blocks(forward, shape)),
+          p.tiles);
     }
     {
       sim::test::Device device("sm_80");
       const KernelSpec spec = attention_mask_queries_spec(problem, backward);
       WorkspaceLayout layout;
-      const AttentionLists lists =
-          *backward_lists(problem, KernelNumbers(backward), shape, &layout);
+      const AttentionLists lists = *backward_lists(problem, backward, shape, &layout);
       if (lists.tiles == 0) continue;  // nothing to launch
       ready(spec, device);
       AttentionBackwardParams p = {};

@@ -10,8 +10,7 @@
 #include <cstdlib>
 
 #include "codegen/base/text.h"
-#include "ops/attention/block/kernels.h"
-#include "ops/attention/kernels.h"
+#include "tests/ops/attention/kernel_problems.h"
 #include "tests/templates/compile_jobs.h"
 
 using namespace lathe;
@@ -41,20 +40,16 @@ KernelSpec default_of(const Unit& unit) {
   const DeviceFacts facts = *facts_of_arch(unit.arch);
   if (problem.ranges || problem.positions) {
     (unit.has("backward") ? problem.backward : problem.forward) = true;
-    const auto kernels = attention_block_kernels(problem, facts);
-    REQUIRE_MESSAGE(kernels.ok(), kernels.status().text());
-    return unit.has("backward") ? *kernels->backward : *kernels->forward;
+    return unit.has("backward") ? kernel_problems::block_backward_spec(problem, facts)
+                                : kernel_problems::block_spec(problem, facts);
   }
   if (unit.has("backward")) {
     problem.backward = true;
-    const auto tile = attention_backward_choose(problem, facts);
-    REQUIRE_MESSAGE(tile.ok(), tile.status().text());
-    return attention_backward_spec(problem, *tile, false);
+    const AttentionBackwardTile tile = kernel_problems::first_backward_tile(problem, facts);
+    return attention_backward_spec(problem, tile, false);
   }
   problem.forward = true;
-  const auto tile = attention_choose(problem, facts);
-  REQUIRE_MESSAGE(tile.ok(), tile.status().text());
-  return attention_forward_spec(problem, *tile);
+  return attention_forward_spec(problem, kernel_problems::first_tile(problem, facts));
 }
 
 }  // namespace

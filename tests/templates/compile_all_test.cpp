@@ -8,7 +8,7 @@
 
 #include "codegen/nvrtc.h"
 #include "codegen/source.h"
-#include "ops/conv/kernels.h"
+#include "ops/conv/update/step.h"
 #include "ops/kda/kernels.h"
 #include "ops/row_kernels.h"
 #include "templates/params/kda.h"
@@ -97,13 +97,13 @@ std::vector<compile_test::Job> all_jobs() {
     for (const ConvProblem& problem : problems_for(a)) {
       const auto kernels = conv_kernels(problem, facts, problem.halo);
       REQUIRE_MESSAGE(kernels.ok(), kernels.status().text());
-      for (const auto* spec : {&kernels->forward, &kernels->backward, &kernels->update,
-                               &kernels->weight_grad, &kernels->weight_grad_cast,
-                               &kernels->halo_pack, &kernels->halo_join, &kernels->halo_add}) {
+      for (const auto* spec : {&kernels->forward, &kernels->backward, &kernels->weight_grad,
+                               &kernels->weight_grad_cast, &kernels->halo_pack, &kernels->halo_join,
+                               &kernels->halo_add}) {
         if (*spec) jobs.add(**spec, arch);
       }
-      for (const ConvUpdate* update : conv_updates()) {
-        if (!problem.update || !update->supports(problem, facts).ok()) continue;
+      for (const ConvUpdateStep* update : conv_updates()) {
+        if (!problem.update || !update->refusal(problem, facts).empty()) continue;
         jobs.add(update->candidates(problem, facts).front(), arch);
       }
     }

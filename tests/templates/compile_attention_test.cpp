@@ -7,10 +7,9 @@
 // with LATHE_TEST_SHARD=3/12 it is a part of all of them.
 #include <doctest/doctest.h>
 
-#include "ops/attention/backward/kernels.h"
-#include "ops/attention/sm90/backward_kernels.h"
-#include "ops/attention/sm90/decode.h"
-#include "ops/attention/sm90/kernels.h"
+#include "ops/attention/backward/sm90.h"
+#include "ops/attention/forward/sm90.h"
+#include "tests/ops/attention/kernel_problems.h"
 #include "tests/templates/compile_jobs.h"
 
 using namespace lathe;
@@ -56,8 +55,7 @@ void add_jobs(const AttentionProblem& problem, bool apart, const std::string& ar
   const bool wide = std::max(problem.head_dim, problem.value_dim) > 128;
   const int spilt = wide ? compile_test::kAnySpills : 0;
   const DeviceFacts facts = *facts_of_arch(arch);
-  const auto forward = attention_kernels(problem, facts);
-  REQUIRE_MESSAGE(forward.ok(), forward.status().text());
+  const auto forward = kernel_problems::forward_kernels(problem, facts);
   // With a mask the forward of width 128 may be short of a word, and of up to 21 where rows are
   // aligned to fewer than 16 bytes, whose addresses take registers. By the clock of an H100 it
   // takes 494 us then, and 551 in the tile that spills nothing. For sm_120 the compiler is short of
@@ -66,11 +64,10 @@ void add_jobs(const AttentionProblem& problem, bool apart, const std::string& ar
   int words = 0;
   if (problem.local && problem.value_dim == 128) words = unaligned ? 21 : 1;
   if (problem.local && problem.value_dim == 64 && unaligned && arch == "sm_120") words = 16;
-  jobs->add(*forward->forward, arch, std::max(spilt, 4 * words));
-  const auto backward = attention_backward_kernels(problem, facts, {!apart, apart});
-  REQUIRE_MESSAGE(backward.ok(), backward.status().text());
+  jobs->add(*forward->kernel, arch, std::max(spilt, 4 * words));
+  const auto backward = kernel_problems::backward_kernels(problem, facts, {!apart, apart});
   jobs->add(*backward->prepare, arch);
-  jobs->add(backward->main(), arch, spilt);
+  jobs->add(*backward->main(), arch, spilt);
   jobs->add(*backward->finish, arch);
 }
 
@@ -120,8 +117,8 @@ TEST_CASE("the forward by warpgroups compiles without spills") {
   const auto add = [&](const Widths& widths, bool half) {
     for (const Options& options : kOptions) {
       AttentionProblem problem = problem_of(widths, options, half);
-      REQUIRE(attention_warpgroups_refusal(problem, facts) == nullptr);
-      for (const KernelSpec& spec : attention_warpgroups_specs(problem)) {
+      REQUIRE(attention_warpgroups_refusal(problem, facts).empty());
+      for (const KernelSpec& spec : kAttentionForwardSm90.candidates(problem, facts)) {
         jobs.add(spec, facts.arch);
       }
       half = !half;
@@ -148,7 +145,8 @@ TEST_CASE("with every set of options the forward by warpgroups compiles without 
       const auto has = [set](unsigned option) { return (set >> option & 1) != 0; };
       const Options options = {has(0), has(1), has(2), has(3), has(4), has(5), false, false};
       const bool half = (__builtin_popcount(set) & 1) != 0;
-      for (const KernelSpec& spec : attention_warpgroups_specs(problem_of(widths, options, half))) {
+      const AttentionProblem problem = problem_of(widths, options, half);
+      for (const KernelSpec& spec : kAttentionForwardSm90.candidates(problem, facts)) {
         jobs.add(spec, facts.arch);
       }
     }
@@ -168,14 +166,14 @@ TEST_CASE("the backward by warpgroups compiles without spills") {
       for (const bool deterministic : {false, true}) {
         problem.deterministic = deterministic;
         const bool wide = widths.head_dim + widths.value_dim > 320;  // no order of dq there
-        const char* const refusal = attention_backward_warpgroups_refusal(problem, facts);
-        REQUIRE((refusal == nullptr) == !(deterministic && wide));
-        if (refusal != nullptr) continue;
+        const bool covered = attention_backward_warpgroups_refusal(problem, facts).empty();
+        REQUIRE(covered == !(deterministic && wide));
+        if (!covered) continue;
         const KernelSpec spec = attention_backward_warpgroups_spec(problem, options.apart);
         jobs.add(spec, facts.arch);
       }
-      const KernelSpec main = attention_backward_warpgroups_spec(problem, false);
-      jobs.add(attention_backward_warpgroups_finish_spec(main), facts.arch);
+      problem.deterministic = false;
+      jobs.add(*kernel_problems::backward_kernels(problem, facts, {})->finish, facts.arch);
       half = !half;
     }
   }
@@ -208,12 +206,11 @@ TEST_CASE("the backward by warpgroups compiles without spills with mods of a few
       if (mod.name == "score_mod") problem.captures[0] = Dtype::f32;
       for (const bool deterministic : {false, true}) {
         problem.deterministic = deterministic;
-        if (attention_backward_warpgroups_refusal(problem, facts) != nullptr) {
+        if (!attention_backward_warpgroups_refusal(problem, facts).empty()) {
           CHECK((deterministic && wide));
           continue;
         }
         const KernelSpec spec = attention_backward_warpgroups_spec(problem, options.apart);
-        CHECK(spec.may_be_rejected);
         jobs.add(spec, facts.arch);
       }
       half = !half;
@@ -225,8 +222,8 @@ TEST_CASE("the backward by warpgroups compiles without spills with mods of a few
   both.captures[0] = Dtype::f32;
   DeviceFacts rejecting = facts;
   for (int form = 0; form < 2; ++form) {
-    REQUIRE(attention_backward_warpgroups_refusal(both, rejecting) == nullptr);
-    const auto left = attention_backward_warpgroups_group(both, rejecting, false).specs;
+    REQUIRE(attention_backward_warpgroups_refusal(both, rejecting).empty());
+    const auto left = kAttentionBackwardSm90.candidates({both, {}}, rejecting);
     REQUIRE(left.size() == static_cast<size_t>(2 - form));
     const KernelSpec& spec = left.front();
     CHECK(spec.constant("queries") == (form == 0 ? 64 : 32));
@@ -235,7 +232,7 @@ TEST_CASE("the backward by warpgroups compiles without spills with mods of a few
     rejecting.reject(spec.kernel, "twin", "spills",
                      rejecting.rejected.size() - 1);  // the block's twin
   }
-  CHECK(attention_backward_warpgroups_refusal(both, rejecting) == std::string_view("spills"));
+  CHECK(attention_backward_warpgroups_refusal(both, rejecting) == "spills");
   compile_test::check_compiles(*nvrtc, jobs.list());
 }
 
@@ -249,13 +246,14 @@ TEST_CASE("latent decoding compiles without spills, on every architecture and by
     problem.decode = problem.latent = true;
     for (const std::string& arch : supported_archs()) {
       const DeviceFacts facts = *facts_of_arch(arch);
-      const auto kernels = attention_decode_kernels(problem, facts, {});
-      REQUIRE_MESSAGE(kernels.ok(), kernels.status().text());
+      const auto kernels = kernel_problems::decode_kernels(problem, facts, {});
       // All options at once on every architecture, the others on one.
       if (!options.alibi && arch != "sm_80") continue;
-      for (const KernelSlot& kernel : kernels->decode) jobs.add(*kernel, arch);
+      for (const auto& decode : kernels) jobs.add(*decode->kernel, arch);
     }
-    jobs.add(attention_decode_warpgroups_spec(problem), "sm_90a");
+    for (const KernelSpec& spec : kAttentionDecodeSm90.candidates({problem, {}}, hopper())) {
+      jobs.add(spec, "sm_90a");
+    }
   }
   compile_test::check_compiles(*nvrtc, jobs.list());
 }

@@ -1,100 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Computes grids, workspace and cost of the backward of flash attention from shapes alone.
+// Computes the workspace of the backward of flash attention, and its cost, from shapes alone.
 #include <algorithm>
 
 #include "codegen/base/integers.h"
-#include "ops/attention/backward/kernels.h"
-#include "ops/attention/sm90/backward_kernels.h"
+#include "ops/attention/backward/step.h"
 #include "ops/workspace.h"
 
 namespace lathe {
-namespace {
-
-constexpr int64_t kColumnsOfThread = 8;  // in finish
-// With an order of dq no bit depends on the device, so what decides about sums is that of an H100.
-constexpr int64_t kOrderedMultiprocessors = 132;
-
-// Says whether blocks add to one dq in a fixed order, and not to accumulators of their own.
-bool is_ordered(const AttentionProblem& problem, const KernelNumbers& main) {
-  return problem.deterministic && main.mapped;
-}
-
-// Returns the blocks of one head of a sequence: one for each tile of keys or, if each has its own
-// accumulator of dq, as many as fill the device.
-int64_t slices_of(const AttentionProblem& problem, const KernelNumbers& main,
-                  const DeviceFacts& facts, const AttentionShape& shape) {
-  const int64_t tiles = ceil_div(shape.seq_k, main.n);
-  const int64_t columns = bounded_product({shape.sequences, shape.heads});
-  const bool sliced = problem.deterministic && !is_ordered(problem, main);
-  if (!sliced || columns == 0 || tiles == 0) return tiles;
-  return std::clamp<int64_t>(ceil_div(facts.multiprocessors, columns), 1, tiles);
-}
-
-// Returns the words of an order of dq: of each tile, and a ticket, in chunks of 16 bytes.
-int64_t turns_of(const AttentionBackwardLaunch& launch, int64_t columns) {
-  const int64_t tiles = bounded_product({columns, launch.dq_tiles});
-  return tiles == 0 ? 0 : (tiles / 2 + 1) * 2;
-}
-
-}  // namespace
-
-bool attention_heads_apart(const AttentionProblem& problem, const KernelNumbers& main,
-                           const DeviceFacts& facts, const AttentionShape& shape) {
-  if (shape.heads <= shape.kv_heads) return false;
-  // Packed, the capacity is that of all sequences: most blocks of a grid by sequences are empty.
-  const bool ordered = is_ordered(problem, main);
-  const int64_t parts = problem.packed && (ordered || !problem.deterministic) ? 1 : shape.sequences;
-  const int64_t blocks =
-      bounded_product({parts, shape.kv_heads, slices_of(problem, main, facts, shape)});
-  return blocks * 10 < (ordered ? kOrderedMultiprocessors : facts.multiprocessors) * 8;
-}
-
-AttentionBackwardLaunch attention_backward_launch(const AttentionProblem& problem,
-                                                  const AttentionBackwardKernels& kernels,
-                                                  const DeviceFacts& facts,
-                                                  const AttentionShape& shape,
-                                                  const AttentionGradients& wanted) {
-  AttentionBackwardLaunch out;
-  const int64_t parts = problem.packed ? 1 : shape.sequences;
-  out.rows = parts * shape.seq_q, out.keys = parts * shape.seq_k;
-  out.prepare_tiles = ceil_div(out.rows, kernels.prepare.numbers().m);
-  out.prepare_blocks = bounded_product({out.prepare_tiles, shape.heads});
-  if (problem.backward) {
-    const KernelNumbers& main = kernels.main_numbers();
-    out.apart =
-        !kernels.together || (kernels.apart && attention_heads_apart(problem, main, facts, shape));
-    out.slices = slices_of(problem, main, facts, shape);
-    out.main_blocks =
-        bounded_product({out.slices, out.apart ? shape.heads : shape.kv_heads, shape.sequences});
-    out.in_tiles = main.mapped;
-    out.accumulators = !wanted.dq                               ? 0
-                       : problem.deterministic && !out.in_tiles ? std::max<int64_t>(out.slices, 1)
-                                                                : 1;
-    out.dq_rows = out.rows, out.dq_width = problem.head_dim;
-    if (out.in_tiles) {
-      out.dq_tiles = attention_dq_tiles(main, problem.packed, shape);
-      out.dq_rows = bounded_product({parts, out.dq_tiles, main.m});
-      out.dq_width = main.width;
-      if (problem.deterministic && wanted.dq) {
-        out.dq_turns = turns_of(out, bounded_product({parts, shape.heads}));
-      }
-      out.dq_section = attention_dq_section(main, facts, shape);
-    }
-  }
-  const int threads = kernels.finish->threads;
-  const auto blocks = [&](int64_t rows, int64_t heads, int64_t width) {
-    return ceil_div(bounded_product({rows, heads, width / kColumnsOfThread}), threads);
-  };
-  if (wanted.dq) {
-    out.dq_blocks = out.in_tiles ? bounded_product({parts, out.dq_tiles, shape.heads})
-                                 : blocks(out.rows, shape.heads, problem.head_dim);
-  }
-  if (out.apart && wanted.dk) out.dk_blocks = blocks(out.keys, shape.kv_heads, problem.head_dim);
-  if (out.apart && wanted.dv) out.dv_blocks = blocks(out.keys, shape.kv_heads, problem.value_dim);
-  if (wanted.dsinks) out.dsinks_blocks = ceil_div(shape.heads, threads / 32);
-  return out;
-}
 
 Result<AttentionBackwardWorkspace> attention_backward_workspace(
     const AttentionProblem& problem, const AttentionShape& shape,
@@ -105,8 +18,8 @@ Result<AttentionBackwardWorkspace> attention_backward_workspace(
   WorkspaceLayout layout;
   out.lse2 = layout.add({4, heads, rows});
   out.delta = layout.add({4, heads, rows});
-  out.dq_sums = layout.add({4, launch.accumulators, launch.dq_rows, heads, launch.dq_width});
-  out.dq_order = layout.add({8, launch.dq_turns});
+  out.dq_sums = layout.add({4, launch.dq.accumulators, launch.dq.rows, heads, launch.dq.width});
+  out.dq_order = layout.add({8, launch.dq.turns});
   out.dk_parts = layout.add({4, dk ? launch.keys : 0, heads, problem.head_dim});
   out.dv_parts = layout.add({4, dv ? launch.keys : 0, heads, problem.value_dim});
   out.dsinks_parts = layout.add({4, problem.dsinks ? launch.prepare_tiles : 0, heads});
@@ -118,7 +31,7 @@ Result<AttentionBackwardWorkspace> attention_backward_workspace(
 using Wide = unsigned __int128;
 
 AttentionCost attention_backward_cost(const AttentionProblem& problem,
-                                      const AttentionBackwardKernels& kernels,
+                                      const AttentionBackward& backward,
                                       const AttentionShape& shape,
                                       const AttentionBackwardLaunch& launch,
                                       const std::vector<AttentionSequences>& sequences) {
@@ -131,15 +44,13 @@ AttentionCost attention_backward_cost(const AttentionProblem& problem,
                        keys * 2 * (head + value) * element +                     // k dk v dv
                        4 * shape.heads * ((problem.dsinks ? 2 : 0) + (problem.alibi ? 1 : 0));
   // Beyond that: lse2 and delta written and read, dout read again, dq accumulated, zeroed and read.
-  cost.bytes = cost.minimum_bytes + rows * (2 * 2 * 4 + launch.accumulators * 2 * head * 4);
+  cost.bytes = cost.minimum_bytes + rows * (2 * 2 * 4 + launch.dq.accumulators * 2 * head * 4);
   if (!problem.backward) return cost;
-  const KernelSpec& main = kernels.main();
-  const int64_t block = main.constant("m"), tile = main.constant("n");
+  const AttentionTiling& main = backward.tiling();
+  const int64_t block = main.m, tile = main.n;
   const uint64_t columns = launch.apart ? shape.heads : shape.kv_heads;
-  // By warpgroups dq has whole panels of 64 columns.
-  const int width = static_cast<int>(main.constant("width"));
-  const int dq_width = launch.in_tiles ? round_up(width, 64) : width;
-  const uint64_t padded = 2 * width + dq_width + 2 * main.constant("value_width");
+  const uint64_t padded =
+      static_cast<uint64_t>(2 * main.width + launch.dq.multiplied_width + 2 * main.value_width);
   if (launch.apart) {  // parts of dk and dv written and read; k and v read for each query head
     cost.bytes += launch.keys * shape.heads * (head + value) * 2 * 4 +
                   launch.keys * (columns - shape.kv_heads) * (head + value) * element;
@@ -164,11 +75,36 @@ AttentionCost attention_backward_cost(const AttentionProblem& problem,
   cost.flops = attention_bounded(flops);
   cost.tile_flops = attention_bounded(tile_flops);
   // Each visit reads q, dout, lse2 and delta of its rows and adds to their dq.
-  const uint64_t visit = (head + value) * element + 2 * 4 + (launch.accumulators ? head * 4 : 0);
+  const uint64_t visit = (head + value) * element + 2 * 4 + (launch.dq.accumulators ? head * 4 : 0);
   const uint64_t once = rows * (head + value) * element;
   cost.bytes = attention_bounded(cost.bytes + seen * visit + rows * value * element);
   cost.bytes -= std::min(cost.bytes, once);  // q and dout are in the minimum once
   return cost;
+}
+
+uint64_t attention_backward_memory_bytes(const AttentionProblem& problem,
+                                         const AttentionBackward& backward,
+                                         const AttentionShape& shape,
+                                         const AttentionBackwardLaunch& launch,
+                                         const std::vector<AttentionSequences>& sequences,
+                                         const AttentionCost& cost, const DeviceFacts& facts) {
+  // Data that one launch leaves for another is written and read once more.
+  const int64_t row_bytes = 2 * 4 + launch.dq.accumulators * 4 * problem.head_dim;
+  Wide bytes = static_cast<Wide>(cost.minimum_bytes) + 2 * launch.rows * shape.heads * row_bytes;
+  if (launch.apart) {
+    bytes += 2 * launch.keys * shape.heads * (problem.head_dim + problem.value_dim) * 4;
+  }
+  if (problem.backward) {
+    const KernelSpec& main = *backward.main();
+    const int64_t walked = (problem.head_dim + problem.value_dim) * bytes_of(problem.element) +
+                           2 * 4 + (launch.dq.accumulators > 0 ? 2 * 4 * problem.head_dim : 0);
+    for (const AttentionSequences& mask : sequences) {
+      const int64_t tiles = ceil_div(mask.keys, backward.tiling().n);
+      bytes += static_cast<Wide>(mask.count) *
+               attention_bytes_again(main, facts, shape.heads, tiles, mask.queries * walked);
+    }
+  }
+  return std::min(attention_bounded(bytes), std::max(cost.bytes, cost.minimum_bytes));
 }
 
 }  // namespace lathe

@@ -8,7 +8,6 @@
 #include "codegen/base/integers.h"
 #include "ops/attention/block/run.h"
 #include "ops/attention/params.h"
-#include "ops/attention/sm90/block_kernels.h"
 #include "templates/params/attention_backward.h"
 
 namespace lathe {
@@ -28,21 +27,25 @@ struct BlockBwdPlan {
 class AttentionBlockBwdExecutor final
     : public PlannedExecutor<AttentionBlockBwdExecutor, BlockBwdPlan> {
  public:
-  explicit AttentionBlockBwdExecutor(AttentionBlockStep step)
-      : step_(std::move(step)), kernels_(step_.kernels) {
-    list({&step_.kernels.prepare, &step_.kernels.positions, &step_.kernels.backward,
-          &step_.kernels.finish});
+  AttentionBlockBwdExecutor(AttentionBlockRequest request, const DeviceFacts& facts,
+                            std::unique_ptr<AttentionBlockBackward> step)
+      : request_(std::move(request)),
+        facts_(facts),
+        prepare_(attention_block_prepare_spec(problem())),
+        step_(std::move(step)) {
+    if (problem().deterministic) finish_ = attention_block_finish_spec(problem());
+    list({&prepare_, &positions_.kernel, &step_->kernel, &finish_});
   }
 
   Result<BlockBwdPlan> plan(const Call& call) const {
     BlockBwdPlan layout;
-    LATHE_ASSIGN(layout.shape, block_shape(call.extents, request().batch));
-    const bool dq = layout.shape.seq_q > 0 && (layout.shape.seq_k > 0 || request().first);
-    const bool dkv = layout.shape.seq_k > 0 && (layout.shape.seq_q > 0 || request().first_keys);
+    LATHE_ASSIGN(layout.shape, block_shape(call.extents, request_.batch));
+    const bool dq = layout.shape.seq_q > 0 && (layout.shape.seq_k > 0 || request_.first);
+    const bool dkv = layout.shape.seq_k > 0 && (layout.shape.seq_q > 0 || request_.first_keys);
     layout.empty = layout.shape.sequences == 0 || layout.shape.heads == 0 || !(dq || dkv);
     if (layout.empty) return layout;
-    LATHE_ASSIGN(layout.launch, attention_block_backward_launch(problem(), kernels_, step_.facts,
-                                                                layout.shape, request().first));
+    LATHE_ASSIGN(layout.launch, attention_block_backward_launch(problem(), step_->tiling(), facts_,
+                                                                layout.shape, request_.first));
     const int64_t most = std::max(
         {layout.launch.prepare_blocks, layout.launch.main_blocks, layout.launch.finish_blocks});
     if (most <= kMaxExtent) return layout;
@@ -54,22 +57,17 @@ class AttentionBlockBwdExecutor final
     const AttentionBlockBackwardLaunch& grids = layout.launch;
     if (grids.prepare_blocks > 0) {
       const AttentionBlockPrepareParams first = prepare_params(call, layout);
-      LATHE_TRY(kernels_.prepare.launch(grids.prepare_blocks, &first, call.stream));
+      LATHE_TRY(prepare_.launch(grids.prepare_blocks, &first, call.stream));
     }
     if (grids.main_blocks > 0) {
-      LATHE_TRY(step_.find_position_ranges(call, tensors::q_pos, layout.shape.seq_q,
-                                           kernels_.backward.numbers().m,
-                                           call.workspace + grids.ranges));
-      const AttentionBlockBackwardParams p = params(call, layout);
-      LATHE_TRY(kernels_.backward.numbers().mapped
-                    ? launch_attention_block_backward_warpgroups(kernels_.backward, p,
-                                                                 grids.main_blocks, call.stream)
-                    : kernels_.backward.launch(step_.blocks(kernels_.backward, grids.main_blocks),
-                                               &p, call.stream));
+      void* const ranges = call.workspace + grids.ranges;
+      LATHE_TRY(
+          positions_.find(call, tensors::q_pos, layout.shape.seq_q, step_->tiling().m, ranges));
+      LATHE_TRY(step_->launch({request_, layout.shape, ranges, call}, grids));
     }
-    if (!kernels_.finish || grids.finish_blocks == 0) return {};
+    if (!finish_ || grids.finish_blocks == 0) return {};
     const AttentionBlockFinishParams last = finish_params(call, layout);
-    return kernels_.finish.launch(grids.finish_blocks, &last, call.stream);
+    return finish_.launch(grids.finish_blocks, &last, call.stream);
   }
 
   // Which ranges are kept is on the device: the estimate takes them all.
@@ -83,18 +81,18 @@ class AttentionBlockBwdExecutor final
     const uint64_t rows = shape.sequences * shape.seq_q * shape.heads;
     const uint64_t keys = shape.sequences * shape.seq_k * shape.kv_heads;
     // q, dout, lse and delta; dq, dk and dv out, and in unless there is nothing to add to; k and v.
-    const uint64_t dq = request().first ? 4 : 8, dkv = request().first_keys ? 4 : 8;
+    const uint64_t dq = request_.first ? 4 : 8, dkv = request_.first_keys ? 4 : 8;
     out.cost.minimum_bytes =
         rows * (widths * element + 8 + dq * head_dim) + keys * widths * (element + dkv);
-    const KernelSpec& main = *kernels_.backward;
-    const KernelNumbers& numbers = kernels_.backward.numbers();
+    const KernelSpec& main = *step_->kernel;
+    const AttentionTiling& numbers = step_->tiling();
     const int64_t tile_rows = numbers.m, tile_keys = numbers.n;
     const int64_t row_tiles = ceil_div(shape.seq_q, tile_rows);
     const int64_t key_tiles = ceil_div(shape.seq_k, tile_keys);
     const uint64_t visit = widths * element + 8 + 8 * head_dim;  // of a row by a tile of keys
     out.cost.bytes = out.cost.minimum_bytes + 8 * rows +
-                     attention_bytes_again(main, step_.facts, shape.sequences * shape.heads,
-                                           key_tiles, shape.seq_q * static_cast<int64_t>(visit));
+                     attention_bytes_again(main, facts_, shape.sequences * shape.heads, key_tiles,
+                                           shape.seq_q * static_cast<int64_t>(visit));
     out.cost.flops = 2 * static_cast<uint64_t>(3 * head_dim + 2 * value_dim) * rows *
                      static_cast<uint64_t>(shape.seq_k);
     const int64_t padded = 3 * numbers.width + 2 * numbers.value_width;
@@ -105,48 +103,25 @@ class AttentionBlockBwdExecutor final
   }
 
  private:
-  const AttentionBlockRequest& request() const { return step_.request; }
-  const AttentionProblem& problem() const { return step_.asked().problem; }
+  const AttentionProblem& problem() const { return request_.attention.problem; }
 
   template <typename Params>
   void put_dq(const Call& call, const BlockBwdPlan& layout, Params* p) const {
     const Tensor& dq = call.tensors[tensors::dq];
     p->dq = dq.data;
-    put_strides(attention_strides(dq, !request().batch), &p->batch_stride, &p->token_stride,
+    put_strides(attention_strides(dq, !request_.batch), &p->batch_stride, &p->token_stride,
                 &p->head_stride);
     fill_sizes(problem(), layout.shape, p);
   }
 
   AttentionBlockPrepareParams prepare_params(const Call& call, const BlockBwdPlan& layout) const {
     AttentionBlockPrepareParams p = {};
-    fill_tensors<attention_block_bwd::kTensors>(call, !request().batch, &p);
+    fill_tensors<attention_block_bwd::kTensors>(call, !request_.batch, &p);
     fill_sections(layout.launch, call.workspace, &p);
     p.rows = layout.launch.lse2_values;
     p.chunks = layout.launch.sum_chunks;
     p.dq_chunks = layout.launch.dq_chunks;
     put_dq(call, layout, &p);
-    return p;
-  }
-
-  AttentionBlockBackwardParams params(const Call& call, const BlockBwdPlan& layout) const {
-    const AttentionShape& shape = layout.shape;
-    AttentionBlockBackwardParams p = {};
-    AttentionBackwardParams& b = p.backward;
-    fill_tensors<attention_block_bwd::kTensors>(call, !request().batch, &b);
-    fill_scores(step_.asked(), shape, call, {}, &b);
-    fill_windows(step_.asked(), kMaxExtent, kMaxExtent, &b);
-    fill_sections(layout.launch, call.workspace, &b);
-    b.delta = call.tensors[tensors::delta].data;
-    if (problem().deterministic) {
-      b.dq = call.workspace + layout.launch.sums;
-      put_strides(dense_strides(shape.seq_q, shape.heads, b.head_dim, false), &b.dq_batch_stride,
-                  &b.dq_token_stride, &b.dq_head_stride);
-      b.dq_slice_stride = shape.sequences * b.dq_batch_stride;
-    }
-    b.slices = static_cast<int>(layout.launch.slices);
-    step_.fill_ranges(call, &p);
-    p.row_ranges = call.workspace + layout.launch.ranges;
-    p.first_keys = request().first_keys ? 1 : 0;
     return p;
   }
 
@@ -157,13 +132,16 @@ class AttentionBlockBwdExecutor final
     p.slice_stride = layout.launch.lse2_values * p.head_dim;
     p.chunks = p.slice_stride / 4;
     p.slices = static_cast<int>(layout.launch.slices);
-    p.softmax_scale = step_.asked().softmax_scale;
-    p.first = request().first ? 1 : 0;
+    p.softmax_scale = request_.attention.softmax_scale;
+    p.first = request_.first ? 1 : 0;
     return p;
   }
 
-  AttentionBlockStep step_;
-  const AttentionBlockKernels& kernels_;
+  AttentionBlockRequest request_;
+  DeviceFacts facts_;
+  KernelSlot prepare_, finish_;
+  PositionRanges positions_{problem().positions};
+  std::unique_ptr<AttentionBlockBackward> step_;
 };
 
 }  // namespace
@@ -171,8 +149,9 @@ class AttentionBlockBwdExecutor final
 MadeExecutor make_attention_block_bwd(AttentionBlockRequest request, const DeviceFacts& facts) {
   request.attention.problem.backward = true;
   request.first_keys = request.first || request.first_keys;
-  LATHE_ASSIGN(AttentionBlockStep step, AttentionBlockStep::make(std::move(request), facts));
-  return executor_of<AttentionBlockBwdExecutor>(std::move(step));
+  LATHE_TRY(take_margin(facts, &request));
+  LATHE_ASSIGN(auto step, make_step(attention_block_backwards(), request.attention.problem, facts));
+  return executor_of<AttentionBlockBwdExecutor>(std::move(request), facts, std::move(step));
 }
 
 MadeExecutor make_attention_block_bwd(const Resolved& resolved, const DeviceFacts& facts) {

@@ -3,6 +3,7 @@
 // Implements flash_attention_delta behind the plan: the first launch of flash_attention's backward,
 // and the last one if sinks have a gradient.
 #include "codegen/base/invalid.h"
+#include "ops/attention/backward/step.h"
 #include "ops/attention/block/run.h"
 #include "ops/attention/params.h"
 #include "templates/params/attention_backward.h"
@@ -22,11 +23,11 @@ struct DeltaPlan {
 
 class AttentionDeltaExecutor final : public PlannedExecutor<AttentionDeltaExecutor, DeltaPlan> {
  public:
-  AttentionDeltaExecutor(const AttentionProblem& problem, bool batch, const DeviceFacts& facts,
-                         AttentionBackwardKernels kernels)
-      : problem_(problem), batch_(batch), facts_(facts), kernels_(std::move(kernels)) {
-    list({&kernels_.prepare});
-    if (problem.dsinks) list({&kernels_.finish});
+  AttentionDeltaExecutor(const AttentionProblem& problem, bool batch,
+                         std::unique_ptr<AttentionBackward> kernels)
+      : problem_(problem), batch_(batch), kernels_(std::move(kernels)) {
+    list({&kernels_->prepare});
+    if (problem.dsinks) list({&kernels_->finish});
   }
 
   Result<DeltaPlan> plan(const Call& call) const {
@@ -40,7 +41,7 @@ class AttentionDeltaExecutor final : public PlannedExecutor<AttentionDeltaExecut
     }
     AttentionGradients wanted;
     wanted.dsinks = problem_.dsinks;
-    layout.launch = attention_backward_launch(problem_, kernels_, facts_, layout.shape, wanted);
+    layout.launch = kernels_->plan(layout.shape, wanted);
     if (layout.launch.prepare_blocks > kMaxExtent) return too_many_block_rows("out", layout.shape);
     LATHE_ASSIGN(layout.workspace,
                  attention_backward_workspace(problem_, layout.shape, layout.launch));
@@ -54,11 +55,11 @@ class AttentionDeltaExecutor final : public PlannedExecutor<AttentionDeltaExecut
       // delta lies as lse does.
       p.row_head_stride = layout.shape.seq_q;
       p.row_batch_stride = layout.shape.heads * layout.shape.seq_q;
-      LATHE_TRY(kernels_.prepare.launch(layout.launch.prepare_blocks, &p, call.stream));
+      LATHE_TRY(kernels_->prepare.launch(layout.launch.prepare_blocks, &p, call.stream));
     }
     if (layout.launch.dsinks_blocks == 0) return {};
     const auto p = params<AttentionBackwardFinishParams>(call, layout);
-    return kernels_.finish.launch(layout.launch.dsinks_blocks, &p, call.stream);
+    return kernels_->finish.launch(layout.launch.dsinks_blocks, &p, call.stream);
   }
 
   Result<Estimate> estimate_plan(const Call&, const DeltaPlan& layout) const {
@@ -90,8 +91,7 @@ class AttentionDeltaExecutor final : public PlannedExecutor<AttentionDeltaExecut
 
   AttentionProblem problem_;
   bool batch_;
-  DeviceFacts facts_;
-  AttentionBackwardKernels kernels_;
+  std::unique_ptr<AttentionBackward> kernels_;
 };
 
 }  // namespace
@@ -112,9 +112,8 @@ AttentionProblem delta_step(const AttentionRequest& whole) {
 
 MadeExecutor make_attention_delta(const AttentionProblem& problem, bool batch,
                                   const DeviceFacts& facts) {
-  LATHE_ASSIGN(AttentionBackwardKernels kernels,
-               attention_backward_kernels(problem, facts, AttentionHeadChoice{false, false}));
-  return executor_of<AttentionDeltaExecutor>(problem, batch, facts, std::move(kernels));
+  return executor_of<AttentionDeltaExecutor>(problem, batch,
+                                             make_attention_backward_ends(problem, facts));
 }
 
 MadeExecutor make_attention_delta(const Resolved& resolved, const DeviceFacts& facts) {

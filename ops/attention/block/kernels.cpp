@@ -10,8 +10,6 @@
 #include "codegen/base/invalid.h"
 #include "codegen/base/text.h"
 #include "codegen/choice.h"
-#include "ops/attention/sm90/block_kernels.h"
-#include "ops/implementation.h"
 #include "ops/workspace.h"
 #include "templates/params/attention.h"
 #include "templates/params/attention_backward.h"
@@ -35,108 +33,35 @@ int lanes_for(int value_dim) {
 
 }  // namespace
 
-AttentionProblem attention_block_problem(AttentionProblem problem) {
-  problem.packed = problem.sinks = problem.pack_gqa = false;
-  // Rows of other ranges are masked by the code that masks by window.
-  problem.local = problem.local || problem.ranges;
-  return problem;
-}
-
-KernelSpec attention_block_spec(const AttentionProblem& problem, const AttentionTile& tile) {
-  KernelSpec spec = attention_forward_spec(attention_block_problem(problem), tile);
-  spec.set(LATHE_TEMPLATE("attention", "attention_block", AttentionBlockParams, first));
-  spec.smem = "AttentionBlockSmem";
-  for (Constant& constant : spec.constants) {
-    if (constant.name == "listed") constant.value = 0;  // it makes its visits as it goes
-  }
-  spec.constants.push_back(Constant::flag("ranges", "kRanges", problem.ranges));
-  spec.constants.push_back(Constant::flag("persistent", "kPersistent", problem.persistent));
-  return spec;
-}
-
-KernelSpec attention_block_backward_spec(const AttentionProblem& problem,
-                                         const AttentionBackwardTile& tile) {
-  KernelSpec spec = attention_backward_spec(attention_block_problem(problem), tile, false);
-  spec.set(LATHE_TEMPLATE("attention", "attention_block_backward", AttentionBlockBackwardParams,
-                          first_keys));
-  spec.smem = "AttentionBlockBackwardSmem";
-  spec.constants.push_back(Constant::flag("ranges", "kRanges", problem.ranges));
-  spec.constants.push_back(Constant::flag("persistent", "kPersistent", problem.persistent));
-  return spec;
-}
-
 namespace {
 
-Result<KernelSlot> forward_step(const AttentionProblem& problem, const DeviceFacts& facts) {
-  const AttentionProblem own = attention_block_problem(problem);
-  const char* const refusal = attention_block_warpgroups_refusal(problem, facts);
-  const auto spec_of = [&](const AttentionTile& tile) {
-    return attention_block_spec(problem, tile);
-  };
-  if (refusal == nullptr) {
-    const std::vector<const char*> tile = {"m", "n", "stages"};
-    return KernelSlot(choose_family({{attention_block_warpgroups_spec(problem)}, tile}, facts, [&] {
-      return group_of(attention_candidates(own, facts), tile, spec_of);
-    }));
-  }
-  LATHE_TRY(attention_choose(own, without_choices(facts)));
-  KernelSpec spec =
-      spec_of(pick(attention_candidates(own, facts), facts, {"m", "n", "stages"}, spec_of));
-  spec.family_reason = text("not sm90: ", refusal);
-  return KernelSlot(std::move(spec));
-}
-
-Result<KernelSlot> backward_step(const AttentionProblem& problem, const DeviceFacts& facts) {
-  const AttentionProblem own = attention_block_problem(problem);
-  const char* const refusal = attention_block_backward_warpgroups_refusal(problem, facts);
-  const auto spec_of = [&](const AttentionBackwardTile& tile) {
-    return attention_block_backward_spec(problem, tile);
-  };
-  if (refusal == nullptr) {
-    const std::vector<const char*> tile = {"m", "n", "stages", "width_warps"};
-    return KernelSlot(choose_family(
-        {{attention_block_backward_warpgroups_spec(problem)}, tile}, facts,
-        [&] { return group_of(attention_backward_candidates(own, facts), tile, spec_of); }));
-  }
-  LATHE_TRY(attention_backward_choose(own, without_choices(facts)));
-  KernelSpec spec = spec_of(pick(attention_backward_candidates(own, facts), facts,
-                                 {"m", "n", "stages", "width_warps"}, spec_of));
-  spec.family_reason = text("not sm90: ", refusal);
-  return KernelSlot(std::move(spec));
+KernelSpec small_spec(const Template& from, int alignment) {
+  KernelSpec spec = KernelSpec::of(from, kSmallThreads);
+  add_alignment(alignment, &spec);
+  return spec;
 }
 
 }  // namespace
 
-Result<AttentionBlockKernels> attention_block_kernels(const AttentionProblem& problem,
-                                                      const DeviceFacts& facts) {
-  AttentionBlockKernels kernels;
-  if (problem.forward) {
-    LATHE_ASSIGN(kernels.forward, forward_step(problem, facts));
-  }
-  if (problem.backward) {
-    KernelSpec prepare = KernelSpec::of(LATHE_TEMPLATE("attention", "attention_block_prepare",
-                                                       AttentionBlockPrepareParams, reserved),
-                                        kSmallThreads);
-    add_alignment(problem.alignment, &prepare);
-    kernels.prepare = std::move(prepare);
-    LATHE_ASSIGN(kernels.backward, backward_step(problem, facts));
-    if (problem.deterministic) {
-      KernelSpec finish = KernelSpec::of(
-          LATHE_TEMPLATE("attention", "attention_block_finish", AttentionBlockFinishParams, first),
-          kSmallThreads);
-      add_alignment(problem.alignment, &finish);
-      kernels.finish = std::move(finish);
-    }
-  }
-  if (problem.positions) {
-    kernels.positions = KernelSpec::of(
-        LATHE_TEMPLATE("attention", "attention_positions", AttentionPositionsParams, run),
-        kSmallThreads);
-  }
-  return kernels;
+KernelSpec attention_block_prepare_spec(const AttentionProblem& problem) {
+  return small_spec(
+      LATHE_TEMPLATE("attention", "attention_block_prepare", AttentionBlockPrepareParams, reserved),
+      problem.alignment);
 }
 
-int64_t attention_block_grid(const KernelNumbers& kernel, int registers, const DeviceFacts& facts,
+KernelSpec attention_block_finish_spec(const AttentionProblem& problem) {
+  return small_spec(
+      LATHE_TEMPLATE("attention", "attention_block_finish", AttentionBlockFinishParams, first),
+      problem.alignment);
+}
+
+KernelSpec attention_positions_spec() {
+  return KernelSpec::of(
+      LATHE_TEMPLATE("attention", "attention_positions", AttentionPositionsParams, run),
+      kSmallThreads);
+}
+
+int64_t attention_block_grid(const AttentionTiling& kernel, int registers, const DeviceFacts& facts,
                              int64_t sm_margin, int64_t tiles) {
   if (kernel.persistent == 0) return tiles;
   const int64_t used = ceil_div(registers, kRegisterStep) * kRegisterStep * kernel.threads;
@@ -147,11 +72,11 @@ int64_t attention_block_grid(const KernelNumbers& kernel, int registers, const D
   return std::min(tiles, free * std::max<int64_t>(at_once, 1));
 }
 
-int64_t attention_positions_blocks(const KernelNumbers& kernel, int64_t count, int64_t run) {
-  return ceil_div(ceil_div(count, run), kernel.threads / 32);
+int64_t attention_positions_blocks(int64_t count, int64_t run) {
+  return ceil_div(ceil_div(count, run), kSmallThreads / 32);
 }
 
-uint64_t attention_block_workspace_bytes(const KernelNumbers& forward, int64_t keys) {
+uint64_t attention_block_workspace_bytes(const AttentionTiling& forward, int64_t keys) {
   if (forward.ranges != 0) return 0;
   WorkspaceLayout layout;
   layout.add({ceil_div(keys, forward.n), 2 * 4});
@@ -159,10 +84,9 @@ uint64_t attention_block_workspace_bytes(const KernelNumbers& forward, int64_t k
 }
 
 Result<AttentionBlockBackwardLaunch> attention_block_backward_launch(
-    const AttentionProblem& problem, const AttentionBlockKernels& kernels, const DeviceFacts& facts,
+    const AttentionProblem& problem, const AttentionTiling& main, const DeviceFacts& facts,
     const AttentionShape& shape, bool first) {
   AttentionBlockBackwardLaunch out;
-  const KernelNumbers& main = kernels.backward.numbers();
   const int64_t tiles = ceil_div(shape.seq_k, main.n);
   const int64_t columns = bounded_product({shape.sequences, shape.kv_heads});
   out.slices = tiles;
@@ -179,12 +103,11 @@ Result<AttentionBlockBackwardLaunch> attention_block_backward_launch(
         out.sum_chunks > (int64_t{1} << 58)) {
       return invalid("the workspace passes 2^63 bytes");
     }
-    out.finish_blocks = ceil_div(cells / 4, kernels.finish->threads);
+    out.finish_blocks = ceil_div(cells / 4, kSmallThreads);
   } else if (first) {
     out.dq_chunks = cells / 4;
   }
-  out.prepare_blocks =
-      ceil_div(out.lse2_values + out.sum_chunks + out.dq_chunks, kernels.prepare->threads);
+  out.prepare_blocks = ceil_div(out.lse2_values + out.sum_chunks + out.dq_chunks, kSmallThreads);
   WorkspaceLayout layout;
   out.lse2 = layout.add({out.lse2_values, 4});
   out.sums = layout.add({out.sum_chunks, 16});
@@ -212,8 +135,11 @@ KernelSpec lse_merge_spec(const LseMergeProblem& problem) {
   return spec;
 }
 
-int64_t lse_merge_blocks(const KernelNumbers& kernel, int64_t rows) {
-  const int64_t rows_of_block = kernel.threads / kernel.lanes;
+LseMergeNumbers::LseMergeNumbers(const KernelSpec& spec)
+    : rows(spec.threads / spec.constant("lanes")) {}
+
+int64_t lse_merge_blocks(const LseMergeNumbers& kernel, int64_t rows) {
+  const int64_t rows_of_block = kernel.rows;
   return (rows + rows_of_block - 1) / rows_of_block;
 }
 

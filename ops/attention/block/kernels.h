@@ -8,38 +8,27 @@
 #include <vector>
 
 #include "codegen/spec.h"
-#include "ops/attention/backward/kernels.h"
-#include "ops/conv/kernels.h"  // Grid, Cost
+#include "ops/attention/kernels.h"
 #include "ops/kernel_problems.h"
 
 namespace lathe {
 
-struct AttentionBlockKernels {
-  KernelSlot positions;  // ranges of positions, before all others
-  KernelSlot forward;
-  KernelSlot prepare, backward;
-  KernelSlot finish;  // of a deterministic backward
-};
-// Returns UNSUPPORTED where attention_kernels does.
-Result<AttentionBlockKernels> attention_block_kernels(const AttentionProblem& problem,
-                                                      const DeviceFacts& facts);
-// Returns a step's problem with the constants that a step fixes.
-AttentionProblem attention_block_problem(AttentionProblem problem);
-// Return the specs with a tile that the caller picked from the candidates.
-KernelSpec attention_block_spec(const AttentionProblem& problem, const AttentionTile& tile);
-KernelSpec attention_block_backward_spec(const AttentionProblem& problem,
-                                         const AttentionBackwardTile& tile);
+// Return the specs of the kernels before and behind the steps: of the gradients, which the latter
+// ends if it is deterministic, and of positions, before all others.
+KernelSpec attention_block_prepare_spec(const AttentionProblem& problem);
+KernelSpec attention_block_finish_spec(const AttentionProblem& problem);
+KernelSpec attention_positions_spec();
 
 // Returns the thread blocks for `tiles` tiles or slices: one for each or, if persistent, as many as
 // the device holds at once on all multiprocessors but `sm_margin`. `registers` is the compiled
 // kernel's number for a thread.
-int64_t attention_block_grid(const KernelNumbers& kernel, int registers, const DeviceFacts& facts,
+int64_t attention_block_grid(const AttentionTiling& kernel, int registers, const DeviceFacts& facts,
                              int64_t sm_margin, int64_t tiles);
 
-// Returns the warps of attention_positions for `count` positions in runs of `run`.
-int64_t attention_positions_blocks(const KernelNumbers& kernel, int64_t count, int64_t run);
+// Returns the blocks of attention_positions for `count` positions in runs of `run`.
+int64_t attention_positions_blocks(int64_t count, int64_t run);
 // Returns the bytes for ranges of the positions of key blocks; 0 if the step has attention ranges.
-uint64_t attention_block_workspace_bytes(const KernelNumbers& forward, int64_t keys);
+uint64_t attention_block_workspace_bytes(const AttentionTiling& forward, int64_t keys);
 
 // Holds the backward of one call. Without `deterministic` the kernel adds to dq in the caller's
 // memory.
@@ -52,7 +41,7 @@ struct AttentionBlockBackwardLaunch {
 };
 // `first`: dq is written, not added to. Returns INVALID_ARGUMENT if the workspace passes 2^63.
 Result<AttentionBlockBackwardLaunch> attention_block_backward_launch(
-    const AttentionProblem& problem, const AttentionBlockKernels& kernels, const DeviceFacts& facts,
+    const AttentionProblem& problem, const AttentionTiling& main, const DeviceFacts& facts,
     const AttentionShape& shape, bool first = false);
 
 // lse_merge merges two partial results. `rows` counts those of all heads.
@@ -61,7 +50,12 @@ KernelSpec lse_merge_spec(const LseMergeProblem& problem);
 
 // `rows` counts those of all heads. A launch may have at most 2^31 - 1 blocks: the caller compares
 // first.
-int64_t lse_merge_blocks(const KernelNumbers& kernel, int64_t rows);
+struct LseMergeNumbers {
+  LseMergeNumbers() = default;
+  LseMergeNumbers(const KernelSpec& spec);
+  int64_t rows = 0;  // of a block
+};
+int64_t lse_merge_blocks(const LseMergeNumbers& kernel, int64_t rows);
 Cost lse_merge_cost(const LseMergeProblem& problem, int64_t rows, int64_t heads);
 
 }  // namespace lathe

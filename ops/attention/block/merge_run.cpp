@@ -50,7 +50,7 @@ class LseMergeExecutor final : public PlannedExecutor<LseMergeExecutor, MergePla
  private:
   LseMergeProblem problem_;
   bool packed_;
-  KernelSlot kernel_;
+  NumberedSlot<LseMergeNumbers> kernel_;
 };
 
 }  // namespace

@@ -8,7 +8,6 @@
 
 #include "codegen/base/invalid.h"
 #include "ops/attention/params.h"
-#include "ops/attention/sm90/block_kernels.h"
 #include "templates/params/attention.h"
 
 namespace lathe {
@@ -25,51 +24,39 @@ struct BlockPlan {
 
 class AttentionBlockExecutor final : public PlannedExecutor<AttentionBlockExecutor, BlockPlan> {
  public:
-  explicit AttentionBlockExecutor(AttentionBlockStep step) : step_(std::move(step)) {
-    list({&step_.kernels.positions, &step_.kernels.forward});
+  AttentionBlockExecutor(AttentionBlockRequest request, const DeviceFacts& facts,
+                         std::unique_ptr<AttentionBlock> step)
+      : request_(std::move(request)), facts_(facts), step_(std::move(step)) {
+    list({&positions_.kernel, &step_->kernel});
   }
 
   Result<BlockPlan> plan(const Call& call) const {
     BlockPlan out;
-    LATHE_ASSIGN(out.shape, block_shape(call.extents, request().batch));
+    LATHE_ASSIGN(out.shape, block_shape(call.extents, request_.batch));
     AttentionShape one = out.shape;
     out.empty = one.sequences == 0 || one.heads == 0 || one.seq_q == 0 ||
-                (one.seq_k == 0 && !request().first);
+                (one.seq_k == 0 && !request_.first);
     if (out.empty) return out;
     one.sequences = 1;
-    if (attention_forward_blocks(numbers(), one) > kMaxExtent / out.shape.sequences) {
+    if (attention_forward_blocks(tiling(), one) > kMaxExtent / out.shape.sequences) {
       return too_many_block_rows("q", out.shape);
     }
-    out.workspace = attention_block_workspace_bytes(numbers(), out.shape.seq_k);
+    out.workspace = attention_block_workspace_bytes(tiling(), out.shape.seq_k);
     return out;
   }
 
   Status launch(const Call& call, const BlockPlan& plan) const {
     const AttentionShape& shape = plan.shape;
     if (plan.empty) return {};
-    LATHE_TRY(step_.find_position_ranges(call, attention_block::k_pos, shape.seq_k, numbers().n,
-                                         call.workspace));
-    AttentionBlockParams p = {};
-    fill_tensors<attention_block::kTensors>(call, !request().batch, &p.forward);
-    fill_scores(step_.asked(), shape, call, {}, &p.forward);
-    fill_windows(step_.asked(), kMaxExtent, kMaxExtent, &p.forward);
-    p.forward.tiles = static_cast<int>(attention_tiles(numbers(), shape));
-    step_.fill_ranges(call, &p);
-    p.key_ranges = call.workspace;
-    p.first = request().first ? 1 : 0;
-    const KernelSlot& forward = step_.kernels.forward;
-    const int64_t tiles = attention_forward_blocks(numbers(), shape);
-    if (numbers().mapped) {
-      return launch_attention_block_warpgroups(forward, p, tiles, step_.free_multiprocessors(),
-                                               call.stream);
-    }
-    return forward.launch(step_.blocks(forward, tiles), &p, call.stream);
+    LATHE_TRY(
+        positions_.find(call, attention_block::k_pos, shape.seq_k, tiling().n, call.workspace));
+    return step_->launch({request_, shape, call.workspace, call});
   }
 
   // Which ranges are kept is on the device: the estimate takes them all.
   Result<Estimate> estimate_plan(const Call&, const BlockPlan& plan) const {
     const AttentionShape& extent = plan.shape;
-    const AttentionProblem& problem = step_.asked().problem;
+    const AttentionProblem& problem = request_.attention.problem;
     Estimate out;
     if (plan.empty) return out;
     AttentionSequences all;
@@ -80,20 +67,22 @@ class AttentionBlockExecutor final : public PlannedExecutor<AttentionBlockExecut
     const uint64_t cells = rows * static_cast<uint64_t>(extent.seq_q * extent.heads);
     const uint64_t width = static_cast<uint64_t>(problem.value_dim);
     const uint64_t element = static_cast<uint64_t>(bytes_of(problem.element));
-    const uint64_t state = cells * (width * (4 - element) + (request().first ? 0 : 4 * width + 4));
+    const uint64_t state = cells * (width * (4 - element) + (request_.first ? 0 : 4 * width + 4));
     out.launches = static_cast<uint64_t>(kernel_count());
-    const uint64_t memory = attention_memory_bytes(problem, spec(), extent, {all}, step_.facts);
+    const uint64_t memory = attention_memory_bytes(problem, spec(), extent, {all}, facts_);
     out.cost = {rows * row.minimum_bytes + state, rows * memory + state, rows * row.flops,
                 rows * row.tile_flops * attention_product_terms(problem)};
     return out;
   }
 
  private:
-  const AttentionBlockRequest& request() const { return step_.request; }
-  const KernelSpec& spec() const { return *step_.kernels.forward; }
-  const KernelNumbers& numbers() const { return step_.kernels.forward.numbers(); }
+  const KernelSpec& spec() const { return *step_->kernel; }
+  const AttentionTiling& tiling() const { return step_->tiling(); }
 
-  AttentionBlockStep step_;
+  AttentionBlockRequest request_;
+  DeviceFacts facts_;
+  PositionRanges positions_{request_.attention.problem.positions};
+  std::unique_ptr<AttentionBlock> step_;
 };
 
 // Checks the extents of positions, which every row of a batch shares.
@@ -111,29 +100,29 @@ Status check_positions(const Extents& extents) {
 
 }  // namespace
 
-Result<AttentionBlockStep> AttentionBlockStep::make(AttentionBlockRequest request,
-                                                    const DeviceFacts& facts) {
-  const int64_t margin = request.attention.sm_margin;
-  if (margin >= facts.multiprocessors) {
-    return invalid(text("option sm_margin is ", margin, "; the device has ", facts.multiprocessors,
-                        " multiprocessors, of which one must be left"));
-  }
-  request.attention.problem.persistent = margin > 0;
-  AttentionBlockStep out{std::move(request), facts, {}};
-  LATHE_ASSIGN(out.kernels, attention_block_kernels(out.asked().problem, facts));
-  return out;
+PositionRanges::PositionRanges(bool needed) {
+  if (needed) kernel = attention_positions_spec();
 }
 
-Status AttentionBlockStep::find_position_ranges(const Call& call, int positions, int64_t count,
-                                                int64_t run, void* ranges) const {
-  if (!kernels.positions) return {};
+Status PositionRanges::find(const Call& call, int positions, int64_t count, int64_t run,
+                            void* ranges) const {
+  if (!kernel) return {};
   AttentionPositionsParams p = {};
   p.positions = call.tensors[positions].data;
   p.ranges = ranges;
   p.count = static_cast<int>(count);
   p.run = static_cast<int>(run);
-  const int64_t blocks = attention_positions_blocks(kernels.positions.numbers(), count, run);
-  return kernels.positions.launch(blocks, &p, call.stream);
+  return kernel.launch(attention_positions_blocks(count, run), &p, call.stream);
+}
+
+Status take_margin(const DeviceFacts& facts, AttentionBlockRequest* request) {
+  const int64_t margin = request->attention.sm_margin;
+  if (margin >= facts.multiprocessors) {
+    return invalid(text("option sm_margin is ", margin, "; the device has ", facts.multiprocessors,
+                        " multiprocessors, of which one must be left"));
+  }
+  request->attention.problem.persistent = margin > 0;
+  return {};
 }
 
 bool is_block_batch(const lathe_problem& problem, int lead) {
@@ -226,8 +215,9 @@ AttentionBlockRequest block_step(const AttentionRequest& whole) {
 
 MadeExecutor make_attention_block(AttentionBlockRequest request, const DeviceFacts& facts) {
   request.attention.problem.forward = true;
-  LATHE_ASSIGN(AttentionBlockStep step, AttentionBlockStep::make(std::move(request), facts));
-  return executor_of<AttentionBlockExecutor>(std::move(step));
+  LATHE_TRY(take_margin(facts, &request));
+  LATHE_ASSIGN(auto step, make_step(attention_blocks(), request.attention.problem, facts));
+  return executor_of<AttentionBlockExecutor>(std::move(request), facts, std::move(step));
 }
 
 MadeExecutor make_attention_block(const Resolved& resolved, const DeviceFacts& facts) {

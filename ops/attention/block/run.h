@@ -5,19 +5,11 @@
 // runs within another operator.
 #pragma once
 
-#include "ops/attention/block/kernels.h"
-#include "ops/attention/block/schema.h"
-#include "ops/attention/run.h"
+#include "ops/attention/block/step.h"
+#include "ops/executor.h"
 
 namespace lathe {
 
-// Requests attention to a block of keys, forward or backward.
-struct AttentionBlockRequest {
-  AttentionRequest attention;
-  bool batch = false;       // rows and keys lie in a batch; else they are packed
-  bool first = false;       // nothing to go on from: out and lse, or dq, are written and not read
-  bool first_keys = false;  // the same of dk and dv
-};
 // Returns the step that computes the scores of `whole`, with ranges.
 AttentionBlockRequest block_step(const AttentionRequest& whole);
 // Returns the step before the backward of `whole`, which computes two numbers of each row.
@@ -38,6 +30,10 @@ Status check_attention_block(const Resolved& resolved);
 Status check_attention_delta(const Resolved& resolved);
 Status check_lse_merge(const Resolved& resolved);
 
+// Checks attention ranges: intervals lie within rows and keys and ascend, no row sees a key in two
+// of them, and positions are small enough to add.
+Status check_block_values(const Values& values);
+
 // These functions make the steps of a problem. They return UNSUPPORTED, with the name of the
 // feature that no template covers.
 MadeExecutor make_attention_block(const Resolved& resolved, const DeviceFacts& facts);
@@ -48,38 +44,18 @@ MadeExecutor make_lse_merge(const Resolved& resolved, const DeviceFacts& facts);
 // Reads the options and flags that the forward's step and the backward's share.
 Result<AttentionBlockRequest> attention_block_request(const Resolved& resolved);
 
-// Holds what the executors of a block step and of its gradients share.
-struct AttentionBlockStep {
-  AttentionBlockRequest request;
-  DeviceFacts facts;
-  AttentionBlockKernels kernels;
+// Finds the least and the greatest of each run of positions, which tiles skip blocks by. Does
+// nothing in a step with attention ranges.
+struct PositionRanges {
+  explicit PositionRanges(bool needed);
+  // Finds those of `count` positions, a tensor of the call, in runs of `run`.
+  Status find(const Call& call, int positions, int64_t count, int64_t run, void* ranges) const;
 
-  // Chooses the kernels. Returns INVALID_ARGUMENT if the margin leaves no multiprocessor.
-  static Result<AttentionBlockStep> make(AttentionBlockRequest request, const DeviceFacts& facts);
-
-  const AttentionRequest& asked() const { return request.attention; }
-  int64_t free_multiprocessors() const { return facts.multiprocessors - asked().sm_margin; }
-  // Returns the thread blocks of a launch that leaves multiprocessors to others.
-  int64_t blocks(const KernelSlot& kernel, int64_t tiles) const {
-    return attention_block_grid(kernel.numbers(), kernel.registers(), facts, asked().sm_margin,
-                                tiles);
-  }
-  // Finds the ranges of `count` positions, a tensor of the call, in runs of `run`. Does nothing in
-  // a step with attention ranges.
-  Status find_position_ranges(const Call& call, int positions, int64_t count, int64_t run,
-                              void* ranges) const;
-  // Fills what says which rows see which keys.
-  template <typename Params>
-  void fill_ranges(const Call& call, Params* p) const {
-    const auto& t = call.tensors;
-    p->ranges = t[attention_block::ranges].data;
-    p->range_batches = t[attention_block::range_batch].data;
-    p->q_positions = t[attention_block::q_pos].data;
-    p->k_positions = t[attention_block::k_pos].data;
-    const int64_t ranges = call.extents[Dim::NP];
-    p->range_count = static_cast<int>(ranges == kUnknown ? 0 : ranges);
-  }
+  KernelSlot kernel;
 };
+// Says in the problem whether blocks take turns. Returns INVALID_ARGUMENT if the margin leaves no
+// multiprocessor.
+Status take_margin(const DeviceFacts& facts, AttentionBlockRequest* request);
 
 // Rows and keys are packed, or lie in a batch whose rows all have the same ranges or positions. All
 // tensors must have the form that the tensor `lead` has.

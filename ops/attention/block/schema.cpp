@@ -5,7 +5,6 @@
 
 #include "ops/attention/block/run.h"
 #include "ops/attention/option_rows.h"
-#include "ops/attention/run.h"
 
 namespace lathe {
 namespace {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Implements the plan of flash_attention_decode: parameters, and the launches of append, attention
 // and combine in this order.
-#include "ops/attention/run.h"
+#include "ops/attention/decode/run.h"
 
 #include <algorithm>
 #include <map>
@@ -10,8 +10,6 @@
 #include <mutex>
 
 #include "codegen/base/invalid.h"
-#include "ops/attention/params.h"
-#include "ops/attention/sm90/decode.h"
 
 namespace lathe {
 namespace {
@@ -19,7 +17,7 @@ namespace {
 // Holds what follows from the shapes of a call.
 struct DecodePlan {
   AttentionDecodeShape shape;
-  const KernelSlot* kernel = nullptr;
+  const AttentionDecode* decode = nullptr;
   int64_t splits = 1;
   int64_t partial_lse = 0, workspace = 0;  // bytes
 
@@ -41,12 +39,16 @@ std::shared_ptr<const AttentionSplitTable> split_table(int multiprocessors) {
 
 class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> {
  public:
-  DecodeExecutor(const DecodeRequest& request, const AttentionDecodeKernels& kernels,
-                 const DeviceFacts& facts)
-      : request_(request), kernels_(kernels), splits_(split_table(facts.multiprocessors)) {
-    list({&kernels_.append});
-    for (KernelSlot& kernel : kernels_.decode) list({&kernel});
-    list({&kernels_.warpgroups, &kernels_.combine});
+  DecodeExecutor(const DecodeRequest& request, const DeviceFacts& facts,
+                 std::vector<std::unique_ptr<AttentionDecode>> decodes)
+      : request_(request),
+        decodes_(std::move(decodes)),
+        splits_(split_table(facts.multiprocessors)) {
+    if (problem().append) append_ = attention_append_spec(problem());
+    if (problem().split) combine_ = attention_combine_spec(problem());
+    list({&append_});
+    for (const auto& decode : decodes_) list({&decode->kernel});
+    list({&combine_});
   }
 
   Result<DecodePlan> plan(const Call& call) const {
@@ -67,9 +69,9 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     LATHE_ASSIGN(const int64_t rows,
                  checked_product("q", {shape.batch, shape.heads, shape.queries}));
     if (out.empty()) return out;
-    out.kernel = &attention_decode_pick(kernels_, shape);
+    out.decode = &decode_of(shape);
     out.splits =
-        attention_decode_splits(problem(), out.kernel->numbers(), shape, *splits_, request_.splits);
+        attention_decode_splits(problem(), out.decode->tiling(), shape, *splits_, request_.splits);
     LATHE_TRY(check_blocks(out));
     if (out.splits == 1) return out;
     LATHE_TRY(checked_product("the workspace", {out.splits, rows, problem().value_dim + 1, 4}));
@@ -82,21 +84,15 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
   Status launch(const Call& call, const DecodePlan& launch) const {
     const AttentionDecodeShape& shape = launch.shape;
     // New keys are stored even where there is no query head to read them.
-    if (kernels_.append && shape.batch * shape.queries * shape.kv_heads > 0) {
+    if (append_ && shape.batch * shape.queries * shape.kv_heads > 0) {
       const AttentionAppendParams p = append_params(call, launch);
-      LATHE_TRY(kernels_.append.launch(attention_append_blocks(shape), &p, call.stream));
+      LATHE_TRY(append_.launch(attention_append_blocks(shape), &p, call.stream));
     }
     if (launch.empty()) return {};
-    const AttentionDecodeParams p = decode_params(call, launch);
-    const KernelSlot& kernel = *launch.kernel;
-    const int64_t blocks = attention_decode_blocks(kernel.numbers(), shape, launch.splits);
-    LATHE_TRY(&kernel == &kernels_.warpgroups
-                  ? launch_attention_decode_warpgroups(kernel, p, blocks, call.stream)
-                  : kernel.launch(blocks, &p, call.stream));
+    LATHE_TRY(launch.decode->launch({request_, shape, launch.splits, launch.partial_lse, call}));
     if (launch.splits == 1) return {};
     const AttentionCombineParams combine = combine_params(call, launch);
-    return kernels_.combine.launch(attention_combine_blocks(*kernels_.combine, shape), &combine,
-                                   call.stream);
+    return combine_.launch(attention_combine_blocks(shape), &combine, call.stream);
   }
 
   // Takes every sequence to be as long as its pages allow, because lengths are on the device.
@@ -106,19 +102,26 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     const AttentionMask mask = {launch.shape.queries, launch.shape.most_keys(),
                                 request_.attention.window_left, request_.attention.window_right};
     const AttentionCost cost =
-        attention_decode_cost(problem(), **launch.kernel, launch.shape, mask, launch.splits);
+        attention_decode_cost(problem(), *launch.decode->kernel, launch.shape, mask, launch.splits);
     out.launches = 1 + (problem().append ? 1 : 0) + (launch.splits > 1 ? 1 : 0);
     out.cost = {cost.minimum_bytes, cost.bytes, cost.flops, cost.tile_flops};
     return out;
   }
 
  private:
+  const AttentionDecode& decode_of(const AttentionDecodeShape& shape) const {
+    for (const auto& decode : decodes_) {
+      if (decode->takes(shape)) return *decode;
+    }
+    return *decodes_.back();
+  }
+
   // All blocks of a launch are in x.
   Status check_blocks(const DecodePlan& launch) const {
     const AttentionDecodeShape& shape = launch.shape;
     AttentionDecodeShape one = shape;  // a single sequence, so that nothing overflows
     one.batch = 1;
-    const KernelNumbers& kernel = launch.kernel->numbers();
+    const AttentionTiling& kernel = launch.decode->tiling();
     const int64_t most = kMaxExtent / shape.batch;
     if (one.kv_heads <= kMaxExtent / attention_decode_tiles(kernel, one) &&
         attention_decode_blocks(kernel, one, launch.splits) <= most && one.rows() / 4 < most) {
@@ -130,18 +133,6 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
   }
 
   const AttentionProblem& problem() const { return request_.attention.problem; }
-
-  AttentionPages pages(const Call& call, const AttentionDecodeShape& shape) const {
-    const FastDivision division = fast_division(shape.page);
-    AttentionPages p = {};
-    p.block_table = call.tensors[attention_decode::block_table].data;
-    p.cache_seqlens = call.tensors[attention_decode::cache_seqlens].data;
-    p.magic = division.magic, p.shift = division.shift;
-    p.page = static_cast<int>(shape.page), p.pages = static_cast<int>(shape.pages);
-    p.table_width = static_cast<int>(shape.table_width);
-    p.most_keys = static_cast<int>(shape.most_keys());
-    return p;
-  }
 
   AttentionAppendParams append_params(const Call& call, const DecodePlan& launch) const {
     const auto& t = call.tensors;
@@ -156,7 +147,7 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     p.v_new = t[attention_decode::v_new].data;
     p.k_cache = t[attention_decode::k_cache].data;
     p.v_cache = t[attention_decode::v_cache].data;
-    p.pages = pages(call, launch.shape);
+    p.pages = attention_pages(call, launch.shape);
     fill(t[attention_decode::k_new], &p.k_batch_stride, &p.k_token_stride, &p.k_head_stride);
     fill(t[attention_decode::v_new], &p.v_batch_stride, &p.v_token_stride, &p.v_head_stride);
     fill(t[attention_decode::k_cache], &p.k_page_stride, &p.k_row_stride, &p.k_cache_head_stride);
@@ -166,32 +157,6 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     p.k_words = static_cast<int>(problem().head_dim / words);
     p.v_words = problem().latent ? 0 : static_cast<int>(problem().value_dim / words);
     return p;
-  }
-
-  AttentionDecodeParams decode_params(const Call& call, const DecodePlan& launch) const {
-    const AttentionDecodeShape& shape = launch.shape;
-    const AttentionRequest& request = request_.attention;
-    AttentionDecodeParams out = {};
-    AttentionForwardParams& p = out.forward;
-    fill_tensors<attention_decode::kTensors>(call, false, &p);
-    // The caches stand for keys and values.
-    const Tensor& k = call.tensors[attention_decode::k_cache];
-    const Tensor& v = problem().latent ? k : call.tensors[attention_decode::v_cache];
-    p.k = k.data, p.v = v.data;
-    put_strides(attention_strides(k, false), &p.k_batch_stride, &p.k_token_stride,
-                &p.k_head_stride);
-    put_strides(attention_strides(v, false), &p.v_batch_stride, &p.v_token_stride,
-                &p.v_head_stride);
-    fill_scores(request, {shape.batch, shape.heads, shape.kv_heads, shape.queries, 0}, call, {},
-                &p);
-    fill_windows(request, shape.most_keys(), shape.queries, &p);
-    p.tiles = static_cast<int>(attention_decode_tiles(launch.kernel->numbers(), shape));
-    out.pages = pages(call, shape);
-    out.partial_out = call.workspace;
-    out.partial_lse = call.workspace ? call.workspace + launch.partial_lse : nullptr;
-    out.appended = static_cast<int>(problem().append ? shape.queries : 0);
-    out.splits = static_cast<int>(launch.splits);
-    return out;
   }
 
   AttentionCombineParams combine_params(const Call& call, const DecodePlan& launch) const {
@@ -208,7 +173,8 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
   }
 
   DecodeRequest request_;
-  AttentionDecodeKernels kernels_;
+  KernelSlot append_, combine_;
+  std::vector<std::unique_ptr<AttentionDecode>> decodes_;
   std::shared_ptr<const AttentionSplitTable> splits_;
 };
 
@@ -216,11 +182,11 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
 
 MadeExecutor make_attention_decode(const Resolved& resolved, const DeviceFacts& facts) {
   LATHE_ASSIGN(const DecodeRequest request, decode_request(resolved));
-  LATHE_ASSIGN(
-      const AttentionDecodeKernels kernels,
-      attention_decode_kernels(request.attention.problem, facts,
-                               {request.queries, request.attention.ratio, resolved[Dim::page]}));
-  return executor_of<DecodeExecutor>(request, kernels, facts);
+  LATHE_ASSIGN(auto decodes, make_attention_decodes(
+                                 {request.attention.problem,
+                                  {request.queries, request.attention.ratio, resolved[Dim::page]}},
+                                 facts));
+  return executor_of<DecodeExecutor>(request, facts, std::move(decodes));
 }
 
 Status check_pages(int64_t page, int64_t table_width) {

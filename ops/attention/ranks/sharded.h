@@ -31,7 +31,8 @@ class ShardedAttention : public Executor {
   Group* const group;
   const unsigned flags;
   AttentionSteps steps;
-  KernelSlot copy_rows, add_rows, sum_parts;
+  VectorSlot copy_rows, sum_parts;
+  KernelSlot add_rows;
 };
 
 // These make the programs without their steps.

@@ -222,7 +222,7 @@ Status ShardedRun::pack_keys(const Slice& slice) {
 Status ShardedRun::sum(const char* own, const char* others, const RoundTables::Terms& terms,
                        const TokenRows& to, int64_t bytes) {
   if (!launches(to.elements() * bytes)) return {};
-  const KernelSlot& kernel = program_.sum_parts;
+  const VectorSlot& kernel = program_.sum_parts;
   const int64_t vector = kernel.numbers().vector;
   SumPartsParams p = {};
   p.own = own;

@@ -12,10 +12,10 @@ using namespace kernel_problems;
 TEST_CASE("attention backward: grids without gaps between heads and sequences") {
   AttentionProblem problem = backward_of(64, 40);
   problem.dsinks = true;
-  const AttentionBackwardKernels kernels = kernels_of(problem);  // 64 queries by 128 keys
+  const auto kernels = kernels_of(problem);  // 64 queries by 128 keys
   // 2 sequences, 8 heads of 2 key heads: 2 * 2 * 2 blocks are too few for 108 multiprocessors.
   AttentionShape shape{2, 8, 2, 130, 200};
-  auto launch = attention_backward_launch(problem, kernels, facts("sm_80"), shape, kAll);
+  auto launch = kernels->plan(shape, kAll);
   CHECK(launch.apart);
   CHECK(launch.rows == 260);
   CHECK(launch.keys == 400);
@@ -23,30 +23,30 @@ TEST_CASE("attention backward: grids without gaps between heads and sequences") 
   CHECK(launch.prepare_blocks == 40);
   CHECK(launch.slices == 2);
   CHECK(launch.main_blocks == 2 * 8 * 2);
-  CHECK(launch.accumulators == 1);
-  CHECK(launch.dq_blocks == 65);  // 260 * 8 * 8 / 256
-  CHECK(launch.dk_blocks == 25);  // 400 * 2 * 8 / 256
-  CHECK(launch.dv_blocks == 16);  // 400 * 2 * 5 / 256 = 15.6
+  CHECK(launch.dq.accumulators == 1);
+  CHECK(launch.dq.finish_blocks == 65);  // 260 * 8 * 8 / 256
+  CHECK(launch.dk_blocks == 25);         // 400 * 2 * 8 / 256
+  CHECK(launch.dv_blocks == 16);         // 400 * 2 * 5 / 256 = 15.6
   CHECK(launch.dsinks_blocks == 1);
   CHECK(launch.finish_blocks() == 107);
 
   shape = {2, 8, 2, 130, 3000};  // 2 * 2 * 24 = 96 blocks: 0.8 of 108 are 86.4
-  launch = attention_backward_launch(problem, kernels, facts("sm_80"), shape, kAll);
+  launch = kernels->plan(shape, kAll);
   CHECK_FALSE(launch.apart);
   CHECK(launch.main_blocks == 24 * 2 * 2);
   CHECK(launch.dk_blocks == 0);
   CHECK(launch.dv_blocks == 0);
   // Gradients that nobody asked for are not computed.
-  launch = attention_backward_launch(problem, kernels, facts("sm_80"), shape, {false, true});
-  CHECK(launch.accumulators == 0);
+  launch = kernels->plan(shape, {false, true});
+  CHECK(launch.dq.accumulators == 0);
   CHECK(launch.finish_blocks() == 0);
 
   shape = {2, 8, 2, 130, 0};
-  launch = attention_backward_launch(problem, kernels, facts("sm_80"), shape, kAll);
+  launch = kernels->plan(shape, kAll);
   CHECK(launch.main_blocks == 0);
-  CHECK(launch.dq_blocks == 65);
+  CHECK(launch.dq.finish_blocks == 65);
   shape = {2, 8, 2, 0, 200};
-  launch = attention_backward_launch(problem, kernels, facts("sm_80"), shape, kAll);
+  launch = kernels->plan(shape, kAll);
   CHECK(launch.prepare_blocks == 0);
   CHECK(launch.main_blocks > 0);
   CHECK(launch.dsinks_blocks == 1);
@@ -58,8 +58,8 @@ TEST_CASE("attention backward: heads go apart where key heads fill less than 0.8
     AttentionShape shape;
     bool apart;
   };
-  const AttentionBackwardTile tile{64, 128, 1, 8, 1};
-  const DeviceFacts h100 = facts("sm_90");  // 132: from 106 blocks on there are enough
+  DeviceFacts h100 = facts("sm_90");  // 132: from 106 blocks on there are enough
+  h100.choices = std::make_shared<TakesTile>("m=64 n=128 stages=1 width_warps=1 warps=8");
   for (const Row& row : std::vector<Row>{
            {false, false, {1, 8, 8, 128, 128}, false},   // one query head each
            {false, false, {1, 8, 1, 128, 13440}, true},  // 105
@@ -74,18 +74,18 @@ TEST_CASE("attention backward: heads go apart where key heads fill less than 0.8
     problem.packed = row.packed, problem.deterministic = row.deterministic;
     CAPTURE(row.shape.sequences);
     CAPTURE(row.shape.seq_k);
-    const KernelSpec main = attention_backward_spec(problem, tile, false);
-    CHECK(attention_heads_apart(problem, KernelNumbers(main), h100, row.shape) == row.apart);
+    const auto kernels = backward_kernels(problem, h100, {true, true});
+    REQUIRE(kernels->tiling().n == 128);
+    CHECK(kernels->heads_apart(row.shape) == row.apart);
   }
 }
 
 TEST_CASE("attention backward: deterministic, as many slices as fill the device, not more") {
   AttentionProblem problem = backward_of(128, 128);
   problem.deterministic = true;
-  const AttentionBackwardKernels kernels = kernels_of(problem);
   const auto slices = [&](const AttentionShape& shape, const char* arch) {
-    const auto launch = attention_backward_launch(problem, kernels, facts(arch), shape, kAll);
-    CHECK(launch.accumulators == std::max<int64_t>(launch.slices, 1));
+    const auto launch = kernels_of(problem, arch)->plan(shape, kAll);
+    CHECK(launch.dq.accumulators == std::max<int64_t>(launch.slices, 1));
     return launch.slices;
   };
   CHECK(slices({1, 8, 8, 4096, 4096}, "sm_90") == 17);  // 132 / 8
@@ -102,7 +102,7 @@ TEST_CASE("attention backward: the workspace is the sum of its parts, each of wh
   const AttentionShape shape{2, 8, 2, 130, 200};
   const auto lay_out = [&](const AttentionGradients& wanted) {
     const auto kernels = kernels_of(problem);
-    const auto launch = attention_backward_launch(problem, kernels, facts("sm_80"), shape, wanted);
+    const auto launch = kernels->plan(shape, wanted);
     return *attention_backward_workspace(problem, shape, launch);
   };
   AttentionBackwardWorkspace found = lay_out(kAll);
@@ -124,8 +124,7 @@ TEST_CASE("attention backward: the workspace is the sum of its parts, each of wh
   const int64_t most = 2147483647;
   const AttentionShape large{most, most, most, 1, 1};
   problem.packed = problem.deterministic = false;
-  const auto launch =
-      attention_backward_launch(problem, kernels_of(problem), facts("sm_80"), large, kAll);
+  const auto launch = kernels_of(problem)->plan(large, kAll);
   const auto refused = attention_backward_workspace(problem, large, launch);
   REQUIRE(!refused.ok());
   CHECK(refused.status().code() == Code::invalid_argument);
@@ -133,12 +132,11 @@ TEST_CASE("attention backward: the workspace is the sum of its parts, each of wh
 
 TEST_CASE("attention backward: five products per kept pair, and the blocks that hold one") {
   AttentionProblem problem = backward_of(64, 64);
-  const AttentionBackwardKernels kernels = kernels_of(problem);
+  const auto kernels = kernels_of(problem);
   const auto cost_of = [&](const AttentionShape& shape, const AttentionMask& mask) {
-    const auto launch =
-        attention_backward_launch(problem, kernels, facts("sm_80"), shape, {true, true, true});
+    const auto launch = kernels->plan(shape, {true, true, true});
     const std::vector<AttentionSequences> sequences = {{mask, shape.sequences}};
-    return attention_backward_cost(problem, kernels, shape, launch, sequences);
+    return attention_backward_cost(problem, *kernels, shape, launch, sequences);
   };
   const AttentionCost whole = cost_of({8, 4, 4, 1024, 512}, {1024, 512, -1, -1});
   CHECK(whole.flops == 10ull * 8 * 4 * 1024 * 512 * 64);

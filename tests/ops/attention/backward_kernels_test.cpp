@@ -20,16 +20,16 @@ void check_texts(const std::vector<std::pair<const KernelSpec*, std::string>>& t
 TEST_CASE("attention backward: specs say what makes the code, in the templates' order") {
   AttentionProblem problem = backward_of(128, 128);
   problem.cu_seqlens = Dtype::i64;  // of no effect without packed lengths
-  AttentionBackwardKernels kernels = kernels_of(problem);
+  auto kernels = kernels_of(problem);
   check_texts(
-      {{&*kernels.prepare,
+      {{&*kernels->prepare,
         "attention_backward_prepare element=bf16 cu=i32 value_width=128 m=64 packed=0 sinks=0 "
         "dlse=0 threads=128 smem=16"},
-       {&*kernels.together,
+       {&*kernels->together,
         "attention_backward element=bf16 cu=i32 width=128 value_width=128 m=64 n=128 stages=2 "
         "width_warps=1 packed=0 local=0 softcap=0 alibi=0 deterministic=0 heads_apart=0 "
         "threads=256 smem=131712"},
-       {&*kernels.finish, "attention_backward_finish element=bf16 threads=256 smem=0"}});
+       {&*kernels->finish, "attention_backward_finish element=bf16 threads=256 smem=0"}});
 
   problem = backward_of(72, 40);
   problem.element = Dtype::f16;
@@ -38,20 +38,20 @@ TEST_CASE("attention backward: specs say what makes the code, in the templates' 
   problem.dsinks = problem.dlse = problem.deterministic = true;
   kernels = kernels_of(problem);
   check_texts(
-      {{&*kernels.prepare,
+      {{&*kernels->prepare,
         "attention_backward_prepare element=f16 cu=i64 value_width=64 m=64 packed=1 sinks=1 "
         "dlse=1 threads=128 smem=16"},
-       {&*kernels.apart,
+       {&*kernels->apart,
         "attention_backward element=f16 cu=i64 width=96 value_width=64 m=64 n=128 stages=2 "
         "width_warps=1 packed=1 local=1 softcap=1 alibi=1 deterministic=1 heads_apart=1 "
         "threads=256 smem=90752"}});
   // The main kernels differ in nothing else, and only those that may be needed are made.
-  CHECK(kernels.together->constants.size() == kernels.apart->constants.size());
-  CHECK_FALSE(kernels_of(problem, "sm_80", {true, false}).apart);
-  CHECK_FALSE(kernels_of(problem, "sm_80", {false, true}).together);
+  CHECK(kernels->together->constants.size() == kernels->apart->constants.size());
+  CHECK_FALSE(kernels_of(problem, "sm_80", {true, false})->apart);
+  CHECK_FALSE(kernels_of(problem, "sm_80", {false, true})->together);
   problem.backward = false;  // dsinks alone
-  CHECK_FALSE(kernels_of(problem).together);
-  CHECK_FALSE(kernels_of(problem).apart);
+  CHECK_FALSE(kernels_of(problem)->together);
+  CHECK_FALSE(kernels_of(problem)->apart);
 }
 
 TEST_CASE("attention backward: the default tile, where shared memory is large and small") {
@@ -75,13 +75,13 @@ TEST_CASE("attention backward: the default tile, where shared memory is large an
     CAPTURE(row.head_dim);
     CAPTURE(row.value_dim);
     const AttentionProblem problem = backward_of(row.head_dim, row.value_dim);
-    CHECK(*attention_backward_choose(problem, facts("sm_80")) == row.large);
-    CHECK(*attention_backward_choose(problem, facts("sm_90")) == row.large);
-    CHECK(*attention_backward_choose(problem, facts("sm_86")) == row.small);
-    CHECK(*attention_backward_choose(problem, facts("sm_120")) == row.small);
-    CHECK(kernels_of(problem).together->smem_bytes ==
+    CHECK(first_backward_tile(problem, facts("sm_80")) == row.large);
+    CHECK(first_backward_tile(problem, facts("sm_90")) == row.large);
+    CHECK(first_backward_tile(problem, facts("sm_86")) == row.small);
+    CHECK(first_backward_tile(problem, facts("sm_120")) == row.small);
+    CHECK(kernels_of(problem)->together->smem_bytes ==
           row.large_kib * 1024 + 8 * row.large.rows + 128);
-    CHECK(kernels_of(problem, "sm_89").together->smem_bytes ==
+    CHECK(kernels_of(problem, "sm_89")->together->smem_bytes ==
           row.small_kib * 1024 + 8 * row.small.rows + 128);
   }
 }
@@ -89,7 +89,7 @@ TEST_CASE("attention backward: the default tile, where shared memory is large an
 TEST_CASE("attention backward: what takes registers has no pair of blocks and one copy in flight") {
   const AttentionBackwardTile narrow{64, 128, 2, 8, 1}, wide{64, 128, 1, 8, 1};
   const auto chosen = [](const AttentionProblem& problem) {
-    return *attention_backward_choose(problem, facts("sm_90"));
+    return first_backward_tile(problem, facts("sm_90"));
   };
   for (const int width : {64, 128}) {
     CAPTURE(width);
@@ -117,7 +117,7 @@ TEST_CASE("attention backward: every candidate fits the device and the registers
         CAPTURE(value_dim);
         const auto candidates = attention_backward_candidates(problem, facts(arch));
         REQUIRE(candidates.size() >= 1);
-        CHECK(*attention_backward_choose(problem, facts(arch)) == candidates[0]);
+        CHECK(first_backward_tile(problem, facts(arch)) == candidates[0]);
         for (const AttentionBackwardTile& tile : candidates) {
           CHECK(std::count(candidates.begin(), candidates.end(), tile) == 1);
           const KernelSpec spec = attention_backward_spec(problem, tile, false);
@@ -138,7 +138,7 @@ TEST_CASE("attention backward: every candidate fits the device and the registers
 
   DeviceFacts small = facts("sm_86");
   small.shared_bytes_per_block = 48 * 1024;
-  const auto refused = attention_backward_kernels(backward_of(256, 256), small, {});
+  const auto refused = make_attention_backward({backward_of(256, 256), {}}, small);
   REQUIRE(!refused.ok());
   CHECK(refused.status().code() == Code::unsupported);
   CHECK(refused.status().text() ==
@@ -184,10 +184,10 @@ TEST_CASE("attention backward: float32 has tiles of its own, for every width and
     CAPTURE(row.head_dim);
     AttentionProblem problem = backward_of(row.head_dim, row.value_dim);
     problem.element = Dtype::f32;
-    CHECK(*attention_backward_choose(problem, facts("sm_80")) == row.large);
-    CHECK(*attention_backward_choose(problem, facts("sm_120")) == row.small);
+    CHECK(first_backward_tile(problem, facts("sm_80")) == row.large);
+    CHECK(first_backward_tile(problem, facts("sm_120")) == row.small);
     for (const char* arch : {"sm_80", "sm_120"}) {
-      const AttentionBackwardTile tile = *attention_backward_choose(problem, facts(arch));
+      const AttentionBackwardTile tile = first_backward_tile(problem, facts(arch));
       const int bytes = attention_backward_spec(problem, tile, false).smem_bytes;
       CHECK(bytes <= facts(arch).shared_bytes_per_block);
       CHECK(bytes ==

@@ -9,7 +9,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "ops/attention/backward/kernels.h"
+#include "ops/attention/kernels.h"
 #include "reference/attention_tiles.h"
 #include "tests/ops/attention/large.h"
 

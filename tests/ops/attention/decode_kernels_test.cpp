@@ -7,14 +7,12 @@
 #include <algorithm>
 #include <random>
 
-#include "ops/attention/decode/kernels.h"
-#include "ops/attention/sm90/decode.h"
+#include "tests/ops/attention/kernel_problems.h"
 
 using namespace lathe;
+using namespace kernel_problems;
 
 namespace {
-
-DeviceFacts facts(const char* arch) { return *facts_of_arch(arch); }
 
 AttentionProblem decode_of(int head_dim, int value_dim) {
   AttentionProblem problem;
@@ -25,33 +23,39 @@ AttentionProblem decode_of(int head_dim, int value_dim) {
 
 std::vector<int64_t> rows_of(const AttentionDecodeRows& rows) {
   std::vector<int64_t> out;
-  const auto kernels = attention_decode_kernels(decode_of(128, 128), facts("sm_90a"), rows);
-  for (const KernelSlot& spec : kernels->decode) out.push_back(spec->constant("m"));
+  for (const auto& decode : decode_kernels(decode_of(128, 128), facts("sm_90a"), rows)) {
+    out.push_back(decode->kernel->constant("m"));
+  }
   return out;
+}
+
+// Returns which of the kernels a call takes.
+size_t taken_of(const std::vector<std::unique_ptr<AttentionDecode>>& kernels,
+                const AttentionDecodeShape& shape) {
+  size_t taken = 0;
+  while (taken + 1 < kernels.size() && !kernels[taken]->takes(shape)) ++taken;
+  return taken;
 }
 
 }  // namespace
 
 TEST_CASE("attention decode: specs in full") {
   AttentionProblem problem = decode_of(128, 128);
-  const auto plain = attention_decode_kernels(problem, facts("sm_80"), {1, 8});
-  REQUIRE(plain->decode.size() == 1);
-  CHECK(plain->decode[0]->text() ==
+  const auto plain = decode_kernels(problem, facts("sm_80"), {1, 8});
+  REQUIRE(plain.size() == 1);
+  CHECK(plain[0]->kernel->text() ==
         "attention_decode element=bf16 width=128 value_width=128 m=16 n=64 stages=2 local=0 "
         "softcap=0 alibi=0 sinks=0 threads=128 smem=71680");
-  CHECK_FALSE(plain->append);
-  REQUIRE(plain->combine);
-  CHECK(plain->combine->text() == "attention_combine element=bf16 sinks=0 threads=128 smem=0");
+  CHECK(attention_combine_spec(problem).text() ==
+        "attention_combine element=bf16 sinks=0 threads=128 smem=0");
   problem.element = Dtype::f16, problem.head_dim = 72, problem.value_dim = 40;
   problem.local = problem.softcap = problem.alibi = problem.sinks = problem.append = true;
   problem.split = false;
-  const auto full = attention_decode_kernels(problem, facts("sm_90a"), {16, 8});
-  CHECK(full->decode[0]->text() ==
+  const auto full = decode_kernels(problem, facts("sm_90a"), {16, 8});
+  CHECK(full[0]->kernel->text() ==
         "attention_decode element=f16 width=96 value_width=64 m=64 n=64 stages=4 local=1 "
         "softcap=1 alibi=1 sinks=1 threads=128 smem=98304");
-  REQUIRE(full->append);
-  CHECK(full->append->text() == "attention_append threads=128 smem=0");
-  CHECK_FALSE(full->combine);
+  CHECK(attention_append_spec(problem).text() == "attention_append threads=128 smem=0");
 }
 
 TEST_CASE("attention decode: rows of a tile by queries and heads of a group") {
@@ -65,11 +69,11 @@ TEST_CASE("attention decode: rows of a tile by queries and heads of a group") {
   CHECK(rows_of({-1, 20}) == std::vector<int64_t>{32, 64});
   CHECK(rows_of({-1, 64}) == std::vector<int64_t>{64});
   CHECK(rows_of({4, -1}) == std::vector<int64_t>{16, 64});
-  const auto kernels = attention_decode_kernels(decode_of(64, 64), facts("sm_80"), {-1, 8});
+  const auto kernels = decode_kernels(decode_of(64, 64), facts("sm_80"), {-1, 8});
   AttentionDecodeShape shape{2, 1, 16, 2, 10, 16, 4};
   for (const auto& [queries, pick] : {std::pair(0, 0), {1, 0}, {2, 0}, {3, 1}, {100, 1}}) {
     shape.queries = queries;
-    CHECK(&attention_decode_pick(*kernels, shape) == &kernels->decode[static_cast<size_t>(pick)]);
+    CHECK(taken_of(kernels, shape) == static_cast<size_t>(pick));
   }
 }
 
@@ -99,7 +103,7 @@ TEST_CASE("attention decode: every width has a tile that fits on every architect
   }
   DeviceFacts small = facts("sm_86");
   small.shared_bytes_per_block = 16 << 10;
-  const auto refused = attention_decode_kernels(decode_of(128, 128), small, {1, 1});
+  const auto refused = make_attention_decodes({decode_of(128, 128), {1, 1}}, small);
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.status().code() == Code::unsupported);
   CHECK(refused.status().text().find("16384") != std::string::npos);
@@ -116,15 +120,15 @@ AttentionProblem latent_problem() {
 }  // namespace
 
 TEST_CASE("attention decode: latent specs, and tiles that fit on every architecture") {
-  const auto plain = attention_decode_kernels(latent_problem(), facts("sm_80"), {1, 128});
-  REQUIRE(plain->decode.size() == 1);
-  CHECK(plain->decode[0]->text() ==
+  const auto plain = decode_kernels(latent_problem(), facts("sm_80"), {1, 128});
+  REQUIRE(plain.size() == 1);
+  CHECK(plain[0]->kernel->text() ==
         "attention_decode_latent element=bf16 width=576 value_width=512 m=64 n=32 stages=2 local=0 "
         "softcap=0 alibi=0 sinks=0 threads=256 smem=164352");
   // Where 64 rows do not fit, tiles have 32: one kernel serves both numbers of rows.
-  const auto small = attention_decode_kernels(latent_problem(), facts("sm_86"), {-1, 32});
-  REQUIRE(small->decode.size() == 1);
-  CHECK(small->decode[0]->constant("m") == 32);
+  const auto small = decode_kernels(latent_problem(), facts("sm_86"), {-1, 32});
+  REQUIRE(small.size() == 1);
+  CHECK(small[0]->kernel->constant("m") == 32);
   for (const std::string& arch : supported_archs()) {
     const DeviceFacts device = facts(arch.c_str());
     for (const int rows : {16, 32, 64}) {
@@ -144,8 +148,7 @@ TEST_CASE("attention decode: warpgroups take latent calls with many rows and pag
   DeviceFacts hopper = facts("sm_90a");
   hopper.family = "sm90";
   const auto refusal = [&](const AttentionProblem& problem, const AttentionDecodeRows& rows) {
-    const char* text = attention_decode_warpgroups_refusal(problem, hopper, rows);
-    return std::string(text ? text : "");
+    return refusal_of(kAttentionDecodeSm90, {problem, rows}, hopper);
   };
   AttentionProblem problem = latent_problem();
   CHECK(refusal(problem, {}).empty());
@@ -162,28 +165,30 @@ TEST_CASE("attention decode: warpgroups take latent calls with many rows and pag
   CHECK(refusal(latent_problem(), {}) == "LATHE_FAMILY is portable");
 
   hopper.family = "sm90";
-  const auto kernels = attention_decode_kernels(latent_problem(), hopper, {-1, 16});
-  REQUIRE(kernels->warpgroups);
-  CHECK(kernels->warpgroups->text() ==
+  const auto kernels = decode_kernels(latent_problem(), hopper, {-1, 16});
+  REQUIRE(kernels.size() == 3);  // Hopper's, and portable ones for few rows and for many
+  CHECK(kernels[0]->kernel->family == std::string_view("sm90"));
+  CHECK(kernels[1]->kernel->family_reason.empty());
+  CHECK(kernels[0]->kernel->text() ==
         "attention_decode_warpgroups element=bf16 width=576 value_width=512 m=64 n=64 stages=2 "
         "local=0 softcap=0 alibi=0 sinks=0 map_k=bf16x64x64x1x1/128 map_k=bf16x64x16x1x1/128 "
         "threads=384 smem=230576");
   AttentionDecodeShape shape{2, 4, 16, 1, 10, 64, 4};
-  CHECK(&attention_decode_pick(*kernels, shape) == &kernels->warpgroups);
+  CHECK(taken_of(kernels, shape) == 0);
   shape.page = 24;
-  CHECK(&attention_decode_pick(*kernels, shape) == &kernels->decode[1]);
+  CHECK(taken_of(kernels, shape) == 2);
   shape.page = 16, shape.queries = 1;
-  CHECK(&attention_decode_pick(*kernels, shape) == &kernels->decode[0]);
+  CHECK(taken_of(kernels, shape) == 1);
   shape.queries = 2;
-  CHECK(&attention_decode_pick(*kernels, shape) == &kernels->warpgroups);
+  CHECK(taken_of(kernels, shape) == 0);
   shape.pages = 0;  // there is nothing to map
-  CHECK(&attention_decode_pick(*kernels, shape) == &kernels->decode[1]);
+  CHECK(taken_of(kernels, shape) == 2);
 }
 
 TEST_CASE("attention decode: latent keys are read once") {
   AttentionProblem problem = latent_problem();
   problem.append = true;
-  const KernelSpec spec = *attention_decode_kernels(problem, facts("sm_80"), {1, 16})->decode[0];
+  const KernelSpec spec = *decode_kernels(problem, facts("sm_80"), {1, 16})[0]->kernel;
   const AttentionDecodeShape shape{2, 1, 16, 1, 50, 16, 8};
   const auto cost = attention_decode_cost(problem, spec, shape, {1, 128, -1, -1}, 1);
   const uint64_t rows = 2 * 16 * ((576 + 512) * 2 + 4), keys = 2 * 128 * 576 * 2;
@@ -194,11 +199,11 @@ TEST_CASE("attention decode: latent keys are read once") {
 
 TEST_CASE("attention decode: splits follow from capacities") {
   const AttentionProblem problem = decode_of(128, 128);
-  const KernelSpec spec = *attention_decode_kernels(problem, facts("sm_90a"), {1, 8})->decode[0];
+  const KernelSpec spec = *decode_kernels(problem, facts("sm_90a"), {1, 8})[0]->kernel;
   const AttentionSplitTable table(132);
   const auto splits = [&](int64_t batch, int64_t kv_heads, int64_t width, int64_t wanted) {
     const AttentionDecodeShape shape{batch, 1, 8 * kv_heads, kv_heads, 1000, 64, width};
-    return attention_decode_splits(problem, KernelNumbers(spec), shape, table, wanted);
+    return attention_decode_splits(problem, AttentionTiling(spec), shape, table, wanted);
   };
   // A page is a block of keys here: the vectors of the heuristic.
   CHECK(splits(1, 1, 1024, 0) == 109);
@@ -212,19 +217,18 @@ TEST_CASE("attention decode: splits follow from capacities") {
   CHECK(splits(1, 1, 1024, 1 << 30) == 256);
   AttentionProblem whole = problem;
   whole.split = false;
-  CHECK(attention_decode_splits(whole, KernelNumbers(spec), {1, 1, 8, 1, 1000, 64, 1024}, table,
+  CHECK(attention_decode_splits(whole, AttentionTiling(spec), {1, 1, 8, 1, 1000, 64, 1024}, table,
                                 0) == 1);
 }
 
 TEST_CASE("attention decode: grids and workspace") {
   const AttentionProblem problem = decode_of(128, 96);
-  const KernelSpec narrow = *attention_decode_kernels(problem, facts("sm_80"), {1, 5})->decode[0];
+  const KernelSpec narrow = *decode_kernels(problem, facts("sm_80"), {1, 5})[0]->kernel;
   const AttentionDecodeShape shape{3, 7, 10, 2, 50, 16, 20};
-  CHECK(attention_decode_tiles(KernelNumbers(narrow), shape) == 3);  // 35 rows of 16
-  CHECK(attention_decode_blocks(KernelNumbers(narrow), shape, 4) == 3 * 2 * 3 * 4);
+  CHECK(attention_decode_tiles(AttentionTiling(narrow), shape) == 3);  // 35 rows of 16
+  CHECK(attention_decode_blocks(AttentionTiling(narrow), shape, 4) == 3 * 2 * 3 * 4);
   CHECK(attention_append_blocks(shape) == 21);
-  const auto kernels = attention_decode_kernels(problem, facts("sm_80"), {});
-  CHECK(attention_combine_blocks(*kernels->combine, shape) == 53);  // 210 rows, four a block
+  CHECK(attention_combine_blocks(shape) == 53);  // 210 rows, four a block
   CHECK(attention_decode_workspace_bytes(problem, shape, 1) == 0);
   CHECK(attention_decode_partial_out_bytes(problem, shape, 1) == 0);
   CHECK(attention_decode_partial_out_bytes(problem, shape, 4) == 4 * 210 * 96 * 4);
@@ -233,7 +237,7 @@ TEST_CASE("attention decode: grids and workspace") {
 
 TEST_CASE("attention decode: costs by hand") {
   AttentionProblem problem = decode_of(64, 64);
-  const KernelSpec spec = *attention_decode_kernels(problem, facts("sm_80"), {1, 4})->decode[0];
+  const KernelSpec spec = *decode_kernels(problem, facts("sm_80"), {1, 4})[0]->kernel;
   const AttentionDecodeShape shape{2, 1, 8, 2, 50, 16, 8};
   const AttentionMask mask{1, 128, -1, -1};
   const auto cost = attention_decode_cost(problem, spec, shape, mask, 1);

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests cover flash_attention_decode without a device: refusals, what a problem becomes, and
 // calls that end before a launch.
-#include "ops/attention/run.h"
+#include "ops/attention/decode/run.h"
 #include "tests/harness/problems.h"
 
 namespace {

@@ -3,8 +3,6 @@
 // These tests cover gradients on Hopper where a choice takes a kernel of either family: the launch
 // behind it, the sums of dq, lists under a mask_mod and blocks of either kind follow the kernel
 // that was chosen, and not the one that the rules would take.
-#include <cstdlib>
-
 #include "tests/harness/check.h"
 #include "tests/harness/repeat.h"
 #include "tests/ops/attention/case.h"
@@ -13,8 +11,7 @@ using namespace apitest;
 
 namespace {
 
-// A context reads it when it is made, which is later.
-const bool kFamily = setenv("LATHE_FAMILY", "auto", 1) == 0;
+const bool kFamily = choose_family("auto");
 
 constexpr const char* kOwn = "attention_backward_warpgroups";
 

@@ -6,29 +6,12 @@
 #include <memory>
 #include <string>
 
-#include "codegen/choice.h"
 #include "tests/ops/attention/kernel_problems.h"
 
 using namespace lathe;
 using namespace kernel_problems;
 
 namespace {
-
-// Takes the first candidate that begins so.
-class Takes : public Choices {
- public:
-  explicit Takes(std::string begin) : begin_(std::move(begin)) {}
-  size_t choose(const TuningKey& tuning_key) const override {
-    heard = tuning_key;
-    const auto holds = [&](const std::string& each) { return each.starts_with(begin_); };
-    return static_cast<size_t>(std::ranges::find_if(tuning_key.candidates, holds) -
-                               tuning_key.candidates.begin());
-  }
-  mutable TuningKey heard;
-
- private:
-  std::string begin_;
-};
 
 // A device on which both families are candidates, if `sm90`.
 DeviceFacts hopper(bool sm90 = true) {
@@ -40,14 +23,15 @@ DeviceFacts hopper(bool sm90 = true) {
 // The backward's kernels where the first candidate that begins with `begin` was measured to be the
 // best, and what was asked.
 struct Chosen {
-  AttentionBackwardKernels kernels;
+  std::unique_ptr<AttentionBackward> kernels;
   TuningKey heard;
 };
 Chosen chosen_of(const AttentionProblem& problem, const char* begin, DeviceFacts device = hopper(),
                  AttentionHeadChoice heads = {true, true}) {
-  const auto choices = std::make_shared<Takes>(begin);
+  const auto choices = std::make_shared<TakesTile>(begin);
   device.choices = choices;
-  return {*attention_backward_kernels(problem, device, heads), choices->heard};
+  auto kernels = backward_kernels(problem, device, heads);
+  return {std::move(kernels), choices->heard};
 }
 
 // How many candidates are of a kernel.
@@ -65,13 +49,13 @@ constexpr const char* kPortable = "kernel=attention_backward m=64 n=64 stages=1 
 TEST_CASE("attention: a tuned choice is of either family, under one key whatever the tile") {
   DeviceFacts device = hopper();
   const AttentionProblem problem = forward_of(128, 128);
-  const KernelSpec usual = *attention_kernels(problem, device)->forward;
+  const KernelSpec usual = *forward_kernels(problem, device)->kernel;
   CHECK(usual.kernel == "attention_forward_warpgroups");
   CHECK(usual.constant("n") == 176);
   const auto chosen = [&](const char* begin) {
-    const auto choices = std::make_shared<Takes>(begin);
+    const auto choices = std::make_shared<TakesTile>(begin);
     device.choices = choices;
-    const KernelSpec spec = *attention_kernels(problem, device)->forward;
+    const KernelSpec spec = *forward_kernels(problem, device)->kernel;
     CHECK(choices->heard.kernel == "attention_forward_warpgroups");
     CHECK(choices->heard.problem_class ==
           "element=bf16 cu=i32 width=128 value_width=128 packed=0 local=0 softcap=0 alibi=0 "
@@ -100,10 +84,10 @@ TEST_CASE("attention backward: candidates are of both families, Hopper's first")
   CHECK(count_of(usual.heard, "attention_backward") ==
         static_cast<int64_t>(attention_backward_candidates(problem, hopper()).size()));
   // Nobody decided: the same as where nobody is asked.
-  const AttentionBackwardKernels silent = *attention_backward_kernels(problem, hopper(), {});
-  CHECK(usual.kernels.together->text() == silent.together->text());
-  CHECK(usual.kernels.together->family_reason.empty());
-  CHECK(usual.kernels.finish->kernel == "attention_backward_warpgroups_finish");
+  const auto silent = backward_kernels(problem, hopper(), {});
+  CHECK(usual.kernels->together->text() == silent->together->text());
+  CHECK(usual.kernels->together->family_reason.empty());
+  CHECK(usual.kernels->finish->kernel == "attention_backward_warpgroups_finish");
 
   const Chosen portable = chosen_of(problem, "nothing", hopper(false));
   CHECK(portable.heard.kernel == "attention_backward");
@@ -111,7 +95,7 @@ TEST_CASE("attention backward: candidates are of both families, Hopper's first")
         static_cast<int64_t>(portable.heard.candidates.size()));
   CHECK(count_of(usual.heard, "attention_backward") ==
         count_of(portable.heard, "attention_backward"));
-  CHECK(portable.kernels.together->family_reason == "not sm90: LATHE_FAMILY is portable");
+  CHECK(portable.kernels->together->family_reason == "not sm90: LATHE_FAMILY is portable");
 }
 
 TEST_CASE("attention backward: blocks of either kind have the chosen kernel and tile") {
@@ -121,13 +105,13 @@ TEST_CASE("attention backward: blocks of either kind have the chosen kernel and 
     const Chosen chosen = chosen_of(problem, kPortable, hopper(), heads);
     const bool apart = !heads.together;
     CHECK((chosen.heard.problem_class.find("heads_apart=1") != std::string::npos) == apart);
-    CHECK(chosen.kernels.finish->kernel == "attention_backward_finish");
-    CHECK(chosen.kernels.together.has_value() == heads.together);
-    CHECK(chosen.kernels.apart.has_value() == heads.apart);
-    for (const KernelSlot* kernel : {&chosen.kernels.together, &chosen.kernels.apart}) {
+    CHECK(chosen.kernels->finish->kernel == "attention_backward_finish");
+    CHECK(chosen.kernels->together.has_value() == heads.together);
+    CHECK(chosen.kernels->apart.has_value() == heads.apart);
+    for (const KernelSlot* kernel : {&chosen.kernels->together, &chosen.kernels->apart}) {
       if (!*kernel) continue;
       const KernelSpec expected =
-          attention_backward_spec(problem, {64, 64, 1, 4, 1}, kernel == &chosen.kernels.apart);
+          attention_backward_spec(problem, {64, 64, 1, 4, 1}, kernel == &chosen.kernels->apart);
       CHECK((*kernel)->text() == expected.text());
       CHECK((*kernel)->family_reason == "not sm90: the tuned choice is a portable kernel");
     }
@@ -139,32 +123,32 @@ TEST_CASE("attention backward: grids, sums of dq and lists follow the choice") {
   problem.deterministic = true;
   problem.mods = {{"mask_mod", "", ""}};
   const AttentionShape shape{2, 8, 2, 130, 300};
-  const auto launch_of = [&](const AttentionBackwardKernels& kernels) {
-    CHECK(kernels.mask_queries->constant("m") == kernels.main().constant("m"));
-    CHECK(kernels.mask_queries->constant("n") == kernels.main().constant("n"));
-    return attention_backward_launch(problem, kernels, hopper(), shape, kAll);
+  const auto launch_of = [&](const AttentionBackward& kernels) {
+    CHECK(kernels.mask_queries->constant("m") == kernels.main()->constant("m"));
+    CHECK(kernels.mask_queries->constant("n") == kernels.main()->constant("n"));
+    return kernels.plan(shape, kAll);
   };
   // By warpgroups blocks of 128 keys take turns at one dq, which lies in tiles of 64 rows.
-  const AttentionBackwardLaunch own = launch_of(chosen_of(problem, "nothing").kernels);
-  CHECK(own.in_tiles);
+  const AttentionBackwardLaunch own = launch_of(*chosen_of(problem, "nothing").kernels);
+  CHECK(own.dq.tiles == 3);
   CHECK(own.slices == 3);
-  CHECK(own.accumulators == 1);
-  CHECK(own.dq_rows == 2 * 3 * 64);
-  CHECK(own.dq_turns == (2 * 8 * 3 / 2 + 1) * 2);
+  CHECK(own.dq.accumulators == 1);
+  CHECK(own.dq.rows == 2 * 3 * 64);
+  CHECK(own.dq.turns == (2 * 8 * 3 / 2 + 1) * 2);
   // Blocks of 64 keys have an accumulator each: 5, fewer than the 9 that would fill the device.
   const Chosen chosen = chosen_of(problem, kPortable);
-  REQUIRE(chosen.kernels.main().kernel == "attention_backward");
-  const AttentionBackwardLaunch portable = launch_of(chosen.kernels);
-  CHECK_FALSE(portable.in_tiles);
+  REQUIRE(chosen.kernels->main()->kernel == "attention_backward");
+  const AttentionBackwardLaunch portable = launch_of(*chosen.kernels);
+  CHECK(portable.dq.tiles == 0);
   CHECK(portable.slices == 5);
-  CHECK(portable.accumulators == 5);
-  CHECK(portable.dq_rows == 2 * 130);
-  CHECK(portable.dq_turns == 0);
+  CHECK(portable.dq.accumulators == 5);
+  CHECK(portable.dq.rows == 2 * 130);
+  CHECK(portable.dq.turns == 0);
   // It is the launch that the same kernels have where Hopper's are not considered.
   const Chosen alone =
       chosen_of(problem, "m=64 n=64 stages=1 width_warps=1 warps=4", hopper(false));
-  CHECK(alone.kernels.main().text() == chosen.kernels.main().text());
-  const AttentionBackwardLaunch same = launch_of(alone.kernels);
+  CHECK(alone.kernels->main()->text() == chosen.kernels->main()->text());
+  const AttentionBackwardLaunch same = launch_of(*alone.kernels);
   CHECK(same.apart == portable.apart);
   CHECK(same.main_blocks == portable.main_blocks);
   CHECK(same.finish_blocks() == portable.finish_blocks());
@@ -180,8 +164,8 @@ TEST_CASE("attention backward: with mods both forms are candidates, until one is
   Chosen chosen = chosen_of(problem, kSecond);
   CHECK(count_of(chosen.heard, kOwn) == 2);
   CHECK(count_of(chosen.heard, "attention_backward") > 2);
-  CHECK(chosen.kernels.main().constant("queries") == 32);
-  CHECK(chosen_of(problem, "nothing").kernels.main().constant("queries") == 64);
+  CHECK(chosen.kernels->main()->constant("queries") == 32);
+  CHECK(chosen_of(problem, "nothing").kernels->main()->constant("queries") == 64);
   const std::string problem_class = chosen.heard.problem_class;
   CHECK(problem_class.find("queries") == std::string::npos);
 
@@ -189,15 +173,15 @@ TEST_CASE("attention backward: with mods both forms are candidates, until one is
   chosen = chosen_of(problem, "m=128 n=128 stages=2 width_warps=1 queries=64 ", device);
   CHECK(count_of(chosen.heard, kOwn) == 1);
   CHECK(chosen.heard.problem_class == problem_class);
-  CHECK(chosen.kernels.main().constant("queries") == 32);  // what was chosen is not offered
-  CHECK(chosen_of(problem, kSecond, device).kernels.main().constant("queries") == 32);
-  CHECK(chosen_of(problem, "kernel=", device).kernels.main().kernel == "attention_backward");
+  CHECK(chosen.kernels->main()->constant("queries") == 32);  // what was chosen is not offered
+  CHECK(chosen_of(problem, kSecond, device).kernels->main()->constant("queries") == 32);
+  CHECK(chosen_of(problem, "kernel=", device).kernels->main()->kernel == "attention_backward");
 
   device.reject(kOwn, "the second form", "it spills", device.rejected.size());
   chosen = chosen_of(problem, kSecond, device);
   CHECK(chosen.heard.kernel == "attention_backward");
-  CHECK(chosen.kernels.main().kernel == "attention_backward");
-  CHECK(chosen.kernels.main().family_reason == "not sm90: it spills");
+  CHECK(chosen.kernels->main()->kernel == "attention_backward");
+  CHECK(chosen.kernels->main()->family_reason == "not sm90: it spills");
   // Wide heads have one form, whose class and candidates do not know of forms.
   problem.head_dim = problem.value_dim = 256;
   CHECK(count_of(chosen_of(problem, "nothing").heard, kOwn) == 1);

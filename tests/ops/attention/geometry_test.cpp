@@ -12,15 +12,15 @@ using namespace kernel_problems;
 TEST_CASE("attention: grids hold a block per tile, head and sequence") {
   AttentionProblem problem = forward_of(64, 64);
   AttentionShape shape{3, 8, 2, 130, 77};
-  CHECK(attention_tiles(KernelNumbers(spec_of(problem)), shape) == 2);
-  CHECK(attention_forward_blocks(KernelNumbers(spec_of(problem)), shape) == 2 * 8 * 3);
+  CHECK(attention_tiles(AttentionTiling(spec_of(problem)), shape) == 2);
+  CHECK(attention_forward_blocks(AttentionTiling(spec_of(problem)), shape) == 2 * 8 * 3);
   problem.pack_gqa = true;  // 4 heads of a key head: 520 rows
-  CHECK(attention_tiles(KernelNumbers(spec_of(problem)), shape) == 5);
-  CHECK(attention_forward_blocks(KernelNumbers(spec_of(problem)), shape) == 5 * 2 * 3);
+  CHECK(attention_tiles(AttentionTiling(spec_of(problem)), shape) == 5);
+  CHECK(attention_forward_blocks(AttentionTiling(spec_of(problem)), shape) == 5 * 2 * 3);
   shape.seq_q = 0;
-  CHECK(attention_forward_blocks(KernelNumbers(spec_of(problem)), shape) == 0);
+  CHECK(attention_forward_blocks(AttentionTiling(spec_of(problem)), shape) == 0);
   shape = {1 << 20, 64, 64, 4096, 4096};  // more than a grid may have: not cut off here
-  CHECK(attention_forward_blocks(KernelNumbers(spec_of(problem)), shape) == (1ll << 31));
+  CHECK(attention_forward_blocks(AttentionTiling(spec_of(problem)), shape) == (1ll << 31));
 }
 
 TEST_CASE("attention: cost without a mask is that of the formulas") {

@@ -24,8 +24,6 @@ TEST_CASE("attention: a spec says what makes the code, in the template's order")
   CHECK(spec_of(problem).text() ==
         "attention_forward element=f16 cu=i64 width=96 value_width=64 m=128 n=64 stages=2 "
         "packed=1 local=1 softcap=1 alibi=1 sinks=1 pack_gqa=1 listed=0 threads=128 smem=65536");
-  problem.forward = false;
-  CHECK_FALSE(attention_kernels(problem, facts("sm_80"))->forward);
 }
 
 TEST_CASE("attention: widths are rounded up to those a kernel is made for") {
@@ -54,10 +52,10 @@ TEST_CASE("attention: the default tile of each width, where shared memory is lar
     CAPTURE(row.head_dim);
     CAPTURE(row.value_dim);
     const AttentionProblem problem = forward_of(row.head_dim, row.value_dim);
-    CHECK(*attention_choose(problem, facts("sm_80")) == row.large);
-    CHECK(*attention_choose(problem, facts("sm_90")) == row.hopper);
-    CHECK(*attention_choose(problem, facts("sm_86")) == row.small);
-    CHECK(*attention_choose(problem, facts("sm_89")) == row.small);
+    CHECK(first_tile(problem, facts("sm_80")) == row.large);
+    CHECK(first_tile(problem, facts("sm_90")) == row.hopper);
+    CHECK(first_tile(problem, facts("sm_86")) == row.small);
+    CHECK(first_tile(problem, facts("sm_89")) == row.small);
     CHECK(spec_of(problem, "sm_80").smem_bytes == row.large_kib * 1024);
     CHECK(spec_of(problem, "sm_86").smem_bytes == row.small_kib * 1024);
   }
@@ -78,9 +76,9 @@ TEST_CASE("attention: float32 has tiles of its own, for every width and every sh
     CAPTURE(row.head_dim);
     AttentionProblem problem = forward_of(row.head_dim, row.value_dim);
     problem.element = Dtype::f32;
-    CHECK(*attention_choose(problem, facts("sm_90a")) == row.hopper);
-    CHECK(*attention_choose(problem, facts("sm_80")) == row.ampere);
-    CHECK(*attention_choose(problem, facts("sm_120")) == row.small);
+    CHECK(first_tile(problem, facts("sm_90a")) == row.hopper);
+    CHECK(first_tile(problem, facts("sm_80")) == row.ampere);
+    CHECK(first_tile(problem, facts("sm_120")) == row.small);
     for (const char* arch : {"sm_80", "sm_86", "sm_90"}) {
       for (const AttentionTile& tile : attention_candidates(problem, facts(arch))) {
         const KernelSpec spec = attention_forward_spec(problem, tile);
@@ -100,21 +98,21 @@ TEST_CASE("attention: options do not change the default, which two blocks share,
   for (const int flags : {0, 1, 2, 3}) {
     AttentionProblem problem = forward_of(128, 128);
     problem.local = flags & 1, problem.packed = problem.alibi = flags & 2;
-    CHECK(*attention_choose(problem, facts("sm_90")) == AttentionTile{128, 64, 1, 4});
-    CHECK(*attention_choose(problem, facts("sm_80")) == AttentionTile{128, 128, 1, 8});
+    CHECK(first_tile(problem, facts("sm_90")) == AttentionTile{128, 64, 1, 4});
+    CHECK(first_tile(problem, facts("sm_80")) == AttentionTile{128, 128, 1, 8});
     const auto candidates = attention_candidates(problem, facts("sm_90"));
     CHECK(std::count(candidates.begin(), candidates.end(), two_copies) == 1);
     CHECK(attention_forward_accumulators(problem, candidates[0]) == 224);
     // A mod takes registers, but their number is not known.
     problem.mods = {{"score_mod", "", ""}};
-    const AttentionTile modified = *attention_choose(problem, facts("sm_90"));
+    const AttentionTile modified = first_tile(problem, facts("sm_90"));
     CHECK(modified == AttentionTile{128, 64, 2, 8});
     CHECK(attention_forward_accumulators(problem, modified) == 112);
   }
   // Where two blocks do not fit, eight warps share a block.
   DeviceFacts lean = facts("sm_90");
   lean.shared_bytes_per_block = lean.shared_bytes_per_multiprocessor = 129 * 1024;
-  CHECK(*attention_choose(forward_of(128, 128), lean) == AttentionTile{128, 128, 1, 8});
+  CHECK(first_tile(forward_of(128, 128), lean) == AttentionTile{128, 128, 1, 8});
   CHECK(attention_forward_accumulators(forward_of(64, 64), two_copies) == 160);
 }
 
@@ -130,7 +128,8 @@ TEST_CASE("attention: every candidate fits the device and the registers of a thr
           CAPTURE(value_dim);
           const auto candidates = attention_candidates(problem, facts(arch));
           REQUIRE(candidates.size() >= 2);
-          CHECK(*attention_choose(problem, facts(arch)) == candidates[0]);
+          CHECK(spec_of(problem, arch).text() ==
+                attention_forward_spec(problem, candidates[0]).text());
           for (const AttentionTile& tile : candidates) {
             CHECK(std::count(candidates.begin(), candidates.end(), tile) == 1);
             const KernelSpec spec = attention_forward_spec(problem, tile);
@@ -157,10 +156,10 @@ TEST_CASE("attention: along a diagonal the square tile is tried second") {
 TEST_CASE("attention: a device with too little shared memory for any tile is refused") {
   DeviceFacts small = facts("sm_86");
   small.shared_bytes_per_block = 48 * 1024;
-  const auto kernels = attention_kernels(forward_of(256, 256), small);
+  const auto kernels = make_step(attention_forwards(), forward_of(256, 256), small);
   REQUIRE(!kernels.ok());
   CHECK(kernels.status().code() == Code::unsupported);
   CHECK(kernels.status().text() ==
         "flash_attention: a block needs at least 65536 bytes of shared memory, sm_86 allows 49152");
-  CHECK(attention_kernels(forward_of(64, 64), small).ok());
+  CHECK(make_step(attention_forwards(), forward_of(64, 64), small).ok());
 }

@@ -4,8 +4,6 @@
 // empty, lengths beside the borders of blocks, copies of 64 and of 16 rows, rows that fill no tile,
 // and what no sequence owns, which is NaN. The portable kernel takes what this one does not.
 #include <algorithm>
-#include <cstdlib>
-#include <random>
 
 #include "tests/harness/check.h"
 #include "tests/harness/repeat.h"
@@ -15,8 +13,7 @@ using namespace apitest;
 
 namespace {
 
-// A context reads it when it is made, which is later.
-const bool kFamily = setenv("LATHE_FAMILY", "sm90", 1) == 0;
+const bool kFamily = choose_family("sm90");
 
 DecodeCase latent_case(int64_t heads, int64_t queries, uint32_t seed) {
   DecodeCase c;

@@ -3,13 +3,7 @@
 #include "tests/templates/sample_specs.h"
 
 #include "codegen/mods.h"
-#include "ops/attention/backward/kernels.h"
-#include "ops/attention/block/kernels.h"
-#include "ops/attention/decode/kernels.h"
-#include "ops/attention/sm90/backward_kernels.h"
-#include "ops/attention/sm90/block_kernels.h"
-#include "ops/attention/sm90/decode.h"
-#include "ops/attention/sm90/kernels.h"
+#include "tests/ops/attention/kernel_problems.h"
 
 using namespace lathe;
 
@@ -19,42 +13,42 @@ std::vector<KernelSpec> attention_specs(const DeviceFacts& facts) {
   AttentionProblem whole;
   whole.forward = whole.backward = true;
   whole.mods = {{"mask_mod", "", ""}};
-  const AttentionKernels forward = *attention_kernels(whole, facts);
-  const AttentionBackwardKernels backward =
-      *attention_backward_kernels(whole, facts, {true, false});
-  AttentionProblem ring;
-  ring.positions = ring.forward = ring.backward = ring.deterministic = true;
-  const AttentionBlockKernels block = *attention_block_kernels(ring, facts);
-  AttentionProblem ranges;
-  ranges.ranges = true;
   AttentionProblem pages;
   pages.decode = pages.append = true;
-  const auto paged = *attention_decode_kernels(pages, facts, {});
-  pages.latent = true, pages.head_dim = 576, pages.value_dim = 512;
-  const auto latent = *attention_decode_kernels(pages, facts, {});
-  return {*forward.forward,
-          *forward.mask_blocks,
-          *backward.together,
-          *backward.mask_queries,
-          *backward.prepare,
-          *backward.finish,
-          *block.forward,
-          *block.positions,
-          *block.prepare,
-          *block.backward,
-          *block.finish,
-          *paged.decode[0],
-          *paged.append,
-          *paged.combine,
-          *latent.decode[0],
-          attention_warpgroups_spec({}),
-          attention_backward_warpgroups_spec({}, false),
-          attention_backward_warpgroups_finish_spec(attention_backward_warpgroups_spec({}, false)),
-          attention_block_warpgroups_spec(ranges),
-          attention_block_backward_warpgroups_spec(ranges),
-          attention_decode_warpgroups_spec(pages),
-          lse_merge_spec({}),
-          mod_probe_spec(*forward.forward, whole.mods.front())};
+  AttentionProblem latent = pages;
+  latent.latent = true, latent.head_dim = 576, latent.value_dim = 512;
+  AttentionProblem ranges;
+  ranges.ranges = true;
+  const KernelSpec first = kAttentionForwardPortable.candidates(whole, facts).front();
+  const AttentionBackwardProblem gradients = {whole, {}};
+  std::vector<KernelSpec> specs = {lse_merge_spec({}),
+                                   attention_positions_spec(),
+                                   attention_block_prepare_spec(whole),
+                                   attention_block_finish_spec(whole),
+                                   attention_append_spec(pages),
+                                   attention_combine_spec(pages),
+                                   mod_probe_spec(first, whole.mods.front())};
+  // One of each implementation, with what goes before and behind it.
+  for (const AttentionForwardStep* how : attention_forwards()) {
+    const auto made = how->make(how->candidates(whole, facts).front(), whole, facts);
+    specs.insert(specs.end(), {*made->kernel, *made->mask_blocks});
+  }
+  for (const AttentionBackwardStep* how : attention_backwards()) {
+    const auto made = how->make(how->candidates(gradients, facts).front(), gradients, facts);
+    specs.insert(specs.end(),
+                 {*made->together, *made->mask_queries, *made->prepare, *made->finish});
+  }
+  for (const AttentionBlockStep* how : attention_blocks()) {
+    specs.push_back(how->candidates(ranges, facts).front());
+  }
+  for (const AttentionBlockBackwardStep* how : attention_block_backwards()) {
+    specs.push_back(how->candidates(ranges, facts).front());
+  }
+  for (const AttentionDecodeStep* how : attention_decodes()) {
+    specs.push_back(how->candidates({latent, {}, 16}, facts).front());
+  }
+  specs.push_back(kAttentionDecodePortable.candidates({pages, {}, 16}, facts).front());
+  return specs;
 }
 
 const templates_test::AddSampleSpecs kSamples("attention", attention_specs);

@@ -14,6 +14,9 @@ namespace {
 
 using namespace apitest;
 
+// Which tile a call gets is said of the portable kernels.
+const bool kFamily = choose_family("portable");
+
 // Flags: packed, wide (offsets), local, softcap, alibi, sinks, dlse, pack_gqa, listed, ordered,
 // apart, together.
 const std::vector<TileRow> kForward = tile_rows(R"(

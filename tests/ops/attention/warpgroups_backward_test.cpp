@@ -3,8 +3,6 @@
 // These tests cover the backward by warpgroups at every width it has a tile for: lengths beside the
 // borders of its tiles, numbers of query blocks that leave its ring at either stage, all options,
 // and neighbours and padding of NaN, which must not reach a result.
-#include <cstdlib>
-
 #include "tests/harness/check.h"
 #include "tests/ops/attention/case.h"
 
@@ -12,8 +10,7 @@ using namespace apitest;
 
 namespace {
 
-// A context reads it when it is made, which is later.
-const bool kFamily = setenv("LATHE_FAMILY", "sm90", 1) == 0;
+const bool kFamily = choose_family("sm90");
 
 struct Width {
   int64_t head_dim, value_dim;

@@ -4,7 +4,6 @@
 // masks and widths. A brute-force look at every pair says which tiles count: these are multiplied
 // and no others, their keys and values are read once for each tile of queries, and each score is
 // exponentiated once.
-#include <cstdlib>
 #include <random>
 
 #include "reference/attention_tiles.h"
@@ -18,7 +17,7 @@ namespace {
 
 constexpr size_t kCases = 208;
 constexpr unsigned kParts = 8;
-const bool kFamily = setenv("LATHE_FAMILY", "sm90", 1) == 0;
+const bool kFamily = choose_family("sm90");
 
 AttentionCase drawn(size_t number) {
   constexpr std::pair<int64_t, int64_t> kWidths[] = {{64, 64},   {96, 96},   {128, 128},

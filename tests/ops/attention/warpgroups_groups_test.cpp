@@ -3,8 +3,6 @@
 // These tests cover the forward by warpgroups where the query heads of a key head are rows of one
 // tile: groups that divide a tile's rows and groups that leave some of them to nobody, tokens
 // beside the borders of tiles, neighbours and padding of NaN.
-#include <cstdlib>
-
 #include "tests/harness/check.h"
 #include "tests/ops/attention/case.h"
 
@@ -12,8 +10,7 @@ using namespace apitest;
 
 namespace {
 
-// A context reads it when it is made, which is later.
-const bool kFamily = setenv("LATHE_FAMILY", "sm90", 1) == 0;
+const bool kFamily = choose_family("sm90");
 
 struct Width {
   int64_t head_dim, value_dim, rows;  // of a tile

@@ -3,8 +3,6 @@
 // These tests cover mods in the backward by warpgroups: gradients through scores that a mod
 // changes, lists of query blocks that a mask leaves of each tile of keys, and mods that take more
 // registers than there are, which get another form of the kernel or the portable one.
-#include <cstdlib>
-
 #include "tests/harness/check.h"
 #include "tests/ops/attention/case.h"
 
@@ -12,8 +10,7 @@ using namespace apitest;
 
 namespace {
 
-// A context reads it when it is made, which is later.
-const bool kFamily = setenv("LATHE_FAMILY", "sm90", 1) == 0;
+const bool kFamily = choose_family("sm90");
 
 struct Width {
   int64_t head_dim, value_dim;

@@ -3,8 +3,6 @@
 // These tests cover mods in the forward by warpgroups: scores that a mod changes, lists of visits
 // that a mask leaves, both with heads that share tiles; and a mod that takes more registers than
 // there are, which gets the portable kernel.
-#include <cstdlib>
-
 #include "tests/harness/check.h"
 #include "tests/ops/attention/case.h"
 
@@ -12,8 +10,7 @@ using namespace apitest;
 
 namespace {
 
-// A context reads it when it is made, which is later.
-const bool kFamily = setenv("LATHE_FAMILY", "sm90", 1) == 0;
+const bool kFamily = choose_family("sm90");
 
 struct Width {
   int64_t head_dim, value_dim;

@@ -15,7 +15,7 @@ using namespace apitest;
 
 namespace {
 
-const bool kFamily = setenv("LATHE_FAMILY", "sm90", 1) == 0;
+const bool kFamily = choose_family("sm90");
 
 Answer run_once(const AttentionCase& c, const ref::Attention& inputs, uint64_t number) {
   constexpr const char* kMultiprocessors[] = {"132", "1", "2", "3"};

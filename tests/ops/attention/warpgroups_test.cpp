@@ -3,8 +3,6 @@
 // These tests cover the forward by warpgroups at every width it has a tile for: numbers of key
 // blocks that fill its ring unevenly, lengths beside the borders of its tiles, and neighbours and
 // padding of NaN, which must not reach a result.
-#include <cstdlib>
-
 #include "tests/harness/check.h"
 #include "tests/ops/attention/case.h"
 
@@ -12,8 +10,7 @@ using namespace apitest;
 
 namespace {
 
-// A context reads it when it is made, which is later.
-const bool kFamily = setenv("LATHE_FAMILY", "sm90", 1) == 0;
+const bool kFamily = choose_family("sm90");
 
 struct Width {
   int64_t head_dim, value_dim;

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests cover the causal_conv1d family on the host: which kernels, which constants, which
 // grids, what cost.
-#include "ops/conv/kernels.h"
-
 #include <doctest/doctest.h>
+
+#include "ops/conv/update/step.h"
 
 using namespace lathe;
 
@@ -25,9 +25,8 @@ TEST_CASE("only the kernels that a problem asks for") {
   problem.forward = true;
   ConvKernels kernels = *conv_kernels(problem, hopper(), false);
   CHECK(kernels.forward);
-  CHECK_FALSE((kernels.backward || kernels.update || kernels.weight_grad ||
-               kernels.weight_grad_cast || kernels.halo_pack || kernels.halo_join ||
-               kernels.halo_add));
+  CHECK_FALSE((kernels.backward || kernels.weight_grad || kernels.weight_grad_cast ||
+               kernels.halo_pack || kernels.halo_join || kernels.halo_add));
   problem.halo = true;
   kernels = *conv_kernels(problem, hopper(), false);
   CHECK((kernels.halo_pack && kernels.halo_join && !kernels.halo_add));
@@ -37,20 +36,16 @@ TEST_CASE("only the kernels that a problem asks for") {
   CHECK_FALSE(kernels.weight_grad_cast);
   kernels = *conv_kernels(problem, hopper(), true);
   CHECK(kernels.weight_grad_cast);
-  problem = {};
-  problem.update = true;
-  kernels = *conv_kernels(problem, hopper(), false);
-  CHECK((kernels.update && !kernels.forward && !kernels.backward));
 }
 
 TEST_CASE("a device with too little shared memory is refused with the numbers") {
   DeviceFacts facts = hopper();
   const auto refused = [&](const ConvProblem& problem, int bytes, const std::string& kernel) {
     facts.shared_bytes_per_block = bytes;
-    const auto kernels = conv_kernels(problem, facts, false);
-    REQUIRE(!kernels.ok());
-    CHECK(kernels.status().code() == Code::unsupported);
-    const std::string text = kernels.status().text();
+    const Status status = problem.update ? make_step(conv_updates(), problem, facts).status()
+                                         : conv_kernels(problem, facts, false).status();
+    CHECK(status.code() == Code::unsupported);
+    const std::string text = status.text();
     CHECK_MESSAGE(text.find(kernel + ": a block needs at least ") != std::string::npos, text);
     CHECK_MESSAGE(text.find("allows " + std::to_string(bytes)) != std::string::npos, text);
   };
@@ -69,7 +64,7 @@ TEST_CASE("a device with too little shared memory is refused with the numbers") 
   // Where a block of eight warps does not fit, warps that share nothing may.
   DeviceFacts small = hopper();
   small.shared_bytes_per_block = 8 * 1024;
-  CHECK(conv_kernels(update, small, false)->update->kernel == "causal_conv1d_update_row");
+  CHECK((*make_step(conv_updates(), update, small))->kernel->kernel == "causal_conv1d_update_row");
 }
 
 TEST_CASE("every candidate fits into 48 KiB of shared memory and covers a halo") {
@@ -96,7 +91,7 @@ TEST_CASE("every candidate fits into 48 KiB of shared memory and covers a halo")
 
 TEST_CASE("grids cover every token, channel, row and state") {
   ConvProblem problem = training();
-  problem.final_state = problem.dinitial_state = problem.halo = problem.update = true;
+  problem.final_state = problem.dinitial_state = problem.halo = true;
   const ConvKernels kernels = *conv_kernels(problem, hopper(), false);
   // 256 tokens of 256 channels a block in the forward, of 128 channels in the backward.
   ConvShape shape;
@@ -110,12 +105,15 @@ TEST_CASE("grids cover every token, channel, row and state") {
   CHECK(conv_state_tiles(*kernels.backward, shape) == 2);  // 3 sequences and 3 rows, 4 warps
   CHECK(conv_grid(*kernels.backward, shape, 2, 2).x == 3 * (3 * 2 + 2));
   CHECK(conv_weight_grad_grid(*kernels.weight_grad, shape).x == 9);
-  CHECK(conv_halo_grid(kernels.halo_pack.numbers(), problem, shape).x == 3);
+  CHECK(conv_halo_grid(*kernels.halo_pack, shape).x == 3);
   shape.batch = 9;
-  CHECK(conv_update_grid(*kernels.update, shape).x == 2 * 5);  // 8 rows, 64 channels a block
-  CHECK(kernels.update_by == conv_updates().front());
-  CHECK(conv_update_row.grid(conv_update_row.candidates(problem, hopper()).front(), shape).x ==
-        9 * 2);  // a row, 256 channels a block
+  problem.update = true;
+  const auto blocks = [&](const ConvUpdateStep& how) {
+    const KernelSpec spec = how.candidates(problem, hopper()).front();
+    return how.make(spec, problem, hopper())->blocks(shape);
+  };
+  CHECK(blocks(kConvUpdateSequences) == 2 * 5);  // 8 rows, 64 channels a block
+  CHECK(blocks(kConvUpdateRow) == 9 * 2);        // a row, 256 channels a block
   shape.channels = 0;
   CHECK(conv_grid(*kernels.forward, shape, 2, 0).x == 0);
   CHECK(conv_state_tiles(*kernels.forward, shape) == 0);

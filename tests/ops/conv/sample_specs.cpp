@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/templates/sample_specs.h"
 
-#include "ops/conv/kernels.h"
+#include "ops/conv/update/step.h"
 
 using namespace lathe;
 
@@ -10,12 +10,12 @@ namespace {
 
 std::vector<KernelSpec> conv_specs(const DeviceFacts& facts) {
   ConvProblem problem;
-  problem.forward = problem.backward = problem.weight_grad = problem.update = problem.halo = true;
+  problem.forward = problem.backward = problem.weight_grad = problem.halo = true;
   const ConvKernels kernels = *conv_kernels(problem, facts, true);
   std::vector<KernelSpec> specs = {
-      *kernels.forward,   *kernels.backward,  *kernels.update,   *kernels.weight_grad,
-      *kernels.halo_pack, *kernels.halo_join, *kernels.halo_add, *kernels.weight_grad_cast};
-  for (const ConvUpdate* update : conv_updates()) {
+      *kernels.forward,   *kernels.backward, *kernels.weight_grad,     *kernels.halo_pack,
+      *kernels.halo_join, *kernels.halo_add, *kernels.weight_grad_cast};
+  for (const ConvUpdateStep* update : conv_updates()) {
     specs.push_back(update->candidates(problem, facts).front());
   }
   return specs;

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests cover causal_conv1d_update: against float64, and bit for bit against the forward on
 // the same tokens, by each implementation that supports the case.
-#include "ops/conv/kernels.h"
+#include "ops/conv/update/step.h"
 #include "ops/resolve.h"
 #include "tests/numbers.h"
 #include "tests/ops/conv/case.h"
@@ -23,8 +23,8 @@ std::vector<std::string> tiles_of(const ConvCase& conv) {
   problem.silu = conv.silu, problem.bias = conv.bias, problem.residual = conv.residual;
   const lathe::DeviceFacts facts = *lathe::facts_of_arch("sm_90a");
   std::vector<std::string> tiles;
-  for (const lathe::ConvUpdate* update : lathe::conv_updates()) {
-    if (!update->supports(problem, facts).ok()) continue;
+  for (const lathe::ConvUpdateStep* update : lathe::conv_updates()) {
+    if (!update->refusal(problem, facts).empty()) continue;
     const lathe::KernelSpec spec = update->candidates(problem, facts).front();
     tiles.push_back((tiles.empty() ? "" : "kernel=" + spec.kernel + " ") +
                     "warps=" + std::to_string(spec.threads / 32));

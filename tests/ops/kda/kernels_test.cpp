@@ -70,7 +70,7 @@ TEST_CASE("kda: a device with too little shared memory is refused with the numbe
 TEST_CASE("kda: a block for each tile of V, value head and sequence") {
   const KernelSpec spec = *kda_recurrent_kernel(recurrent(128, 100), h100());
   const KdaShape shape = {5, 2, 6, 40};
-  CHECK(kda_recurrent_blocks(KernelNumbers(spec), shape) == 4 * 6 * 5);
+  CHECK(kda_recurrent_blocks(spec, shape) == 4 * 6 * 5);
 }
 
 TEST_CASE("kda: bytes and operations of a step of decoding") {

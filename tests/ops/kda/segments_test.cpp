@@ -60,21 +60,21 @@ TEST_CASE("kda: no summary of one segment, no chain of two") {
   const KernelSpec both = kda_summary_spec(walk(), {true, true, false, false});
   const KernelSpec back = kda_summary_spec(walk(), {false, true, false, false});
   const KernelSpec merge = kda_merge_spec(walk(), {true, true, false, false});
-  CHECK(kda_summary_blocks(KernelNumbers(both), shape_of(1)).all() == 0);
-  CHECK(kda_merge_blocks(KernelNumbers(merge), shape_of(2)) == 0);
+  CHECK(kda_summary_blocks(both, shape_of(1)).all() == 0);
+  CHECK(kda_merge_blocks(merge, shape_of(2)) == 0);
   CHECK(kda_end_numbers(shape_of(1)) == 0);
   CHECK(kda_transition_numbers(shape_of(1)) == 0);
   // Two tiles of 128 for the columns of V = 200, one for those of K = 128.
-  CHECK(kda_summary_blocks(KernelNumbers(both), shape_of(4)).forward == 2 * 3 * 4 * 3);
-  CHECK(kda_summary_blocks(KernelNumbers(both), shape_of(4)).back == 2 * 3 * 4 * 2);
-  CHECK(kda_summary_blocks(KernelNumbers(back), shape_of(4)).forward == 2 * 3 * 4 * 1);
-  CHECK(kda_merge_blocks(KernelNumbers(merge), shape_of(4)) == 2 * 3 * 25 * 2);
+  CHECK(kda_summary_blocks(both, shape_of(4)).forward == 2 * 3 * 4 * 3);
+  CHECK(kda_summary_blocks(both, shape_of(4)).back == 2 * 3 * 4 * 2);
+  CHECK(kda_summary_blocks(back, shape_of(4)).forward == 2 * 3 * 4 * 1);
+  CHECK(kda_merge_blocks(merge, shape_of(4)) == 2 * 3 * 25 * 2);
   CHECK(kda_end_numbers(shape_of(4)) == 2 * 3 * 4 * 200 * 128);
   CHECK(kda_transition_numbers(shape_of(4)) == 2 * 3 * 4 * 128 * 128);
   // A grid too large for a launch stays one, whatever the product is.
   KdaSegmentShape large = shape_of(32);
   large.sequences = large.value_heads = 1ll << 40;
-  CHECK(kda_summary_blocks(KernelNumbers(both), large).all() > 1ll << 31);
+  CHECK(kda_summary_blocks(both, large).all() > 1ll << 31);
 }
 
 TEST_CASE("kda: what the summaries and their chain move") {

@@ -108,7 +108,7 @@ TEST_CASE("sparse: lists are cut where rows leave multiprocessors idle, and not 
   const SparseProblem problem = latent(128);
   const KernelSpec spec = sparse_forward_spec(problem, tile_of(problem, "sm_90a"));
   const auto splits = [&](int64_t count, int64_t topk, int64_t wanted = 0) {
-    return sparse_splits(problem, KernelNumbers(spec), rows(count, 128, topk), 132, wanted);
+    return sparse_splits(problem, spec, rows(count, 128, topk), 132, wanted);
   };
   CHECK(splits(4096, 2048) == 1);
   CHECK(splits(67, 2048) == 1);  // two tiles of heads each: the device is full
@@ -122,7 +122,7 @@ TEST_CASE("sparse: lists are cut where rows leave multiprocessors idle, and not 
   CHECK(splits(0, 2048) == 1);
   SparseProblem whole = problem;
   whole.split = false;
-  CHECK(sparse_splits(whole, KernelNumbers(spec), rows(1, 128, 2048), 132, 5) == 1);
+  CHECK(sparse_splits(whole, spec, rows(1, 128, 2048), 132, 5) == 1);
 
   const SparsePartials none = sparse_partials(problem, rows(3, 128, 64), 1);
   CHECK(none.total == 0);
@@ -136,9 +136,9 @@ TEST_CASE("sparse: grids and costs of the latent form") {
   const SparseProblem problem = latent(128);
   const KernelSpec spec = sparse_forward_spec(problem, tile_of(problem, "sm_90a"));
   const SparseShape shape = rows(70'000, 128, 2048);
-  CHECK(sparse_head_tiles(KernelNumbers(spec), shape) == 2);
-  CHECK(sparse_forward_blocks(KernelNumbers(spec), shape, 1) == 140'000);
-  CHECK(sparse_forward_blocks(KernelNumbers(spec), shape, 3) == 420'000);
+  CHECK(sparse_head_tiles(spec, shape) == 2);
+  CHECK(sparse_forward_blocks(spec, shape, 1) == 140'000);
+  CHECK(sparse_forward_blocks(spec, shape, 3) == 420'000);
   CHECK(sparse_combine_blocks(sparse_combine_spec(problem), rows(3, 128, 64)) == 96);
   const Cost cost = sparse_forward_cost(problem, spec, shape, 1);
   CHECK(cost.flops == 2ull * 70'000 * 128 * 2048 * (576 + 512));

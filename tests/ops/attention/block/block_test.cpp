@@ -8,6 +8,11 @@
 
 using namespace apitest;
 
+namespace {
+// A block step has the bits of the forward of the same family.
+const bool kFamily = apitest::choose_family("portable");
+}  // namespace
+
 TEST_CASE("a step over all keys is flash_attention, to the bit") {
   for (const char* causal : {"0", "1"}) {
     CAPTURE(causal);

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // These tests cover the steps of ring attention by warpgroups, under several schedules: random
 // ranges at every width that they have a tile for, with rows and keys of no range that are NaN.
-#include <cstdlib>
-
 #include "tests/harness/check.h"
 #include "tests/harness/repeat.h"
 #include "tests/ops/attention/block/block_case.h"
@@ -12,8 +10,7 @@ namespace {
 
 using namespace apitest;
 
-// A context reads it when it is made, which is later.
-const bool kFamily = setenv("LATHE_FAMILY", "sm90", 1) == 0;
+const bool kFamily = choose_family("sm90");
 
 const std::vector<TileRow> kForward = tile_rows(R"(
     bf16 64 64 | ranges

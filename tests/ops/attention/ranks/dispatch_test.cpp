@@ -8,6 +8,11 @@
 using namespace apitest;
 
 namespace {
+// A rank and one alone take the same kernels.
+const bool kFamily = apitest::choose_family("portable");
+}  // namespace
+
+namespace {
 
 Ranks ranks_of(int world, lathe_balance balance) {
   return {

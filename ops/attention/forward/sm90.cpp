@@ -1,11 +1,17 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/attention/sm90/kernels.h"
+// Implements the forward by warpgroups with roles (sm_90a), with the same results as the portable
+// kernel within tolerance.
+#include "ops/attention/forward/sm90.h"
 
+#include <algorithm>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "codegen/base/integers.h"
+#include "ops/attention/forward/portable.h"
+#include "ops/attention/maps.h"
 
 namespace lathe {
 namespace {
@@ -103,13 +109,73 @@ KernelSpec spec_with(const AttentionProblem& problem, const Tile& tile, int keys
   return spec;
 }
 
+// Keys and values of a section of heads fit in L2 beside other data.
+constexpr int64_t kHeadsBytes = int64_t{32} << 20;
+
+class Warpgroups final : public AttentionForward {
+ public:
+  Warpgroups(KernelSpec spec, const AttentionProblem& problem, int64_t multiprocessors)
+      : AttentionForward(std::move(spec), problem), multiprocessors_(multiprocessors) {}
+
+  Status launch(const AttentionForwardCall& of) const override {
+    AttentionWarpgroupsParams p;
+    p.forward = {};
+    fill(of, &p.forward);
+    LATHE_TRY(list_blocks(of, p.forward));
+    LATHE_TRY(encode(of, &p));
+    const int64_t blocks = attention_forward_blocks(tiling(), of.whole);
+    p.order = attention_tile_order(tiling(), p.forward, blocks, multiprocessors_);
+    return kernel.launch(std::min<int64_t>(p.order.blocks, multiprocessors_), &p, of.call.stream);
+  }
+
+ private:
+  Status encode(const AttentionForwardCall& of, AttentionWarpgroupsParams* p) const {
+    const auto& [sequences, heads, kv_heads, seq_q, seq_k] = of.shape;
+    const AttentionProblem& problem = of.request.problem;
+    const bool packed = problem.packed;
+    const auto& t = of.call.tensors;
+    const MappedRows q =
+        rows_of(t[attention::q], packed, problem.head_dim, seq_q, heads, sequences);
+    LATHE_TRY(kernel.encode(0,
+                            tiling().pack_gqa != 0
+                                ? attention_group_map(packed, q, heads / kv_heads, tiling().m)
+                                : attention_map(packed, q),
+                            &p->q));
+    if (seq_k == 0) {
+      p->k = p->v = p->q;  // nobody reads these
+      return {};
+    }
+    const MappedRows k =
+        rows_of(t[attention::k], packed, problem.head_dim, seq_k, kv_heads, sequences);
+    const MappedRows v =
+        rows_of(t[attention::v], packed, problem.value_dim, seq_k, kv_heads, sequences);
+    LATHE_TRY(kernel.encode(1, attention_map(packed, k), &p->k));
+    return kernel.encode(2, attention_map(packed, v), &p->v);
+  }
+
+  int64_t multiprocessors_;
+};
+
+std::vector<KernelSpec> candidates(const AttentionProblem& problem, const DeviceFacts&) {
+  const Tile& tile = *tile_of(problem);
+  std::vector<KernelSpec> specs = {attention_warpgroups_spec(problem)};
+  // Fewer keys leave less of a block at the edge of a mask, and more registers.
+  for (const int keys : {tile.local_keys, tile.mod_keys}) {
+    if (keys < specs.back().constant("n")) specs.push_back(spec_with(problem, tile, keys));
+  }
+  return specs;
+}
+
+std::unique_ptr<AttentionForward> make(KernelSpec spec, const AttentionProblem& problem,
+                                       const DeviceFacts& facts) {
+  return std::make_unique<Warpgroups>(std::move(spec), problem, facts.multiprocessors);
+}
+
 }  // namespace
 
-const char* attention_warpgroups_refusal(const AttentionProblem& problem,
+std::string attention_warpgroups_refusal(const AttentionProblem& problem,
                                          const DeviceFacts& facts) {
-  if (const char* refusal = facts.family_refusal()) return refusal;
-  if (facts.arch != "sm_90a") return "the architecture is not sm_90a";
-  if (const char* refusal = map_alignment_refusal(problem)) return refusal;
+  if (std::string refusal = tensor_map_refusal(problem, facts); !refusal.empty()) return refusal;
   if (!problem.forward) return "there is no forward";
   if (problem.element == Dtype::f32) return "the elements are float32";
   if (tile_of(problem) == nullptr) return "there is no tile for the head widths";
@@ -121,14 +187,34 @@ KernelSpec attention_warpgroups_spec(const AttentionProblem& problem) {
   return spec_with(problem, tile, keys_of(problem, tile));
 }
 
-std::vector<KernelSpec> attention_warpgroups_specs(const AttentionProblem& problem) {
-  const Tile& tile = *tile_of(problem);
-  std::vector<KernelSpec> specs = {attention_warpgroups_spec(problem)};
-  // Fewer keys leave less of a block at the edge of a mask, and more registers.
-  for (const int keys : {tile.local_keys, tile.mod_keys}) {
-    if (keys < specs.back().constant("n")) specs.push_back(spec_with(problem, tile, keys));
+AttentionTileOrder attention_tile_order(const AttentionTiling& kernel,
+                                        const AttentionForwardParams& f, int64_t tiles,
+                                        int64_t most) {
+  AttentionTileOrder out = {};
+  const int64_t columns = kernel.pack_gqa != 0 ? f.kv_heads : f.heads;
+  out.blocks = tiles;
+  if (kernel.packed != 0) {
+    const int64_t tokens =
+        kernel.m / (kernel.pack_gqa != 0 ? f.heads / f.kv_heads : 1);  // of a tile
+    out.blocks = columns * (f.seq_q / tokens + std::max(f.sequences, 1));
   }
-  return specs;
+  const int64_t grid = std::min<int64_t>(out.blocks, most);
+  out.section = 1, out.section_turns = 1;
+  out.turns = static_cast<unsigned>(ceil_div(out.blocks, grid));
+  if (kernel.packed != 0 || kernel.local == 0) return out;
+  const int64_t key_bytes = int64_t{2} * f.seq_k * (f.head_dim + f.value_dim);
+  const int64_t heads = columns * f.sequences, sharing = columns / f.kv_heads;
+  const int64_t section =
+      std::clamp<int64_t>(kHeadsBytes / std::max<int64_t>(key_bytes, 1) * sharing, 1, heads);
+  out.section = static_cast<int>(section);
+  out.section_turns = static_cast<unsigned>(ceil_div(section * f.tiles, grid));
+  const int64_t whole = (heads - 1) / section;
+  out.turns = static_cast<unsigned>(whole * out.section_turns +
+                                    ceil_div((heads - whole * section) * f.tiles, grid));
+  return out;
 }
+
+const AttentionForwardStep kAttentionForwardSm90 = {
+    "sm90", attention_warpgroups_refusal, candidates, {"m", "n", "stages"}, make};
 
 }  // namespace lathe

@@ -1,19 +1,18 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Chooses tiles and makes specs of the backward of flash attention.
-#include "ops/attention/backward/kernels.h"
+// Implements the backward with mma.sync and cp.async, for every architecture and element. In a
+// deterministic one each block of a head adds to its own accumulator in a fixed order; their number
+// follows from that of multiprocessors, so bits may differ between GPUs.
+#include "ops/attention/backward/portable.h"
 
 #include <algorithm>
 #include <climits>
-#include <cstddef>
+#include <memory>
 #include <span>
+#include <utility>
 
-#include "codegen/base/invalid.h"
-#include "codegen/base/text.h"
-#include "codegen/choice.h"
-#include "ops/attention/sm90/backward_kernels.h"
-#include "ops/implementation.h"
-#include "templates/params/attention_backward.h"
+#include "codegen/base/integers.h"
+#include "ops/tiles.h"
 
 namespace lathe {
 namespace {
@@ -22,7 +21,7 @@ constexpr int kPlaceBytes = 128;  // where the block's keys and queries lie
 // A thread has 255 registers. Those that are not accumulators hold addresses, operands and the
 // masks of a row.
 constexpr int kMostAccumulators = 224;
-constexpr int kPrepareRows = 64, kPrepareThreads = 128, kFinishThreads = 256;
+constexpr int kFinishThreads = 256;
 
 // Heads of up to 128 have many keys a block, whose dk and dv fill the registers of eight warps, and
 // two copies of the queries in flight. For wide heads two warps share 16 keys. Tiles for less
@@ -103,29 +102,6 @@ const AttentionBackwardTile* preferred(const AttentionProblem& problem, const De
   return nullptr;
 }
 
-// Without packed lengths the type of the offsets changes nothing: one word for all.
-Constant offsets_of(const AttentionProblem& problem) {
-  return Constant::type("cu", "CuSeqlens", problem.packed ? problem.cu_seqlens : Dtype::i32);
-}
-
-KernelSpec prepare_spec(const AttentionProblem& problem) {
-  KernelSpec spec = shared_spec(LATHE_TEMPLATE("attention", "attention_backward_prepare",
-                                               AttentionBackwardPrepareParams, tiles),
-                                "AttentionBackwardPrepareSmem", kPrepareThreads / 32 * 4,
-                                kPrepareThreads);  // a float32 of each warp
-  spec.constants = {
-      Constant::type("element", "Element", problem.element),
-      offsets_of(problem),
-      Constant::integer("value_width", "kValueWidth", attention_padded_width(problem.value_dim)),
-      Constant::integer("m", "kTileM", kPrepareRows),
-      Constant::flag("packed", "kPacked", problem.packed),
-      Constant::flag("sinks", "kSinks", problem.dsinks),
-      Constant::flag("dlse", "kDlse", problem.dlse),
-  };
-  add_alignment(problem.alignment, &spec);
-  return spec;
-}
-
 KernelSpec finish_spec(const AttentionProblem& problem) {
   KernelSpec spec = KernelSpec::of(LATHE_TEMPLATE("attention", "attention_backward_finish",
                                                   AttentionBackwardFinishParams, softmax_scale),
@@ -167,21 +143,15 @@ std::vector<AttentionBackwardTile> attention_backward_candidates(const Attention
   return candidates;
 }
 
-Result<AttentionBackwardTile> attention_backward_choose(const AttentionProblem& problem,
-                                                        const DeviceFacts& facts, bool apart) {
-  return choose_tile(
-      attention_backward_candidates(problem, facts), facts, {"m", "n", "stages", "width_warps"},
-      [&](const AttentionBackwardTile& tile) {
-        return attention_backward_spec(problem, tile, apart);
-      },
-      "flash_attention: a block of the backward",
-      [&] {
-        return least_bytes(tiles_of(problem), [&](const AttentionBackwardTile& tile) {
-          const bool counts = &tile == tiles_of(problem).data() ||
-                              attention_backward_accumulators(problem, tile) <= kMostAccumulators;
-          return counts ? attention_backward_smem(problem, tile) : INT_MAX;
-        });
-      });
+std::string attention_backward_tile_refusal(const AttentionProblem& problem,
+                                            const DeviceFacts& facts) {
+  if (!attention_backward_candidates(problem, facts).empty()) return {};
+  const int least = least_bytes(tiles_of(problem), [&](const AttentionBackwardTile& tile) {
+    const bool counts = &tile == tiles_of(problem).data() ||
+                        attention_backward_accumulators(problem, tile) <= kMostAccumulators;
+    return counts ? attention_backward_smem(problem, tile) : INT_MAX;
+  });
+  return shared_memory_refusal("flash_attention: a block of the backward", least, facts);
 }
 
 KernelSpec attention_backward_spec(const AttentionProblem& problem,
@@ -191,7 +161,7 @@ KernelSpec attention_backward_spec(const AttentionProblem& problem,
       "AttentionBackwardSmem", attention_backward_smem(problem, tile), 32 * tile.warps);
   spec.constants = {
       Constant::type("element", "Element", problem.element),
-      offsets_of(problem),
+      attention_offsets(problem),
       Constant::integer("width", "kWidth", attention_padded_width(problem.head_dim)),
       Constant::integer("value_width", "kValueWidth", attention_padded_width(problem.value_dim)),
       Constant::integer("m", "kTileM", tile.rows),
@@ -212,53 +182,78 @@ KernelSpec attention_backward_spec(const AttentionProblem& problem,
 
 namespace {
 
-// Returns the main kernel with blocks of either kind.
-KernelSpec with_blocks(KernelSpec main, bool apart) {
-  for (Constant& constant : main.constants) {
-    if (constant.name == "heads_apart") constant.value = apart ? 1 : 0;
+class Portable final : public AttentionBackward {
+ public:
+  Portable(KernelSlot main, const AttentionBackwardProblem& problem, const DeviceFacts& facts)
+      : AttentionBackward(std::move(main), problem, facts) {
+    finish = finish_spec(problem);
   }
-  return main;
+
+ protected:
+  // One for each tile of keys or, if each has its own accumulator of dq, as many as fill the
+  // device.
+  int64_t slices(const AttentionShape& shape) const override {
+    const int64_t tiles = AttentionBackward::slices(shape);
+    const int64_t columns = bounded_product({shape.sequences, shape.heads});
+    if (!problem_.deterministic || columns == 0 || tiles == 0) return tiles;
+    return std::clamp<int64_t>(ceil_div(facts_.multiprocessors, columns), 1, tiles);
+  }
+
+  int64_t parts_to_fill(const AttentionShape& shape) const override {
+    return problem_.deterministic ? shape.sequences : AttentionBackward::parts_to_fill(shape);
+  }
+
+  AttentionSums sums_of_dq(const AttentionShape& shape, const AttentionGradients& wanted,
+                           const AttentionBackwardLaunch& launch) const override {
+    AttentionSums out;
+    out.rows = launch.rows, out.width = problem_.head_dim;
+    out.multiplied_width = tiling().width;
+    if (!wanted.dq) return out;
+    out.accumulators = problem_.deterministic ? std::max<int64_t>(launch.slices, 1) : 1;
+    out.finish_blocks = finish_blocks_of(launch.rows, shape.heads, problem_.head_dim);
+    return out;
+  }
+
+  Status launch_main(const AttentionBackwardCall& of, const AttentionSlot& kernel) const override {
+    AttentionBackwardParams p = {};
+    fill_main(of, &p);
+    if (mask_queries) LATHE_TRY(mask_queries.launch(of.lists.blocks, &p, of.call.stream));
+    return kernel.launch(of.launch.main_blocks, &p, of.call.stream);
+  }
+
+  Status launch_finish(const AttentionBackwardCall& of) const override {
+    AttentionBackwardFinishParams p = {};
+    fill_finish(of, &p);
+    return finish.launch(of.launch.finish_blocks(), &p, of.call.stream);
+  }
+};
+
+std::string refusal(const AttentionBackwardProblem& problem, const DeviceFacts& facts) {
+  return attention_backward_tile_refusal(problem, facts);
+}
+
+std::vector<KernelSpec> candidates(const AttentionBackwardProblem& problem,
+                                   const DeviceFacts& facts) {
+  std::vector<KernelSpec> specs;
+  for (const AttentionBackwardTile& tile : attention_backward_candidates(problem, facts)) {
+    specs.push_back(attention_backward_spec(problem, tile, problem.main_apart()));
+  }
+  return specs;
+}
+
+std::unique_ptr<AttentionBackward> make(KernelSpec spec, const AttentionBackwardProblem& problem,
+                                        const DeviceFacts& facts) {
+  return std::make_unique<Portable>(std::move(spec), problem, facts);
 }
 
 }  // namespace
 
-Result<KernelSpec> attention_backward_main(const AttentionProblem& problem,
-                                           const DeviceFacts& facts, bool apart) {
-  const char* const refusal = attention_backward_warpgroups_refusal(problem, facts);
-  if (refusal == nullptr) {
-    const auto portable = [&] {
-      return group_of(attention_backward_candidates(problem, facts),
-                      {"m", "n", "stages", "width_warps"}, [&](const AttentionBackwardTile& tile) {
-                        return attention_backward_spec(problem, tile, apart);
-                      });
-    };
-    return choose_family(attention_backward_warpgroups_group(problem, facts, apart), facts,
-                         portable);
-  }
-  LATHE_ASSIGN(const AttentionBackwardTile tile, attention_backward_choose(problem, facts, apart));
-  KernelSpec spec = attention_backward_spec(problem, tile, apart);
-  spec.family_reason = text("not sm90: ", refusal);
-  return spec;
+std::unique_ptr<AttentionBackward> make_attention_backward_ends(const AttentionProblem& problem,
+                                                                const DeviceFacts& facts) {
+  return std::make_unique<Portable>(KernelSlot(), AttentionBackwardProblem{problem, {}}, facts);
 }
 
-Result<AttentionBackwardKernels> attention_backward_kernels(const AttentionProblem& problem,
-                                                            const DeviceFacts& facts,
-                                                            const AttentionHeadChoice& heads) {
-  AttentionBackwardKernels kernels;
-  kernels.prepare = prepare_spec(problem);
-  kernels.finish = finish_spec(problem);
-  if (!problem.backward) return kernels;
-  LATHE_ASSIGN(const KernelSpec main,
-               attention_backward_main(problem, facts, heads.apart && !heads.together));
-  if (heads.together) kernels.together = with_blocks(main, false);
-  if (heads.apart) kernels.apart = with_blocks(main, true);
-  if (is_attention_backward_warpgroups(main)) {
-    kernels.finish = attention_backward_warpgroups_finish_spec(main);
-  }
-  if (problem.mod("mask_mod") != nullptr) {
-    kernels.mask_queries = attention_mask_queries_spec(problem, main);
-  }
-  return kernels;
-}
+const AttentionBackwardStep kAttentionBackwardPortable = {
+    "portable", refusal, candidates, {"m", "n", "stages", "width_warps"}, make};
 
 }  // namespace lathe

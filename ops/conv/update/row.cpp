@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Implements causal_conv1d_update with the warps of a block along the channels of one sequence.
 #include "codegen/base/integers.h"
-#include "codegen/base/invalid.h"
-#include "ops/conv/kernels.h"
+#include "ops/conv/update/step.h"
 
 namespace lathe {
 namespace {
@@ -21,7 +20,7 @@ KernelSpec row_spec(const ConvProblem& problem, int warps) {
   return spec;
 }
 
-std::vector<KernelSpec> row_candidates(const ConvProblem& problem, const DeviceFacts& facts) {
+std::vector<KernelSpec> candidates(const ConvProblem& problem, const DeviceFacts& facts) {
   std::vector<KernelSpec> specs;
   for (const int warps : kRowWarps) {
     KernelSpec spec = row_spec(problem, warps);
@@ -30,19 +29,26 @@ std::vector<KernelSpec> row_candidates(const ConvProblem& problem, const DeviceF
   return specs;
 }
 
-Status row_supports(const ConvProblem& problem, const DeviceFacts& facts) {
-  if (!row_candidates(problem, facts).empty()) return {};
-  return unsupported(text("causal_conv1d_update_row: a warp needs more shared memory than ",
-                          facts.arch, " allows a block"));
+std::string refusal(const ConvProblem& problem, const DeviceFacts& facts) {
+  return conv_shared_refusal("causal_conv1d_update_row", row_spec(problem, 1).smem_bytes, facts);
 }
 
-Grid row_grid(const ConvUpdateWalk& walk, const ConvShape& shape) {
-  const int64_t channels = walk.warps * walk.channels;
-  return {static_cast<unsigned>(ceil_div(shape.channels, channels) * shape.batch), 1, 1};
+class Row final : public ConvUpdate {
+ public:
+  using ConvUpdate::ConvUpdate;
+
+  int64_t blocks(const ConvShape& shape) const override {
+    const int64_t channels = kernel.numbers().warps * kernel.numbers().channels;
+    return ceil_div(shape.channels, channels) * shape.batch;
+  }
+};
+
+std::unique_ptr<ConvUpdate> make(KernelSpec spec, const ConvProblem& problem, const DeviceFacts&) {
+  return std::make_unique<Row>(std::move(spec), problem);
 }
 
 }  // namespace
 
-const ConvUpdate conv_update_row = {row_supports, row_candidates, {}, row_grid};
+const ConvUpdateStep kConvUpdateRow = {"portable", refusal, candidates, {}, make};
 
 }  // namespace lathe

@@ -3,7 +3,7 @@
 // Makes specs of decoding with values that are columns of the keys.
 #include <algorithm>
 
-#include "ops/attention/decode/kernels.h"
+#include "ops/attention/decode/portable.h"
 #include "templates/params/attention.h"
 
 namespace lathe {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Describes tensors of attention as the tensor maps of its kernels by warpgroups have them.
+// Describes tensors of attention as the tensor maps of kernels have them.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,16 @@
 
 namespace lathe {
 
-struct MappedExtents {
+// Holds a tensor of 16-bit rows as a map sees it.
+struct MappedRows {
+  const void* data = nullptr;
   int64_t columns = 0, tokens = 0, heads = 0, sequences = 0;
+  AttentionStrides strides;
 };
+inline MappedRows rows_of(const Tensor& tensor, bool packed, int64_t columns, int64_t tokens,
+                          int64_t heads, int64_t sequences) {
+  return {tensor.data, columns, tokens, heads, sequences, attention_strides(tensor, packed)};
+}
 
 // Completes a map whose dimension `token` has the tokens and whose last one has the sequences: the
 // strides, and what makes it ragged where sequences are packed
@@ -35,11 +42,10 @@ inline void complete_map(bool packed, size_t token, size_t last, MappedTensor* m
 }
 
 // Returns a tensor of 16-bit elements with dimensions column, token, head, sequence.
-inline MappedTensor attention_map(bool packed, const void* data, const MappedExtents& extents,
-                                  const AttentionStrides& strides) {
-  MappedTensor map = {data,
-                      {extents.columns, extents.tokens, extents.heads, extents.sequences},
-                      {1, strides.token, strides.head, strides.batch},
+inline MappedTensor attention_map(bool packed, const MappedRows& rows) {
+  MappedTensor map = {rows.data,
+                      {rows.columns, rows.tokens, rows.heads, rows.sequences},
+                      {1, rows.strides.token, rows.strides.head, rows.strides.batch},
                       {}};
   complete_map(packed, 1, 3, &map);
   return map;
@@ -47,26 +53,25 @@ inline MappedTensor attention_map(bool packed, const void* data, const MappedExt
 
 // Returns it for boxes that end where a range of tokens does, with dimensions column, row, head,
 // row again, sequence.
-inline MappedTensor attention_range_map(const void* data, const MappedExtents& extents,
-                                        const AttentionStrides& strides) {
-  MappedTensor map = {data,
-                      {extents.columns, extents.tokens, extents.heads, 1, extents.sequences},
-                      {1, strides.token, strides.head, 0, strides.batch},
+inline MappedTensor attention_range_map(const MappedRows& rows) {
+  MappedTensor map = {rows.data,
+                      {rows.columns, rows.tokens, rows.heads, 1, rows.sequences},
+                      {1, rows.strides.token, rows.strides.head, 0, rows.strides.batch},
                       {}};
-  if (extents.sequences == 1) map.stride[4] = 8;  // of one element: nobody uses it
+  if (rows.sequences == 1) map.stride[4] = 8;  // of one element: nobody uses it
   complete_map(true, 1, 3, &map);
   return map;
 }
 
 // Returns it with dimensions column, head of a group, token, group, sequence, for tiles of at most
-// `rows` rows that hold whole groups of heads.
-inline MappedTensor attention_group_map(bool packed, const void* data, const MappedExtents& extents,
-                                        const AttentionStrides& strides, int group, int rows) {
-  MappedTensor map = {
-      data,
-      {extents.columns, group, extents.tokens, extents.heads / group, extents.sequences},
-      {1, strides.head, strides.token, strides.head * group, strides.batch},
-      {0, group, rows / group, 0, 0}};
+// `tile` rows that hold whole groups of heads.
+inline MappedTensor attention_group_map(bool packed, const MappedRows& rows, int64_t group,
+                                        int64_t tile) {
+  const AttentionStrides& strides = rows.strides;
+  MappedTensor map = {rows.data,
+                      {rows.columns, group, rows.tokens, rows.heads / group, rows.sequences},
+                      {1, strides.head, strides.token, strides.head * group, strides.batch},
+                      {0, static_cast<int>(group), static_cast<int>(tile / group), 0, 0}};
   complete_map(packed, 2, 4, &map);
   return map;
 }

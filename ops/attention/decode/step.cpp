@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Chooses the kernels of flash_attention_decode, and fills what they share.
+#include "ops/attention/decode/step.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "codegen/base/invalid.h"
+
+namespace lathe {
+namespace {
+
+constexpr int kRows[] = {16, 32, 64};
+
+int rows_for(int64_t rows) {
+  for (const int each : kRows) {
+    if (rows <= each) return each;
+  }
+  return kRows[std::size(kRows) - 1];
+}
+
+std::vector<int> tile_rows(const AttentionDecodeRows& rows) {
+  const int64_t ratio = std::max<int64_t>(rows.ratio, 1);
+  if (rows.queries >= 0 && rows.ratio >= 0) return {rows_for(rows.queries * ratio)};
+  const int least = rows_for(ratio), most = kRows[std::size(kRows) - 1];
+  return least == most ? std::vector<int>{most} : std::vector<int>{least, most};
+}
+
+}  // namespace
+
+Result<std::vector<std::unique_ptr<AttentionDecode>>> make_attention_decodes(
+    AttentionDecodeProblem problem, const DeviceFacts& facts) {
+  const auto step = attention_decodes();
+  std::vector<std::unique_ptr<AttentionDecode>> out;
+  std::string first_refusal, refusal;
+  for (const AttentionDecodeStep* how : step) {
+    const size_t others = out.size();
+    for (const int rows : tile_rows(problem.declared)) {
+      problem.tile_rows = rows;
+      refusal = refusal_of(*how, problem, facts);
+      if (how == step.front()) first_refusal = refusal;
+      if (!refusal.empty()) break;
+      const CandidateGroup group = {how->candidates(problem, facts), how->tile};
+      KernelSpec spec = group.specs[pick({group}, facts).spec];
+      // A device may have room for few rows alone.
+      if (out.size() > others && out.back()->tiling().m == spec.constant("m")) continue;
+      name_family(step, *how, first_refusal, &spec);
+      if (first_refusal.empty()) spec.family_reason.clear();  // the shapes of a call decide
+      out.push_back(how->make(std::move(spec), problem, facts));
+    }
+  }
+  if (!refusal.empty()) return unsupported(refusal);
+  return out;
+}
+
+AttentionPages attention_pages(const Call& call, const AttentionDecodeShape& shape) {
+  const FastDivision division = fast_division(shape.page);
+  AttentionPages p = {};
+  p.block_table = call.tensors[attention_decode::block_table].data;
+  p.cache_seqlens = call.tensors[attention_decode::cache_seqlens].data;
+  p.magic = division.magic, p.shift = division.shift;
+  p.page = static_cast<int>(shape.page), p.pages = static_cast<int>(shape.pages);
+  p.table_width = static_cast<int>(shape.table_width);
+  p.most_keys = static_cast<int>(shape.most_keys());
+  return p;
+}
+
+void AttentionDecode::fill(const AttentionDecodeCall& of, AttentionDecodeParams* out) const {
+  const AttentionDecodeShape& shape = of.shape;
+  const AttentionRequest& request = of.request.attention;
+  AttentionForwardParams& p = out->forward;
+  fill_tensors<attention_decode::kTensors>(of.call, false, &p);
+  // The caches stand for keys and values.
+  const Tensor& k = of.call.tensors[attention_decode::k_cache];
+  const Tensor& v = request.problem.latent ? k : of.call.tensors[attention_decode::v_cache];
+  p.k = k.data, p.v = v.data;
+  put_strides(attention_strides(k, false), &p.k_batch_stride, &p.k_token_stride, &p.k_head_stride);
+  put_strides(attention_strides(v, false), &p.v_batch_stride, &p.v_token_stride, &p.v_head_stride);
+  fill_scores(request, {shape.batch, shape.heads, shape.kv_heads, shape.queries, 0}, of.call, {},
+              &p);
+  fill_windows(request, shape.most_keys(), shape.queries, &p);
+  p.tiles = static_cast<int>(attention_decode_tiles(tiling(), shape));
+  out->pages = attention_pages(of.call, shape);
+  out->partial_out = of.call.workspace;
+  out->partial_lse = of.call.workspace ? of.call.workspace + of.partial_lse : nullptr;
+  out->appended = static_cast<int>(request.problem.append ? shape.queries : 0);
+  out->splits = static_cast<int>(of.splits);
+}
+
+}  // namespace lathe

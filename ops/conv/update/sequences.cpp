@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Implements causal_conv1d_update with the warps of a block along the batch, which share one staged
+// filter, and what the step's implementations have in common.
+#include <algorithm>
+
+#include "codegen/base/integers.h"
+#include "ops/conv/schema.h"
+#include "ops/conv/update/step.h"
+#include "ops/fill.h"
+
+namespace lathe {
+namespace {
+
+// Rows in flight of a block: so many sequences share the filter.
+constexpr int kWarps = 8;
+
+int two_channels(const ConvProblem& problem) {
+  return std::min(problem.vector_bytes, 2 * bytes_of(problem.x));
+}
+
+class Sequences final : public ConvUpdate {
+ public:
+  using ConvUpdate::ConvUpdate;
+
+  int64_t blocks(const ConvShape& shape) const override {
+    return ceil_div(shape.channels, kernel.numbers().channels) *
+           ceil_div(shape.batch, kernel.numbers().warps);
+  }
+};
+
+std::string refusal(const ConvProblem& problem, const DeviceFacts& facts) {
+  return conv_shared_refusal("causal_conv1d_update", conv_update_spec(problem).smem_bytes, facts);
+}
+
+std::vector<KernelSpec> candidates(const ConvProblem& problem, const DeviceFacts&) {
+  return {conv_update_spec(problem)};
+}
+
+std::unique_ptr<ConvUpdate> make(KernelSpec spec, const ConvProblem& problem, const DeviceFacts&) {
+  return std::make_unique<Sequences>(std::move(spec), problem);
+}
+
+}  // namespace
+
+const ConvUpdateStep kConvUpdateSequences = {"portable", refusal, candidates, {}, make};
+
+KernelSpec conv_update_spec(const ConvProblem& problem) {
+  const ConvUpdateShared shared = conv_update_shared(problem);
+  return shared_spec(
+      LATHE_TEMPLATE("conv", "causal_conv1d_update", ConvUpdateParams, channels), "ConvUpdateSmem",
+      shared.filter + kWarps * shared.slots, 32 * kWarps,
+      {Constant::type("x", "Element", problem.x),
+       Constant::type("weight", "WeightElement", problem.weight),
+       Constant::integer("width", "kWidth", problem.width),
+       Constant::integer("vector", "kVectorBytes", two_channels(problem)),
+       Constant::flag("silu", "kSilu", problem.silu), Constant::flag("bias", "kBias", problem.bias),
+       Constant::flag("residual", "kResidual", problem.residual)});
+}
+
+ConvUpdateShared conv_update_shared(const ConvProblem& problem) {
+  const int vector = two_channels(problem);
+  return {conv_filter_bytes(problem, vector), 32 * vector * problem.width};
+}
+
+ConvUpdateNumbers::ConvUpdateNumbers(const KernelSpec& spec)
+    : channels(32 * conv_vector(spec)), warps(spec.threads / 32) {}
+
+Status ConvUpdate::launch(const Call& call, const ConvShape& shape) const {
+  const auto& t = call.tensors;
+  ConvUpdateParams p = {};
+  fill_tensors<conv_update::kTensors>(call, false, &p);
+  p.x_stride = t[conv_update::x].stride[0];
+  p.residual_stride = t[conv_update::residual].stride[0];
+  p.y_stride = t[conv_update::y].stride[0];
+  p.state_stride = t[conv_update::state].stride[0];
+  p.batch = static_cast<int>(shape.batch);
+  p.channels = static_cast<int>(shape.channels);
+  return kernel.launch(blocks(shape), &p, call.stream);
+}
+
+Cost ConvUpdate::cost(const ConvShape& shape) const {
+  const auto batch = static_cast<uint64_t>(shape.batch);
+  const uint64_t row = static_cast<uint64_t>(shape.channels) * bytes_of(problem_.x);
+  const uint64_t filter = conv_filter_cost(problem_, shape);
+  Cost cost;
+  cost.bytes = (2 + (problem_.residual ? 1 : 0) + 2 * problem_.width) * batch * row;
+  cost.minimum_bytes = cost.bytes + filter;
+  // Sequences of a block share a filter: it is read as often as blocks lie along the batch.
+  ConvShape one = shape;
+  one.batch = 1;
+  if (shape.channels > 0) cost.bytes += filter * static_cast<uint64_t>(blocks(shape) / blocks(one));
+  cost.flops = 2ull * problem_.width * batch * static_cast<uint64_t>(shape.channels);
+  return cost;
+}
+
+}  // namespace lathe

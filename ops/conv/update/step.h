@@ -1,0 +1,48 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Declares the step of causal_conv1d_update and its implementations. Each has one launch and no
+// workspace; both read the same parameters, and they differ in how warps lie over a call.
+#pragma once
+
+#include "ops/conv/kernels.h"
+#include "ops/step.h"
+#include "ops/tensors.h"
+
+namespace lathe {
+
+struct ConvUpdateNumbers {
+  ConvUpdateNumbers() = default;
+  ConvUpdateNumbers(const KernelSpec& spec);
+  int64_t channels = 0, warps = 0;  // of a warp, and of a block
+};
+
+class ConvUpdate {
+ public:
+  ConvUpdate(KernelSpec spec, const ConvProblem& problem)
+      : kernel(std::move(spec)), problem_(problem) {}
+  virtual ~ConvUpdate() = default;
+
+  virtual int64_t blocks(const ConvShape& shape) const = 0;
+  Status launch(const Call& call, const ConvShape& shape) const;
+  // Counts the bytes that the kernel must move and the operations of the definition.
+  Cost cost(const ConvShape& shape) const;
+
+  NumberedSlot<ConvUpdateNumbers> kernel;
+
+ private:
+  ConvProblem problem_;
+};
+
+using ConvUpdateStep = Implementation<ConvProblem, ConvUpdate>;
+LATHE_STEP(ConvUpdateStep, conv_updates, kConvUpdateSequences, kConvUpdateRow)
+
+// Returns the spec that the implementations have in common, with a warp for each of several
+// sequences a block.
+KernelSpec conv_update_spec(const ConvProblem& problem);
+// Holds the bytes that a warp stages: the filter of its channels, and their slots of the state.
+struct ConvUpdateShared {
+  int filter = 0, slots = 0;
+};
+ConvUpdateShared conv_update_shared(const ConvProblem& problem);
+
+}  // namespace lathe
