@@ -4,9 +4,64 @@
 // tables name their tensors, so one function fills them all.
 #pragma once
 
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+
 #include "ops/tensors.h"
 
 namespace lathe {
+
+// Lists the pointers of a parameter struct that no tensor of an operator's table stands for, as
+// members: arrays of the workspace, and tensors of another name. Whoever fills the rest of the
+// struct lists them beside it.
+template <const auto& kTable, typename Params>
+inline constexpr auto kOtherPointers = std::tuple<>();
+
+// Stand for any class and for any pointer, to find out what a struct can be made of.
+struct AnyClass {
+  template <typename T>
+  requires std::is_class_v<T>
+  operator T() const;
+};
+struct AnyPointer {
+  template <typename T>
+  requires std::is_pointer_v<T>
+  operator T() const;
+};
+
+// Counts the pointers of a parameter struct, which come first, behind the structs that it holds.
+template <typename Params, typename... Known>
+consteval int count_pointers() {
+  if constexpr (requires { Params{Known()..., AnyPointer()}; }) {
+    return 1 + count_pointers<Params, Known..., AnyPointer>();
+  } else {
+    return 0;
+  }
+}
+template <typename Params, typename... Known>
+consteval int pointers_of() {
+  if constexpr (requires { Params{Known()..., AnyClass()}; }) {
+    return pointers_of<Params, Known..., AnyClass>();
+  } else {
+    return count_pointers<Params, Known...>();
+  }
+}
+
+template <typename Member, typename Class>
+consteval int count_of(std::type_identity<Member Class::*>) {
+  if constexpr (std::is_array_v<Member>) return std::extent_v<Member>;
+  return 1;
+}
+template <typename... Members>
+consteval int count_of(std::type_identity<std::tuple<Members...>>) {
+  return (0 + ... + count_of(std::type_identity<Members>()));
+}
+template <const auto& kTable, typename Params>
+consteval int other_pointers() {
+  using Others = std::remove_const_t<decltype(kOtherPointers<kTable, Params>)>;
+  return count_of(std::type_identity<Others>());
+}
 
 // Holds the strides of an activation, which every parameter struct has fields for.
 struct AttentionStrides {
@@ -46,11 +101,26 @@ inline void put_strides(const AttentionStrides& from, long long* batch, long lon
   *batch = from.batch, *token = from.token, *head = from.head;
 }
 
+// Counts the pointers that fill_tensors fills.
+template <const auto& kTable, typename Params>
+consteval int filled_pointers() {
+  int count = 0;
+#define LATHE_COUNT_POINTER(name) \
+  if constexpr (requires(Params p) { p.name; }) count += find_row(kTable, #name) >= 0 ? 1 : 0;
+  LATHE_ACTIVATIONS(LATHE_COUNT_POINTER)
+  LATHE_POINTERS(LATHE_COUNT_POINTER)
+#undef LATHE_COUNT_POINTER
+  return count;
+}
+
 // Fills the fields of `p` that have a name of the operator's table, which is known at compile time.
 // A tensor that the problem does not declare has no address and no strides. `packed`: tensors with
 // heads have no batch.
 template <const auto& kTable, typename Params>
 void fill_tensors(const Call& call, bool packed, Params* p) {
+  static_assert(
+      filled_pointers<kTable, Params>() + other_pointers<kTable, Params>() == pointers_of<Params>(),
+      "a pointer of Params has no name of these lists, and kOtherPointers lacks it");
 #define LATHE_FILL_POINTER(name)                                            \
   if constexpr (constexpr int kRow = find_row(kTable, #name); kRow >= 0) {  \
     if constexpr (requires { p->name; }) p->name = call.tensors[kRow].data; \

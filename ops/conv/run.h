@@ -18,6 +18,23 @@ struct ConvPart {
   ConvShape shape;
 };
 
+// These are of other ranks, or of the workspace.
+template <>
+inline constexpr auto kOtherPointers<conv::kTensors, ConvForwardParams> =
+    std::tuple(&ConvForwardParams::halo);
+template <>
+inline constexpr auto kOtherPointers<conv::kTensors, ConvBackwardParams> = std::tuple(
+    &ConvBackwardParams::halo, &ConvBackwardParams::dhalo, &ConvBackwardParams::partials);
+template <>
+inline constexpr auto kOtherPointers<conv::kTensors, ConvHaloPackParams> =
+    std::tuple(&ConvHaloPackParams::rows);
+template <>
+inline constexpr auto kOtherPointers<conv::kTensors, ConvHaloJoinParams> =
+    std::tuple(&ConvHaloJoinParams::messages, &ConvHaloJoinParams::halo);
+template <>
+inline constexpr auto kOtherPointers<conv::kTensors, ConvHaloAddParams> =
+    std::tuple(&ConvHaloAddParams::messages);
+
 // Returns parameters with all tensors that they have, and with where the shard lies.
 template <typename Params>
 Params conv_params(const Call& call, const ConvPart& part) {

@@ -64,6 +64,34 @@ Result<KdaPlan> KdaExecutor::plan(const Call& call, int64_t sequences) const {
   return out;
 }
 
+// These are of the workspace, or tensors that other fields are named after.
+template <>
+inline constexpr auto kOtherPointers<kda::kTensors, KdaForwardParams> =
+    std::tuple(&KdaForwardParams::summaries, &KdaForwardParams::chunk_states,
+               &KdaForwardParams::saved_values, &KdaForwardParams::saved_states);
+template <>
+inline constexpr auto kOtherPointers<kda::kTensors, KdaSummaryParams> =
+    std::tuple(&KdaSummaryParams::d_o, &KdaSummaryParams::dht, &KdaSummaryParams::summaries,
+               &KdaSummaryParams::transitions, &KdaSummaryParams::grad_ends);
+template <>
+inline constexpr auto kOtherPointers<kda::kTensors, KdaMergeParams> = std::tuple(
+    &KdaMergeParams::summaries, &KdaMergeParams::transitions, &KdaMergeParams::grad_ends);
+template <>
+inline constexpr auto kOtherPointers<kda::kTensors, KdaBackwardScanParams> =
+    std::tuple(&KdaBackwardScanParams::summaries, &KdaBackwardScanParams::grad_ends,
+               &KdaBackwardScanParams::d_o, &KdaBackwardScanParams::dht,
+               &KdaBackwardScanParams::saved_values, &KdaBackwardScanParams::saved_states,
+               &KdaBackwardScanParams::value_grads, &KdaBackwardScanParams::state_grads);
+template <>
+inline constexpr auto kOtherPointers<kda::kTensors, KdaBackwardParams> = std::tuple(
+    &KdaBackwardParams::d_o, &KdaBackwardParams::saved_values, &KdaBackwardParams::saved_states,
+    &KdaBackwardParams::value_grads, &KdaBackwardParams::state_grads, &KdaBackwardParams::rate_sums,
+    &KdaBackwardParams::bias_sums);
+template <>
+inline constexpr auto kOtherPointers<kda::kTensors, KdaBackwardFinishParams> =
+    std::tuple(&KdaBackwardFinishParams::rate_sums, &KdaBackwardFinishParams::bias_sums,
+               &KdaBackwardFinishParams::dA_log, &KdaBackwardFinishParams::ddt_bias);
+
 template <typename Params>
 Params KdaExecutor::params_of(const KdaCall& of) const {
   const auto& t = of.call.tensors;

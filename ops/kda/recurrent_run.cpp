@@ -10,6 +10,12 @@
 #include "templates/params/kda.h"
 
 namespace lathe {
+// States are of a pool or not.
+template <>
+inline constexpr auto kOtherPointers<kda_recurrent::kTensors, KdaRecurrentParams> =
+    std::tuple(&KdaRecurrentParams::state_indices, &KdaRecurrentParams::num_accepted_tokens,
+               &KdaRecurrentParams::state_in, &KdaRecurrentParams::state_out);
+
 namespace {
 
 // Positions of tokens that are fetched ahead are added in 32 bits.

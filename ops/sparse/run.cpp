@@ -9,6 +9,32 @@
 #include "ops/sparse/ranks.h"
 
 namespace lathe {
+// These are of the workspace, or say where the keys of rows lie.
+template <>
+inline constexpr auto kOtherPointers<of_op::kTensors, SparseInputs> =
+    std::tuple(&SparseInputs::key_starts, &SparseInputs::key_ends, &SparseInputs::key_origins,
+               &SparseInputs::q_pos);
+template <>
+inline constexpr auto kOtherPointers<of_op::kTensors, SparseForwardParams> =
+    std::tuple(&SparseForwardParams::partial_out, &SparseForwardParams::partial_max,
+               &SparseForwardParams::partial_sum);
+template <>
+inline constexpr auto kOtherPointers<of_op::kTensors, SparseCombineParams> =
+    std::tuple(&SparseCombineParams::partial_out, &SparseCombineParams::partial_max,
+               &SparseCombineParams::partial_sum);
+template <>
+inline constexpr auto kOtherPointers<of_op::kTensors, SparseBackwardPrepareParams> =
+    std::tuple(&SparseBackwardPrepareParams::delta, &SparseBackwardPrepareParams::dsinks_parts,
+               &SparseBackwardPrepareParams::zeroed);
+template <>
+inline constexpr auto kOtherPointers<of_op::kTensors, SparseBackwardParams> = std::tuple(
+    &SparseBackwardParams::delta, &SparseBackwardParams::slots, &SparseBackwardParams::listed,
+    &SparseBackwardParams::lengths, &SparseBackwardParams::counts);
+template <>
+inline constexpr auto kOtherPointers<of_op::kTensors, SparseBackwardFinishParams> =
+    std::tuple(&SparseBackwardFinishParams::dk_sums, &SparseBackwardFinishParams::dv_sums,
+               &SparseBackwardFinishParams::dsinks_parts);
+
 namespace {
 
 namespace of_op = sparse_attention;

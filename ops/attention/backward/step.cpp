@@ -57,6 +57,22 @@ Result<std::unique_ptr<AttentionBackward>> make_attention_backward(
   return make_step(attention_backwards(), problem, facts);
 }
 
+// put_mods sets these, or they are of the workspace.
+template <>
+inline constexpr auto kOtherPointers<attention::kTensors, AttentionBackwardPrepareParams> =
+    std::tuple(&AttentionBackwardPrepareParams::lse2, &AttentionBackwardPrepareParams::delta,
+               &AttentionBackwardPrepareParams::dsinks_parts);
+template <>
+inline constexpr auto kOtherPointers<attention::kTensors, AttentionBackwardParams> =
+    std::tuple(&AttentionBackwardParams::capture, &AttentionBackwardParams::visits,
+               &AttentionBackwardParams::visit_counts, &AttentionBackwardParams::lse2,
+               &AttentionBackwardParams::delta);
+template <>
+inline constexpr auto kOtherPointers<attention::kTensors, AttentionBackwardFinishParams> =
+    std::tuple(&AttentionBackwardFinishParams::dq_sums, &AttentionBackwardFinishParams::dk_parts,
+               &AttentionBackwardFinishParams::dv_parts,
+               &AttentionBackwardFinishParams::dsinks_parts);
+
 AttentionBackward::AttentionBackward(KernelSlot main, const AttentionBackwardProblem& problem,
                                      const DeviceFacts& facts)
     : prepare(prepare_spec(problem)), problem_(problem), facts_(facts) {

@@ -11,6 +11,11 @@
 #include "templates/params/attention_backward.h"
 
 namespace lathe {
+// These are of the workspace.
+template <>
+inline constexpr auto kOtherPointers<attention_block_bwd::kTensors, AttentionBlockPrepareParams> =
+    std::tuple(&AttentionBlockPrepareParams::lse2, &AttentionBlockPrepareParams::sums);
+
 namespace {
 
 namespace tensors = attention_block_bwd;

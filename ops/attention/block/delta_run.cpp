@@ -9,6 +9,19 @@
 #include "templates/params/attention_backward.h"
 
 namespace lathe {
+// These are of the workspace, or of a backward that has more gradients.
+template <>
+inline constexpr auto kOtherPointers<attention_delta::kTensors, AttentionBackwardPrepareParams> =
+    std::tuple(&AttentionBackwardPrepareParams::lse2, &AttentionBackwardPrepareParams::delta,
+               &AttentionBackwardPrepareParams::dsinks_parts,
+               &AttentionBackwardPrepareParams::cu_seqlens_q, &AttentionBackwardPrepareParams::dq);
+template <>
+inline constexpr auto kOtherPointers<attention_delta::kTensors, AttentionBackwardFinishParams> =
+    std::tuple(&AttentionBackwardFinishParams::dq_sums, &AttentionBackwardFinishParams::dk_parts,
+               &AttentionBackwardFinishParams::dv_parts,
+               &AttentionBackwardFinishParams::dsinks_parts, &AttentionBackwardFinishParams::dq,
+               &AttentionBackwardFinishParams::dk, &AttentionBackwardFinishParams::dv);
+
 namespace {
 
 namespace tensors = attention_delta;

@@ -4,6 +4,20 @@
 
 namespace lathe {
 
+// put_mods sets the first ones; a step has neither sinks nor packed sequences, and lists of its
+// own.
+template <>
+inline constexpr auto kOtherPointers<attention_block::kTensors, AttentionForwardParams> =
+    std::tuple(&AttentionForwardParams::capture, &AttentionForwardParams::visits,
+               &AttentionForwardParams::visit_counts, &AttentionForwardParams::sinks,
+               &AttentionForwardParams::cu_seqlens_q, &AttentionForwardParams::cu_seqlens_k);
+template <>
+inline constexpr auto kOtherPointers<attention_block_bwd::kTensors, AttentionBackwardParams> =
+    std::tuple(&AttentionBackwardParams::capture, &AttentionBackwardParams::visits,
+               &AttentionBackwardParams::visit_counts, &AttentionBackwardParams::lse2,
+               &AttentionBackwardParams::delta, &AttentionBackwardParams::cu_seqlens_q,
+               &AttentionBackwardParams::cu_seqlens_k);
+
 void AttentionBlock::fill(const AttentionBlockCall& of, AttentionForwardParams* p) const {
   const AttentionRequest& asked = of.request.attention;
   fill_tensors<attention_block::kTensors>(of.call, of.packed(), p);

@@ -12,6 +12,11 @@
 #include "codegen/base/invalid.h"
 
 namespace lathe {
+// These are of the workspace.
+template <>
+inline constexpr auto kOtherPointers<attention_decode::kTensors, AttentionCombineParams> =
+    std::tuple(&AttentionCombineParams::partial_out, &AttentionCombineParams::partial_lse);
+
 namespace {
 
 // Holds what follows from the shapes of a call.

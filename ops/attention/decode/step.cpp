@@ -30,6 +30,14 @@ std::vector<int> tile_rows(const AttentionDecodeRows& rows) {
 
 }  // namespace
 
+// put_mods sets the first ones. Keys are in pages, and sequences are not packed.
+template <>
+inline constexpr auto kOtherPointers<attention_decode::kTensors, AttentionForwardParams> =
+    std::tuple(&AttentionForwardParams::capture, &AttentionForwardParams::visits,
+               &AttentionForwardParams::visit_counts, &AttentionForwardParams::k,
+               &AttentionForwardParams::v, &AttentionForwardParams::cu_seqlens_q,
+               &AttentionForwardParams::cu_seqlens_k);
+
 Result<std::vector<std::unique_ptr<AttentionDecode>>> make_attention_decodes(
     AttentionDecodeProblem problem, const DeviceFacts& facts) {
   const auto step = attention_decodes();

@@ -6,6 +6,12 @@
 
 namespace lathe {
 
+// put_mods sets these.
+template <>
+inline constexpr auto kOtherPointers<attention::kTensors, AttentionForwardParams> =
+    std::tuple(&AttentionForwardParams::capture, &AttentionForwardParams::visits,
+               &AttentionForwardParams::visit_counts);
+
 AttentionForward::AttentionForward(KernelSpec spec, const AttentionProblem& problem)
     : kernel(std::move(spec)) {
   if (problem.mod("mask_mod") == nullptr) return;
