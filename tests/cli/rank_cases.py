@@ -92,7 +92,8 @@ class RankCases(Case):
         refused("flash_attention", attention(), "--ranks 2 --balance even", "--balance is .even.; flash_attention allows none, head_tail")
         refused("flash_attention", attention(), "--balance head_tail", "--balance is .head_tail., but --ranks is not given")
         refused("flash_attention", attention(), "--ranks 0", "--ranks is .0.")
-        refused("kda", kda(H=2), "--ranks 2 --balance none", "--balance.*contiguous parts.*takes neither")
+        refused("kda", kda(H=2), "--ranks 2 --rotate ring", "--rotate is .ring., but no keys travel in kda")
+        refused("kda", kda(H=2), "--ranks 2 --balance even", "--balance is .even.; kda allows none, head_tail")
         refused("sparse_flash_attention", sparse(), "--ranks 2 --rotate ring", "--rotate is .ring.; sparse_flash_attention allows allgather",
                 ("scale=0.25",))
         refused("shard", {"x": tensor("F32", [4]), "indices": tensor("I32", [1], values=[2])}, "--ranks 2", "--ranks")
