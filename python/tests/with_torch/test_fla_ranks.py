@@ -56,10 +56,9 @@ def compare(offsets, function, tensors, upstream, strict, parameters=(), layout=
     for i, wanted in enumerate(whole):
         found = [each[i] for each in results]
         parts = [each.double() for each in found]
-        joined = sum(parts)
-        if i - 1 not in parameters:
-            order = torch.cat([tokens(rank) for rank in range(WORLD)])
-            joined = torch.cat(parts, 1)[:, torch.argsort(order)]
+        order = torch.cat([tokens(rank) for rank in range(WORLD)])
+        joined = (sum(parts) if i - 1 in parameters
+                  else torch.cat(parts, 1)[:, torch.argsort(order)])
         assert error(joined, wanted) < 4e-3, i
 
 

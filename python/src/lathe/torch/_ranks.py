@@ -119,7 +119,7 @@ class Ranks:
     def take(self, tensor: Tensor, dim: int, axis: int = 0) -> Tensor:
         """Returns this rank's tokens of a whole tensor; axis 1: tokens of keys."""
         parts = [tensor.narrow(dim, begin, end - begin)
-                 for begin, end in self.shard.intervals(axis)]
+                 for begin, end in self.shard.intervals(axis)] or [tensor.narrow(dim, 0, 0)]
         return torch.cat(parts, dim) if len(parts) != 1 else parts[0].contiguous()
 
     def _prepare(self, call: Call, options: Options, alignment: int, *tensors: Tensor | None
