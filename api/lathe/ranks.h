@@ -112,7 +112,8 @@ LATHE_API lathe_status lathe_shard_indices(const lathe_shard* shard, lathe_axis 
 /* Makes the tables and schedules that runs of `plan` on this shard need: once, before the first
  * lathe_plan_workspace or run, by every rank; it may allocate and wait. The ranks compare what they
  * are about to run: INVALID_ARGUMENT on all of them, with what differs on which rank, if it is not
- * the same. causal_conv1d runs without, unchecked.
+ * the same. causal_conv1d runs without, unchecked, over
+ * contiguous parts.
  * The shard must be destroyed before the plan's context, and after its runs have finished. */
 LATHE_API lathe_status lathe_shard_prepare(lathe_shard* shard, const lathe_plan* plan);
 
