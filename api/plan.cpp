@@ -140,9 +140,7 @@ Status check_group_of(const lathe_plan& plan, const lathe_shard& shard) {
     return invalid(text("the shard is of rank ", shard.rank, " of ", shard.layout.world(),
                         ", the group of rank ", plan.group->rank(), " of ", world));
   }
-  if (!plan.op->chain || shard.contiguous()) return {};
-  return invalid(
-      text(plan.op->name, " is a chain over the tokens: the shard's balance must be none"));
+  return {};
 }
 
 Status prepare_call(const lathe_plan& plan, const lathe_shard* shard, const DLTensor* const* slots,

@@ -12,9 +12,9 @@ namespace lathe {
 namespace {
 
 Status require_contiguous(const lathe_shard& shard, const char* function) {
-  if (shard.contiguous()) return {};
+  if (shard.layout.contiguous()) return {};
   return invalid(text(function,
-                      " needs a shard of balance none; this one has several intervals "
+                      " needs a shard of contiguous parts in rank order; this one has others "
                       "(lathe_shard_intervals)"));
 }
 
@@ -58,6 +58,15 @@ Result<LayoutOptions> layout_options(const lathe_shard_options& options) {
   out.cu_seqlens_k = offsets_of(options.cu_seqlens_k, options.offsets);
   if (options.block_size != 0) out.block_size = options.block_size;
   if (options.bounds) out.bounds.assign(options.bounds, options.bounds + options.world + 1);
+  if (!options.ranges) return out;
+  if (!options.range_counts) return invalid("ranges is given without range_counts");
+  const int64_t* range = options.ranges;
+  for (int rank = 0; rank < options.world; ++rank) {
+    std::vector<Interval>& own = out.ranges.emplace_back();
+    for (size_t i = 0; i < options.range_counts[rank]; ++i, range += 2) {
+      own.push_back({range[0], range[1]});
+    }
+  }
   return out;
 }
 
@@ -161,7 +170,8 @@ lathe_status lathe_shard_create(lathe_shard** out, int world, int rank, int64_t 
 lathe_status lathe_shard_create_with(lathe_shard** out, const lathe_shard_options* options) {
   return boundary({{out, "out"}, {options, "options"}}, [&]() -> Status {
     lathe_shard_options taken = LATHE_SHARD_OPTIONS_INIT;
-    LATHE_TRY(take_sized(options, "options", &taken));
+    constexpr size_t kLeast = offsetof(lathe_shard_options, ranges);  // before tables of ranges
+    LATHE_TRY(take_sized(options, "options", &taken, kLeast));
     return create(out, taken);
   });
 }

@@ -57,7 +57,6 @@ struct lathe_shard {
   };
   std::vector<ForPlan> states;
 
-  bool contiguous() const { return layout.balance == lathe::Balance::none; }
   // Returns null if the shard was not prepared for the plan.
   const lathe::ShardState* find(uint64_t plan) const;
 };

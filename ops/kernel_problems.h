@@ -25,7 +25,8 @@ struct ConvProblem {
   bool residual = false;
   bool initial_state = false;
   bool packed = false;
-  bool halo = false;  // the sequence axis is cut over ranks
+  bool halo = false;              // the sequence axis is cut over ranks
+  bool wide_state_grads = false;  // dinitial_state is float32: ranks add to it
 
   bool forward = false;  // y, and final_state if the next flag is set
   bool final_state = false;

@@ -5,6 +5,7 @@
 
 #include <cassert>
 
+#include "codegen/base/integers.h"
 #include "codegen/base/invalid.h"
 #include "ops/row_kernels.h"
 #include "templates/params/rows.h"
@@ -142,6 +143,38 @@ Status check_shard_sequences(const Call& call, bool packed, int64_t sequences,
   if (!packed || found == sequences) return {};
   return invalid(text(offsets, " has N + 1 = ", found + 1, " offsets; the shard was made with ",
                       sequences + 1));
+}
+
+LayoutExecutor::LayoutExecutor(std::unique_ptr<Executor> contiguous,
+                               std::unique_ptr<Executor> pieces)
+    : contiguous_(std::move(contiguous)), pieces_(std::move(pieces)) {
+  list(*contiguous_);
+  list(*pieces_);
+}
+
+MadeExecutor executor_of_layouts(MadeExecutor contiguous, MadeExecutor pieces) {
+  LATHE_TRY(contiguous);
+  LATHE_TRY(pieces);
+  return executor_of<LayoutExecutor>(std::move(*contiguous), std::move(*pieces));
+}
+
+Result<const void*> PieceOffsets::of_batch(int64_t batch, char* workspace, CUstream stream) const {
+  if (batch <= 1) return row;
+  RepeatOffsetsParams p = {};
+  p.offsets = row, p.to = workspace;
+  p.batch = static_cast<int>(batch), p.pieces = static_cast<int>(pieces);
+  p.tokens = static_cast<int>(tokens);
+  LATHE_TRY(repeat.launch(ceil_div(batch * pieces + 1, repeat->threads), &p, stream));
+  return static_cast<const void*>(workspace);
+}
+
+Status check_rows_follow(const char* name, const Tensor& tensor) {
+  const int64_t batch = tensor.extent[0], tokens = tensor.extent[1];
+  if (tensor.data == nullptr || batch < 2 || tokens == 0) return {};
+  const int64_t follows = tokens * tensor.stride[1];
+  if (tensor.stride[0] == follows) return {};
+  return invalid(text(name, " has a batch stride of ", tensor.stride[0], " elements; allowed is ",
+                      follows, ", T times the token stride, over a shard of several pieces"));
 }
 
 Status clear(const Group& group, char* data, int64_t bytes, CUstream stream) {

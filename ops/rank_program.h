@@ -111,6 +111,33 @@ class RankExecutor final : public Program {
   }
 };
 
+// Runs an operator whose states go along the tokens: by one program where the ranks' shards follow
+// each other, and by another one where sequences lie in pieces on any ranks.
+class LayoutExecutor final : public Executor {
+ public:
+  LayoutExecutor(std::unique_ptr<Executor> contiguous, std::unique_ptr<Executor> pieces);
+
+  MadeShardState prepare(const lathe_shard& shard) const override {
+    return of(shard).prepare(shard);
+  }
+  Result<size_t> workspace_bytes(const Call& call) const override {
+    return of(*call.shard).workspace_bytes(call);
+  }
+  Status run(const Call& call) const override { return of(*call.shard).run(call); }
+  Result<Estimate> estimate(const Call& call) const override {
+    return of(*call.shard).estimate(call);
+  }
+
+ private:
+  const Executor& of(const lathe_shard& shard) const {
+    return shard.layout.contiguous() ? *contiguous_ : *pieces_;
+  }
+
+  const std::unique_ptr<Executor> contiguous_, pieces_;
+};
+// Lists the kernels of both.
+MadeExecutor executor_of_layouts(MadeExecutor contiguous, MadeExecutor pieces);
+
 // Describes rows of tokens in memory, [batch, groups, tokens, heads, width]. Strides are in
 // elements, and a width is contiguous.
 struct TokenRows {
@@ -165,6 +192,20 @@ struct HopMessages {
   void reserve(size_t each) { sends.reserve(each), receives.reserve(each); }
   Hop hop(const char* name, int step = 0) const { return {sends, receives, name, step}; }
 };
+
+// Returns the offsets of the pieces of all rows of a batch: those of one row, or what a launch of
+// repeat_offsets makes of them in the workspace.
+struct PieceOffsets {
+  const KernelSlot& repeat;
+  const void* row = nullptr;  // int32 [pieces + 1], on the device
+  int64_t pieces = 0, tokens = 0;
+
+  static int64_t bytes(int64_t batch, int64_t pieces) { return 4 * (batch * pieces + 1); }
+  Result<const void*> of_batch(int64_t batch, char* workspace, CUstream stream) const;
+};
+// Returns INVALID_ARGUMENT unless the rows of a batch follow each other in memory, so that the
+// tokens of all rows are one packed row. `name` names the tensor.
+Status check_rows_follow(const char* name, const Tensor& tensor);
 
 // Sets bytes of device memory to 0, on the stream.
 Status clear(const Group& group, char* data, int64_t bytes, CUstream stream);

@@ -45,6 +45,11 @@ KernelSpec sum_rows_spec(Dtype in, Dtype out, bool listed) {
                          Constant::flag("listed", "kListed", listed)});
 }
 
+KernelSpec repeat_offsets_spec() {
+  return KernelSpec::of(LATHE_TEMPLATE("rows", "repeat_offsets", RepeatOffsetsParams, reserved),
+                        kThreads, {});
+}
+
 int lane_bits_of(const KernelSpec& spec, int64_t vectors) {
   const int ahead = spec.kernel == "copy_rows" ? kItems : 1;
   int bits = 0;

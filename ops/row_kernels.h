@@ -34,6 +34,9 @@ KernelSpec sum_parts_spec(Dtype part, Dtype out, int vector);
 // varies.
 KernelSpec sum_rows_spec(Dtype in, Dtype out, bool listed);
 
+// repeat_offsets gives the offsets of one row's pieces to all rows of a batch, a thread for each.
+KernelSpec repeat_offsets_spec();
+
 // Returns how many threads share a token of copy_rows or sum_parts, as log2.
 int lane_bits_of(const KernelSpec& spec, int64_t vectors);
 // Returns the thread blocks for `cells` tokens in all rows of the batch. The caller compares the

@@ -147,7 +147,7 @@ struct Operator {
   const char* produces;       // "y,dx": at least one of these must be declared
   const char* backward = "";  // the gradient that is given if gradients of inputs are wanted
   bool ranks = false;         // it can be split over a group
-  bool chain = false;         // over ranks states go along the tokens: shards must be contiguous
+  bool chain = false;         // over ranks states go along the tokens, and no keys travel
   Sequences sequences = Sequences::one_row;
   const char* shape_option = "";  // chooses among a tensor's shapes of one rank, by number
   // Kernels load and store rows in pieces of at least so many bytes: a problem that promises less

@@ -14,15 +14,16 @@ struct StageTimes {
 };
 LATHE_JSON_OBJECT(StageTimes, prepare, upload, run, download)
 
+// [begin, end) of tokens, in the order of a rank's buffer.
+using Intervals = std::vector<std::pair<int64_t, int64_t>>;
+
 // How many ranks there are, how keys travel, which tokens each rank holds.
 struct Ranks {
   int count = 0;        // 0: alone, without a group
   unsigned method = 0;  // of lathe_problem_group
   lathe_balance balance = LATHE_BALANCE_NONE;
+  std::vector<Intervals> ranges = {};  // of each rank; empty: as the balance says
 };
-
-// [begin, end) of tokens, in the order of a rank's buffer.
-using Intervals = std::vector<std::pair<int64_t, int64_t>>;
 
 // A rank's place: its group (null: alone) and which tokens are its own.
 struct Seat {

@@ -3,9 +3,8 @@
 // `lathe plan` calls the pure functions behind context parallelism, from a file of cases to a file
 // of answers.
 #include <cstdio>
-#include <fstream>
-#include <sstream>
 
+#include "api/cli/inputs/text.h"
 #include "api/cli/options.h"
 #include "api/cli/output.h"
 #include "api/cli/reports/schedule_picture.h"
@@ -17,17 +16,6 @@ struct PlanOptions {
   std::string kind, input, output, svg;
   bool picture = false;
 };
-
-std::string read_text(const char* option, const std::string& path) {
-  std::ifstream from(path, std::ios::binary);
-  std::ostringstream text;
-  if (from) text << from.rdbuf();
-  if (!from) refuse(option, " is ", in_quotes(path), ", which cannot be read");
-  if (text.view().find('\0') != std::string_view::npos) {
-    refuse(option, " is ", in_quotes(path), ", which holds a byte 0; allowed is JSON text");
-  }
-  return text.str();
-}
 
 // Returns the schedules of the cases that were not refused.
 std::vector<Schedule> schedules_of(const std::string& asked, const char* answers) {

@@ -89,24 +89,23 @@ std::vector<int64_t> cuts_of_chunks(const Problem& problem, const TensorMap& inp
   return {0, problem.extents.at("T")};
 }
 
-// Returns where the parts of `ranks` ranks begin if no chunk may be cut, as even as that allows;
-// empty if no states of chunks are asked for.
-std::vector<int64_t> chunk_bounds(const Problem& problem, const TensorMap& inputs, int ranks) {
-  const std::vector<int64_t> cuts = cuts_of_chunks(problem, inputs);
-  if (cuts.empty()) return {};
-  const int64_t size = chunk_size(problem), tokens = cuts.back();
-  std::vector<int64_t> bounds;
-  for (int rank = 0; rank <= ranks; ++rank) {
-    int64_t bound = tokens * rank / ranks;
-    const auto next = std::upper_bound(cuts.begin(), cuts.end(), bound);
-    if (next != cuts.end()) {
-      const int64_t low = bound - (bound - *(next - 1)) % size;
-      const int64_t high = std::min(low + size, *next);
-      bound = bound - low <= high - bound ? low : high;
+// Moves the bounds of all ranks' intervals to the nearest starts of chunks, so that no chunk is
+// cut.
+std::vector<Intervals> on_chunks(const Problem& problem, const std::vector<int64_t>& cuts,
+                                 std::vector<Intervals> ranks) {
+  const int64_t size = chunk_size(problem);
+  for (Intervals& intervals : ranks) {
+    for (auto& [begin, end] : intervals) {
+      for (int64_t* bound : {&begin, &end}) {
+        const auto next = std::upper_bound(cuts.begin(), cuts.end(), *bound);
+        if (next == cuts.end()) continue;
+        const int64_t low = *bound - (*bound - *(next - 1)) % size;
+        const int64_t high = std::min(low + size, *next);
+        *bound = *bound - low <= high - *bound ? low : high;
+      }
     }
-    bounds.push_back(bound);
   }
-  return bounds;
+  return ranks;
 }
 
 // Returns the chunks of these tokens among all.
@@ -137,23 +136,42 @@ Intervals intervals_of(const lathe_shard* shard, lathe_axis axis) {
   return out;
 }
 
-// Returns the shard of one rank, cut as the lengths and offsets among `inputs` say.
+// Makes the shard of one rank. `ranges`: a table in place of the balance, unless it is empty.
+Shard make_shard(lathe_shard_options options, const std::vector<Intervals>& ranges, int rank) {
+  std::vector<int64_t> flat;
+  std::vector<size_t> counts;
+  for (const Intervals& own : ranges) {
+    counts.push_back(own.size());
+    for (const auto& [first, last] : own) flat.insert(flat.end(), {first, last});
+  }
+  flat.push_back(0);  // so that a table of no range has an address
+  options.rank = rank;
+  if (!ranges.empty()) options.ranges = flat.data(), options.range_counts = counts.data();
+  return made<Shard>(lathe_shard_create_with, &options);
+}
+
+// Returns the shard of one rank, cut as the lengths and offsets among `inputs` say. Where states of
+// chunks are asked for, and the caller has no table, no chunk is cut.
 Shard make_shard(const Problem& problem, const TensorMap& inputs, const Ranks& ranks, int rank) {
   std::vector<int64_t> offsets = integers(inputs, "cu_seqlens");
   if (offsets.empty()) offsets = integers(inputs, "cu_seqlens_q");
   const std::vector<int64_t> key_offsets = integers(inputs, "cu_seqlens_k");
   lathe_shard_options options = LATHE_SHARD_OPTIONS_INIT;
   options.world = ranks.count;
-  options.rank = rank;
   options.balance = ranks.balance;
   options.length = extent_of(problem, {"T", "Sq", "Tq"}, -1);
   options.key_length = extent_of(problem, {"Sk", "Tk"}, -1);
   if (!offsets.empty()) options.cu_seqlens = offsets.data();
   if (!key_offsets.empty()) options.cu_seqlens_k = key_offsets.data();
   options.offsets = offsets.size();
-  const std::vector<int64_t> bounds = chunk_bounds(problem, inputs, ranks.count);
-  if (!bounds.empty()) options.bounds = bounds.data();
-  return made<Shard>(lathe_shard_create_with, &options);
+  const std::vector<int64_t> cuts = cuts_of_chunks(problem, inputs);
+  if (cuts.empty() || !ranks.ranges.empty()) return make_shard(options, ranks.ranges, rank);
+  std::vector<Intervals> held;
+  for (int each = 0; each < ranks.count; ++each) {
+    held.push_back(intervals_of(make_shard(options, {}, each).get(), LATHE_QUERIES));
+  }
+  options.balance = LATHE_BALANCE_NONE;
+  return make_shard(options, on_chunks(problem, cuts, std::move(held)), rank);
 }
 
 struct Shared {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "api/cli/inputs/safetensors.h"
+#include "api/cli/inputs/text.h"
 #include "api/cli/output.h"
 #include "api/cli/reports/progress.h"
 
@@ -47,22 +48,32 @@ void take_choice(const char* flag, const std::string& word, const lathe_operator
 Ranks parse_ranks(const RunOptions& options, const lathe_operator_info* op) {
   Ranks out;
   const auto methods = kMethods.find(op->name);
-  const bool chooses = methods != kMethods.end();
-  if (chooses) {
-    take_choice("--rotate", options.rotate, op, methods->second, &out.method);
-    take_choice("--balance", options.balance, op, kBalances, &out.balance);
-  }
+  const bool rotates = methods != kMethods.end();
   for (const auto& [flag, word] :
-       {std::pair("--rotate", options.rotate), std::pair("--balance", options.balance)}) {
-    if (word.empty() || (chooses && !options.ranks.empty())) continue;
-    if (chooses) refuse(flag, " is ", in_quotes(word), ", but --ranks is not given");
-    refuse(flag, " is ", in_quotes(word), ", but ", op->name,
-           op->ranks ? " exchanges summaries over contiguous parts" : " runs on one rank",
-           " and takes neither --rotate nor --balance");
+       {std::pair("--rotate", options.rotate), std::pair("--balance", options.balance),
+        std::pair("--ranges", options.table)}) {
+    if (word.empty()) continue;
+    if (!op->ranks) refuse(flag, " is ", in_quotes(word), ", but ", op->name, " runs on one rank");
+    if (options.ranks.empty()) {
+      refuse(flag, " is ", in_quotes(word), ", but --ranks is not given");
+    }
   }
+  if (rotates) {
+    take_choice("--rotate", options.rotate, op, methods->second, &out.method);
+  } else if (!options.rotate.empty()) {
+    refuse("--rotate is ", in_quotes(options.rotate), ", but no keys travel in ", op->name);
+  }
+  take_choice("--balance", options.balance, op, kBalances, &out.balance);
   if (options.ranks.empty()) return out;
   const int64_t count = parse_int("--ranks", options.ranks, 1, op->ranks ? kMostRanks : 1);
   if (op->ranks) out.count = static_cast<int>(count);
+  if (options.table.empty()) return out;
+  if (!options.balance.empty()) refuse("--balance and --ranges are given; allowed is one");
+  out.ranges = read_ranges("--ranges", options.table);
+  if (std::ssize(out.ranges) != count) {
+    refuse("--ranges is ", in_quotes(options.table), ", which has lists for ", out.ranges.size(),
+           " ranks; --ranks is ", count);
+  }
   return out;
 }
 
@@ -107,7 +118,9 @@ void add_run_flags(CLI::App* verb, RunOptions* options, const std::vector<std::s
   verb->add_option("--rotate", options->rotate,
                    "attention only: ring, allgather, dispatch or heads; how keys and rows meet");
   verb->add_option("--balance", options->balance,
-                   "attention only: none, head_tail, per_document or ptrr; who holds which tokens");
+                   "none, head_tail, per_document or ptrr; who holds which tokens");
+  verb->add_option("--ranges", options->table,
+                   "JSON file in place of --balance: for each rank its list of [first, last)");
   add_device_flags(verb, &options->device, devices);
   add_json_flag(verb, &options->json);
 }

@@ -10,7 +10,8 @@ namespace lathe::cli {
 
 struct RunOptions {
   std::string op, input, output;
-  std::string ranks, rotate, balance;  // as given; "": not given
+  // As given; "": not given. `table`: the file of --ranges.
+  std::string ranks, rotate, balance, table;
   std::vector<std::string> set;
   int alignment = kBestAlignment;
   DeviceOptions device;

@@ -86,9 +86,18 @@ typedef struct lathe_shard_options {
   size_t offsets;              /* sequences + 1 */
   int64_t block_size;          /* of LATHE_BALANCE_PTRR; 0: 128 */
   const int64_t* bounds;       /* [world + 1], of LATHE_BALANCE_NONE; NULL: even parts */
+  /* Any table of ranges, in place of bounds: pairs of first and last + 1, those of rank 0 first,
+   * and how many pairs each rank has, [world]. A rank's ranges ascend, and its tensors hold them
+   * one after another. A token that no range or more than one holds is refused. Keys on an axis of
+   * another length have even parts. */
+  const int64_t* ranges; /* [sum of range_counts, 2]; NULL: none */
+  const size_t* range_counts;
 } lathe_shard_options;
-#define LATHE_SHARD_OPTIONS_INIT \
-  { sizeof(lathe_shard_options), 1, 0, LATHE_BALANCE_NONE, 0, -1, NULL, NULL, 0, 0, NULL }
+#define LATHE_SHARD_OPTIONS_INIT                                                                \
+  {                                                                                             \
+    sizeof(lathe_shard_options), 1, 0, LATHE_BALANCE_NONE, 0, -1, NULL, NULL, 0, 0, NULL, NULL, \
+        NULL                                                                                    \
+  }
 /* The call copies what `options` points to. Every rank gives the same options but for `rank`. */
 LATHE_API lathe_status lathe_shard_create_with(lathe_shard** out,
                                                const lathe_shard_options* options);
@@ -103,7 +112,8 @@ LATHE_API lathe_status lathe_shard_indices(const lathe_shard* shard, lathe_axis 
 /* Makes the tables and schedules that runs of `plan` on this shard need: once, before the first
  * lathe_plan_workspace or run, by every rank; it may allocate and wait. The ranks compare what they
  * are about to run: INVALID_ARGUMENT on all of them, with what differs on which rank, if it is not
- * the same. causal_conv1d runs without, unchecked.
+ * the same. causal_conv1d runs without, unchecked, over
+ * contiguous parts.
  * The shard must be destroyed before the plan's context, and after its runs have finished. */
 LATHE_API lathe_status lathe_shard_prepare(lathe_shard* shard, const lathe_plan* plan);
 

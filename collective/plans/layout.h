@@ -16,9 +16,11 @@ struct LayoutOptions {
   std::vector<int64_t> cu_seqlens;         // empty: each row of the batch is one sequence
   std::vector<int64_t> cu_seqlens_k;       // empty: those of the queries
   int64_t block_size = kDefaultPtrrBlock;  // of ptrr
-  // Balance none may have world + 1 offsets here: the ranks' shards of the queries, and of keys on
-  // the same axis. If it is empty the shards are even.
+  // Balance none may have one of these, for the queries and for keys on the same axis. `bounds`:
+  // world + 1 offsets of contiguous parts. `ranges`: each rank's ranges of tokens, in the order of
+  // its buffer. If both are empty the parts are even.
   std::vector<int64_t> bounds;
+  ShardLayout ranges;
 };
 
 struct Layout {
@@ -30,15 +32,19 @@ struct Layout {
   // where the one before it ends.
   ShardLayout queries, keys;
 
-  Partition partition;  // of balance none: the ranks' parts of the queries' axis
+  // The ranks' parts of the queries' axis if each rank holds one part and the parts follow each
+  // other in rank order; without bounds otherwise.
+  Partition partition;
 
+  bool contiguous() const { return !partition.bounds.empty(); }
   int world() const { return static_cast<int>(queries.size()); }
   int64_t query_tokens(int rank) const;
   int64_t key_tokens(int rank) const;
 };
 // Returns INVALID_ARGUMENT for offsets that do not begin at 0, decrease, or do not end at the
 // length; for different numbers of sequences of queries and of keys; for a length or a world out of
-// range; and for bounds that are no partition or come with a balance other than none.
+// range; for bounds that are no partition; for ranges that leave out a token or hold it twice, or
+// that descend on a rank; and for bounds or ranges with a balance other than none.
 Result<Layout> make_layout(const LayoutOptions& options);
 
 }  // namespace lathe

@@ -4,6 +4,7 @@
 #include "ops/conv/kernels.h"
 
 #include "codegen/base/invalid.h"
+#include "templates/params/conv_lines.h"
 
 namespace lathe {
 namespace {
@@ -85,12 +86,15 @@ KernelSpec backward_spec(const ConvProblem& problem, const ConvTile& tile) {
       shared_spec(LATHE_TEMPLATE("conv", "causal_conv1d_bwd", ConvBackwardParams, state_tiles),
                   "ConvBackwardSmem", backward_smem(problem, tile), 32 * tile.warps,
                   common_constants(problem, true, four_channels(problem)));
-  return walk_spec(spec, problem, tile,
-                   {Constant::flag("dx", "kDx", problem.backward),
-                    Constant::flag("weight_grad", "kWeightGrad", problem.weight_grad),
-                    Constant::flag("initial_state", "kInitialState", problem.initial_state),
-                    Constant::flag("dfinal_state", "kDfinalState", problem.dfinal_state),
-                    Constant::flag("dinitial_state", "kDinitialState", problem.dinitial_state)});
+  KernelSpec out =
+      walk_spec(spec, problem, tile,
+                {Constant::flag("dx", "kDx", problem.backward),
+                 Constant::flag("weight_grad", "kWeightGrad", problem.weight_grad),
+                 Constant::flag("initial_state", "kInitialState", problem.initial_state),
+                 Constant::flag("dfinal_state", "kDfinalState", problem.dfinal_state),
+                 Constant::flag("dinitial_state", "kDinitialState", problem.dinitial_state)});
+  if (problem.wide_state_grads) out.add({Constant::flag("wide_states", "kWideStates", true)});
+  return out;
 }
 
 // `by_tap`: the sums stay float32 rows of channels, [W, D] and [D], as the partials are.
@@ -125,6 +129,15 @@ void add_halo_kernels(ConvKernels* kernels, const ConvProblem& problem, bool bac
            four_channels(problem),
            {Constant::flag("dinitial_state", "kDinitialState", problem.dinitial_state)});
 }
+
+}  // namespace
+
+KernelSpec conv_lines_spec(Dtype x) {
+  return KernelSpec::of(LATHE_TEMPLATE("conv", "causal_conv1d_lines", ConvLinesParams, adds),
+                        kHaloThreads, {Constant::type("x", "Element", x)});
+}
+
+namespace {
 
 Status check_shared(const char* kernel, int bytes, const DeviceFacts& facts) {
   const std::string refusal = conv_shared_refusal(kernel, bytes, facts);

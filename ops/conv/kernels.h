@@ -30,6 +30,9 @@ struct ConvShape {
   int64_t batch = 0, tokens = 0, channels = 0, sequences = 0;
 };
 
+// causal_conv1d_lines moves and adds up lines of channels between pieces of several ranks.
+KernelSpec conv_lines_spec(Dtype x);
+
 // Holds the constants of a walk that its grid depends on.
 struct ConvWalk {
   ConvWalk() = default;

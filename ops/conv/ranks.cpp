@@ -5,6 +5,7 @@
 #include "ops/conv/ranks.h"
 
 #include "collective/plans/conv_halo.h"
+#include "ops/conv/ranks_pieces.h"
 #include "ops/rank_program.h"
 
 namespace lathe {
@@ -193,8 +194,12 @@ Result<Estimate> ConvRankRun::estimate() const {
 
 }  // namespace
 
-MadeExecutor make_conv_over_ranks(std::unique_ptr<ConvExecutor> own, Group* group) {
-  return executor_of<RankExecutor<ConvOverRanks, ConvRankRun>>(std::move(own), group);
+MadeExecutor make_conv_over_ranks(std::unique_ptr<ConvExecutor> own, const DeviceFacts& facts,
+                                  Group* group, bool reduce) {
+  MadeExecutor pieces = make_conv_over_pieces(own->problem(), facts, group, reduce);
+  return executor_of_layouts(
+      executor_of<RankExecutor<ConvOverRanks, ConvRankRun>>(std::move(own), group),
+      std::move(pieces));
 }
 
 }  // namespace lathe

@@ -7,7 +7,9 @@
 
 namespace lathe {
 
-// Takes over the executor of one rank, for groups of two ranks and more.
-MadeExecutor make_conv_over_ranks(std::unique_ptr<ConvExecutor> own, Group* group);
+// Takes over the executor of one rank, for groups of two ranks and more. `reduce`: gradients of
+// weights are summed over the ranks.
+MadeExecutor make_conv_over_ranks(std::unique_ptr<ConvExecutor> own, const DeviceFacts& facts,
+                                  Group* group, bool reduce);
 
 }  // namespace lathe

@@ -146,7 +146,7 @@ MadeExecutor make_conv(const Resolved& resolved, const DeviceFacts& facts) {
   auto executor =
       std::make_unique<ConvExecutor>(problem, std::move(kernels), reduce ? group : nullptr);
   if (!problem.halo) return std::unique_ptr<Executor>(std::move(executor));
-  return make_conv_over_ranks(std::move(executor), group);
+  return make_conv_over_ranks(std::move(executor), facts, group, reduce);
 }
 
 }  // namespace lathe

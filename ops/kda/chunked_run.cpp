@@ -239,7 +239,7 @@ MadeExecutor make_kda(const Resolved& resolved, const DeviceFacts& facts) {
   }
   auto executor = std::make_unique<KdaExecutor>(request, facts, std::move(kernels));
   if (!request.problem.ranks) return std::unique_ptr<Executor>(std::move(executor));
-  return make_kda_over_ranks(std::move(executor), group,
+  return make_kda_over_ranks(std::move(executor), facts, group,
                              (problem.group_flags & kReduceParameterGrads) != 0);
 }
 

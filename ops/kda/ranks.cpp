@@ -4,6 +4,7 @@
 #include "ops/kda/ranks.h"
 
 #include "codegen/base/invalid.h"
+#include "ops/kda/ranks_pieces.h"
 
 namespace lathe {
 namespace {
@@ -52,8 +53,12 @@ MadeShardState KdaOverRanks::prepare(const lathe_shard& shard) const {
   return std::unique_ptr<const ShardState>(std::move(out));
 }
 
-MadeExecutor make_kda_over_ranks(std::unique_ptr<KdaExecutor> own, Group* group, bool reduces) {
-  return executor_of<RankExecutor<KdaOverRanks, KdaRankRun>>(std::move(own), group, reduces);
+MadeExecutor make_kda_over_ranks(std::unique_ptr<KdaExecutor> own, const DeviceFacts& facts,
+                                 Group* group, bool reduces) {
+  MadeExecutor pieces = make_kda_over_pieces(own->request(), facts, group, reduces);
+  return executor_of_layouts(
+      executor_of<RankExecutor<KdaOverRanks, KdaRankRun>>(std::move(own), group, reduces),
+      std::move(pieces));
 }
 
 // Returns the walks that a single rank does not have: summaries that are sent, and their

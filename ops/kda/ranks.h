@@ -98,6 +98,7 @@ class KdaRankRun final : public RankRun {
   KdaRankWorkspace workspace_;
 };
 
-MadeExecutor make_kda_over_ranks(std::unique_ptr<KdaExecutor> own, Group* group, bool reduces);
+MadeExecutor make_kda_over_ranks(std::unique_ptr<KdaExecutor> own, const DeviceFacts& facts,
+                                 Group* group, bool reduces);
 
 }  // namespace lathe

@@ -7,6 +7,7 @@
 
 #include "codegen/base/integers.h"
 #include "templates/params/kda_chunked.h"
+#include "templates/params/kda_pieces.h"
 
 namespace lathe {
 namespace {
@@ -85,6 +86,18 @@ KernelSpec kda_compose_spec(const KernelSpec& walk) {
   return shared_spec(LATHE_TEMPLATE("kda", "kda_compose", KdaComposeParams, reserved),
                      "KdaComposeSmem", kda_merge_smem(width), width,
                      {Constant::integer("width", "kWidth", width)});
+}
+
+KernelSpec kda_pieces_spec(const KernelSpec& walk) {
+  const int width = static_cast<int>(walk.constant("width"));
+  return shared_spec(LATHE_TEMPLATE("kda", "kda_pieces", KdaPiecesParams, forward_blocks),
+                     "KdaPiecesSmem", kda_merge_smem(width), width,
+                     {Constant::integer("width", "kWidth", width),
+                      Constant::flag("v_first", "kStateVFirst", walk.constant("v_first") != 0)});
+}
+
+int64_t kda_piece_tiles(int64_t key_dim, int64_t value_dim) {
+  return ceil_div(value_dim, kMergeRows) + ceil_div(key_dim, kMergeRows);
 }
 
 KernelSpec kda_forward_warmup_spec(const KernelSpec& forward) {

@@ -27,6 +27,9 @@ struct KdaSummaryParts {
 KernelSpec kda_summary_spec(const KernelSpec& walk, const KdaSummaryParts& parts);
 KernelSpec kda_merge_spec(const KernelSpec& walk, const KdaSummaryParts& parts);
 KernelSpec kda_compose_spec(const KernelSpec& walk);
+// kda_pieces takes states through pieces on any ranks; a walk has a block for each tile of rows.
+KernelSpec kda_pieces_spec(const KernelSpec& walk);
+int64_t kda_piece_tiles(int64_t key_dim, int64_t value_dim);
 int kda_merge_smem(int padded_keys);
 
 // Returns kda_forward with segments that start early from a zero state, so no launch runs before

@@ -19,6 +19,16 @@ namespace lathe {
 
 // While tokens are walked: [filter][one staged state per warp]. Then, in the same place, the sums
 // of each warp: [warps][W + 1][channels].
+// Gradients of initial states have the type of states, or are float32 where ranks add to them.
+template <class Config, class = void>
+struct ConvStateGrad {
+  using Type = typename Config::Element;
+};
+template <class Config>
+struct ConvStateGrad<Config, decltype(static_cast<void>(Config::kWideStates))> {
+  using Type = float;
+};
+
 template <class Config>
 struct ConvBackwardSmem {
   using Shape = ConvShape<Config>;
@@ -275,7 +285,6 @@ template <class Config>
 __device__ __forceinline__ void conv_state_gradient(const ConvBackwardParams& p, const ConvTile& at,
                                                     int item, float* stage,
                                                     ConvBackwardThread<Config>& thread) {
-  using Element = typename Config::Element;
   constexpr int kWidth = Config::kWidth, kVector = ConvShape<Config>::kVector;
   bool halo = Config::kHalo, empty = true;
   int row = item, position = p.begin;
@@ -314,19 +323,20 @@ __device__ __forceinline__ void conv_state_gradient(const ConvBackwardParams& p,
     return;
   }
   __syncwarp();  // staged gradients of the final state have been read
-  Element* slots = reinterpret_cast<Element*>(stage);
+  using Slot = typename ConvStateGrad<Config>::Type;
+  Slot* slots = reinterpret_cast<Slot*>(stage);
 #pragma unroll
   for (int v = 0; v < kVector; ++v) {
 #pragma unroll
     for (int s = 0; s < kWidth; ++s) {
-      slots[(at.lane * kVector + v) * kWidth + s] = from_float<Element>(gradient[s][v]);
+      slots[(at.lane * kVector + v) * kWidth + s] = from_float<Slot>(gradient[s][v]);
     }
   }
   __syncwarp();  // every slot is there
   const int count = minimum(ConvShape<Config>::kChannels, p.channels - at.block_channel);
-  copy_out(conv_state<kWidth>(static_cast<Element*>(p.dinitial_state), p.channels, item,
-                              at.block_channel),
-           slots, count * kWidth, at.lane);
+  copy_out(
+      conv_state<kWidth>(static_cast<Slot*>(p.dinitial_state), p.channels, item, at.block_channel),
+      slots, count * kWidth, at.lane);
 }
 
 // Adds the warps' sums in their order and writes one row of partials, contiguous over channels.

@@ -29,8 +29,16 @@ struct KdaChainSmem {
   static_assert(Config::kThreads == Config::kWidth, "a thread for each column");
 };
 
-// kReverse: a gradient, back through the chain.
-template <class Config, bool kReverse>
+// The links of a chain are so far apart, and x goes into the places of their ends or to one place.
+struct KdaEvenLinks {
+  static constexpr bool kListed = false;
+};
+
+// kReverse: a gradient, back through the chain. Listed links say themselves where M and E of a link
+// lie, and where x goes behind it:
+//   long long transition(int link) const, end(int link) const;  offsets, in numbers
+//   void store(const KdaChain&, int link, const float (&x)[kRows]) const;  link -1: x as it begins
+template <class Config, bool kReverse, class Links = KdaEvenLinks>
 struct KdaChain {
   using Smem = KdaChainSmem<Config>;
   static constexpr int kRows = Smem::kRows, kInner = Smem::kInner;
@@ -51,12 +59,21 @@ struct KdaChain {
   // x goes here behind the last link, in the same order as `begin`; null: behind each link into the
   // place of its end.
   float* to = nullptr;
+  Links listed = {};
 
   __device__ __forceinline__ explicit KdaChain(unsigned shared)
       : slices(shared),
         states(shared + Smem::kStages * Smem::kSlice),
         column(static_cast<int>(threadIdx.x)) {}
   __device__ __forceinline__ int inner_slices() const { return ceil_div(key_dim, kInner); }
+  __device__ __forceinline__ long long transition_at(int link) const {
+    if constexpr (Links::kListed) return listed.transition(link);
+    return link * transition_stride;
+  }
+  __device__ __forceinline__ long long end_at(int link) const {
+    if constexpr (Links::kListed) return listed.end(link);
+    return link * end_stride;
+  }
   // Row `row` of a slice of columns: 16-byte pieces of neighbouring rows fall into different banks.
   static __device__ __forceinline__ int piece(int row, int at) {
     return row * (kInner / 4) + (at ^ (kInner < 32 ? row / 2 % 4 : row % 8));
@@ -72,10 +89,10 @@ struct KdaChain {
 };
 
 // Slice `slice` of all links' is on its way; numbers past K are zeros.
-template <class Config, bool kReverse>
-__device__ __forceinline__ void KdaChain<Config, kReverse>::fetch(int slice) const {
+template <class Config, bool kReverse, class Links>
+__device__ __forceinline__ void KdaChain<Config, kReverse, Links>::fetch(int slice) const {
   if (slice < links * inner_slices()) {
-    const float* from = transitions + slice / inner_slices() * transition_stride;
+    const float* from = transitions + transition_at(slice / inner_slices());
     const int first = slice % inner_slices() * kInner;
     const unsigned slot = slices + slice % Smem::kStages * Smem::kSlice;
     constexpr int kPieces = (kReverse ? kInner : Config::kWidth) / 4;  // of a row of the slice
@@ -93,11 +110,11 @@ __device__ __forceinline__ void KdaChain<Config, kReverse>::fetch(int slice) con
 }
 
 // The thread's column of the block's rows; 0 where there is none.
-template <class Config, bool kReverse>
-__device__ __forceinline__ void KdaChain<Config, kReverse>::load(const float* from,
-                                                                 long long row_step,
-                                                                 long long column_step,
-                                                                 float (&x)[kRows]) const {
+template <class Config, bool kReverse, class Links>
+__device__ __forceinline__ void KdaChain<Config, kReverse, Links>::load(const float* from,
+                                                                        long long row_step,
+                                                                        long long column_step,
+                                                                        float (&x)[kRows]) const {
   // Plain loads: the chain writes where it has read.
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
@@ -105,10 +122,9 @@ __device__ __forceinline__ void KdaChain<Config, kReverse>::load(const float* fr
   }
 }
 
-template <class Config, bool kReverse>
-__device__ __forceinline__ void KdaChain<Config, kReverse>::store(float* where, long long row_step,
-                                                                  long long column_step,
-                                                                  const float (&x)[kRows]) const {
+template <class Config, bool kReverse, class Links>
+__device__ __forceinline__ void KdaChain<Config, kReverse, Links>::store(
+    float* where, long long row_step, long long column_step, const float (&x)[kRows]) const {
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     if (column < key_dim && r < rows) {
@@ -118,9 +134,9 @@ __device__ __forceinline__ void KdaChain<Config, kReverse>::store(float* where, 
 }
 
 // Into the state behind link `turn` - 1: four rows of a column side by side.
-template <class Config, bool kReverse>
-__device__ __forceinline__ void KdaChain<Config, kReverse>::keep(int turn,
-                                                                 const float (&x)[kRows]) const {
+template <class Config, bool kReverse, class Links>
+__device__ __forceinline__ void KdaChain<Config, kReverse, Links>::keep(
+    int turn, const float (&x)[kRows]) const {
 #pragma unroll
   for (int r = 0; r < kRows; r += 4) {
     const unsigned four[4] = {bit_cast<unsigned>(x[r]), bit_cast<unsigned>(x[r + 1]),
@@ -130,9 +146,9 @@ __device__ __forceinline__ void KdaChain<Config, kReverse>::keep(int turn,
 }
 
 // sum += the slice's part of S^T M^T, or of dS^T M.
-template <class Config, bool kReverse>
-__device__ __forceinline__ void KdaChain<Config, kReverse>::multiply(int slice, int turn,
-                                                                     float (&sum)[kRows]) const {
+template <class Config, bool kReverse, class Links>
+__device__ __forceinline__ void KdaChain<Config, kReverse, Links>::multiply(
+    int slice, int turn, float (&sum)[kRows]) const {
   const unsigned from = slices + slice % Smem::kStages * Smem::kSlice;
   const unsigned state = states + turn % 2 * Smem::kState + 16 * (slice % inner_slices() * kInner);
 #pragma unroll 4
@@ -159,18 +175,19 @@ __device__ __forceinline__ void KdaChain<Config, kReverse>::multiply(int slice, 
   }
 }
 
-template <class Config, bool kReverse>
-__device__ __forceinline__ void KdaChain<Config, kReverse>::run() const {
+template <class Config, bool kReverse, class Links>
+__device__ __forceinline__ void KdaChain<Config, kReverse, Links>::run() const {
   static_assert(Smem::kStages == 3, "two slices are under way while one is worked on");
   fetch(0), fetch(1);
   float x[kRows];
   load(begin, row_stride, column_stride, x);
+  if constexpr (Links::kListed) listed.store(*this, -1, x);
   keep(0, x);
   int slice = 0;
 #pragma unroll 1
   for (int link = 0; link < links; ++link) {
     float end[kRows] = {};
-    if (ends != nullptr) load(ends + link * end_stride, key_dim, 1, end);
+    if (ends != nullptr) load(ends + end_at(link), key_dim, 1, end);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) x[r] = 0.0f;
 #pragma unroll 1
@@ -184,7 +201,11 @@ __device__ __forceinline__ void KdaChain<Config, kReverse>::run() const {
     }
 #pragma unroll
     for (int r = 0; r < kRows; ++r) x[r] = __fadd_rn(x[r], end[r]);
-    if (to == nullptr) store(ends + link * end_stride, key_dim, 1, x);
+    if constexpr (Links::kListed) {
+      listed.store(*this, link, x);
+    } else if (to == nullptr) {
+      store(ends + end_at(link), key_dim, 1, x);
+    }
     keep(link + 1, x);
   }
   if (to != nullptr) store(to, row_stride, column_stride, x);

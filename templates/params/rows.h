@@ -48,6 +48,15 @@ struct MoveRowsParams {
   int count, unused;
 };
 
+// Offsets of pieces of `tokens` tokens become those of all rows of a batch, one after another:
+// to[b * pieces + i] = b * tokens + offsets[i].
+struct RepeatOffsetsParams {
+  const void* offsets;  // int32 [pieces + 1]
+  void* to;             // int32 [batch * pieces + 1]
+  int batch, pieces, tokens;
+  int reserved;
+};
+
 // out[i] = a[i] + b[i]; out may be a or b.
 struct AddRowsParams {
   const void* a;  // [count]

@@ -61,9 +61,9 @@ class InputCases(AttentionInputCases, KdaInputCases):
 
     def test_arguments(self):
         self.refused("no operator 'conv'; there are causal_conv1d", op="conv")
-        self.refused("--rotate.*takes neither", flags=["--rotate", "ring"])
-        self.refused("--balance.*takes neither", flags=["--balance", "none"])
-        self.refused("--rotate.*takes neither", flags=["--ranks", "2", "--rotate", "allgather"])
+        self.refused("--rotate is .ring., but --ranks is not given", flags=["--rotate", "ring"])
+        self.refused("--balance is .none., but --ranks is not given", flags=["--balance", "none"])
+        self.refused("--rotate.*no keys travel in causal_conv1d", flags=["--ranks", "2", "--rotate", "allgather"])
         for ranks in ("0", "-1", "two", "1.5", "99999999999999999999"):
             self.refused("--ranks is.*whole numbers from 1 to", flags=[f"--ranks={ranks}"])
         self.refused("--ranks is \"2\".*from 1 to 1", update(), op="causal_conv1d_update", flags=["--ranks", "2"])

@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
 """Many ranks equal one: outputs bit by bit, gradients to the rounding of their dtype."""
+import json
+import tempfile
+
 from harness import Case, attention, conv, kda, pack, save, sparse, tensor, unpack
 
 BOUNDS = {"F32": 1e-5, "F16": 3e-3, "BF16": 1e-2}
@@ -16,11 +19,11 @@ def distance(a, b):
 
 
 class RankCases(Case):
-    def assert_equal_ranks(self, tensors, ranks, options=("activation=silu", "output_final_state=1")):
+    def assert_equal_ranks(self, tensors, ranks, options=("activation=silu", "output_final_state=1"), flags=()):
         _, one = self.run_op("causal_conv1d", tensors, options)
         for world in ranks:
-            with self.subTest(ranks=world):
-                _, many = self.run_op("causal_conv1d", tensors, options, ["--ranks", str(world)])
+            with self.subTest(ranks=world, flags=flags):
+                _, many = self.run_op("causal_conv1d", tensors, options, ["--ranks", str(world), *flags])
                 self.assertEqual({n: t[:2] for n, t in one.items()}, {n: t[:2] for n, t in many.items()})
                 for name in one:
                     if name in ("y", "final_state", "dresidual"):
@@ -42,6 +45,34 @@ class RankCases(Case):
     def test_more_ranks_than_tokens(self):
         self.assert_equal_ranks(conv(T=3, **FULL), [5])
         self.assert_equal_ranks(conv(T=2, offsets=[0, 0, 1, 2, 2], **FULL), [5])
+
+    def write_ranges(self, table):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        path = f"{folder.name}/ranges.json"
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(table if isinstance(table, str) else json.dumps(table))
+        return path
+
+    def test_balances_and_ranges(self):
+        packed, rows = conv(T=37, offsets=[0, 9, 9, 11, 12, 37, 37], **FULL), conv(B=2, T=37, **FULL)
+        table = self.write_ranges([[[0, 10], [20, 21]], [], [[10, 20], [21, 37]]])
+        for flags in (["--balance", "head_tail"], ["--balance", "per_document"], ["--ranges", table]):
+            self.assert_equal_ranks(packed, [3], flags=flags)
+            self.assert_equal_ranks(rows, [3], flags=flags)
+
+    def test_ranges_are_refused(self):
+        save(self.input, conv(T=37))
+        for table, pattern in (
+                ([[[0, 10]], [[11, 37]]], "token 10 lies in no range of any rank"),
+                ([[[0, 10]], [[9, 37]]], "token 9 lies in ranges of rank 0 and of rank 1"),
+                ([[[0, 37]]], "has lists for 1 ranks; --ranks is 2"),
+                ([[[0, 37]], [[1]]], "range 0 of rank 1 is no pair of integers"),
+                ({"ranks": []}, "which is no list"), ("[[", "which is not valid JSON")):
+            words = self.command("causal_conv1d", flags=["--ranks", "2", "--ranges", self.write_ranges(table)])
+            self.assert_refused(self.lathe(*words[1:]), pattern)
+        words = self.command("causal_conv1d", flags=["--ranks", "2", "--ranges", "x.json", "--balance", "ptrr"])
+        self.assert_refused(self.lathe(*words[1:]), "--balance and --ranges are given")
 
     def test_no_tokens(self):
         self.assert_equal_ranks(conv(T=0, **FULL), [1, 3])
@@ -92,7 +123,8 @@ class RankCases(Case):
         refused("flash_attention", attention(), "--ranks 2 --balance even", "--balance is .even.; flash_attention allows none, head_tail")
         refused("flash_attention", attention(), "--balance head_tail", "--balance is .head_tail., but --ranks is not given")
         refused("flash_attention", attention(), "--ranks 0", "--ranks is .0.")
-        refused("kda", kda(H=2), "--ranks 2 --balance none", "--balance.*contiguous parts.*takes neither")
+        refused("kda", kda(H=2), "--ranks 2 --rotate ring", "--rotate is .ring., but no keys travel in kda")
+        refused("kda", kda(H=2), "--ranks 2 --balance even", "--balance is .even.; kda allows none, head_tail")
         refused("sparse_flash_attention", sparse(), "--ranks 2 --rotate ring", "--rotate is .ring.; sparse_flash_attention allows allgather",
                 ("scale=0.25",))
         refused("shard", {"x": tensor("F32", [4]), "indices": tensor("I32", [1], values=[2])}, "--ranks 2", "--ranks")

@@ -66,6 +66,47 @@ TEST_CASE("one rank holds the whole axis in one run") {
   CHECK(layout->cu_seqlens_k == options.cu_seqlens);
 }
 
+TEST_CASE("a table of ranges is taken as it is, or refused with the token") {
+  const auto made = [](const ShardLayout& ranges, int64_t length) {
+    LayoutOptions options;
+    options.world = static_cast<int>(ranges.size());
+    options.length = length, options.ranges = ranges;
+    return make_layout(options);
+  };
+  const auto refused = [&](const ShardLayout& ranges, const std::string& why) {
+    INFO(why);
+    const auto layout = made(ranges, 10);
+    REQUIRE_FALSE(layout.status().ok());
+    CHECK(layout.status().text().find(why) != std::string::npos);
+  };
+  const auto layout = made({{{0, 2}, {2, 3}, {7, 7}, {8, 10}}, {}, {{3, 8}}}, 10);
+  REQUIRE(layout.status().ok());
+  CHECK(layout->queries == ShardLayout{{{0, 3}, {8, 10}}, {}, {{3, 8}}});
+  CHECK(layout->keys == layout->queries);
+  CHECK_FALSE(layout->contiguous());
+  // Parts that follow each other are the same layout as bounds.
+  const auto parts = made({{}, {{0, 4}}, {{5, 5}}, {{4, 10}}}, 10);
+  REQUIRE(parts.status().ok());
+  CHECK(parts->partition.bounds == std::vector<int64_t>{0, 0, 4, 4, 10});
+  CHECK(made({{}, {}}, 0)->contiguous());
+  refused({{{0, 4}}, {{5, 10}}}, "token 4 lies in no range");
+  refused({{{1, 10}}, {}}, "token 0 lies in no range");
+  refused({{{0, 5}}, {{5, 9}}}, "token 9 lies in no range");
+  refused({{{0, 5}}, {{3, 10}}}, "token 3 lies in ranges of rank 0 and of rank 1");
+  refused({{{0, 5}, {4, 10}}, {}}, "range 1 of rank 0 is [4, 10), which begins before token 5");
+  refused({{{5, 10}, {0, 5}}, {}}, "range 1 of rank 0 is [0, 5), which begins before token 10");
+  refused({{{0, 11}}, {}}, "range 0 of rank 0 is [0, 11)");
+  refused({{{0, 5}}, {{5, 10}, {7, 6}}}, "range 1 of rank 1 is [7, 6)");
+  LayoutOptions options;
+  options.world = 2, options.length = 10, options.ranges = {{{0, 10}}, {}};
+  options.balance = Balance::ptrr;
+  CHECK(make_layout(options).status().text().find("need balance none") != std::string::npos);
+  options.balance = Balance::none, options.bounds = {0, 5, 10};
+  CHECK(make_layout(options).status().text().find("allowed is one") != std::string::npos);
+  options.bounds = {}, options.world = 3;
+  CHECK(make_layout(options).status().text().find("has lists for 2 ranks") != std::string::npos);
+}
+
 TEST_CASE("what is no layout is refused with the value") {
   const auto refusal = [](const LayoutOptions& options) {
     const auto layout = make_layout(options);

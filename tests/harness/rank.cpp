@@ -45,6 +45,13 @@ Shard make_shard(const Call& call, const Ranks& ranks, int rank) {
   options.cu_seqlens = data(cu), options.cu_seqlens_k = data(cu_k), options.offsets = cu.size();
   options.bounds = data(ranks.bounds);
   options.block_size = ranks.block_size;
+  std::vector<int64_t> flat = {0};  // a table of no range has an address, too
+  std::vector<size_t> counts;
+  for (const Intervals& own : ranks.ranges) {
+    counts.push_back(own.size());
+    for (const auto& [first, last] : own) flat.insert(flat.end() - 1, {first, last});
+  }
+  if (!counts.empty()) options.ranges = flat.data(), options.range_counts = counts.data();
   lathe_shard* made = nullptr;
   API(lathe_shard_create_with(&made, &options));
   return Shard(made);
@@ -121,6 +128,12 @@ std::string Ranks::text() const {
   std::string out = "ranks " + std::to_string(world) + " " + kBalances[balance] + " flags " +
                     std::to_string(flags);
   for (const int64_t bound : bounds) out += " " + std::to_string(bound);
+  for (const Intervals& own : ranges) {
+    out += " |";
+    for (const auto& [first, last] : own) {
+      out += " " + std::to_string(first) + "-" + std::to_string(last);
+    }
+  }
   return out;
 }
 
@@ -137,6 +150,7 @@ Rank::Rank(const Call& call, const Ranks& ranks, int number, const char* id)
     const int64_t begin = std::reduce(counts.begin(), own);
     counted_[dim] = {{begin, begin + *own}};
   }
+  for (const auto& [dim, held] : ranks.entries) counted_[dim] = held[static_cast<size_t>(number)];
 }
 
 Rank::Axis Rank::axis_of(const Call& whole, const std::string& name) const {

@@ -11,6 +11,9 @@
 
 namespace apitest {
 
+// Intervals are those of tokens that a rank holds, begin and end.
+using Intervals = std::vector<std::pair<int64_t, int64_t>>;
+
 struct Ranks {
   int world = 1;
   lathe_balance balance = LATHE_BALANCE_NONE;
@@ -23,11 +26,11 @@ struct Ranks {
   // For a dim that is cut with the tokens, such as chunks of them, this says how many entries each
   // rank has.
   std::map<std::string, std::vector<int64_t>> counts = {};
+  // The same, where a rank's entries are not one run of them.
+  std::map<std::string, std::vector<Intervals>> entries = {};
+  std::vector<Intervals> ranges = {};  // of each rank, in place of a balance; empty: none
   std::string text() const;
 };
-
-// Intervals are those of tokens that a rank holds, begin and end.
-using Intervals = std::vector<std::pair<int64_t, int64_t>>;
 
 // Returns the first dimension of a tensor that is one of these dims; -1 if none is.
 int dimension_of(const Call& call, const std::string& name, const std::vector<std::string>& dims);

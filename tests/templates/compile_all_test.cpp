@@ -86,7 +86,8 @@ std::vector<KernelSpec> exchange_specs_for(size_t arch_index) {
           move_rows_spec(16),
           move_rows_spec(4),
           sum_rows_spec(Dtype::f32, type, true),
-          sum_rows_spec(type, type, false)};
+          sum_rows_spec(type, type, false),
+          repeat_offsets_spec()};
 }
 
 std::vector<compile_test::Job> all_jobs() {

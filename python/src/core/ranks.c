@@ -178,13 +178,51 @@ static int read_offsets(PyObject* list, int64_t** out, size_t* count) {
   return 0;
 }
 
+/* Reads a list, by rank, of lists of (first, last) pairs: into one array, and how many each rank
+ * has. None leaves both NULL. */
+static int read_ranges(PyObject* table, int world, int64_t** ranges, size_t** counts) {
+  *ranges = NULL, *counts = NULL;
+  if (!table || table == Py_None) return 0;
+  const Py_ssize_t ranks = PySequence_Size(table);
+  if (ranks < 0) return -1;
+  if (ranks != world) {
+    return raise_invalid("ranges has lists for %zd ranks; the world has %d", ranks, world), -1;
+  }
+  *counts = PyMem_Calloc((size_t)ranks + 1, sizeof(size_t));
+  if (!*counts) return PyErr_NoMemory(), -1;
+  size_t total = 0;
+  for (Py_ssize_t rank = 0; rank < ranks; ++rank) {
+    PyObject* own = PySequence_GetItem(table, rank);
+    const Py_ssize_t count = own ? PySequence_Size(own) : -1;
+    int64_t* grown = count < 0 ? NULL : PyMem_Realloc(*ranges, 16 * (total + (size_t)count) + 1);
+    if (count >= 0 && !grown) PyErr_NoMemory();
+    if (grown) *ranges = grown;
+    for (Py_ssize_t i = 0; grown && i < count; ++i, ++total) {
+      PyObject* pair = PySequence_GetItem(own, i);
+      PyObject* both = pair ? PySequence_Tuple(pair) : NULL;
+      long long first = 0, last = 0;
+      if (both &&
+          PyArg_ParseTuple(both, "LL;a range is a pair of first and last + 1", &first, &last)) {
+        (*ranges)[2 * total] = first, (*ranges)[2 * total + 1] = last;
+      }
+      Py_XDECREF(both), Py_XDECREF(pair);
+      if (PyErr_Occurred()) break;
+    }
+    Py_XDECREF(own);
+    if (PyErr_Occurred()) return -1;
+    (*counts)[rank] = (size_t)count;
+  }
+  return 0;
+}
+
 static int make_shard(ShardObject* self, lathe_shard_options* options, PyObject* cu_seqlens,
-                      PyObject* cu_seqlens_k, PyObject* bounds) {
-  int64_t *queries = NULL, *keys = NULL, *cuts = NULL;
-  size_t key_count = 0, cut_count = 0;
+                      PyObject* cu_seqlens_k, PyObject* bounds, PyObject* table) {
+  int64_t *queries = NULL, *keys = NULL, *cuts = NULL, *ranges = NULL;
+  size_t key_count = 0, cut_count = 0, *counts = NULL;
   int failed = read_offsets(cu_seqlens, &queries, &options->offsets) != 0 ||
                read_offsets(cu_seqlens_k, &keys, &key_count) != 0 ||
-               read_offsets(bounds, &cuts, &cut_count) != 0;
+               read_offsets(bounds, &cuts, &cut_count) != 0 ||
+               read_ranges(table, options->world, &ranges, &counts) != 0;
   if (!failed && keys && key_count != options->offsets) {
     raise_invalid("cu_seqlens_k has %zu offsets; allowed are %zu, as cu_seqlens", key_count,
                   options->offsets);
@@ -196,28 +234,31 @@ static int make_shard(ShardObject* self, lathe_shard_options* options, PyObject*
     failed = 1;
   }
   options->cu_seqlens = queries, options->cu_seqlens_k = keys, options->bounds = cuts;
+  options->ranges = ranges, options->range_counts = counts;
   if (!failed) failed = !succeeded(lathe_shard_create_with(&self->handle, options));
   PyMem_Free(queries), PyMem_Free(keys), PyMem_Free(cuts);
+  PyMem_Free(ranges), PyMem_Free(counts);
   return failed ? -1 : 0;
 }
 
 static int shard_init(ShardObject* self, PyObject* arguments, PyObject* keywords) {
   static char* names[] = {"world",      "rank",         "length",     "key_length", "balance",
-                          "cu_seqlens", "cu_seqlens_k", "block_size", "bounds",     NULL};
+                          "cu_seqlens", "cu_seqlens_k", "block_size", "bounds",     "ranges",
+                          NULL};
   lathe_shard_options options = LATHE_SHARD_OPTIONS_INIT;
-  PyObject *queries = NULL, *keys = NULL, *bounds = NULL;
+  PyObject *queries = NULL, *keys = NULL, *bounds = NULL, *ranges = NULL;
   long long length, key_length = -1, block = 0;
   int balance = LATHE_BALANCE_NONE;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "iiL|$LiOOLO:Shard", names, &options.world,
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "iiL|$LiOOLOO:Shard", names, &options.world,
                                    &options.rank, &length, &key_length, &balance, &queries, &keys,
-                                   &block, &bounds)) {
+                                   &block, &bounds, &ranges)) {
     return -1;
   }
   if (self->handle) return raise_invalid("a Shard is made once"), -1;
   options.length = length, options.key_length = key_length, options.block_size = block;
   options.balance = (lathe_balance)balance;
   self->plans = PySet_New(NULL);
-  return self->plans ? make_shard(self, &options, queries, keys, bounds) : -1;
+  return self->plans ? make_shard(self, &options, queries, keys, bounds, ranges) : -1;
 }
 
 static void shard_dealloc(ShardObject* self) {
@@ -270,7 +311,7 @@ static PyMethodDef shard_methods[] = {
 static PyType_Slot shard_slots[] = {
     {Py_tp_doc,
      "Shard(world, rank, length, *, key_length=-1, balance=0, cu_seqlens=None,\n"
-     "      cu_seqlens_k=None, block_size=0, bounds=None)\n\n"
+     "      cu_seqlens_k=None, block_size=0, bounds=None, ranges=None)\n\n"
      "Who holds which tokens of a sequence axis that is split over ranks."},
     {Py_tp_init, shard_init},
     {Py_tp_new, PyType_GenericNew},

@@ -163,7 +163,8 @@ class Shard:
     def __init__(self, world: int, rank: int, length: int, *, key_length: int = -1,
                  balance: int = 0, cu_seqlens: Sequence[int] | None = None,
                  cu_seqlens_k: Sequence[int] | None = None, block_size: int = 0,
-                 bounds: Sequence[int] | None = None) -> None: ...
+                 bounds: Sequence[int] | None = None,
+                 ranges: Sequence[Sequence[tuple[int, int]]] | None = None) -> None: ...
     def prepare(self, plan: Plan, /) -> None:
         """Collective: makes the tables that runs of the plan on this shard need."""
     def intervals(self, axis: int = 0, /) -> list[tuple[int, int]]:

@@ -117,18 +117,21 @@ class Shard(_core.Shard):
     """Who holds which tokens of a sequence axis that is split over ranks.
 
     length: of the whole axis. balance: "none", "head_tail", "per_document" or "ptrr".
-    cu_seqlens, cu_seqlens_k: offsets of packed sequences, on the host.
+    cu_seqlens, cu_seqlens_k: offsets of packed sequences, on the host. ranges: any table instead of
+    a balance, for each rank its list of [first, last) tokens; every token once.
     """
 
     def __init__(self, world: int, rank: int, length: int, *, key_length: int = -1,
                  balance: str = "none", cu_seqlens: Sequence[int] | None = None,
                  cu_seqlens_k: Sequence[int] | None = None, block_size: int = 0,
-                 bounds: Sequence[int] | None = None) -> None:
+                 bounds: Sequence[int] | None = None,
+                 ranges: Sequence[Sequence[tuple[int, int]]] | None = None) -> None:
         if balance not in BALANCES:
             raise InvalidArgument(f'balance is "{balance}"; allowed are {", ".join(BALANCES)}')
         super().__init__(world, rank, length, key_length=key_length,
                          balance=BALANCES.index(balance), cu_seqlens=cu_seqlens,
-                         cu_seqlens_k=cu_seqlens_k, block_size=block_size, bounds=bounds)
+                         cu_seqlens_k=cu_seqlens_k, block_size=block_size, bounds=bounds,
+                         ranges=ranges)
 
 
 def flag_bits(flags: Sequence[str]) -> int:

@@ -34,16 +34,19 @@ def over_ranks(work):
     return results
 
 
-@pytest.mark.parametrize("balance, flags", [("none", ()), ("head_tail", ()),
-                                            ("none", ("allgather",))])
-def test_attention_over_ranks_is_that_of_one(balance, flags):
+TABLE = [[(0, 30), (150, 160)], [(30, 31), (90, 150)], [], [(31, 90), (160, TOKENS)]]
+
+
+@pytest.mark.parametrize("layout, flags", [({}, ()), ({"balance": "head_tail"}, ()),
+                                           ({}, ("allgather",)), ({"ranges": TABLE}, ())])
+def test_attention_over_ranks_is_that_of_one(layout, flags):
     r = np.random.default_rng(0)
     q, k, v, dout = (r.standard_normal((1, TOKENS, 2, 32)).astype(np.float16) for _ in range(4))
     whole = lathe.run("flash_attention", q=q, k=k, v=v, dout=dout, causal=True)
 
     def work(rank, group):
-        shard = lathe.Shard(WORLD, rank, TOKENS, balance=balance)
-        rows = np.concatenate([np.arange(b, e) for b, e in shard.intervals()])
+        shard = lathe.Shard(WORLD, rank, TOKENS, **layout)
+        rows = np.concatenate([np.arange(0), *(np.arange(b, e) for b, e in shard.intervals())])
         parts = {name: np.ascontiguousarray(array[:, rows])
                  for name, array in dict(q=q, k=k, v=v, dout=dout).items()}
         found = lathe.run("flash_attention", **parts, causal=True, group=group, flags=flags,
@@ -65,6 +68,15 @@ def test_shards_say_who_holds_what():
         lathe.Shard(2, 0, 10, balance="tail")
     with pytest.raises(lathe.InvalidArgument, match="rank is 2; allowed are 0 to 1"):
         lathe.Shard(2, 2, 10)
+    assert lathe.Shard(WORLD, 3, TOKENS, ranges=TABLE).intervals() == TABLE[3]
+    with pytest.raises(lathe.InvalidArgument, match="token 4 lies in no range of any rank"):
+        lathe.Shard(2, 0, 10, ranges=[[(0, 4)], [(5, 10)]])
+    with pytest.raises(lathe.InvalidArgument, match="token 3 lies in ranges of rank 0 and of rank 1"):
+        lathe.Shard(2, 0, 10, ranges=[[(0, 4)], [(3, 10)]])
+    with pytest.raises(lathe.InvalidArgument, match="lists for 1 ranks; the world has 2"):
+        lathe.Shard(2, 0, 10, ranges=[[(0, 10)]])
+    with pytest.raises(TypeError, match="a range is a pair"):
+        lathe.Shard(1, 0, 10, ranges=[[(0, 5, 10)]])
 
 
 def test_groups_split():

@@ -31,17 +31,23 @@ def both(function, tensors, upstream):
     return [out.detach(), *(each.grad for each in leaves)]
 
 
-def compare(offsets, function, tensors, upstream, strict, parameters=()):
+def compare(offsets, function, tensors, upstream, strict, parameters=(), layout="contiguous"):
     """Compares function(context, cu_seqlens, *tensors) over ranks with one rank."""
     whole_offsets = torch.tensor(offsets, dtype=torch.int32)
     whole = both(lambda *each: function(None, whole_offsets, *each), tensors, upstream)
     total = offsets[-1]
-    bounds = [total * rank // WORLD for rank in range(WORLD + 1)]
+    count = 2 * WORLD if layout == "zigzag" else WORLD
+    bounds = [total * part // count for part in range(count + 1)]
+
+    def tokens(rank):
+        held = [rank, 2 * WORLD - 1 - rank] if layout == "zigzag" else [rank]
+        return torch.cat([torch.arange(bounds[part], bounds[part + 1]) for part in held])
 
     def work(rank):
-        cut = slice(bounds[rank], bounds[rank + 1])
+        cut = tokens(rank)
         context = fla.build_cp_context(whole_offsets, dist.group.WORLD, conv1d_kernel_size=4,
-                                       strict=strict)
+                                       strict=strict, layout=layout)
+        assert context.cu_seqlens_cpu[-1] == len(cut)
         parts = [each if i in parameters else each[:, cut] for i, each in enumerate(tensors)]
         return both(lambda *each: function(context, context.cu_seqlens, *each), parts,
                     upstream[:, cut])
@@ -50,27 +56,31 @@ def compare(offsets, function, tensors, upstream, strict, parameters=()):
     for i, wanted in enumerate(whole):
         found = [each[i] for each in results]
         parts = [each.double() for each in found]
-        joined = sum(parts) if i - 1 in parameters else torch.cat(parts, 1)
+        order = torch.cat([tokens(rank) for rank in range(WORLD)])
+        joined = (sum(parts) if i - 1 in parameters
+                  else torch.cat(parts, 1)[:, torch.argsort(order)])
         assert error(joined, wanted) < 4e-3, i
 
 
+@pytest.mark.parametrize("layout", ["contiguous", "zigzag"])
 @pytest.mark.parametrize("offsets, strict", [([0, 30, 96, 160], True), ([0, 5, 5, 131], False)])
-def test_kda(offsets, strict):
+def test_kda(offsets, strict, layout):
     total = offsets[-1]
     q, k, v, do = (randn(1, total, 2, 32, seed=seed) for seed in range(4))
     g = torch.nn.functional.logsigmoid(randn(1, total, 2, 32, seed=4, dtype=torch.float32))
     beta = randn(1, total, 2, seed=5, dtype=torch.float32).sigmoid()
     compare(offsets, lambda context, cu, *t: fla.chunk_kda(
         *t, cu_seqlens=cu, cp_context=context, use_qk_l2norm_in_kernel=True)[0],
-        (q, k, v, g, beta), do, strict)
+        (q, k, v, g, beta), do, strict, layout=layout)
 
 
-def test_conv():
+@pytest.mark.parametrize("layout", ["contiguous", "zigzag"])
+def test_conv(layout):
     x, dy = randn(1, 160, 64), randn(1, 160, 64, seed=1)
     weight, bias = randn(64, 4, seed=2), randn(64, seed=3)
     compare([0, 30, 96, 160], lambda context, cu, x, w, b: fla.causal_conv1d(
         x, w, b, activation="silu", cu_seqlens=cu, cp_context=context)[0], (x, weight, bias), dy,
-        True, parameters=(1, 2))
+        True, parameters=(1, 2), layout=layout)
 
 
 def test_contexts_are_those_of_the_peer():
@@ -78,22 +88,28 @@ def test_contexts_are_those_of_the_peer():
     if not file.exists():
         pytest.skip(f"no {file}: set LATHE_GOLDEN")
     cases = [case for case in json.loads(file.read_text())["cases"]
-             if case["layout"] == "contiguous" and case["world_size"] <= WORLD]
+             if case["world_size"] <= WORLD]
     assert cases
     for case in cases:
         def work(rank, case=case):
             offsets = torch.tensor(case["cu_seqlens"])
             if case["error"]:
                 with pytest.raises(ValueError) as caught:
-                    fla.build_cp_context(offsets, dist.group.WORLD)
+                    fla.build_cp_context(offsets, dist.group.WORLD, layout=case["layout"])
                 found = str(caught.value).replace("`", "")
                 assert found.startswith(case["error"].split(" for ")[0]), found
                 return
-            context = fla.build_cp_context(offsets, dist.group.WORLD, conv1d_kernel_size=4)
+            context = fla.build_cp_context(offsets, dist.group.WORLD, conv1d_kernel_size=4,
+                                           layout=case["layout"])
             wanted = case["ranks"][rank]
-            for name in ("pre_num_ranks", "post_num_ranks", "is_first_rank", "is_last_rank",
-                         "pre_num_conv_tokens"):
-                assert getattr(context, name) == wanted[name], (name, wanted)
+            names = ("pre_num_ranks", "post_num_ranks", "is_first_rank", "is_last_rank",
+                     "pre_num_conv_tokens", "part_len", "front_num_seqs", "pre_num_ranks_by_part",
+                     "post_num_ranks_by_part", "is_first_by_part", "is_last_by_part",
+                     "pre_num_conv_tokens_by_part")
+            for name in names:
+                found = getattr(context, name)
+                found = list(found) if isinstance(found, tuple) else found
+                assert found == wanted.get(name), (name, wanted)
             assert context.cu_seqlens.tolist() == wanted["cu_seqlens"]
             assert context.num_seqs == len(wanted["cu_seqlens"]) - 1 and context.is_cp_enabled
             copy = context.copy_for_backward()
@@ -116,8 +132,8 @@ def test_refusals():
 
     def work(rank):
         group = dist.group.WORLD
-        with pytest.raises(lathe.Unsupported, match="layout is 'zigzag'; allowed is 'contiguous'"):
-            fla.build_cp_context(offsets, group, layout="zigzag")
+        with pytest.raises(ValueError, match="`layout` must be 'contiguous' or 'zigzag', got 'ring'"):
+            fla.build_cp_context(offsets, group, layout="ring")
         with pytest.raises(ValueError, match="use_tf32x3_affine_chain is False"):
             fla.build_cp_context(offsets, group, use_tf32x3_affine_chain=False)
         with pytest.raises(TypeError, match="Unexpected CP keyword arguments: x"):

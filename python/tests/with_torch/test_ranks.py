@@ -45,7 +45,7 @@ def compare(function, tensors, upstream, make_ranks, summed=()):
         else:
             joined = torch.empty_like(wanted)
             for intervals, found in results:
-                rows = torch.cat([torch.arange(b, e) for b, e in intervals])
+                rows = torch.cat([torch.arange(0), *(torch.arange(b, e) for b, e in intervals)])
                 joined[:, rows] = found[i]
         assert error(joined, wanted) < 4e-3, i
 
@@ -57,21 +57,27 @@ def test_attention(balance, flags):
             dout, lambda: lt.Ranks(None, TOKENS, balance=balance, flags=flags))
 
 
-def test_kda():
+TABLE = [[(0, 3), (60, 90)], [(3, 60), (90, TOKENS)], *[[]] * (WORLD - 2)]
+LAYOUTS = [{}, {"balance": "head_tail"}, {"ranges": TABLE}]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_kda(layout):
     q, k, v, do = inputs(*[(1, TOKENS, 2, 32)] * 4)
     k = torch.nn.functional.normalize(k.float(), dim=-1).half()
     (g,) = inputs((1, TOKENS, 2, 32), dtype=torch.float32, seed=1)
     (beta,) = inputs((1, TOKENS, 2), dtype=torch.float32, seed=2)
     compare(lambda over, *t: lt.kda(*t, over=over)[0],
             (q, k, v, torch.nn.functional.logsigmoid(g), beta.sigmoid()), do,
-            lambda: lt.Ranks(None, TOKENS))
+            lambda: lt.Ranks(None, TOKENS, **layout))
 
 
-def test_conv_leaves_parameter_gradients_apart():
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_conv_leaves_parameter_gradients_apart(layout):
     x, dy = inputs((1, TOKENS, 32), (1, TOKENS, 32))
     (weight,) = inputs((32, 4))
     compare(lambda over, x, w: lt.causal_conv1d(x, w, activation="silu", over=over)[0], (x, weight),
-            dy, lambda: lt.Ranks(None, TOKENS), summed=(1,))
+            dy, lambda: lt.Ranks(None, TOKENS, **layout), summed=(1,))
 
 
 def test_padding_of_a_convolution_with_a_residual():

@@ -139,7 +139,11 @@ Outputs run_conv_ranks(const ConvCase& conv, const ref::Conv& inputs,
   ranks.world = static_cast<int>(parts.size()), ranks.flags = flags, ranks.offsets = offsets;
   ranks.bounds = {0};
   for (const int64_t part : parts) ranks.bounds.push_back(ranks.bounds.back() + part);
-  return run_ranks(conv_call(conv, inputs), ranks).outputs;
+  return run_conv_ranks(conv, inputs, ranks).outputs;
+}
+
+RanksAnswer run_conv_ranks(const ConvCase& conv, const ref::Conv& inputs, const Ranks& ranks) {
+  return run_ranks(conv_call(conv, inputs), ranks);
 }
 
 void check_conv(const ConvCase& conv, const Outputs& actual, const Outputs& expected,

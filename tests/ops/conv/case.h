@@ -9,6 +9,7 @@
 
 #include "reference/conv.h"
 #include "tests/harness/check.h"
+#include "tests/harness/ranks.h"
 
 namespace apitest {
 
@@ -47,6 +48,7 @@ Answer run_conv_call(const Call& call);
 Outputs run_conv(const ConvCase& conv, const ref::Conv& inputs);
 Outputs run_conv_ranks(const ConvCase& conv, const ref::Conv& inputs,
                        const std::vector<int64_t>& parts, unsigned flags, bool offsets = true);
+RanksAnswer run_conv_ranks(const ConvCase& conv, const ref::Conv& inputs, const Ranks& ranks);
 
 // Checks outputs against the reference by the rules of tests/compare.h. `roundings` is the number
 // of roundings allowed in 16-bit gradients.

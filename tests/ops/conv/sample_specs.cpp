@@ -15,6 +15,7 @@ std::vector<KernelSpec> conv_specs(const DeviceFacts& facts) {
   std::vector<KernelSpec> specs = {
       *kernels.forward,   *kernels.backward, *kernels.weight_grad,     *kernels.halo_pack,
       *kernels.halo_join, *kernels.halo_add, *kernels.weight_grad_cast};
+  specs.push_back(conv_lines_spec(Dtype::bf16));
   for (const ConvUpdateStep* update : conv_updates()) {
     specs.push_back(update->candidates(problem, facts).front());
   }

@@ -9,6 +9,7 @@
 
 #include "reference/kda.h"
 #include "tests/harness/check.h"
+#include "tests/harness/ranks.h"
 
 namespace apitest {
 
@@ -101,6 +102,10 @@ Outputs run_kda(const KdaCase& kda, const KdaInputs& inputs);
 Outputs run_kda_recurrent(const KdaCase& kda, const KdaInputs& inputs);
 Outputs run_kda_ranks(const KdaCase& kda, const KdaInputs& inputs,
                       const std::vector<int64_t>& parts, unsigned flags = 0, bool graph = false);
+// Runs kda over ranks whose shards are a table of ranges, or as a balance has it; `answers`
+// gets those of all calls. States of chunks and saved states need a table.
+Outputs run_kda_ranks(const KdaCase& kda, const KdaInputs& inputs, Ranks ranks,
+                      std::vector<RanksAnswer>* answers = nullptr);
 
 // Returns the recurrence's values, under the names of the outputs.
 Outputs kda_reference(const KdaCase& kda, const KdaInputs& inputs);

@@ -219,6 +219,31 @@ Outputs run_kda_ranks(const KdaCase& kda, const KdaInputs& inputs,
   });
 }
 
+Outputs run_kda_ranks(const KdaCase& kda, const KdaInputs& inputs, Ranks ranks,
+                      std::vector<RanksAnswer>* answers) {
+  std::vector<int64_t> slots;
+  for (const Intervals& own : ranks.ranges) {
+    Intervals& chunks = ranks.entries["NT"].emplace_back();
+    int64_t tokens = 0;
+    for (const auto& [begin, end] : own) {
+      tokens += end - begin;
+      chunks.emplace_back(kda_chunks_before(kda, begin), kda_chunks_before(kda, end));
+    }
+    slots.push_back(kda_slots_of(kda, tokens));
+  }
+  if (kda.saved) ranks.counts["slots"] = slots;
+  return run_calls(kda, inputs, [&](Call call) {
+    const auto states = call.tensors.find("saved_states");
+    if (states != call.tensors.end()) {
+      states->second.shape[0] = std::reduce(slots.begin(), slots.end());
+    }
+    RanksAnswer answer = run_ranks(call, ranks);
+    Outputs outputs = answer.outputs;
+    if (answers != nullptr) answers->push_back(std::move(answer));
+    return outputs;
+  });
+}
+
 void check_kda(const KdaCase& kda, const KdaInputs& inputs, const Outputs& actual, double slack) {
   if (kda.element == LATHE_F32) slack = 1;
   const Outputs expected = kda_reference(kda, inputs);

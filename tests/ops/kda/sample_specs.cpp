@@ -22,6 +22,7 @@ std::vector<KernelSpec> kda_specs(const DeviceFacts& facts) {
           kda_summary_spec(*walks.scan, {}),
           kda_merge_spec(*walks.scan, {}),
           kda_compose_spec(*walks.scan),
+          kda_pieces_spec(*walks.scan),
           kda_forward_warmup_spec(*walks.forward)};
 }
 

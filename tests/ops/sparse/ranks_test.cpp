@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // sparse_flash_attention on several ranks equals one rank, however rows and keys are dealt out.
+#include "tests/harness/tables.h"
 #include "tests/ops/sparse/ranks_case.h"
 
 namespace {
@@ -78,6 +79,18 @@ TEST_CASE("sparse ranks: parts as the caller cuts them, some empty") {
     all.push_back(ranks_of(static_cast<int>(bounds.size()) - 1, LATHE_BALANCE_NONE));
     all.back().bounds = bounds;
     all.back().runs = 2;  // the second finds the buffers of the first
+  }
+  equals_one_rank(c, all);
+}
+
+TEST_CASE("sparse ranks: random tables of ranges") {
+  std::mt19937 random(6);
+  SparseCase c = packed({5, 20, 1, 0, 33}, {5, 20, 1, 0, 33});
+  c.shape.causal = true, c.shape.sinks = true;
+  std::vector<Ranks> all;
+  for (int i = 0; i < 20; ++i) {
+    all.push_back(ranks_of(2 + i % 4, LATHE_BALANCE_NONE));
+    all.back().ranges = random_table(random, 2 + i % 4, 1 + i, {0, 5, 25, 26, 26, 59});
   }
   equals_one_rank(c, all);
 }

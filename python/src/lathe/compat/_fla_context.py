@@ -47,6 +47,15 @@ class FLACPContext:
     post_num_ranks: int | None = None
     conv1d_kernel_size: int | None = None
     pre_num_conv_tokens: int | None = None
+    # With layout "zigzag" a rank holds a front and a back part, and these are of both.
+    layout: str = "contiguous"
+    part_len: int | None = None
+    front_num_seqs: int | None = None
+    pre_num_ranks_by_part: tuple[int, int] | None = None
+    post_num_ranks_by_part: tuple[int, int] | None = None
+    is_first_by_part: tuple[bool, bool] | None = None
+    is_last_by_part: tuple[bool, bool] | None = None
+    pre_num_conv_tokens_by_part: tuple[int, int] | None = None
 
     def copy_for_backward(self) -> FLACPContext:
         """Returns a copy with offsets of its own."""
@@ -68,17 +77,19 @@ class FLACPContext:
         return self.group is not None
 
 
-_kept: collections.OrderedDict[tuple[Group, tuple[int, ...]], lt.Ranks] = collections.OrderedDict()
+_kept: collections.OrderedDict[tuple[Group, tuple[int, ...], str], lt.Ranks] = (
+    collections.OrderedDict())
 _kept_lock = threading.Lock()
 
 
-def _ranks(group: Any, offsets: list[int]) -> lt.Ranks:
+def _ranks(group: Any, offsets: list[int], balance: str) -> lt.Ranks:
     """Returns the cut of these offsets. Ranks make the same calls, so they keep the same cuts."""
     of_lathe = lt.group(group)
-    key = (of_lathe, tuple(offsets))
+    key = (of_lathe, tuple(offsets), balance)
     with _kept_lock:
         if key not in _kept:
-            _kept[key] = lt.Ranks(of_lathe, offsets[-1], cu_seqlens=offsets)
+            _kept[key] = lt.Ranks(of_lathe, offsets[-1], cu_seqlens=offsets,
+                                  balance=balance)
         _kept.move_to_end(key)
         mine = [each for each in _kept if each[0] is of_lathe]
         for each in mine[:-_MOST_KEPT]:
@@ -86,25 +97,50 @@ def _ranks(group: Any, offsets: list[int]) -> lt.Ranks:
         return _kept[key]
 
 
-def _check_lengths(tokens: int, world: int) -> None:
+def _check_lengths(tokens: int, world: int, zigzag: bool) -> None:
     """Raises what the peer raises where parts would not be equal."""
     if tokens < world:
         raise ValueError(f"`total_tokens` ({tokens}) must be at least `world_size` ({world}); "
                          "strict=False takes any length")
-    if tokens % world != 0:
-        raise ValueError(f"`total_tokens` ({tokens}) must be divisible by `world_size` ({world}); "
+    parts, name = (2 * world, "2 * `world_size`") if zigzag else (world, "`world_size`")
+    if tokens % parts != 0:
+        raise ValueError(f"`total_tokens` ({tokens}) must be divisible by {name} ({parts}); "
                          "strict=False takes any length")
 
 
-def _view(offsets: list[int], world: int, rank: int) -> dict[str, Any]:
-    """Returns one rank's view of the sequences, from the plans behind the library's own runs."""
-    asked = {"cu_seqlens": offsets, "world_size": world, "layout": "contiguous"}
+def _views(offsets: list[int], world: int, rank: int, layout: str) -> list[dict[str, Any]]:
+    """Returns the sequences as one rank's parts see them: the plans behind the library's runs."""
+    asked = {"cu_seqlens": offsets, "world_size": world, "layout": layout}
     (answer,) = json.loads(_core.shard_plan("cp_context_ragged",
                                             json.dumps({"cases": [asked]})))["cases"]
     if "error" in answer and answer["error"] is not None:
         raise ValueError(answer["error"])
-    found: dict[str, Any] = next(part for part in answer["parts"] if part["rank"] == rank)
-    return found
+    return [part for part in answer["parts"] if part["rank"] == rank]
+
+
+def _fields(views: list[dict[str, Any]]) -> dict[str, Any]:
+    """Returns the peer's fields of a rank with one part, or with a front and a back one."""
+    front, back = views[0], views[-1]
+    if front is back:
+        return {"is_last_rank": front["is_last"], "pre_num_ranks": front["pre"],
+                "is_first_rank": front["is_first"], "post_num_ranks": front["post"],
+                "pre_num_conv_tokens": front["pre_tokens"]}
+    return {"layout": "zigzag", "part_len": front["cu_seqlens"][-1],
+            "front_num_seqs": len(front["cu_seqlens"]) - 1,
+            "pre_num_ranks_by_part": (front["pre"], back["pre"]),
+            "post_num_ranks_by_part": (front["post"], back["post"]),
+            "is_first_by_part": (front["is_first"], back["is_first"]),
+            "is_last_by_part": (front["is_last"], back["is_last"]),
+            "pre_num_conv_tokens_by_part": (front["pre_tokens"], back["pre_tokens"])}
+
+
+def _local_offsets(views: list[dict[str, Any]]) -> Tensor:
+    """Returns the offsets in a rank's tokens, part after part."""
+    out = [0]
+    for view in views:
+        begin = out[-1]
+        out += [begin + offset for offset in view["cu_seqlens"][1:]]
+    return torch.tensor(out, dtype=torch.int32)
 
 
 def _context_class() -> Any:
@@ -119,34 +155,32 @@ def build_cp_context(cu_seqlens: Tensor, group: Any, conv1d_kernel_size: int | N
 
     cu_seqlens are the offsets of the whole axis; without cu_seqlens_cpu the host waits for them.
     strict=False, which the peer does not have, takes lengths that the number of ranks does not
-    divide. Collective at the first call for a group.
+    divide. layout "zigzag": rank r of W holds parts r and 2 W - 1 - r of 2 W, as balanced
+    attention does. Collective at the first call for a group.
     """
     if kwargs:
         raise TypeError(f"Unexpected CP keyword arguments: {', '.join(kwargs)}")
     if use_tf32x3_affine_chain is False:
         raise ValueError("use_tf32x3_affine_chain is False; allowed is True: maps of states are "
                          "multiplied in float32 whatever it says")
-    if layout == "zigzag":
-        raise Unsupported("layout is 'zigzag'; allowed is 'contiguous': a recurrence has as much "
-                          "work for each token, so nothing is to be balanced")
-    if layout != "contiguous":
+    if layout not in ("contiguous", "zigzag"):
         raise ValueError(f"`layout` must be 'contiguous' or 'zigzag', got {layout!r}.")
     if cu_seqlens_cpu is None:
         count("offsets read on the host")
         cu_seqlens_cpu = cu_seqlens.cpu()
     offsets: list[int] = cu_seqlens_cpu.tolist()
     world, rank = dist.get_world_size(group), dist.get_rank(group)
+    zigzag = layout == "zigzag"
     if strict:
-        _check_lengths(offsets[-1], world)
-    view = _view(offsets, world, rank)
-    local = torch.tensor(view["cu_seqlens"], dtype=torch.int32)
+        _check_lengths(offsets[-1], world, zigzag)
+    balance = "head_tail" if zigzag else "none"
+    views = _views(offsets, world, rank, "head_tail" if zigzag else "contiguous")
+    local = _local_offsets(views)
     context = _context_class()(
         group=group, cu_seqlens=local.to(cu_seqlens.device), cu_seqlens_cpu=local,
-        is_last_rank=view["is_last"], pre_num_ranks=view["pre"], is_first_rank=view["is_first"],
-        post_num_ranks=view["post"], conv1d_kernel_size=conv1d_kernel_size,
-        pre_num_conv_tokens=view["pre_tokens"])
+        conv1d_kernel_size=conv1d_kernel_size, **_fields(views))
     whole = cu_seqlens if cu_seqlens.is_contiguous() else cu_seqlens.contiguous()
-    setattr(context, "_lathe", _Lathe(_ranks(group, offsets), whole))
+    setattr(context, "_lathe", _Lathe(_ranks(group, offsets, balance), whole))
     return context
 
 

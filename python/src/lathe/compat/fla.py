@@ -30,7 +30,7 @@ DROP_INS = (
      "x multiplied by a mask; final state copied into cache; state copied back into cache; state "
      "of zeros",
      ""),
-    ("build_cp_context", "offsets read on the host", "layout (zigzag)"),
+    ("build_cp_context", "offsets read on the host", ""),
     ("causal_conv1d", "", "activation (others than silu and swish); cp_context (made by fla)"),
     ("causal_conv1d_update",
      "state copied back into cache",

@@ -80,7 +80,8 @@ class Ranks:
 
     ranks: lathe's group (lathe.torch.group) or a process group of torch. length: of the whole axis.
     balance: "none", "head_tail", "per_document" or "ptrr". cu_seqlens: offsets of packed sequences,
-    of the whole axis, on the host. flags: names of lathe's GROUP_FLAGS, such as "allgather".
+    of the whole axis, on the host. ranges: any table instead of a balance, for each rank its list of
+    [first, last) tokens; every token once. flags: names of lathe's GROUP_FLAGS, such as "allgather".
 
     Every rank makes it alike, and makes the same calls over it: the first of a kind is collective.
     It belongs to one thread at a time.
@@ -89,6 +90,7 @@ class Ranks:
     def __init__(self, ranks: Any, length: int, *, key_length: int = -1, balance: str = "none",
                  cu_seqlens: Sequence[int] | None = None, cu_seqlens_k: Sequence[int] | None = None,
                  block_size: int = 0, bounds: Sequence[int] | None = None,
+                 ranges: Sequence[Sequence[tuple[int, int]]] | None = None,
                  flags: Sequence[str] = ()) -> None:
         self.group = ranks if isinstance(ranks, Group) else group(ranks)
         self.flags = tuple(flags)
@@ -96,7 +98,7 @@ class Ranks:
         self.length = length
         self.shard = Shard(self.group.world, self.group.rank, length, key_length=key_length,
                            balance=balance, cu_seqlens=cu_seqlens, cu_seqlens_k=cu_seqlens_k,
-                           block_size=block_size, bounds=bounds)
+                           block_size=block_size, bounds=bounds, ranges=ranges)
         self._tables: dict[str, _core.PlanTable] = {}
 
     @property
@@ -117,7 +119,7 @@ class Ranks:
     def take(self, tensor: Tensor, dim: int, axis: int = 0) -> Tensor:
         """Returns this rank's tokens of a whole tensor; axis 1: tokens of keys."""
         parts = [tensor.narrow(dim, begin, end - begin)
-                 for begin, end in self.shard.intervals(axis)]
+                 for begin, end in self.shard.intervals(axis)] or [tensor.narrow(dim, 0, 0)]
         return torch.cat(parts, dim) if len(parts) != 1 else parts[0].contiguous()
 
     def _prepare(self, call: Call, options: Options, alignment: int, *tensors: Tensor | None

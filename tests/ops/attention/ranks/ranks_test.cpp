@@ -8,6 +8,7 @@
 #include <random>
 
 #include "tests/harness/check.h"
+#include "tests/harness/tables.h"
 #include "tests/ops/attention/case.h"
 
 using namespace apitest;
@@ -227,6 +228,27 @@ TEST_CASE("ranks: keys gathered a few heads at a time") {
   options.flags |= LATHE_NARROW_GRADIENTS;
   c.gradients = "dq";
   equals_one_rank(c, options);
+}
+
+TEST_CASE("ranks: random tables of ranges, every way for keys to travel") {
+  std::mt19937 random(5);
+  const unsigned methods[] = {kRing, kGather, LATHE_DISPATCH, LATHE_EXCHANGE_HEADS};
+  for (int i = 0; i < 40; ++i) {
+    const auto below = [&random](int64_t bound) {
+      return static_cast<int64_t>(random() % static_cast<uint64_t>(bound));
+    };
+    std::vector<int64_t> documents, offsets = {0};
+    for (int64_t n = 1 + below(4); n > 0; --n) {
+      documents.push_back(below(50));
+      offsets.push_back(offsets.back() + documents.back());
+    }
+    Ranks ranks = {.world = static_cast<int>(2 + below(3)), .flags = methods[i % 4]};
+    AttentionCase c = packed(documents, documents, i % 3 > 0 || i % 4 == 2);
+    if (i % 4 == 3) c.kv_heads = ranks.world;
+    c.group = 2, c.seed = static_cast<uint64_t>(i);
+    ranks.ranges = random_table(random, ranks.world, 1 + below(30), offsets);
+    equals_one_rank(c, ranks);
+  }
 }
 
 // LATHE_TEST_DRAWS: how many.

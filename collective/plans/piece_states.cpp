@@ -1,0 +1,218 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Lists the messages of maps, and the walks over a rank's elements.
+#include "collective/plans/piece_states.h"
+
+#include <algorithm>
+#include <map>
+
+namespace lathe {
+namespace {
+
+using Chain = std::vector<SequencePiece>;
+
+// Says where a rank stands in a chain: the positions of its first and last piece, if it has one.
+struct Span {
+  int first = -1, last = -1;
+};
+
+class StatesPlanner {
+ public:
+  StatesPlanner(const PieceLayout& layout, int rank, bool states, bool grads)
+      : layout_(layout), rank_(rank), states_(states), grads_(grads) {}
+
+  PieceStatesPlan operator()();
+
+ private:
+  void list_pieces();
+  void exchange(const Chain& chain);
+  // Adds what the owner of a piece sends to another rank of its chain.
+  void add_messages(const Chain& chain, const SequencePiece& piece, int peer, const Span& span);
+  void walk(bool back);
+  int element_of(const SequencePiece& piece) const {
+    return piece.rank == rank_ ? piece.number : received_.at({piece.sequence, piece.position});
+  }
+
+  const PieceLayout& layout_;
+  const int rank_;
+  const bool states_, grads_;
+  std::map<std::pair<int64_t, int>, int> received_;  // elements, by sequence and position
+  PieceStatesPlan out_;
+};
+
+// Makes the walks of one direction: a tree over the elements between the rank's pieces, level by
+// level, and at last a walk over every chain.
+class Walker {
+ public:
+  // `elements` counts those that there are; the tree adds others.
+  explicit Walker(int* elements) : elements_(elements) {}
+
+  // Adds a chain's elements in the order of the walk, with the piece whose state lies behind each.
+  // The state behind the last one is wanted.
+  void add(std::vector<PieceStep> chain) { chains_.push_back(std::move(chain)); }
+  PieceWalks operator()();
+
+ private:
+  bool reduce(std::vector<PieceStep>* chain);
+  void append(const std::vector<PieceStep>& steps, int element, bool map);
+
+  int* const elements_;
+  std::vector<std::vector<PieceStep>> chains_;
+  PieceWalks out_;
+};
+
+void Walker::append(const std::vector<PieceStep>& steps, int element, bool map) {
+  out_.walks.push_back(
+      {static_cast<int>(out_.steps.size()), static_cast<int>(steps.size()), element, map ? 1 : 0});
+  out_.steps.insert(out_.steps.end(), steps.begin(), steps.end());
+}
+
+// Reduces the gaps that have more than kPieceRadix elements by one level. A gap ends with an
+// element behind which a state is wanted. Returns whether there was one.
+bool Walker::reduce(std::vector<PieceStep>* chain) {
+  std::vector<PieceStep> out;
+  bool reduced = false;
+  for (auto begin = chain->begin(); begin != chain->end();) {
+    const auto wanted =
+        std::find_if(begin, chain->end(), [](const PieceStep& step) { return step.piece >= 0; });
+    const auto end = wanted + 1;
+    const bool is_long = end - begin > kPieceRadix;
+    reduced = reduced || is_long;
+    while (begin != end) {
+      const auto next = begin + std::min<int64_t>(is_long ? kPieceRadix : 1, end - begin);
+      PieceStep step = *(next - 1);
+      if (next - begin > 1) {
+        std::vector<PieceStep> group(begin, next);
+        for (PieceStep& each : group) each.piece = -1;
+        step.element = (*elements_)++;
+        append(group, step.element, begin != chain->begin());
+      }
+      out.push_back(step);
+      begin = next;
+    }
+  }
+  *chain = std::move(out);
+  return reduced;
+}
+
+PieceWalks Walker::operator()() {
+  out_.levels = {0};
+  const auto end_level = [this] {
+    const int count = static_cast<int>(out_.walks.size());
+    if (count > out_.levels.back()) out_.levels.push_back(count);
+  };
+  for (bool again = true; again;) {
+    again = false;
+    for (std::vector<PieceStep>& chain : chains_) again = reduce(&chain) || again;
+    end_level();
+  }
+  for (const std::vector<PieceStep>& chain : chains_) append(chain, -1, false);
+  end_level();
+  return std::move(out_);
+}
+
+void StatesPlanner::list_pieces() {
+  out_.pieces = layout_.ranks[rank_];
+  const auto take_in = [](const SequencePiece& piece, PieceWalks* walks) {
+    walks->walks.push_back({static_cast<int>(walks->steps.size()), 2, piece.number, 0});
+    walks->steps.push_back({-1 - piece.number, -1});
+    walks->steps.push_back({piece.number, -1});
+  };
+  for (const SequencePiece& piece : out_.pieces) {
+    const auto sequence = static_cast<int32_t>(piece.sequence);
+    const bool cut = !layout_.is_whole(piece);
+    out_.cut.push_back(cut);
+    if (layout_.is_first(piece)) {
+      out_.first_pieces.push_back(piece.number), out_.first_sequences.push_back(sequence);
+      if (cut && states_) take_in(piece, &out_.given_states);
+    }
+    if (layout_.is_last(piece)) {
+      out_.last_pieces.push_back(piece.number), out_.last_sequences.push_back(sequence);
+      if (cut && grads_) take_in(piece, &out_.given_grads);
+    }
+  }
+  for (PieceWalks* walks : {&out_.given_states, &out_.given_grads}) {
+    walks->levels = {0, static_cast<int>(walks->walks.size())};
+  }
+}
+
+void StatesPlanner::add_messages(const Chain& chain, const SequencePiece& piece, int peer,
+                                 const Span& span) {
+  const bool forth = states_ && span.last > piece.position;
+  const bool back = grads_ && span.first < piece.position;
+  const bool through = (forth && piece.position > 0) ||
+                       (back && piece.position + 1 < static_cast<int>(chain.size()));
+  const bool sends = piece.rank == rank_;
+  if (!forth && !back) return;
+  int element = piece.number;
+  if (!sends) {
+    element = static_cast<int>(out_.pieces.size() + received_.size());
+    received_[{piece.sequence, piece.position}] = element;
+  }
+  std::vector<PieceMessage>& messages = sends ? out_.sends : out_.receives;
+  if (forth) messages.push_back({peer, PieceMessage::end, element});
+  if (through) messages.push_back({peer, PieceMessage::map, element});
+  if (back) messages.push_back({peer, PieceMessage::grad, element});
+}
+
+void StatesPlanner::exchange(const Chain& chain) {
+  std::map<int, Span> ranks;
+  for (const SequencePiece& piece : chain) {
+    Span& span = ranks.try_emplace(piece.rank, Span{piece.position, -1}).first->second;
+    span.last = piece.position;
+  }
+  const auto own = ranks.find(rank_);
+  if (own == ranks.end()) return;
+  for (const SequencePiece& piece : chain) {
+    if (piece.rank != rank_) {
+      add_messages(chain, piece, piece.rank, own->second);
+      continue;
+    }
+    for (const auto& [peer, span] : ranks) {
+      if (peer != rank_) add_messages(chain, piece, peer, span);
+    }
+  }
+}
+
+void StatesPlanner::walk(bool back) {
+  Walker walker(&out_.elements);
+  for (const Chain& chain : layout_.chains) {
+    if (chain.size() < 2) continue;
+    std::vector<PieceStep> steps;
+    size_t wanted = 0;  // steps up to the last one whose state is wanted
+    const auto add = [&](const SequencePiece& piece, const SequencePiece& next) {
+      // What lies behind the rank's last piece is not there, and no state behind it is wanted.
+      const bool here = piece.rank == rank_ || received_.contains({piece.sequence, piece.position});
+      steps.push_back({here ? element_of(piece) : -1, next.rank == rank_ ? next.number : -1});
+      if (next.rank == rank_) wanted = steps.size();
+    };
+    for (size_t i = 0; i + 1 < chain.size(); ++i) {
+      const size_t last = chain.size() - 1;
+      back ? add(chain[last - i], chain[last - i - 1]) : add(chain[i], chain[i + 1]);
+    }
+    steps.resize(wanted);
+    if (!steps.empty()) walker.add(std::move(steps));
+  }
+  (back ? out_.back : out_.forward) = walker();
+}
+
+PieceStatesPlan StatesPlanner::operator()() {
+  list_pieces();
+  for (const Chain& chain : layout_.chains) {
+    if (chain.size() > 1) exchange(chain);
+  }
+  out_.elements = static_cast<int>(out_.pieces.size() + received_.size());
+  if (states_) walk(false);
+  if (grads_) walk(true);
+  return std::move(out_);
+}
+
+}  // namespace
+
+bool PieceStatesPlan::cuts() const { return std::ranges::find(cut, true) != cut.end(); }
+
+PieceStatesPlan piece_states_plan(const PieceLayout& layout, int rank, bool states, bool grads) {
+  return StatesPlanner(layout, rank, states, grads)();
+}
+
+}  // namespace lathe

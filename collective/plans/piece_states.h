@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Plans how the states of KDA go through the pieces of sequences. A piece is an affine map of the
+// state, S' = M S + E, and of its gradient backwards, dS = M^T dS' + D. The plan says which maps a
+// rank sends and receives, in one group of messages, and the walks that compose them. Pure.
+//
+// The first piece of a chain hands on a state and no map: its E includes the initial state. The
+// last one hands back a gradient: its D includes the final state's. A rank sends E of its piece to
+// the ranks with a later piece of the chain, D to those with an earlier one, and M, once, to those
+// that go through the piece.
+//
+// The state before each piece of the rank is a walk over the elements before it. Between two pieces
+// of a rank lie those of other ranks; a tree reduces them first, kPieceRadix neighbours to one,
+// until a walk meets at most that many. So a rank waits for log W levels and its own pieces.
+#pragma once
+
+#include "collective/plans/pieces.h"
+
+namespace lathe {
+
+constexpr int kPieceRadix = 4;
+
+struct PieceMessage {
+  enum Kind { end, map, grad };  // E, M, D
+  int peer = 0;
+  Kind kind = end;
+  int element = 0;  // of the sender: the number of its piece; of the receiver: an element
+  bool operator==(const PieceMessage&) const = default;
+};
+
+// A step of a walk applies an element's map to a state, and may store the state behind it. The
+// first step takes the element's end instead.
+struct PieceStep {
+  int element = 0;
+  int piece = -1;  // of the rank, whose state this is; -1: none is stored
+  bool operator==(const PieceStep&) const = default;
+};
+struct PieceWalk {
+  int first_step = 0, steps = 0;
+  int element = -1;  // whose end the last state becomes; -1: of none
+  int map = 0;       // 1: the product of the maps becomes that element's map as well
+  bool operator==(const PieceWalk&) const = default;
+};
+// The walks of a level do not wait for each other.
+struct PieceWalks {
+  std::vector<PieceWalk> walks;
+  std::vector<PieceStep> steps;
+  std::vector<int> levels;  // offsets in `walks`
+};
+
+struct PieceStatesPlan {
+  std::vector<SequencePiece> pieces;  // of this rank
+  // Which of the rank's pieces have a chain with more than one piece.
+  std::vector<bool> cut;
+  // Pieces of the rank that begin, and that end, their sequence, with the sequences.
+  std::vector<int32_t> first_pieces, first_sequences, last_pieces, last_sequences;
+  std::vector<PieceMessage> sends, receives;
+  // Of one level each: they take the given state into the end of a first piece, before it is sent,
+  // and the given gradient into that of a last piece. Step -1 - p begins with the state of piece p.
+  PieceWalks given_states, given_grads;
+  PieceWalks forward, back;
+  int elements = 0;  // the rank's pieces, then what it receives, then what walks make
+
+  bool cuts() const;
+};
+// `states`, `grads`: which directions a call needs.
+PieceStatesPlan piece_states_plan(const PieceLayout& layout, int rank, bool states, bool grads);
+
+}  // namespace lathe

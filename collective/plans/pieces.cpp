@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Intersects the ranks' intervals with the sequences.
+#include "collective/plans/pieces.h"
+
+#include <algorithm>
+
+namespace lathe {
+namespace {
+
+// Appends the pieces of the non-empty sequences that meet an interval, whose first row is `row`.
+void append(const std::vector<int64_t>& cu, Interval interval, int64_t row, int rank,
+            std::vector<SequencePiece>* pieces) {
+  const auto behind = std::upper_bound(cu.begin(), cu.end(), interval.begin);
+  for (auto n = behind - cu.begin() - 1; cu[n] < interval.end; ++n) {
+    const int64_t begin = std::max(cu[n], interval.begin), end = std::min(cu[n + 1], interval.end);
+    if (begin >= end) continue;
+    SequencePiece& piece = pieces->emplace_back();
+    piece.rank = rank, piece.sequence = n, piece.row = row + begin - interval.begin;
+    piece.tokens = end - begin, piece.before = begin - cu[n];
+  }
+}
+
+// Returns the rank that holds a token.
+int rank_of(const ShardLayout& layout, int64_t token) {
+  const auto holds = [token](const std::vector<Interval>& intervals) {
+    return std::ranges::any_of(intervals, [token](const Interval& each) {
+      return each.begin <= token && token < each.end;
+    });
+  };
+  return static_cast<int>(std::ranges::find_if(layout, holds) - layout.begin());
+}
+
+void append_empty(const Layout& layout, PieceLayout* out) {
+  const std::vector<int64_t>& cu = layout.cu_seqlens;
+  for (size_t n = 0; n + 1 < cu.size(); ++n) {
+    if (cu[n] < cu[n + 1]) continue;
+    const int owner =
+        layout.length == 0 ? -1 : rank_of(layout.queries, std::min(cu[n], layout.length - 1));
+    for (int rank = 0; rank < layout.world(); ++rank) {
+      if (owner >= 0 && rank != owner) continue;
+      SequencePiece& piece = out->ranks[rank].emplace_back();
+      piece.rank = rank, piece.sequence = static_cast<int64_t>(n);
+      piece.row = layout.query_tokens(rank);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<int32_t> PieceLayout::offsets(int rank) const {
+  std::vector<int32_t> out = {0};
+  for (const SequencePiece& piece : ranks[rank]) {
+    out.push_back(static_cast<int32_t>(piece.row + piece.tokens));
+  }
+  return out;
+}
+
+PieceLayout piece_layout(const Layout& layout) {
+  PieceLayout out;
+  out.ranks.resize(layout.world());
+  out.chains.resize(layout.cu_seqlens.size() - 1);
+  for (int rank = 0; rank < layout.world(); ++rank) {
+    int64_t row = 0;
+    for (const Interval& interval : layout.queries[rank]) {
+      append(layout.cu_seqlens, interval, row, rank, &out.ranks[rank]);
+      row += interval.size();
+    }
+  }
+  append_empty(layout, &out);
+  for (std::vector<SequencePiece>& pieces : out.ranks) {
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      pieces[i].number = static_cast<int>(i);
+      std::vector<SequencePiece>& chain = out.chains[pieces[i].sequence];
+      // Without any token every rank has the same empty pieces; the first rank's is the chain.
+      if (pieces[i].tokens > 0 || chain.empty()) chain.push_back(pieces[i]);
+    }
+  }
+  for (std::vector<SequencePiece>& chain : out.chains) {
+    std::ranges::sort(chain, {}, &SequencePiece::before);
+    for (size_t i = 0; i < chain.size(); ++i) {
+      chain[i].position = static_cast<int>(i);
+      out.ranks[chain[i].rank][chain[i].number].position = static_cast<int>(i);
+    }
+  }
+  return out;
+}
+
+}  // namespace lathe
