@@ -23,7 +23,7 @@ inline MappedRows rows_of(const Tensor& tensor, bool packed, int64_t columns, in
 
 // Completes a map whose dimension `token` has the tokens and whose last one has the sequences: the
 // strides, and what makes it ragged where sequences are packed
-// (templates/attention/sm90/box_coordinates.cuh).
+// (templates/common/box_coordinates.cuh).
 inline void complete_map(bool packed, size_t token, size_t last, MappedTensor* map) {
   if (packed) map->extent[last] = 1;  // packed tensors are one sequence of tokens
   for (size_t k = 1; k <= last; ++k) {
