@@ -5,6 +5,7 @@
 
 #include "codegen/base/integers.h"
 #include "ops/kda/chunked_kernels.h"
+#include "ops/kda/forward_warpgroups.h"
 #include "ops/workspace.h"
 #include "templates/params/kda.h"
 #include "templates/params/kda_chunked.h"
@@ -43,7 +44,7 @@ int64_t kda_slots(const KdaProblem& problem, const KdaChunkedShape& shape) {
 }
 
 int64_t kda_value_tiles(const KdaProblem& problem, const KernelSpec& walk) {
-  return ceil_div(problem.value_dim, walk.threads / 2);
+  return ceil_div(problem.value_dim, kda_walk_values(walk));
 }
 
 int64_t KdaLaunch::count() const {
@@ -69,7 +70,7 @@ int64_t kda_segments(const KdaProblem& problem, const KdaChunkedKernels& kernels
   KdaSegmentProblem question;
   question.heads = bounded_product({shape.sequences, shape.value_heads});
   question.value_tiles = kda_value_tiles(problem, walk);
-  question.key_tiles = ceil_div(problem.key_dim, walk.threads / 2);
+  question.key_tiles = ceil_div(problem.key_dim, kda_walk_values(walk));
   question.tokens =
       problem.packed ? shape.tokens / std::max<int64_t>(shape.sequences, 1) : shape.tokens;
   question.blocks_at_once = kda_blocks_at_once(walk, facts);
@@ -77,6 +78,10 @@ int64_t kda_segments(const KdaProblem& problem, const KdaChunkedKernels& kernels
   question.forward = problem.forward || problem.recomputes();
   question.back = kernels.scan && !problem.forward;
   question.ranks = problem.ranks;
+  // Walks by warpgroups take half the time for a token, and some for the first ones.
+  if (kernels.summary && !kernels.summary->tensor_maps.empty()) {
+    question.link_tokens = 48, question.launch_tokens = 256;
+  }
   return kda_choose_segments(question);
 }
 
@@ -164,12 +169,18 @@ Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernel
   const int64_t terms = wide ? 6 : 1, parts = wide ? 1 : 2;
   const bool bounded = problem.gate_kind == kKdaGateBounded && problem.element != Dtype::f16;
   const auto walk = [&](const KernelSpec& spec, int64_t states_read, int64_t squares) {
-    const int64_t tiles = kda_value_tiles(problem, spec), covered = tiles * (spec.threads / 2);
+    const int64_t tiles = kda_value_tiles(problem, spec), covered = tiles * kda_walk_values(spec);
     const uint64_t blocks = unsigned_product({ceil_div(rows, kKdaBlock), value_heads, terms});
-    cost.tensor_ops += blocks * unsigned_product({tiles, width, (bounded ? 3 : 7) * 2 * 8 * 16});
-    cost.tensor_ops +=
-        blocks * unsigned_product(
-                     {covered, 2 * kKdaBlock, (states_read + parts) * width + squares * kKdaBlock});
+    if (!spec.tensor_maps.empty()) {
+      const int64_t columns = kda_walk_values(spec);
+      cost.tensor_ops +=
+          blocks * unsigned_product({tiles, kda_warpgroups_tensor_ops(width, columns, true)});
+    } else {
+      cost.tensor_ops += blocks * unsigned_product({tiles, width, (bounded ? 3 : 7) * 2 * 8 * 16});
+      cost.tensor_ops +=
+          blocks * unsigned_product({covered, 2 * kKdaBlock,
+                                     (states_read + parts) * width + squares * kKdaBlock});
+    }
     // Value heads that share q and k, and tiles of V, walk side by side: L2 reads memory once.
     cost.bytes += 2 * keys + gates;
   };

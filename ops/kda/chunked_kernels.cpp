@@ -5,6 +5,7 @@
 
 #include "codegen/base/integers.h"
 #include "codegen/base/invalid.h"
+#include "ops/kda/forward_warpgroups.h"
 #include "ops/tiles.h"
 #include "templates/params/kda_chunked.h"
 
@@ -147,20 +148,54 @@ KernelSpec kda_backward_finish_spec() {
       "KdaBackwardFinishSmem", 4 * kFinishThreads, kFinishThreads);
 }
 
+namespace {
+
+// Takes the kernel by warpgroups in a portable one's place, unless it is refused or something else
+// was tuned.
+template <typename Own, typename Slot>
+void take_family(const std::string& refusal, Own own, const DeviceFacts& facts, Slot* slot) {
+  if (!refusal.empty()) {
+    KernelSpec spec = **slot;
+    spec.family_reason = text("not sm90: ", refusal);
+    *slot = std::move(spec);
+    return;
+  }
+  KernelSpec spec = own(**slot);
+  if (facts.choices && !facts.choices->silent() &&
+      pick({{{spec}, {}}, {{**slot}, {}}}, facts).group > 0) {
+    spec = **slot;
+    spec.family_reason = "not sm90: the tuned choice is a portable kernel";
+  }
+  *slot = std::move(spec);
+}
+
+}  // namespace
+
 Result<KdaChunkedKernels> kda_chunked_kernels(const KdaProblem& problem, const DeviceFacts& facts) {
   KdaChunkedKernels kernels;
   LATHE_ASSIGN(const KdaWalkTile tile, kda_walk_choose(problem, facts));
   if (!problem.forward && !problem.backward && !problem.dinitial_state) return kernels;
   if (problem.forward) kernels.forward = kda_forward_spec(problem, tile);
-  if (problem.warmup) kernels.forward = kda_forward_warmup_spec(*kernels.forward);
+  const KernelSlot portable = kernels.forward;
+  if (problem.warmup) kernels.forward = kda_forward_warmup_spec(*portable);
+  if (problem.forward) {
+    take_family(
+        kda_forward_warpgroups_refusal(problem, facts),
+        [&](const KernelSpec& spec) { return kda_forward_warpgroups_spec(problem, spec); }, facts,
+        &kernels.forward);
+  }
   if (problem.backward || problem.dinitial_state) {
     kernels.scan = kda_backward_scan_spec(problem, tile);
   }
   if (problem.segmented || problem.ranks) {
     const KdaSummaryParts parts = {problem.forward || problem.recomputes(),
                                    kernels.scan.has_value(), problem.initial_state, problem.dht};
-    const KernelSpec& walk = kernels.forward ? *kernels.forward : *kernels.scan;
+    const KernelSpec& walk = portable ? *portable : *kernels.scan;
     kernels.summary = kda_summary_spec(walk, parts);
+    take_family(
+        kda_summary_warpgroups_refusal(problem, parts, facts),
+        [&](const KernelSpec& spec) { return kda_summary_warpgroups_spec(problem, spec); }, facts,
+        &kernels.summary);
     if (problem.segmented) kernels.merge = kda_merge_spec(walk, parts);
     if (problem.ranks) kernels.compose = kda_compose_spec(walk);
   }

@@ -8,6 +8,7 @@
 
 #include "codegen/base/invalid.h"
 #include "ops/fill.h"
+#include "ops/kda/forward_warpgroups.h"
 #include "ops/kda/ranks.h"
 
 namespace lathe {
@@ -140,6 +141,7 @@ KdaInputs KdaExecutor::inputs_of(const KdaCall& of) const {
 
 KdaSummaryParams KdaExecutor::summary_params(const KdaCall& of) const {
   auto p = params_of<KdaSummaryParams>(of);
+  p.in.value_tiles = static_cast<int>(kda_value_tiles(problem(), *kernels_.summary));
   p.forward_blocks = static_cast<int>(of.plan.launch.summary_forward);
   p.carried = of.shard.carry.carried;
   p.open = of.shard.ranks ? of.shard.carry.open : p.in.sequences;
@@ -161,7 +163,9 @@ Status KdaExecutor::run_walks(const KdaCall& of) const {
     p.chunk_size = request_.chunk_size;
     // Rows of a batch one after another, and those of packed sequences as far as there is room.
     p.chunks = static_cast<int>(std::min(chunks.extent[0] * chunks.extent[1], kMaxExtent));
-    LATHE_TRY(kernels_.forward.launch(launch.forward, &p, of.call.stream));
+    p.in.value_tiles = static_cast<int>(kda_value_tiles(problem(), *kernels_.forward));
+    LATHE_TRY(
+        launch_kda_forward(kernels_.forward, problem().packed, launch.forward, p, of.call.stream));
   }
   return run_backward(of);
 }
@@ -195,7 +199,8 @@ Status KdaExecutor::launch(const Call& call, const KdaPlan& plan) const {
   const KdaCall of = {call, plan};
   if (plan.launch.summary() > 0) {
     const KdaSummaryParams p = summary_params(of);
-    LATHE_TRY(kernels_.summary.launch(plan.launch.summary(), &p, call.stream));
+    LATHE_TRY(launch_kda_summary(kernels_.summary, problem().packed, plan.launch.summary(), p,
+                                 call.stream));
   }
   return run_walks(of);
 }

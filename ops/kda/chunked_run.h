@@ -62,7 +62,11 @@ class KdaExecutor final : public PlannedExecutor<KdaExecutor, KdaPlan> {
   KdaInputs inputs_of(const KdaCall& of) const;
   Status run_backward(const KdaCall& of) const;
 
-  const KernelSpec& walk() const { return kernels_.forward ? *kernels_.forward : *kernels_.scan; }
+  // The walk whose tile the kernels beside the forward share.
+  const KernelSpec& walk() const {
+    if (kernels_.scan) return *kernels_.scan;
+    return kernels_.summary ? *kernels_.summary : *kernels_.forward;
+  }
 
   KdaRequest request_;
   DeviceFacts facts_;

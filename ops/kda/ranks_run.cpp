@@ -9,6 +9,7 @@
 
 #include "codegen/base/integers.h"
 #include "collective/plans/conv_halo.h"  // all_reduce_f32
+#include "ops/kda/forward_warpgroups.h"
 #include "ops/kda/ranks.h"
 
 namespace lathe {
@@ -77,7 +78,7 @@ Status KdaRankRun::summarize(const KdaCall& of) const {
     blocks = forward + back;
   }
   if (blocks == 0) return {};
-  return program_.kernels().summary.launch(blocks, &p, call_.stream);
+  return launch_kda_summary(program_.kernels().summary, problem_.packed, blocks, p, call_.stream);
 }
 
 // Returns the tokens of a local sequence on this rank.

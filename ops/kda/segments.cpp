@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "codegen/base/integers.h"
+#include "ops/kda/forward_warpgroups.h"
 #include "templates/params/kda_chunked.h"
 #include "templates/params/kda_pieces.h"
 
@@ -21,11 +22,6 @@ constexpr int64_t kLeastLength = 256;
 // Segments must take at most this share of the time of one segment; the same share decides which
 // number is as good as the best, and the fewest win.
 constexpr double kWorthwhile = 0.9;
-// These are the times of a link of the chain and of the two launches, in the time a walk takes for
-// a token (about 0.1 us).
-constexpr int64_t kLinkTokens = 16, kLaunchTokens = 64;
-
-int64_t columns_of(int64_t threads) { return threads / 2; }  // 16 a warp
 
 // Constants of a walk that say what it stores or starts from: a summary has its own.
 bool is_of_the_walk_alone(const Constant& constant) {
@@ -48,7 +44,8 @@ int64_t time_of(const KdaSegmentProblem& question, int64_t segments) {
   const int64_t transitions = question.ranks ? segments : segments - 2;
   const int64_t summaries =
       bounded_product({question.heads, walks * ends + question.key_tiles * transitions});
-  return walk + length * waves(summaries) + transitions * kLinkTokens + kLaunchTokens;
+  return walk + length * waves(summaries) + transitions * question.link_tokens +
+         question.launch_tokens;
 }
 
 }  // namespace
@@ -109,7 +106,7 @@ KernelSpec kda_forward_warmup_spec(const KernelSpec& forward) {
 
 KdaSummaryBlocks kda_summary_each(const KdaSegmentNumbers& summary, const KdaSegmentShape& shape) {
   KdaSummaryBlocks blocks;
-  const int64_t columns = columns_of(summary.threads);
+  const int64_t columns = summary.columns;
   const int64_t values = ceil_div(shape.value_dim, columns);
   const int64_t tiles = (summary.states != 0 ? values : 0) + ceil_div(shape.key_dim, columns);
   const auto of = [&shape](int64_t each) {
@@ -161,12 +158,17 @@ struct SummaryWalk {
 SummaryWalk summary_walk(const KdaProblem& problem, const KernelSpec& summary,
                          const KdaSegmentShape& shape) {
   const int64_t k = shape.key_dim, v = shape.value_dim, width = summary.constant("width");
-  const int64_t columns = columns_of(summary.threads), element = bytes_of(problem.element);
+  const int64_t columns = kda_walk_values(summary), element = bytes_of(problem.element);
   const bool wide = problem.element == Dtype::f32;
   const int64_t terms = wide ? 6 : 1, parts = wide ? 1 : 2;
+  const int64_t row = 2 * k * element + k * bytes_of(problem.gate) + bytes_of(problem.beta);
+  const int64_t value_tiles = ceil_div(v, columns), key_tiles = ceil_div(k, columns);
+  if (!summary.tensor_maps.empty()) {
+    return {row - k * element, v * element, value_tiles, key_tiles,
+            kda_warpgroups_tensor_ops(width, columns, false)};
+  }
   const int64_t sums = columns * 2 * kKdaBlock * ((1 + parts) * width + parts * kKdaBlock);
-  return {2 * k * element + k * bytes_of(problem.gate) + bytes_of(problem.beta), v * element,
-          ceil_div(v, columns), ceil_div(k, columns), terms * (7 * 2 * 8 * 16 * width + sums)};
+  return {row, v * element, value_tiles, key_tiles, terms * (7 * 2 * 8 * 16 * width + sums)};
 }
 
 }  // namespace

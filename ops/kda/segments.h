@@ -36,6 +36,9 @@ int kda_merge_smem(int padded_keys);
 // it. `forward` is the spec of kda_forward; the grid is the same.
 KernelSpec kda_forward_warmup_spec(const KernelSpec& forward);
 
+// Returns the columns of V that a thread block of a walk or a summary has, of either family.
+int64_t kda_walk_values(const KernelSpec& walk);
+
 // Holds what grids of the summary and of the merge depend on.
 struct KdaSegmentNumbers {
   KdaSegmentNumbers() = default;
@@ -43,9 +46,9 @@ struct KdaSegmentNumbers {
       : states(spec.constant("states", 0)),
         grads(spec.constant("grads", 0)),
         ranks(spec.constant("ranks", 0)),
-        threads(spec.threads) {}
+        columns(kda_walk_values(spec)) {}
   int64_t states = 0, grads = 0, ranks = 0;  // flags
-  int64_t threads = 0;
+  int64_t columns = 0;                       // of V of a block of the summary
 };
 
 struct KdaSegmentShape {
@@ -103,7 +106,10 @@ struct KdaSegmentProblem {
   int64_t tokens = 0;                      // of a sequence; of packed ones on average
   int64_t blocks_at_once = 0;              // on the device
   bool forward = false, back = false;      // which walks the launch goes
-  bool ranks = false;                      // summaries are made of every segment, also of one
+  // The times of a link of the chain and of the two launches, in the time a walk takes for a token
+  // (about 0.1 us).
+  int64_t link_tokens = 16, launch_tokens = 64;
+  bool ranks = false;  // summaries are made of every segment, also of one
 };
 int kda_choose_segments(const KdaSegmentProblem& question);
 

@@ -55,6 +55,7 @@ __device__ __forceinline__ WgmmaTile wgmma_rows(unsigned address) {
 #define LATHE_WGMMA_8(d, i)                                                                   \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
       "+f"(d[i + 6]), "+f"(d[i + 7])
+#define LATHE_WGMMA_D_8(d) LATHE_WGMMA_8(d, 0)
 #define LATHE_WGMMA_D_16(d) LATHE_WGMMA_8(d, 0), LATHE_WGMMA_8(d, 8)
 #define LATHE_WGMMA_D_32(d) LATHE_WGMMA_D_16(d), LATHE_WGMMA_8(d, 16), LATHE_WGMMA_8(d, 24)
 #define LATHE_WGMMA_D_40(d) LATHE_WGMMA_D_32(d), LATHE_WGMMA_8(d, 32)
@@ -67,8 +68,9 @@ __device__ __forceinline__ WgmmaTile wgmma_rows(unsigned address) {
 #define LATHE_WGMMA_D_128(d)                                                               \
   LATHE_WGMMA_D_96(d), LATHE_WGMMA_8(d, 96), LATHE_WGMMA_8(d, 104), LATHE_WGMMA_8(d, 112), \
       LATHE_WGMMA_8(d, 120)
-#define LATHE_WGMMA_N_16           \
-  "%0, %1, %2, %3, %4, %5, %6, %7" \
+#define LATHE_WGMMA_N_8 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define LATHE_WGMMA_N_16 \
+  LATHE_WGMMA_N_8        \
   ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define LATHE_WGMMA_N_32                     \
   LATHE_WGMMA_N_16                           \
@@ -144,6 +146,7 @@ struct Wgmma;
   LATHE_WGMMA_OF(columns, count, f16, "f16", r0, r1, r2, r3, r4, r5, r6) \
   LATHE_WGMMA_OF(columns, count, bf16, "bf16", r0, r1, r2, r3, r4, r5, r6)
 
+LATHE_WGMMA(16, 8, 8, 9, 10, 11, 12, 13, 14)
 LATHE_WGMMA(32, 16, 16, 17, 18, 19, 20, 21, 22)
 LATHE_WGMMA(64, 32, 32, 33, 34, 35, 36, 37, 38)
 LATHE_WGMMA(80, 40, 40, 41, 42, 43, 44, 45, 46)
@@ -158,6 +161,8 @@ LATHE_WGMMA(256, 128, 128, 129, 130, 131, 132, 133, 134)
 #undef LATHE_WGMMA
 #undef LATHE_WGMMA_OF
 #undef LATHE_WGMMA_8
+#undef LATHE_WGMMA_D_8
+#undef LATHE_WGMMA_N_8
 #undef LATHE_WGMMA_D_16
 #undef LATHE_WGMMA_N_16
 #undef LATHE_WGMMA_D_32

@@ -56,7 +56,8 @@ struct KdaBlock {
   static constexpr int kScaleQ = kNormK + 64;                // scale / |q|, or scale
   static constexpr int kLower = kScaleQ + 64;                // Diag(beta) R, float32
   static constexpr int kLowerPitch = 24;  // words; 8-byte writes of four rows hit every bank once
-  static constexpr int kBytes = (kLower + 16 * 4 * kLowerPitch + 1023) / 1024 * 1024;
+  static constexpr int kBytesOfLower = 16 * 4 * kLowerPitch;
+  static constexpr int kBytes = (kLower + kBytesOfLower + 1023) / 1024 * 1024;
 };
 
 // The natural logarithm of the decay of a raw gate.
@@ -73,31 +74,36 @@ __device__ __forceinline__ float step_size(float raw, float factor) {
   return kda_beta<Config::kSigmoid>(raw, factor);
 }
 
-// M by forward substitution, float32: lane j and lane j + 16 hold column j. What a bad row of R
-// holds comes into its own row of M and those below alone.
+// A column of M times `factor` by forward substitution, float32: that of the lane, column j of lane
+// j and lane j + 16. What a bad row of R holds comes into its own row of M and those below alone.
 template <class Config>
-__device__ __forceinline__ void invert_lower(unsigned block, int lane) {
-  using Block = KdaBlock<Config>;
-  const int column = lane & 15, half = lane >> 4;
-  float x[16];
+__device__ __forceinline__ void solve_lower(unsigned lower, int lane, float factor,
+                                            float (&x)[16]) {
+  const int column = lane & 15;
 #pragma unroll
   for (int i = 0; i < 16; ++i) {
-    x[i] = i == column ? 1.0f : 0.0f;
+    x[i] = i == column ? factor : 0.0f;
 #pragma unroll
     for (int from = 0; from < i; from += 4) {
       float row[4];
-      load_shared(block + Block::kLower + 4 * (i * Block::kLowerPitch + from), row);
+      load_shared(lower + 4 * (i * KdaBlock<Config>::kLowerPitch + from), row);
 #pragma unroll
       for (int m = from; m < i && m < from + 4; ++m) x[i] = __fmaf_rn(-row[m - from], x[m], x[i]);
     }
   }
+}
+// Such columns as a square.
+template <class Config>
+__device__ __forceinline__ void store_columns(unsigned square, int lane, const float (&x)[16]) {
+  const int column = lane & 15, half = lane >> 4;
+  constexpr int kPlanes = KdaBlock<Config>::kPlanes;
 #pragma unroll
   for (int i = 0; i < 16; i += 2) {
-    unsigned plane[Block::kPlanes];
+    unsigned plane[kPlanes];
     pack_planes<typename Config::Element>(half ? x[i + 1] : x[i], 0.0f, plane);
-    const unsigned to = block + Block::kInverse + KdaSquare::offset(i, column / 8) + half * 32;
+    const unsigned to = square + KdaSquare::offset(i, column / 8) + half * 32;
 #pragma unroll
-    for (int n = 0; n < Block::kPlanes; ++n) {
+    for (int n = 0; n < kPlanes; ++n) {
       store_shared_half(to + n * KdaSquare::kBytes + column % 8 * 2, plane[n]);
     }
   }
@@ -325,7 +331,9 @@ __device__ __forceinline__ void prepare_block(KdaIncoming<Config>& incoming,
   }
   store_scores<Config>(scores, squares.diagonal, beta, q_scale, k_norm, block, lane);
   __syncwarp();  // the rows of R are there for every lane
-  invert_lower<Config>(block, lane);
+  float inverse[16];
+  solve_lower<Config>(block + Block::kLower, lane, 1.0f, inverse);
+  store_columns<Config>(block + Block::kInverse, lane, inverse);
 }
 
 }  // namespace lathe

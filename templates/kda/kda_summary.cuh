@@ -30,36 +30,61 @@ struct KdaQuiet : Config {
   static constexpr bool kInitialStateGrad = false, kRanks = false;
 };
 
+// What a thread block of the forward direction makes: columns of E, or of M.
+template <class Config>
+struct KdaSummaryTile {
+  KdaScanTile tile;
+  int key;  // its first column of M; below 0: of E
+  bool carried, wanted;
+
+  __device__ __forceinline__ KdaSummaryTile(const KdaSummaryParams& p, unsigned block, int values) {
+    const int states = Config::kStates ? p.in.value_tiles : 0;
+    tile = kda_scan_tile<Config>(p.in, block + p.forward_skipped,
+                                 states + ceil_div(p.in.key_dim, values), values);
+    key = tile.value - states * values;
+    carried = tile.sequence < p.carried;
+    const bool goes_on = !tile.last || tile.sequence >= p.open;
+    wanted = !tile.idle() && goes_on && (key < 0 || tile.segment > 0 || carried);
+    // Columns from value_tiles * values on are none of v: their rows are read as zeros.
+    if (!Config::kStates) tile.value += p.in.value_tiles * values;
+  }
+  // The warp's first row of E^T or M^T.
+  template <class Walk>
+  __device__ __forceinline__ int row(const Walk& walk) const {
+    return 16 * walk.warp + (key < 0 ? tile.value : key);
+  }
+  template <class Walk>
+  __device__ __forceinline__ void begin(const Walk& walk, KdaState<Config>& state) const {
+    if (key >= 0) {
+      state.identity(row(walk));
+    } else if (tile.segment == 0 && !carried) {
+      walk.load_initial_state(state);
+    } else {
+      state.clear();
+    }
+  }
+  template <class Walk>
+  __device__ __forceinline__ void end(const KdaSummaryParams& p, const Walk& walk,
+                                      KdaState<Config>& state) const {
+    const int rows = key < 0 ? p.in.value_dim : p.in.key_dim;
+    float* to = static_cast<float*>(key < 0 ? p.summaries : p.transitions);
+    state.template store<true>(to + walk.summary(tile.segment, rows), row(walk), p.in.key_dim,
+                               rows);
+  }
+};
+
 template <class Config>
 __device__ __forceinline__ void summarize_forward(const KdaSummaryParams& p, unsigned shared) {
   using Quiet = KdaQuiet<Config>;
-  constexpr int kValues = KdaScanSmem<Quiet>::kValues;
-  const int states = Config::kStates ? p.in.value_tiles : 0;
-  KdaScanTile tile = kda_scan_tile<Quiet>(p.in, blockIdx.x + p.forward_skipped,
-                                          states + ceil_div(p.in.key_dim, kValues), kValues);
-  const int key = tile.value - states * kValues;  // of M; below 0: of E
-  const bool carried = tile.sequence < p.carried;
-  const bool goes_on = !tile.last || tile.sequence >= p.open;
-  if (tile.idle() || !goes_on || (key >= 0 && tile.segment == 0 && !carried)) return;
-  // Columns from value_tiles * kValues on are none of v: their rows are read as zeros.
-  if (!Config::kStates) tile.value += p.in.value_tiles * kValues;
-
+  const KdaSummaryTile<Quiet> of(p, blockIdx.x, KdaScanSmem<Quiet>::kValues);
+  if (!of.wanted) return;
   KdaForwardParams walk = {};
   walk.in = p.in, walk.initial_state = p.initial_state;
-  const KdaForward<Quiet> forward(walk, tile, shared);
+  const KdaForward<Quiet> forward(walk, of.tile, shared);
   KdaState<Quiet> state;
-  const int row = 16 * forward.warp + (key < 0 ? tile.value : key);  // the warp's first
-  if (key >= 0) {
-    state.identity(row);
-  } else if (tile.segment == 0 && !carried) {
-    forward.load_initial_state(state);
-  } else {
-    state.clear();
-  }
+  of.begin(forward, state);
   forward.walk(state);
-  const int rows = key < 0 ? p.in.value_dim : p.in.key_dim;
-  float* to = static_cast<float*>(key < 0 ? p.summaries : p.transitions);
-  state.template store<true>(to + forward.summary(tile.segment, rows), row, p.in.key_dim, rows);
+  of.end(p, forward, state);
 }
 
 template <class Config>

@@ -130,8 +130,8 @@ __device__ __forceinline__ void add_nothing(unsigned& sum, unsigned word, f16) {
   asm("fma.rn.f16x2 %0, %1, %2, %0;" : "+r"(sum) : "r"(word), "r"(0));
 }
 // Returns whether the rows hold numbers alone; the first plane of a float32 shows it.
-template <class Element>
-__device__ __forceinline__ bool all_finite(const KdaSplit<Element>& rows) {
+template <class Element, int kParts>
+__device__ __forceinline__ bool all_finite(const KdaSplit<Element, kParts>& rows) {
   using Plane = typename Choose<sizeof(Element) == 4, bf16, Element>::Type;
   unsigned sum = 0;
 #pragma unroll

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host hands these parameters to attention kernels with tensor maps: the portable kernel's
 // parameters, and before them the maps, of four dimensions: column, token, head, sequence. Those of
-// packed tensors are ragged: column, row, head, row again (sm90/box_coordinates.cuh). Where the
+// packed tensors are ragged: column, row, head, row again (common/box_coordinates.cuh). Where the
 // heads of a group are rows of a tile, q's map has five: column, head of the group, token, group,
 // sequence.
 #pragma once

@@ -175,7 +175,7 @@ class Warpgroups final : public AttentionBackward {
       const bool packed = problem_.packed;
       const MappedRows rows =
           rows_of(of.call.tensors[tensor], packed, columns, tokens, its_heads, sequences);
-      return kernel.encode(index, attention_map(packed, rows), out);
+      return kernel.encode(index, token_map(packed, rows), out);
     };
     LATHE_TRY(map(0, attention::q, head_dim, seq_q, heads, &p->q));
     LATHE_TRY(map(1, attention::k, head_dim, seq_k, kv_heads, &p->k));

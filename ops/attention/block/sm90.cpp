@@ -89,7 +89,7 @@ class Warpgroups final : public AttentionBlock {
     p.block.first = of.request.first ? 1 : 0;
     const MappedRows q =
         rows_of(t[attention_block::q], of.packed(), problem.head_dim, seq_q, heads, sequences);
-    LATHE_TRY(kernel.encode(0, attention_map(false, q), &p.q));
+    LATHE_TRY(kernel.encode(0, token_map(false, q), &p.q));
     if (seq_k > 0) {
       const MappedRows k =
           rows_of(t[attention_block::k], of.packed(), problem.head_dim, seq_k, kv_heads, sequences);
@@ -133,9 +133,9 @@ class WarpgroupsBackward final : public AttentionBlockBackward {
     LATHE_TRY(
         kernel.encode(0, attention_range_map(rows(tensors::q, head_dim, seq_q, heads)), &p->q));
     LATHE_TRY(
-        kernel.encode(1, attention_map(false, rows(tensors::k, head_dim, seq_k, kv_heads)), &p->k));
-    LATHE_TRY(kernel.encode(2, attention_map(false, rows(tensors::v, value_dim, seq_k, kv_heads)),
-                            &p->v));
+        kernel.encode(1, token_map(false, rows(tensors::k, head_dim, seq_k, kv_heads)), &p->k));
+    LATHE_TRY(
+        kernel.encode(2, token_map(false, rows(tensors::v, value_dim, seq_k, kv_heads)), &p->v));
     return kernel.encode(3, attention_range_map(rows(tensors::dout, value_dim, seq_q, heads)),
                          &p->dout);
   }

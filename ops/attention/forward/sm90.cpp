@@ -139,7 +139,7 @@ class Warpgroups final : public AttentionForward {
     LATHE_TRY(kernel.encode(0,
                             tiling().pack_gqa != 0
                                 ? attention_group_map(packed, q, heads / kv_heads, tiling().m)
-                                : attention_map(packed, q),
+                                : token_map(packed, q),
                             &p->q));
     if (seq_k == 0) {
       p->k = p->v = p->q;  // nobody reads these
@@ -149,8 +149,8 @@ class Warpgroups final : public AttentionForward {
         rows_of(t[attention::k], packed, problem.head_dim, seq_k, kv_heads, sequences);
     const MappedRows v =
         rows_of(t[attention::v], packed, problem.value_dim, seq_k, kv_heads, sequences);
-    LATHE_TRY(kernel.encode(1, attention_map(packed, k), &p->k));
-    return kernel.encode(2, attention_map(packed, v), &p->v);
+    LATHE_TRY(kernel.encode(1, token_map(packed, k), &p->k));
+    return kernel.encode(2, token_map(packed, v), &p->v);
   }
 
   int64_t multiprocessors_;

@@ -3,9 +3,9 @@
 // The shared memory of the forward by warpgroups, and the thread that fills it: q of each tile, and
 // the ring of keys and values.
 #pragma once
-#include "attention/sm90/box_coordinates.cuh"
 #include "attention/sm90/tile_order.cuh"
 #include "attention/visits.cuh"
+#include "common/box_coordinates.cuh"
 #include "common/mbarrier.cuh"
 #include "common/shared_memory.cuh"
 #include "common/tma.cuh"

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The shared memory of the backward by warpgroups, and the warps that fill it.
 #pragma once
-#include "attention/sm90/box_coordinates.cuh"
 #include "attention/sm90/dq_order.cuh"
 #include "attention/softmax.cuh"
+#include "common/box_coordinates.cuh"
 #include "common/mbarrier.cuh"
 #include "common/shared_memory.cuh"
 #include "common/tma.cuh"

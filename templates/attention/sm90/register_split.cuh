@@ -4,6 +4,7 @@
 // gives some up, so that each consumer has more. ptxas compiles a kernel for 65536 / kThreads of
 // them, and setmaxnreg moves them when the roles begin.
 #pragma once
+#include "common/registers.cuh"
 
 namespace lathe {
 
@@ -25,16 +26,5 @@ constexpr RegisterSplit kThreeConsumers = {32, 160};
 constexpr RegisterSplit kWalkingProducer = {56, 224};
 // Two consumers of the backward: with 232 their products spill under every compiler.
 constexpr RegisterSplit kBackwardConsumers = {24, 240};
-
-// All four warps of a warpgroup call one of these: the producer's gives registers back to the
-// multiprocessor, and a consumer's waits until it has more.
-template <int kRegisters>
-__device__ __forceinline__ void setmaxnreg_dec() {
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
-}
-template <int kRegisters>
-__device__ __forceinline__ void setmaxnreg_inc() {
-  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
-}
 
 }  // namespace lathe

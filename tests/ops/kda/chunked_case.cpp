@@ -173,7 +173,11 @@ Outputs kda_reference(const KdaCase& kda, const KdaInputs& inputs) {
 
 Call kda_call(const KdaCase& kda, const KdaInputs& inputs) {
   Call call = start_call(kda, inputs);
-  if (kda.warps > 0) call.tiles["kda_forward"] = "warps=" + std::to_string(kda.warps);
+  if (kda.warps > 0) {
+    const std::string tile = "warps=" + std::to_string(kda.warps);
+    call.tiles["kda_forward"] = tile;
+    call.tiles["kda_forward_warpgroups"] = "kernel=kda_forward " + tile;
+  }
   want_forward(kda, &call);
   const bool backward = kda.backward && !kda.apart;
   if (backward) want_gradients(kda, inputs, &call);

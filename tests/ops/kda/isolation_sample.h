@@ -7,11 +7,12 @@
 
 namespace apitest {
 
-// One head's tokens of one row, everything made in the kernel.
-inline KdaCase isolation_sample() {
+// One head's tokens of one row, everything made in the kernel. On sm_90a widths of whole rows of 16
+// bytes are those of the kernel by warpgroups.
+inline KdaCase isolation_sample(bool whole_rows = false) {
   return {.group = 2,
-          .key_dim = 60,
-          .value_dim = 36,
+          .key_dim = whole_rows ? 64 : 60,
+          .value_dim = whole_rows ? 40 : 36,
           .tokens = 150,
           .gate = 3,
           .dt_bias = true,

@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The warps that prepare records (kda/sm90/records.cuh). Each takes every eighth block of 16
+// tokens. A lane has neighbouring columns of all tokens, so that products of decays over tokens are
+// one multiplication each. With e_t = alpha_0 ... alpha_t and the names of kda/block.cuh
+//
+//   ke_t = -k_t .* e_t     qg_t = q_t .* e_t     kd_t = k_t ./ e_t
+//
+// P and R are products of these rows, and the state behind the block is Diag(e_15) (h + kd^T vn).
+// e and its reciprocal lie within 2^117 of each other: ke and qg are 2^57 times as large as said,
+// and kd and the walkers' states 2^57 times as small, so that all lie around 1.
+//
+// A column whose decay goes below that is cut: where it does, it begins anew with a token whose
+// factor is 1. The products of a pair then are those of the part in which its earlier token lies,
+// every part in a pass of its own over the rows. No exponent is positive, and nothing
+// that a later token holds reaches an earlier row: what it adds to that row's products are zeros.
+#pragma once
+#include "common/box_coordinates.cuh"
+#include "kda/kda_forward.cuh"
+#include "kda/sm90/records.cuh"
+#include "params/kda_warpgroups.h"
+
+namespace lathe {
+
+// The Config of those who walk, as the portable walk sees it.
+template <class Config>
+struct KdaWalkers : Config {
+  static constexpr int kThreads = Config::kThreads - 32 * KdaRoles<Config>::kPreparing;
+};
+
+// Accumulators of 16 by 16 products, as store_scores reads them.
+struct KdaBlockScores {
+  float p[2][4] = {}, r[2][4] = {};
+
+  __device__ __forceinline__ float queries(int h, int c, int i, int, int) const {
+    return p[c][2 * h + i];
+  }
+  __device__ __forceinline__ float keys(int h, int c, int i, int, int) const {
+    return r[c][2 * h + i];
+  }
+};
+
+template <class Config>
+struct KdaGatesAhead;
+
+template <class Config>
+struct KdaPreparing {
+  using Element = typename Config::Element;
+  using Smem = KdaWarpgroupsSmem<Config>;
+  using Record = KdaRecord<Config>;
+  using Block = KdaBlock<Config>;
+  using Forward = KdaForward<KdaWalkers<Config>>;
+  static constexpr int kWarps = KdaRoles<Config>::kPreparing;
+  static constexpr int kEach = Config::kWidth / 32;  // columns of a lane
+  static constexpr int kGroup = 4;                   // tokens that are loaded at once
+  static constexpr float kScaling = 0x1p57f, kUnscaling = 1.0f / kScaling, kLeast = 0x1p-60f;
+  using Raw = Words<2 * kEach>;
+  // Gates of 16 bits are copied into the record. Of wider ones each lane loads its own, a group of
+  // tokens ahead: a record has no room for them.
+  static constexpr bool kCopiedGate = KdaWarpgroupsSmem<Config>::kCopiedGate;
+  using Gates = KdaColumns<typename Config::GateElement, kCopiedGate ? 4 : 4 * kEach, kEach>;
+
+  const KdaMaps& maps;
+  const Forward& forward;
+  const KdaNumbers numbers;
+  unsigned shared;
+  int warp;
+
+  __device__ __forceinline__ KdaPreparing(const KdaMaps& tensor_maps, const Forward& walk,
+                                          unsigned address)
+      : maps(tensor_maps), forward(walk), numbers(walk.numbers()), shared(address) {
+    warp = static_cast<int>(threadIdx.x / 32) - KdaRoles<Config>::kWalking;
+  }
+
+  __device__ __forceinline__ void copy(int block) const;
+  static __device__ __forceinline__ unsigned lane_at(const Record& record, int lane, int token);
+  __device__ __forceinline__ float logarithm(float raw, float bias, bool there) const;
+  __device__ __forceinline__ void load_bias(float (&bias)[kEach]) const;
+  __device__ __forceinline__ void work(const Record& record, int first,
+                                       KdaGatesAhead<Config>& ahead, float (&prefix)[kEach],
+                                       float (&sum)[kEach]) const;
+  __device__ __forceinline__ void store_norms(const Record& record, int token,
+                                              float (&squares)[2 * kGroup]) const;
+  __device__ __forceinline__ int pass(const Record& record, int first, int part,
+                                      bool (&cut)[kEach]) const;
+  __device__ __forceinline__ void end_columns(const Record& record, int first,
+                                              const bool (&cut)[kEach]) const;
+  __device__ __forceinline__ void multiply(const Record& record, KdaBlockScores& scores) const;
+  __device__ __forceinline__ unsigned triangle() const {
+    return shared + Smem::kTriangles + warp * Smem::kTriangle;
+  }
+  __device__ __forceinline__ void load_beta(int first) const;
+  __device__ __forceinline__ KdaSplit<Element> split_scores(const Record& record,
+                                                            const float (&beta)[2],
+                                                            const KdaBlockScores& scores) const;
+  __device__ __forceinline__ void store_square(const Record& record, unsigned inverse,
+                                               const KdaSplit<Element>& p, int bad_row) const;
+  __device__ __forceinline__ void multiply_keys(const Record& record, unsigned inverse) const;
+  __device__ __forceinline__ bool finish(const Record& record, const KdaBlockScores& scores) const;
+  __device__ __forceinline__ void store_decays(const Record& record, const float (&sum)[kEach],
+                                               const bool (&cut)[kEach], bool finite) const;
+  __device__ __forceinline__ void prepare(int block) const;
+  __device__ __forceinline__ void run() const;
+};
+
+}  // namespace lathe

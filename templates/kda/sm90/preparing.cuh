@@ -1,0 +1,267 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The way of a block of 16 tokens through the hands of the warp that prepares it.
+#pragma once
+#include "kda/sm90/cut_columns.cuh"
+#include "kda/sm90/squares.cuh"
+
+namespace lathe {
+
+// Asks for the rows of a block, once its slot is empty. By one thread.
+template <class Config>
+__device__ __forceinline__ void KdaPreparing<Config>::copy(int block) const {
+  const int lane = fresh_lane();
+  const KdaScanTile& tile = forward.tile;
+  const int first = tile.first + 16 * block;
+  if (first >= tile.count) return;
+  const Record record(shared, block % Smem::kSlots);
+  mbarrier_wait(record.empty(), (block / Smem::kSlots & 1) ^ 1);
+  const BoxCoordinates<Config> at(tile, first, static_cast<int>(tile.start), tile.count);
+  mbarrier_arrive_expect(record.landed(), Smem::kCopied);
+#pragma unroll
+  for (int panel = 0; panel < Smem::kPanels; ++panel) {
+    const unsigned to = record.tile + panel * Smem::kPanel;
+    copy_box(to, maps.k, record.landed(), 64 * panel, at.row, tile.q_head, at.sequence);
+    if constexpr (Config::kOutput) {
+      copy_box(to + Smem::kQ, maps.q, record.landed(), 64 * panel, at.row, tile.q_head,
+               at.sequence);
+    }
+    if constexpr (kCopiedGate) {
+      copy_box(to + Smem::kG, maps.g, record.landed(), 64 * panel, at.row, tile.head, at.sequence);
+    }
+  }
+#pragma unroll
+  for (int walker = 0; walker < Smem::Roles::kWalkers; ++walker) {
+    copy_box(record.values(walker), maps.v, record.landed(), tile.value + 64 * walker, at.row,
+             tile.head, at.sequence);
+  }
+}
+
+// The address of the lane's columns in the row of ke of a token.
+template <class Config>
+__device__ __forceinline__ unsigned KdaPreparing<Config>::lane_at(const Record& record, int lane,
+                                                                  int token) {
+  const int byte = 2 * kEach * lane;
+  return record.tile + byte / 128 * Smem::kPanel + swizzled(token, byte % 128 / 16) + byte % 16;
+}
+
+// The natural logarithm of a decay. A token that is not there has none.
+template <class Config>
+__device__ __forceinline__ float KdaPreparing<Config>::logarithm(float raw, float bias,
+                                                                 bool there) const {
+  if constexpr (Config::kGate == kKdaGateGiven && !Config::kDtBias) return raw;
+  const float g = decay_log<Config>(raw, bias, numbers);
+  return there ? g : 0.0f;
+}
+
+template <class Config>
+__device__ __forceinline__ void KdaPreparing<Config>::load_bias(float (&bias)[kEach]) const {
+  const int column = kEach * fresh_lane();
+#pragma unroll
+  for (int e = 0; e < kEach; ++e) {
+    bias[e] = 0.0f;
+    if constexpr (Config::kDtBias) {
+      if (column < numbers.key_dim) bias[e] = load_element(numbers.dt_bias + column + e);
+    }
+  }
+}
+
+// beta of a block's tokens, to where the warp's triangle will be; 0 of those that are not there.
+template <class Config>
+__device__ __forceinline__ void KdaPreparing<Config>::load_beta(int first) const {
+  const int lane = fresh_lane();
+  if (lane >= 16) return;
+  float beta = 0.0f;
+  if (first + lane < forward.tile.count) {
+    const auto rows = forward.rows();
+    beta = step_size<Config>(to_float(load_element(rows.beta + (first + lane) * rows.beta_stride)),
+                             numbers.beta_factor);
+  }
+  store_shared(triangle() + 4 * lane, beta);
+}
+
+// 1 / |k|, |k| and scale / |q| of kGroup tokens, from what each lane adds to |k|^2 and |q|^2.
+template <class Config>
+__device__ __forceinline__ void KdaPreparing<Config>::store_norms(
+    const Record& record, int token, float (&squares)[2 * kGroup]) const {
+  const int lane = fresh_lane();
+#pragma unroll
+  for (int half = kGroup; half > 0; half /= 2) {  // lanes with the bit keep the upper half
+    const int bit = 4 * half;
+    const bool upper = (lane & bit) != 0;
+#pragma unroll
+    for (int i = 0; i < half; ++i) {
+      const float mine = upper ? squares[i + half] : squares[i];
+      const float other = upper ? squares[i] : squares[i + half];
+      squares[i] = __fadd_rn(mine, __shfl_xor_sync(0xffffffffu, other, bit));
+    }
+  }
+  const float sum = sum_over_quad(squares[0]), norm = kda_norm(sum);
+  if (lane % 4 == 0) {
+    const unsigned at = record.small + 4 * (token + (lane >> 2 & 3));
+    if (lane & 16) {
+      store_shared(at + Smem::kScaleQ, __fmul_rn(numbers.scale, norm));
+    } else {
+      store_shared(at + Smem::kNormK, norm);
+      store_shared(at + Smem::kLengthK, __fmul_rn(__fadd_rn(sum, 1e-6f), norm));
+    }
+  }
+}
+
+// The lane's gates of one token after another, each kGroup tokens ahead of its use.
+template <class Config>
+struct KdaGatesAhead {
+  using Preparing = KdaPreparing<Config>;
+  const typename Config::GateElement* row;
+  int left;
+  typename Preparing::Gates gates[Preparing::kGroup];
+
+  __device__ __forceinline__ KdaGatesAhead(const Preparing& of, int first) {
+    if constexpr (Preparing::kCopiedGate) return;
+    const auto from = of.forward.rows();
+    row = from.g + first * from.g_stride + Preparing::kEach * fresh_lane();
+    left = of.forward.tile.count - first;
+    if (Preparing::kEach * fresh_lane() >= from.key_dim) left = 0;
+#pragma unroll
+    for (int i = 0; i < Preparing::kGroup; ++i) next(i, from.g_stride);
+  }
+  __device__ __forceinline__ void next(int i, long long stride) {
+    gates[i].load(row, 0, Preparing::kEach, left > 0);
+    row += stride, --left;
+  }
+};
+
+// All tokens of a block in place, in one part. `prefix` becomes e_15, `sum` its logarithm.
+template <class Config>
+__device__ __forceinline__ void KdaPreparing<Config>::work(const Record& record, int first,
+                                                           KdaGatesAhead<Config>& ahead,
+                                                           float (&prefix)[kEach],
+                                                           float (&sum)[kEach]) const {
+  const int lane = fresh_lane();
+#pragma unroll
+  for (int e = 0; e < kEach; ++e) prefix[e] = kScaling, sum[e] = 0.0f;
+  float bias[kEach];
+  load_bias(bias);
+  const int left = forward.tile.count - first;
+#pragma unroll
+  for (int begin = 0; begin < 16; begin += kGroup) {
+    Raw k[kGroup], q[kGroup], g[kGroup];
+#pragma unroll
+    for (int i = 0; i < kGroup; ++i) {
+      const unsigned at = lane_at(record, lane, begin + i);
+      load_shared(at, k[i]);
+      if constexpr (Config::kOutput) load_shared(at + Smem::kQ, q[i]);
+      if constexpr (kCopiedGate) load_shared(at + Smem::kG, g[i]);
+    }
+    float squares[2 * kGroup] = {};
+#pragma unroll
+    for (int i = 0; i < kGroup; ++i) {
+      float x[kEach], y[kEach], decay[kEach], rows[3][kEach];
+      unpack<Element>(k[i], x);
+      if constexpr (Config::kOutput) unpack<Element>(q[i], y);
+      if constexpr (kCopiedGate) unpack<Element>(g[i], decay);
+#pragma unroll
+      for (int e = 0; e < kEach; ++e) {
+        const float raw = kCopiedGate ? decay[e] : ahead.gates[i].at(e);
+        const float log = logarithm(raw, bias[e], begin + i < left);
+        sum[e] = __fadd_rn(sum[e], log);
+        prefix[e] = __fmul_rn(prefix[e], kda_step_decay<Element>(log));
+        rows[0][e] = __fmul_rn(-x[e], prefix[e]);
+        if constexpr (Config::kOutput) rows[1][e] = __fmul_rn(y[e], prefix[e]);
+        rows[2][e] = __fmul_rn(x[e], rcp_normal(prefix[e]));
+        if constexpr (Config::kL2Norm) {
+          squares[i] = __fmaf_rn(x[e], x[e], squares[i]);
+          if constexpr (Config::kOutput) {
+            squares[kGroup + i] = __fmaf_rn(y[e], y[e], squares[kGroup + i]);
+          }
+        }
+      }
+      if (!kCopiedGate && begin + kGroup < 16) ahead.next(i, forward.in.g_token_stride);
+      const unsigned at = lane_at(record, lane, begin + i);
+      store_shared(at, pack<Element, 2 * kEach>(rows[0]));
+      if constexpr (Config::kOutput) {
+        store_shared(at + Smem::kQ, pack<Element, 2 * kEach>(rows[1]));
+      }
+      store_shared(at + Smem::kG, pack<Element, 2 * kEach>(rows[2]));
+    }
+    if constexpr (Config::kL2Norm) store_norms(record, begin, squares);
+  }
+}
+
+// The decay of the whole block, below zero where it comes before the sum, and not a number where M
+// has one that is not finite. It is one exponential of a sum: its error must not grow with the
+// tokens.
+template <class Config>
+__device__ __forceinline__ void KdaPreparing<Config>::store_decays(const Record& record,
+                                                                   const float (&sum)[kEach],
+                                                                   const bool (&cut)[kEach],
+                                                                   bool finite) const {
+  const int lane = fresh_lane();
+#pragma unroll
+  for (int e = 0; e < kEach; e += 2) {
+    float left = kda_decay(sum[e]), right = kda_decay(sum[e + 1]);
+    if (!finite) left = right = bit_cast<float>(0x7fffffffu);
+    const int column = kEach * lane + e;
+    store_shared(record.decay(column / 8, column % 8 / 2), cut[e] ? -left : left,
+                 cut[e + 1] ? -right : right);
+  }
+}
+
+template <class Config>
+__device__ __forceinline__ void KdaPreparing<Config>::prepare(int block) const {
+  const int lane = fresh_lane();
+  const Record record(shared, block % Smem::kSlots);
+  const int first = forward.tile.first + 16 * block;
+  KdaGatesAhead<Config> ahead(*this, first);
+  load_beta(first);
+  mbarrier_wait(record.landed(), block / Smem::kSlots & 1);
+  float prefix[kEach], sum[kEach];
+  work(record, first, ahead, prefix, sum);
+  if (lane == 0) copy(block + kWarps);
+  bool cut[kEach] = {};
+  bool low = false;
+#pragma unroll
+  for (int e = 0; e < kEach; ++e) low = low || prefix[e] < kLeast;
+  const bool parts = __any_sync(0xffffffffu, low) != 0;
+  int part = 0;
+  if (parts) {
+    part = pass(record, first, 16, cut);
+#pragma unroll
+    for (int other = 1; other < 32; other *= 2) {
+      part = maximum(part, __shfl_xor_sync(0xffffffffu, part, other));
+    }
+  }
+  KdaBlockScores scores;
+#pragma unroll 1
+  for (; part >= 0; --part) {
+    if (parts) {
+      __syncwarp();  // every lane has read the rows of the part before
+      pass(record, first, part, cut);
+    }
+    __syncwarp();  // every lane's columns are there
+    multiply(record, scores);
+  }
+  if (parts) {
+    __syncwarp();
+    end_columns(record, first, cut);
+  }
+  const bool finite = finish(record, scores);
+  store_decays(record, sum, cut, finite);
+  if (lane == 0) store_shared(record.flag(), parts ? 1u : 0u);
+  fence_shared_writes();
+  __syncwarp();
+  if (lane == 0) mbarrier_arrive(record.ready());
+}
+
+template <class Config>
+__device__ __forceinline__ void KdaPreparing<Config>::run() const {
+  const int lane = fresh_lane();
+  if (lane == 0) copy(warp);
+  __syncwarp();
+#pragma unroll 1
+  for (int block = warp; forward.tile.first + 16 * block < forward.tile.count; block += kWarps) {
+    prepare(block);
+  }
+}
+
+}  // namespace lathe

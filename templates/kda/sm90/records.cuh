@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The shared memory of KDA by warpgroups: a ring of records, each of a block of 16 tokens.
+//
+// Copies bring rows k, q and g of a block, and its rows of v. A warp that prepares works on them in
+// place: k and q become ke and qg, the rows that read the state, and g becomes kd, the rows that
+// are added to it (kda/sm90/preparer.cuh). The warps that walk find everything as their products
+// read it.
+#pragma once
+#include "common/mbarrier.cuh"
+#include "common/mma.cuh"
+#include "common/registers.cuh"
+#include "common/tma.cuh"
+#include "common/wgmma.cuh"
+#include "kda/block.cuh"
+
+namespace lathe {
+
+// Registers of a thread by its role, and the warps of the roles. The walkers are the first threads
+// of a block; one warpgroup of them has 64 values of a head.
+template <class Config>
+struct KdaRoles {
+  static constexpr int kPreparing = 8;  // warps
+  static constexpr int kWalking = Config::kThreads / 32 - kPreparing;
+  static constexpr int kWalkers = kWalking / 4;  // warpgroups
+  static constexpr int kPreparingRegisters = kWalkers == 2 ? 96 : 128;
+  static constexpr int kWalkingRegisters = kWalkers == 2 ? 160 : 240;
+};
+
+// [kSlots records][kSlots small parts of records][a triangle for each preparing warp][barriers]
+//
+// A record is panels of 64 columns of K, each 48 rows of 128 bytes: 16 of ke, of qg, of kd; and a
+// panel of 16 rows of v for each 64 values. Chunks lie in the order of the 128-byte swizzle. Its
+// small part is squares, decays in the order in which accumulators take them, and float32 numbers
+// of the tokens.
+template <class Config>
+struct KdaWarpgroupsSmem {
+  using Block = KdaBlock<Config>;
+  using Roles = KdaRoles<Config>;
+  static constexpr int kPanels = Config::kWidth / 64;
+  static constexpr int kPanel = 48 * 128, kValuePanel = 16 * 128;
+  static constexpr int kQ = 16 * 128, kG = 32 * 128;  // in a panel
+  static constexpr int kValues = kPanels * kPanel;    // in a record
+  static constexpr int kRecord = kValues + Roles::kWalkers * kValuePanel;
+  static constexpr int kScores = 0, kInverse = KdaSquare::kBytes;  // in a small part: squares.cuh
+  static constexpr int kDecay = kInverse + KdaSquare::kBytes;
+  static constexpr bool kCopiedGate = sizeof(typename Config::GateElement) == 2;
+  static constexpr int kCopied =  // bytes
+      kRecord - ((kCopiedGate ? 0 : 1) + (Config::kOutput ? 0 : 1)) * kPanels * 16 * 128;
+  static constexpr int kDecayPitch = Config::kWidth + 32;    // bytes
+  static constexpr int kLengthK = kDecay + 4 * kDecayPitch;  // |k|
+  static constexpr int kNormK = kLengthK + 64;               // 1 / |k|
+  static constexpr int kScaleQ = kNormK + 64;                // scale / |q|
+  static constexpr int kFlag = kScaleQ + 64;
+  static constexpr int kSmall = kFlag + 16;
+  static constexpr int kTriangle = Block::kBytesOfLower;
+  static constexpr int kSlots = Config::kSlots;
+  static constexpr int kSmalls = kSlots * kRecord;
+  static constexpr int kTriangles = kSmalls + kSlots * kSmall;
+  static constexpr int kBarriers = kTriangles + Roles::kPreparing * kTriangle;
+  static constexpr int kBytes = kBarriers + 3 * 8 * kSlots;
+  static_assert(kSlots > Roles::kPreparing, "a copy waits for a block of another warp");
+};
+
+// A record's addresses. `landed`: its copies have arrived; `ready`: it is prepared; `empty`: all
+// who walk have left it.
+template <class Config>
+struct KdaRecord {
+  using Smem = KdaWarpgroupsSmem<Config>;
+  unsigned tile, small, barriers;
+
+  __device__ __forceinline__ KdaRecord(unsigned shared, unsigned slot)
+      : tile(shared + slot * Smem::kRecord),
+        small(shared + Smem::kSmalls + slot * Smem::kSmall),
+        barriers(shared + Smem::kBarriers + 8 * slot) {}
+  // A word: whether some decays are those of columns that are cut.
+  __device__ __forceinline__ unsigned flag() const { return small + Smem::kFlag; }
+  // Columns 8 n + 2 t and the next, and behind them those of n + 1.
+  __device__ __forceinline__ unsigned decay(int n, int t) const {
+    return small + Smem::kDecay + t * Smem::kDecayPitch + 8 * n;
+  }
+  __device__ __forceinline__ unsigned values(int walker) const {
+    return tile + Smem::kValues + walker * Smem::kValuePanel;
+  }
+  __device__ __forceinline__ unsigned landed() const { return barriers; }
+  __device__ __forceinline__ unsigned ready() const { return barriers + 8 * Smem::kSlots; }
+  __device__ __forceinline__ unsigned empty() const { return barriers + 16 * Smem::kSlots; }
+
+  // By one thread, before anybody uses the ring.
+  static __device__ __forceinline__ void init(unsigned shared) {
+    for (unsigned slot = 0; slot < Smem::kSlots; ++slot) {
+      const KdaRecord record(shared, slot);
+      mbarrier_init(record.landed(), 1);
+      mbarrier_init(record.ready(), 1);
+      mbarrier_init(record.empty(), Smem::Roles::kWalking);
+    }
+    fence_mbarrier_init();
+  }
+};
+
+// The byte of a chunk's start in a row of 128 bytes.
+__device__ __forceinline__ unsigned swizzled(int row, int chunk) {
+  return static_cast<unsigned>(row * 128 + ((chunk ^ (row & 7)) << 4));
+}
+
+}  // namespace lathe

@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The host hands these parameters to KDA kernels with tensor maps: the portable kernel's
+// parameters, and before them the maps, of four dimensions: column, token, head, sequence. Those of
+// packed tensors are ragged: column, row, head, row again (common/box_coordinates.cuh).
+#pragma once
+#include "templates/params/kda_chunked.h"
+#include "templates/params/tensor_map.h"
+
+namespace lathe {
+
+struct KdaMaps {
+  TensorMap q, k, g, v;  // q: not of a walk without outputs; g: of 16 bits
+};
+
+struct KdaForwardWarpgroupsParams {
+  KdaMaps maps;
+  KdaForwardParams forward;
+};
+
+// The summaries of the forward direction: `forward_blocks` are all.
+struct KdaSummaryWarpgroupsParams {
+  KdaMaps maps;
+  KdaSummaryParams summary;
+};
+
+}  // namespace lathe

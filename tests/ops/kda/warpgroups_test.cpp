@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// The forward of kda by warpgroups with roles, which sm_90a takes by itself, against the recurrence
+// in double: every option that it has, every kind of length and gate. Elsewhere the portable
+// kernel computes the same cases.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/ops/kda/setups.h"
+
+namespace {
+
+using namespace apitest;
+
+// Numbers: K as it is padded, and tiles of 64 columns of V.
+const std::vector<KdaSetup> kForwards = setups(R"(
+    bf16 bf16 bf16 128 2 | final
+    bf16 f32 f32 128 2 | initial final
+    bf16 bf16 bf16 128 2 | l2norm bounded factor bias sigmoid initial final
+    bf16 f32 bf16 128 1 | packed l2norm bounded sigmoid initial final v_first
+    bf16 bf16 f32 128 3 | packed l2norm softplus factor bias sigmoid negative initial final
+    bf16 f32 bf16 64 1 | softplus factor sigmoid final
+    bf16 bf16 bf16 64 2 | packed bounded bias initial final v_first
+    bf16 f32 f32 64 1 | packed l2norm initial final
+)");
+
+KdaCase shape_of(const KdaSetup& s, uint32_t seed) {
+  std::mt19937 random(seed);
+  const auto one_of = [&](std::initializer_list<int> list) {
+    return *(list.begin() + random() % list.size());
+  };
+  KdaCase kda = case_of(s);
+  kda.warps = 0;
+  if (s.has("packed")) {
+    kda.cu_seqlens = {0};
+    for (int n = 0; n < 6; ++n) {
+      kda.cu_seqlens.push_back(kda.cu_seqlens.back() + one_of({0, 1, 15, 16, 17, 31, 65, 150}));
+    }
+    kda.padding = one_of({0, 20});
+  }
+  kda.batch = one_of({1, 2}), kda.tokens = one_of({1, 15, 16, 17, 63, 64, 65, 130, 250});
+  kda.heads = one_of({1, 2}), kda.group = one_of({1, 2});
+  kda.key_dim = s.width - one_of({0, 8, 24});
+  kda.value_dim = 64 * s.warps - one_of({0, 8, 40});
+  return kda;
+}
+
+TEST_CASE("kda: forwards by warpgroups of random shapes") {
+  uint32_t seed = 1;
+  for (const KdaSetup& s : kForwards) {
+    for (int turn = 0; turn < 4; ++turn, ++seed) check_case(shape_of(s, seed), seed);
+  }
+}
+
+TEST_CASE("kda: segments by warpgroups") {
+  uint32_t seed = 100;
+  for (const KdaSetup& s : kForwards) {
+    for (const int segments : {2, 3, 5}) {
+      KdaCase kda = shape_of(s, seed);
+      kda.segments = segments;
+      kda.tokens = 200 + static_cast<int64_t>(seed % 150);
+      for (int64_t& at : kda.cu_seqlens) at *= 2;
+      check_case(kda, seed++);
+    }
+  }
+}
+
+// Decays of a block of 16 tokens go below what the kernel takes in one part: at every token, at
+// some, and just not.
+TEST_CASE("kda: forwards by warpgroups with gates from 0 to -200") {
+  for (const double weakest : {-0.001, -1.0, -4.9, -5.2, -12.0, -40.0, -200.0}) {
+    for (const lathe_dtype gate : {LATHE_BF16, LATHE_F32}) {
+      KdaCase kda;
+      kda.element = LATHE_BF16, kda.gate_dtype = gate, kda.beta_dtype = LATHE_BF16;
+      kda.key_dim = 128, kda.value_dim = 64, kda.tokens = 100;
+      kda.states = KdaCase::both;
+      kda.weakest = weakest;
+      check_case(kda, 3);
+      kda.strong_share = 0.05;
+      check_case(kda, 4);
+    }
+  }
+}
+
+}  // namespace
