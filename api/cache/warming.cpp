@@ -78,7 +78,9 @@ Result<std::vector<KernelSpec>> kernels_to_warm(const lathe_context& context,
   while (true) {
     const size_t known = without.rejected.size();
     for (const KernelSpec& spec : tried) {
-      if (may_turn_out_slow(context, spec)) without.reject(spec.kernel, spec.text(), "", known);
+      if (may_turn_out_slow(context, spec)) {
+        without.reject(spec.kernel, spec.text(), "the compiler may make it slow", known);
+      }
     }
     if (without.rejected.size() == known) break;
     LATHE_ASSIGN(const auto instead, make_executor(resolved, without));

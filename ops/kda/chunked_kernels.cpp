@@ -150,54 +150,64 @@ KernelSpec kda_backward_finish_spec() {
 
 namespace {
 
-// Takes the kernel by warpgroups in a portable one's place, unless it is refused or something else
-// was tuned.
-template <typename Own, typename Slot>
-void take_family(const std::string& refusal, Own own, const DeviceFacts& facts, Slot* slot) {
-  if (!refusal.empty()) {
-    KernelSpec spec = **slot;
-    spec.family_reason = text("not sm90: ", refusal);
-    *slot = std::move(spec);
-    return;
+// Holds the tile of the portable walks, and why none is by warpgroups; empty: they may be.
+struct KdaWalkChoice {
+  KdaWalkTile tile;
+  std::string refusal;
+  bool tuned = false;  // a measurement refused it
+};
+
+// Lets the forward by warpgroups compete with the portable ones, where it covers the problem.
+Result<KdaWalkChoice> choose_walk(const KdaProblem& problem, const DeviceFacts& facts) {
+  KdaWalkChoice out = {{}, kda_forward_warpgroups_refusal(problem, facts), false};
+  const std::vector<KdaWalkTile> tiles = kda_walk_candidates(problem, facts);
+  if (!out.refusal.empty() || tiles.empty()) {
+    LATHE_ASSIGN(out.tile, kda_walk_choose(problem, facts));
+    return out;
   }
-  KernelSpec spec = own(**slot);
-  if (facts.choices && !facts.choices->silent() &&
-      pick({{{spec}, {}}, {{**slot}, {}}}, facts).group > 0) {
-    spec = **slot;
-    spec.family_reason = "not sm90: the tuned choice is a portable kernel";
-  }
-  *slot = std::move(spec);
+  const auto portable = [&](const KdaWalkTile& tile) { return kda_forward_spec(problem, tile); };
+  const KernelSpec own = kda_forward_warpgroups_spec(problem, portable(tiles.front()));
+  const CandidateIndex chosen = pick({{{own}, {}}, group_of(tiles, {}, portable)}, facts);
+  out.tile = tiles[chosen.group > 0 ? chosen.spec : 0];
+  out.tuned = chosen.group > 0;
+  if (out.tuned) out.refusal = "the tuned choice is a portable kernel";
+  return out;
+}
+
+// Says of a portable kernel why it is none by warpgroups.
+KernelSpec refused(KernelSpec portable, const std::string& refusal) {
+  portable.family_reason = text("not sm90: ", refusal);
+  return portable;
 }
 
 }  // namespace
 
 Result<KdaChunkedKernels> kda_chunked_kernels(const KdaProblem& problem, const DeviceFacts& facts) {
   KdaChunkedKernels kernels;
-  LATHE_ASSIGN(const KdaWalkTile tile, kda_walk_choose(problem, facts));
+  LATHE_ASSIGN(const KdaWalkChoice choice, choose_walk(problem, facts));
+  const KdaWalkTile& tile = choice.tile;
   if (!problem.forward && !problem.backward && !problem.dinitial_state) return kernels;
-  if (problem.forward) kernels.forward = kda_forward_spec(problem, tile);
-  const KernelSlot portable = kernels.forward;
-  if (problem.warmup) kernels.forward = kda_forward_warmup_spec(*portable);
+  KernelSlot portable;
   if (problem.forward) {
-    take_family(
-        kda_forward_warpgroups_refusal(problem, facts),
-        [&](const KernelSpec& spec) { return kda_forward_warpgroups_spec(problem, spec); }, facts,
-        &kernels.forward);
+    portable = kda_forward_spec(problem, tile);
+    const KernelSpec other = problem.warmup ? kda_forward_warmup_spec(*portable) : *portable;
+    kernels.forward = choice.refusal.empty() ? kda_forward_warpgroups_spec(problem, *portable)
+                                             : refused(other, choice.refusal);
   }
   if (problem.backward || problem.dinitial_state) {
     kernels.scan = kda_backward_scan_spec(problem, tile);
   }
+  if (portable || kernels.scan) kernels.walk = portable ? *portable : *kernels.scan;
   if (problem.segmented || problem.ranks) {
     const KdaSummaryParts parts = {problem.forward || problem.recomputes(),
                                    kernels.scan.has_value(), problem.initial_state, problem.dht};
-    const KernelSpec& walk = portable ? *portable : *kernels.scan;
-    kernels.summary = kda_summary_spec(walk, parts);
-    take_family(
-        kda_summary_warpgroups_refusal(problem, parts, facts),
-        [&](const KernelSpec& spec) { return kda_summary_warpgroups_spec(problem, spec); }, facts,
-        &kernels.summary);
-    if (problem.segmented) kernels.merge = kda_merge_spec(walk, parts);
-    if (problem.ranks) kernels.compose = kda_compose_spec(walk);
+    const KernelSpec summary = kda_summary_spec(kernels.walk, parts);
+    std::string refusal = kda_summary_warpgroups_refusal(problem, parts, facts);
+    if (refusal.empty() && choice.tuned) refusal = choice.refusal;
+    kernels.summary =
+        refusal.empty() ? kda_summary_warpgroups_spec(problem, summary) : refused(summary, refusal);
+    if (problem.segmented) kernels.merge = kda_merge_spec(kernels.walk, parts);
+    if (problem.ranks) kernels.compose = kda_compose_spec(kernels.walk);
   }
   if (!problem.backward) return kernels;
   if (kda_backward_smem(problem) > facts.shared_bytes_per_block) {

@@ -36,6 +36,7 @@ std::vector<KdaWalkTile> kda_walk_candidates(const KdaProblem& problem, const De
 Result<KdaWalkTile> kda_walk_choose(const KdaProblem& problem, const DeviceFacts& facts);
 
 struct KdaChunkedKernels {
+  KernelSpec walk;  // the portable walk, whose constants the kernels beside it take over
   NumberedSlot<KdaSegmentNumbers> summary;  // kda_summary, before the walks of both directions
   KernelSlot compose;                       // kda_compose
   NumberedSlot<KdaSegmentNumbers> merge;    // kda_merge

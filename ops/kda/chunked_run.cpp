@@ -139,9 +139,9 @@ KdaInputs KdaExecutor::inputs_of(const KdaCall& of) const {
   return in;
 }
 
-KdaSummaryParams KdaExecutor::summary_params(const KdaCall& of) const {
+KdaSummaryParams KdaExecutor::summary_params(const KdaCall& of, const KernelSpec& summary) const {
   auto p = params_of<KdaSummaryParams>(of);
-  p.in.value_tiles = static_cast<int>(kda_value_tiles(problem(), *kernels_.summary));
+  p.in.value_tiles = static_cast<int>(kda_value_tiles(problem(), summary));
   p.forward_blocks = static_cast<int>(of.plan.launch.summary_forward);
   p.carried = of.shard.carry.carried;
   p.open = of.shard.ranks ? of.shard.carry.open : p.in.sequences;
@@ -198,7 +198,7 @@ Status KdaExecutor::run_backward(const KdaCall& of) const {
 Status KdaExecutor::launch(const Call& call, const KdaPlan& plan) const {
   const KdaCall of = {call, plan};
   if (plan.launch.summary() > 0) {
-    const KdaSummaryParams p = summary_params(of);
+    const KdaSummaryParams p = summary_params(of, *kernels_.summary);
     LATHE_TRY(launch_kda_summary(kernels_.summary, problem().packed, plan.launch.summary(), p,
                                  call.stream));
   }

@@ -44,7 +44,7 @@ class KdaExecutor final : public PlannedExecutor<KdaExecutor, KdaPlan> {
 
   // A rank among several runs these parts. `sequences`: those that it holds tokens of.
   Result<KdaPlan> plan(const Call& call, int64_t sequences) const;
-  KdaSummaryParams summary_params(const KdaCall& of) const;
+  KdaSummaryParams summary_params(const KdaCall& of, const KernelSpec& summary) const;
   // Runs the walks, and before them the chain of the segments.
   Status run_walks(const KdaCall& of) const;
 

@@ -64,10 +64,8 @@ KdaOverPieces::KdaOverPieces(const KdaRequest& its_asked, const KdaExecutor& its
       rows(RowKernels::make()) {
   list(*step);
   if (walks.kernels().forward || walks.kernels().scan) {
-    const KernelSlot& walk =
-        walks.kernels().forward ? walks.kernels().forward : walks.kernels().scan;
-    summary = kda_summary_spec(*walk, {states(), grads()});
-    chains = kda_pieces_spec(*walk);
+    summary = kda_summary_spec(walks.kernels().walk, {states(), grads()});
+    chains = kda_pieces_spec(walks.kernels().walk);
   }
   list({&summary, &chains, &repeat, &rows.wide});
 }

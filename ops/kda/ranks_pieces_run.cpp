@@ -174,7 +174,7 @@ Status KdaPiecesRun::summarize(int64_t first, int64_t last, const KdaSummaryPara
 Status KdaPiecesRun::summarize() const {
   const Call step_call = step();
   LATHE_ASSIGN(const KdaPlan plan, program_.walks.plan(step_call));
-  KdaSummaryParams p = program_.walks.summary_params({step_call, plan});
+  KdaSummaryParams p = program_.walks.summary_params({step_call, plan}, *program_.summary);
   const int64_t all = batch_ * pieces();
   p.summaries = at(workspace_.ends), p.grad_ends = at(workspace_.grad_ends);
   p.transitions = at(workspace_.maps);

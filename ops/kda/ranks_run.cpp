@@ -60,7 +60,7 @@ Status KdaRankRun::operator()() {
 // Makes the summaries that are sent. With one segment the summary kernel runs only for the
 // sequences that are cut.
 Status KdaRankRun::summarize(const KdaCall& of) const {
-  KdaSummaryParams p = program_.own->summary_params(of);
+  KdaSummaryParams p = program_.own->summary_params(of, *program_.kernels().summary);
   int64_t blocks = plan_.launch.summary();
   if (segments() == 1) {
     const KdaSummaryBlocks each =

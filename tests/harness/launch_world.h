@@ -40,7 +40,7 @@ struct Launch {
 struct Recorder {
   int loaded = 0;
   std::function<void()> loading;  // called before each load, if there is one
-  std::array<size_t, 16> params_bytes{};
+  std::array<size_t, 32> params_bytes{};
   std::array<Launch, 32> launches;
   size_t count = 0;
 };
