@@ -98,9 +98,10 @@ std::vector<compile_test::Job> all_jobs() {
     for (const ConvProblem& problem : problems_for(a)) {
       const auto kernels = conv_kernels(problem, facts, problem.halo);
       REQUIRE_MESSAGE(kernels.ok(), kernels.status().text());
-      for (const auto* spec : {&kernels->forward, &kernels->backward, &kernels->weight_grad,
-                               &kernels->weight_grad_cast, &kernels->halo_pack, &kernels->halo_join,
-                               &kernels->halo_add}) {
+      for (const KernelSlot* spec : std::initializer_list<const KernelSlot*>{
+               &kernels->forward, &kernels->backward, &kernels->weight_grad,
+               &kernels->weight_grad_cast, &kernels->halo_pack, &kernels->halo_join,
+               &kernels->halo_add}) {
         if (*spec) jobs.add(**spec, arch);
       }
       for (const ConvUpdateStep* update : conv_updates()) {

@@ -64,8 +64,9 @@ void add_jobs(const KdaProblem& problem, const std::string& arch, compile_test::
   const int spilt = wide ? compile_test::kAnySpills : 0;
   const auto kernels = kda_chunked_kernels(problem, *facts_of_arch(arch));
   REQUIRE_MESSAGE(kernels.ok(), kernels.status().text());
-  for (const auto* spec : {&kernels->summary, &kernels->merge, &kernels->forward, &kernels->scan,
-                           &kernels->backward, &kernels->finish}) {
+  for (const KernelSlot* spec : std::initializer_list<const KernelSlot*>{
+           &kernels->summary, &kernels->merge, &kernels->forward, &kernels->scan,
+           &kernels->backward, &kernels->finish}) {
     if (*spec) jobs->add(**spec, arch, spilt);
   }
   if (problem.packed) {  // and as one rank among several has it
@@ -73,7 +74,8 @@ void add_jobs(const KdaProblem& problem, const std::string& arch, compile_test::
     part.ranks = true;
     const auto ranks = kda_chunked_kernels(part, *facts_of_arch(arch));
     REQUIRE_MESSAGE(ranks.ok(), ranks.status().text());
-    for (const auto* spec : {&ranks->compose, &ranks->merge, &ranks->forward, &ranks->scan}) {
+    for (const KernelSlot* spec : std::initializer_list<const KernelSlot*>{
+             &ranks->compose, &ranks->merge, &ranks->forward, &ranks->scan}) {
       jobs->add(**spec, arch, spilt);
     }
   }

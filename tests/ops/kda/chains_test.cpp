@@ -74,7 +74,8 @@ struct Elements {
 // A kernel of a backward on one rank or on one of several, and a device for it.
 class Kernel {
  public:
-  Kernel(int keys, bool ranks, KernelSlot KdaChunkedKernels::*which) {
+  template <typename Slot>
+  Kernel(int keys, bool ranks, Slot KdaChunkedKernels::*which) {
     KdaProblem problem;
     problem.key_dim = keys, problem.value_dim = kValues;
     problem.backward = problem.segmented = true, problem.ranks = ranks;
