@@ -16,8 +16,8 @@ namespace lathe {
 struct LineRef {
   enum Kind { none, token, state, message, piece };
   Kind kind = none;
-  // Of a token: its row in the rank's buffer. Of a state: sequence * W + slot; of a piece: its
-  // number * W + slot. Of a message: its line among all that leave, or arrive.
+  // This is a token's row in the rank's buffer, a state's sequence * W + slot, a piece's
+  // number * W + slot, or a message's line among all that leave, or arrive.
   int index = 0;
   auto operator<=>(const LineRef&) const = default;
 };

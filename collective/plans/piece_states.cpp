@@ -181,7 +181,7 @@ void StatesPlanner::walk(bool back) {
     std::vector<PieceStep> steps;
     size_t wanted = 0;  // steps up to the last one whose state is wanted
     const auto add = [&](const SequencePiece& piece, const SequencePiece& next) {
-      // What lies behind the rank's last piece is not there, and no state behind it is wanted.
+      // Elements behind the rank's last piece are not there, and no state behind them is wanted.
       const bool here = piece.rank == rank_ || received_.contains({piece.sequence, piece.position});
       steps.push_back({here ? element_of(piece) : -1, next.rank == rank_ ? next.number : -1});
       if (next.rank == rank_) wanted = steps.size();

@@ -55,8 +55,9 @@ struct PieceStatesPlan {
   // Pieces of the rank that begin, and that end, their sequence, with the sequences.
   std::vector<int32_t> first_pieces, first_sequences, last_pieces, last_sequences;
   std::vector<PieceMessage> sends, receives;
-  // Of one level each: they take the given state into the end of a first piece, before it is sent,
-  // and the given gradient into that of a last piece. Step -1 - p begins with the state of piece p.
+  // These have one level: they take the given state into the end of a first piece before it is
+  // sent, and the given gradient into that of a last piece. Step -1 - p begins with the state of
+  // piece p.
   PieceWalks given_states, given_grads;
   PieceWalks forward, back;
   int elements = 0;  // the rank's pieces, then what it receives, then what walks make

@@ -30,7 +30,7 @@ struct KdaQuiet : Config {
   static constexpr bool kInitialStateGrad = false, kRanks = false;
 };
 
-// What a thread block of the forward direction makes: columns of E, or of M.
+// Says what a thread block of the forward direction makes: columns of E, or of M.
 template <class Config>
 struct KdaSummaryTile {
   KdaScanTile tile;

@@ -34,7 +34,7 @@ State plus(const State& a, const State& b) {
   return {(a[0] + b[0]) % kPrime, (a[1] + b[1]) % kPrime};
 }
 
-// What a piece makes of states; some numbers that differ from piece to piece.
+// Holds what a piece makes of states: some numbers that differ from piece to piece.
 struct Summary {
   Matrix m;
   State e, d;
