@@ -59,11 +59,13 @@ def _in_a_graph(device: torch.device, values: tuple[Any, ...]) -> Tensor:
     symbols."""
     parts = []
     for each in values:
-        if isinstance(each, torch.SymFloat):
+        # By a name of its own, since torch's versions type a product with a SymFloat differently.
+        symbolic_float = isinstance(each, torch.SymFloat)
+        if symbolic_float:
             # A product, because torch has a tensor's form of it; the symbol of another operator
             # becomes a literal of the graph.
             one = torch.ones(1, dtype=torch.float64, device=device)
-            product: Tensor = one * each  # type: ignore[operator]
+            product: Tensor = one * each
             parts.append(product.view(torch.int64))
         else:
             parts.append(torch.full((1,), each, dtype=torch.int64, device=device))
