@@ -20,7 +20,7 @@ std::string class_of(KernelSpec spec, const std::vector<const char*>& tile) {
   const std::string all = spec.text();
   const size_t end = all.rfind(" threads=");
   const size_t begin = std::min(spec.kernel.size() + 1, end);
-  return all.substr(begin, end - begin);
+  return all.substr(begin, end - begin) + spec.also_decides;
 }
 
 std::string tile_of(const KernelSpec& spec, const std::vector<const char*>& tile) {

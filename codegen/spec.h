@@ -92,6 +92,9 @@ struct KernelSpec {
   // "portable" for kernels of every architecture, "sm90" for those of Hopper alone; the step that
   // chose the kernel says it. No part of the text.
   const char* family = "portable";
+  // More words for the class of its tuning key: what else a choice of this kernel decides. No part
+  // of the text.
+  std::string also_decides;
   // Says whether only the compiler knows if the kernel is worth taking, as its step has another one
   // behind it: kernels of one architecture have no register to spare.
   bool may_be_rejected = false;

@@ -5,7 +5,6 @@
 
 #include "codegen/base/integers.h"
 #include "ops/kda/chunked_kernels.h"
-#include "ops/kda/forward_warpgroups.h"
 #include "ops/workspace.h"
 #include "templates/params/kda.h"
 #include "templates/params/kda_chunked.h"
@@ -43,8 +42,8 @@ int64_t kda_slots(const KdaProblem& problem, const KdaChunkedShape& shape) {
   return kda_slots(problem.packed, with_padding(problem, shape).sequences, shape.tokens);
 }
 
-int64_t kda_value_tiles(const KdaProblem& problem, const KernelSpec& walk) {
-  return ceil_div(problem.value_dim, kda_walk_values(walk));
+int64_t kda_value_tiles(const KdaProblem& problem, int64_t columns) {
+  return ceil_div(problem.value_dim, columns);
 }
 
 int64_t KdaLaunch::count() const {
@@ -66,11 +65,12 @@ int64_t kda_segments(const KdaProblem& problem, const KdaChunkedKernels& kernels
   const bool cut = problem.segmented || problem.warmup;
   if (!cut || chunks == 0 || shape.sequences == 0) return 1;
   if (asked > 0) return std::min<int64_t>(asked, chunks);
-  const KernelSpec& walk = kernels.forward ? *kernels.forward : *kernels.scan;
+  const KernelSpec& walk = kernels.forward ? *kernels.forward->kernel : *kernels.scan;
+  const int64_t columns = kernels.forward ? kernels.forward->columns() : kernels.tile.values();
   KdaSegmentProblem question;
   question.heads = bounded_product({shape.sequences, shape.value_heads});
-  question.value_tiles = kda_value_tiles(problem, walk);
-  question.key_tiles = ceil_div(problem.key_dim, kda_walk_values(walk));
+  question.value_tiles = kda_value_tiles(problem, columns);
+  question.key_tiles = ceil_div(problem.key_dim, columns);
   question.tokens =
       problem.packed ? shape.tokens / std::max<int64_t>(shape.sequences, 1) : shape.tokens;
   question.blocks_at_once = kda_blocks_at_once(walk, facts);
@@ -78,9 +78,9 @@ int64_t kda_segments(const KdaProblem& problem, const KdaChunkedKernels& kernels
   question.forward = problem.forward || problem.recomputes();
   question.back = kernels.scan && !problem.forward;
   question.ranks = problem.ranks;
-  // Walks by warpgroups take half the time for a token, and some for the first ones.
-  if (kernels.summary && !kernels.summary->tensor_maps.empty()) {
-    question.link_tokens = 48, question.launch_tokens = 256;
+  if (kernels.summary) {
+    question.link_tokens = kernels.summary->link_tokens;
+    question.launch_tokens = kernels.summary->launch_tokens;
   }
   return kda_choose_segments(question);
 }
@@ -89,21 +89,21 @@ KdaLaunch kda_launch(const KdaProblem& problem, const KdaChunkedKernels& kernels
                      const KdaChunkedShape& shape) {
   KdaLaunch out;
   const int64_t rows = kda_rows(problem, shape);
-  const auto walk = [&](const KernelSpec& spec, const KdaChunkedShape& of) {
+  const auto walk = [&](int64_t columns, const KdaChunkedShape& of) {
     return bounded_product(
-        {of.sequences, of.value_heads, kda_value_tiles(problem, spec), of.segments});
+        {of.sequences, of.value_heads, kda_value_tiles(problem, columns), of.segments});
   };
   // Without tokens there are only states, which are handed through.
   if (kernels.forward && (rows > 0 || problem.final_state)) {
-    out.forward = walk(*kernels.forward, with_padding(problem, shape));
+    out.forward = walk(kernels.forward->columns(), with_padding(problem, shape));
   }
   if (kernels.scan && (rows > 0 || problem.dinitial_state)) {
-    out.scan_back = walk(*kernels.scan, shape);
+    out.scan_back = walk(kernels.tile.values(), shape);
     if (problem.recomputes() && rows > 0) out.scan_forward = out.scan_back;
   }
   if (kernels.summary && rows > 0) {
     const KdaSegmentShape segments = segments_of(problem, shape);
-    const KdaSummaryBlocks blocks = kda_summary_blocks(kernels.summary.numbers(), segments);
+    const KdaSummaryBlocks blocks = kda_summary_blocks(*kernels.summary, segments);
     out.summary_forward = blocks.forward, out.summary_back = blocks.back;
     if (kernels.merge) out.merge = kda_merge_blocks(kernels.merge.numbers(), segments);
   }
@@ -161,37 +161,22 @@ Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernel
   const uint64_t slot_states = unsigned_product({slots, value_heads, k, v, element});
   const KdaLaunch launch = kda_launch(problem, kernels, shape);
   Cost cost;
-  // Blocks of 16 tokens of all value heads, each made ready by every block of threads that has
-  // values of the head: pairs of their rows at four levels of the columns, 7 products 16 x 8 x 16
-  // for 16 columns, or 3 where a gate's bound lets them do. Then products with the state and with
-  // the squares of 16 tokens; 16-bit rows of sums count twice, in two parts.
-  const bool wide = problem.element == Dtype::f32;
-  const int64_t terms = wide ? 6 : 1, parts = wide ? 1 : 2;
-  const bool bounded = problem.gate_kind == kKdaGateBounded && problem.element != Dtype::f16;
-  const auto walk = [&](const KernelSpec& spec, int64_t states_read, int64_t squares) {
-    const int64_t tiles = kda_value_tiles(problem, spec), covered = tiles * kda_walk_values(spec);
-    const uint64_t blocks = unsigned_product({ceil_div(rows, kKdaBlock), value_heads, terms});
-    if (!spec.tensor_maps.empty()) {
-      const int64_t columns = kda_walk_values(spec);
-      cost.tensor_ops +=
-          blocks * unsigned_product({tiles, kda_warpgroups_tensor_ops(width, columns, true)});
-    } else {
-      cost.tensor_ops += blocks * unsigned_product({tiles, width, (bounded ? 3 : 7) * 2 * 8 * 16});
-      cost.tensor_ops +=
-          blocks * unsigned_product({covered, 2 * kKdaBlock,
-                                     (states_read + parts) * width + squares * kKdaBlock});
-    }
-    // Value heads that share q and k, and tiles of V, walk side by side: L2 reads memory once.
+  // Adds a walk whose blocks of threads take so many tensor operations for 16 tokens. Value heads
+  // that share q and k, and tiles of V, walk side by side: L2 reads memory once.
+  const auto walk = [&](int64_t columns, int64_t tensor_ops) {
+    cost.tensor_ops += unsigned_product(
+        {ceil_div(rows, kKdaBlock), value_heads, kda_value_tiles(problem, columns), tensor_ops});
     cost.bytes += 2 * keys + gates;
   };
+  const int64_t parts = kda_sum_parts(problem), columns = kernels.tile.values();
   if (launch.summary() > 0) {
-    const Cost segments = kda_segments_cost(problem, *kernels.summary, *kernels.merge,
+    const Cost segments = kda_segments_cost(problem, *kernels.summary, kernels.merge.numbers(),
                                             segments_of(problem, shape), rows);
     cost.bytes += segments.bytes, cost.tensor_ops += segments.tensor_ops;
     cost.flops += segments.flops;
   }
   if (launch.forward > 0) {
-    walk(*kernels.forward, 2, 2 * parts);
+    walk(kernels.forward->columns(), kernels.forward->tensor_ops(problem));
     const uint64_t moved_states = (problem.initial_state + problem.final_state) * states;
     const int64_t chunks =
         kda_chunks(problem, shape, chunk_size) * (problem.packed ? 1 : shape.sequences);
@@ -202,8 +187,8 @@ Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernel
     cost.flops += 6 * unsigned_product({rows, value_heads, k, v});
   }
   if (launch.scan() > 0) {
-    walk(*kernels.scan, 2, 1 + parts);
-    if (problem.recomputes()) walk(*kernels.scan, 1, parts);
+    walk(columns, kda_walk_ops(problem, {columns, 2, 1 + parts}));
+    if (problem.recomputes()) walk(columns, kda_walk_ops(problem, {columns, 1, parts}));
     const uint64_t moved_states = (problem.dht + problem.dinitial_state) * states;
     const uint64_t made_again = problem.recomputes() ? problem.initial_state * states : 0;
     cost.minimum_bytes += values + moved_states;            // do; the rest is the backward's

@@ -8,46 +8,38 @@
 // independently, and the gradients of A_log and dt_bias are summed over them.
 #pragma once
 
+#include <memory>
+#include <vector>
+
+#include "ops/kda/forward/step.h"
 #include "ops/kda/kernels.h"
 #include "ops/kda/segments.h"
+#include "ops/kda/summary/step.h"
 
 namespace lathe {
 
-// Holds the tile of a walk. A thread block owns the values of a head that its warps have in
-// registers, 16 each, and prepares one block of 16 tokens per warp at once. The tile is part of the
-// spec. It depends on the widths, never on a length, a batch or a number of heads.
-struct KdaWalkTile {
-  int warps = 8;
-
-  int values() const { return 16 * warps; }
-  bool operator==(const KdaWalkTile&) const = default;
-};
-
-// Returns K as kernels have it: 64, 128, 192 or 256.
-int kda_padded_keys(const KdaProblem& problem);
-// Returns the bytes of shared memory: a prepared block for each warp, and rows of v.
-int kda_walk_smem(const KdaProblem& problem, const KdaWalkTile& tile);
 int kda_backward_smem(const KdaProblem& problem);
 
-// Returns all configurations worth trying, the default first. The tuner and choose() share this
-// list.
-std::vector<KdaWalkTile> kda_walk_candidates(const KdaProblem& problem, const DeviceFacts& facts);
-// Returns UNSUPPORTED if the device's shared memory is too small for any tile.
-Result<KdaWalkTile> kda_walk_choose(const KdaProblem& problem, const DeviceFacts& facts);
-
 struct KdaChunkedKernels {
-  KernelSpec walk;  // the portable walk, whose constants the kernels beside it take over
-  NumberedSlot<KdaSegmentNumbers> summary;  // kda_summary, before the walks of both directions
-  KernelSlot compose;                       // kda_compose
-  NumberedSlot<KdaSegmentNumbers> merge;    // kda_merge
-  KernelSlot forward;                       // kda_forward
-  KernelSlot scan;                          // kda_backward_scan
-  KernelSlot backward;                      // kda_backward
-  KernelSlot finish;                        // kda_backward_finish
+  KdaWalkTile tile;                       // of the portable walks
+  std::unique_ptr<KdaSummary> summary;    // before the walks of both directions
+  KernelSlot compose;                     // kda_compose
+  NumberedSlot<KdaSegmentNumbers> merge;  // kda_merge
+  std::unique_ptr<KdaForward> forward;
+  KernelSlot scan;      // kda_backward_scan
+  KernelSlot backward;  // kda_backward
+  KernelSlot finish;    // kda_backward_finish
+
+  // Returns the kernels in the order of a plan; slots may be empty.
+  std::vector<KernelSlot*> slots();
 };
+// Returns the summaries beside such walks, for a call that wants these parts of them.
+Result<std::unique_ptr<KdaSummary>> kda_summary_of(const KdaChunkedKernels& kernels,
+                                                   const KdaProblem& problem,
+                                                   const KdaSummaryParts& parts,
+                                                   const DeviceFacts& facts);
 Result<KdaChunkedKernels> kda_chunked_kernels(const KdaProblem& problem, const DeviceFacts& facts);
-// Return the walks with a tile that the caller picked from the candidates.
-KernelSpec kda_forward_spec(const KdaProblem& problem, const KdaWalkTile& tile);
+// Returns the two walks of the backward with a tile.
 KernelSpec kda_backward_scan_spec(const KdaProblem& problem, const KdaWalkTile& tile);
 KernelSpec kda_backward_spec(const KdaProblem& problem);
 KernelSpec kda_backward_finish_spec();
@@ -66,7 +58,8 @@ int64_t kda_slots(const KdaProblem& problem, const KdaChunkedShape& shape);  // 
 int64_t kda_slots(bool packed, int64_t sequences, int64_t tokens);
 // Returns the most chunks of `size` tokens that chunk_states has; packed lengths are on the device.
 int64_t kda_chunks(const KdaProblem& problem, const KdaChunkedShape& shape, int64_t size);
-int64_t kda_value_tiles(const KdaProblem& problem, const KernelSpec& walk);
+// Returns how many blocks of so many columns share the values of a head.
+int64_t kda_value_tiles(const KdaProblem& problem, int64_t columns);
 // Returns into how many segments a call cuts its sequences. `asked` is the option; 0 leaves the
 // choice to the shape. A problem that is neither segmented nor warmed up has one segment.
 int64_t kda_segments(const KdaProblem& problem, const KdaChunkedKernels& kernels,

@@ -8,7 +8,6 @@
 
 #include "codegen/base/invalid.h"
 #include "ops/fill.h"
-#include "ops/kda/forward_warpgroups.h"
 #include "ops/kda/ranks.h"
 
 namespace lathe {
@@ -22,8 +21,7 @@ constexpr int64_t kMostTokens = int64_t{1} << 30;
 KdaExecutor::KdaExecutor(const KdaRequest& request, const DeviceFacts& facts,
                          KdaChunkedKernels kernels)
     : request_(request), facts_(facts), kernels_(std::move(kernels)) {
-  list({&kernels_.summary, &kernels_.compose, &kernels_.merge, &kernels_.forward, &kernels_.scan,
-        &kernels_.backward, &kernels_.finish});
+  list(kernels_.slots());
 }
 
 KdaChunkedShape KdaExecutor::shape(const Call& call, int64_t sequences) const {
@@ -132,16 +130,16 @@ Params KdaExecutor::params_of(const KdaCall& of) const {
 KdaInputs KdaExecutor::inputs_of(const KdaCall& of) const {
   auto in = params_of<KdaInputs>(of);
   if (of.shard.ranks) in.cu_seqlens = of.shard.cu_seqlens;
-  in.value_tiles = static_cast<int>(kda_value_tiles(problem(), walk()));
+  in.value_tiles = static_cast<int>(kda_value_tiles(problem(), kernels_.tile.values()));
   in.scale = request_.scale;
   in.lower_bound = request_.lower_bound;
   in.beta_factor = request_.beta_factor;
   return in;
 }
 
-KdaSummaryParams KdaExecutor::summary_params(const KdaCall& of, const KernelSpec& summary) const {
+KdaSummaryParams KdaExecutor::summary_params(const KdaCall& of, const KdaSummary& summary) const {
   auto p = params_of<KdaSummaryParams>(of);
-  p.in.value_tiles = static_cast<int>(kda_value_tiles(problem(), summary));
+  p.in.value_tiles = static_cast<int>(kda_value_tiles(problem(), summary.columns()));
   p.forward_blocks = static_cast<int>(of.plan.launch.summary_forward);
   p.carried = of.shard.carry.carried;
   p.open = of.shard.ranks ? of.shard.carry.open : p.in.sequences;
@@ -163,9 +161,8 @@ Status KdaExecutor::run_walks(const KdaCall& of) const {
     p.chunk_size = request_.chunk_size;
     // Rows of a batch one after another, and those of packed sequences as far as there is room.
     p.chunks = static_cast<int>(std::min(chunks.extent[0] * chunks.extent[1], kMaxExtent));
-    p.in.value_tiles = static_cast<int>(kda_value_tiles(problem(), *kernels_.forward));
-    LATHE_TRY(
-        launch_kda_forward(kernels_.forward, problem().packed, launch.forward, p, of.call.stream));
+    p.in.value_tiles = static_cast<int>(kda_value_tiles(problem(), kernels_.forward->columns()));
+    LATHE_TRY(kernels_.forward->launch(p, launch.forward, of.call.stream));
   }
   return run_backward(of);
 }
@@ -199,8 +196,7 @@ Status KdaExecutor::launch(const Call& call, const KdaPlan& plan) const {
   const KdaCall of = {call, plan};
   if (plan.launch.summary() > 0) {
     const KdaSummaryParams p = summary_params(of, *kernels_.summary);
-    LATHE_TRY(launch_kda_summary(kernels_.summary, problem().packed, plan.launch.summary(), p,
-                                 call.stream));
+    LATHE_TRY(kernels_.summary->launch(p, plan.launch.summary(), call.stream));
   }
   return run_walks(of);
 }

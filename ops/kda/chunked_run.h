@@ -44,7 +44,7 @@ class KdaExecutor final : public PlannedExecutor<KdaExecutor, KdaPlan> {
 
   // A rank among several runs these parts. `sequences`: those that it holds tokens of.
   Result<KdaPlan> plan(const Call& call, int64_t sequences) const;
-  KdaSummaryParams summary_params(const KdaCall& of, const KernelSpec& summary) const;
+  KdaSummaryParams summary_params(const KdaCall& of, const KdaSummary& summary) const;
   // Runs the walks, and before them the chain of the segments.
   Status run_walks(const KdaCall& of) const;
 
@@ -61,12 +61,6 @@ class KdaExecutor final : public PlannedExecutor<KdaExecutor, KdaPlan> {
   Params params_of(const KdaCall& of) const;
   KdaInputs inputs_of(const KdaCall& of) const;
   Status run_backward(const KdaCall& of) const;
-
-  // The walk whose tile the kernels beside the forward share.
-  const KernelSpec& walk() const {
-    if (kernels_.scan) return *kernels_.scan;
-    return kernels_.summary ? *kernels_.summary : *kernels_.forward;
-  }
 
   KdaRequest request_;
   DeviceFacts facts_;

@@ -33,8 +33,8 @@ class KdaOverRanks : public Executor {
 
   const KdaProblem& problem() const { return own->problem(); }
   const KdaChunkedKernels& kernels() const { return own->kernels(); }
-  bool states() const { return kernels().summary.numbers().states != 0; }
-  bool grads() const { return kernels().summary.numbers().grads != 0; }
+  bool states() const { return kernels().summary->numbers().states != 0; }
+  bool grads() const { return kernels().summary->numbers().grads != 0; }
 
   const std::unique_ptr<KdaExecutor> own;
   Group* const group;

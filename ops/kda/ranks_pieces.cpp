@@ -54,20 +54,22 @@ Result<KdaWalkTable> KdaWalkTable::make(const Device& device, const PieceWalks& 
 }
 
 KdaOverPieces::KdaOverPieces(const KdaRequest& its_asked, const KdaExecutor& its_walks,
-                             RankStep its_step, Group* its_group, bool its_reduces)
+                             RankStep its_step, std::unique_ptr<KdaSummary> its_summary,
+                             Group* its_group, bool its_reduces)
     : asked(its_asked),
       walks(its_walks),
       step(std::move(its_step)),
       group(its_group),
       reduces(its_reduces),
+      summary(std::move(its_summary)),
       repeat(repeat_offsets_spec()),
       rows(RowKernels::make()) {
   list(*step);
-  if (walks.kernels().forward || walks.kernels().scan) {
-    summary = kda_summary_spec(walks.kernels().walk, {states(), grads()});
-    chains = kda_pieces_spec(walks.kernels().walk);
+  if (summary) {
+    chains = kda_pieces_spec(walks.problem());
+    list({&summary->kernel});
   }
-  list({&summary, &chains, &repeat, &rows.wide});
+  list({&chains, &repeat, &rows.wide});
 }
 
 Status KdaOverPieces::check(const Call& call) const {
@@ -102,12 +104,17 @@ MadeExecutor make_kda_over_pieces(const KdaRequest& asked, const DeviceFacts& fa
                                   bool reduces) {
   const KdaRequest pieces = request_of_pieces(asked);
   LATHE_ASSIGN(KdaChunkedKernels kernels, kda_chunked_kernels(pieces.problem, facts));
+  std::unique_ptr<KdaSummary> summary;
+  if (kernels.forward || kernels.scan) {
+    const KdaSummaryParts parts = {pieces.problem.initial_state, pieces.problem.dht};
+    LATHE_ASSIGN(summary, kda_summary_of(kernels, pieces.problem, parts, facts));
+  }
   auto executor = std::make_unique<KdaExecutor>(pieces, facts, std::move(kernels));
   const KdaExecutor& walks = *executor;
   LATHE_ASSIGN(RankStep step,
                RankStep::make("kda", std::unique_ptr<Executor>(std::move(executor))));
   return executor_of<RankExecutor<KdaOverPieces, KdaPiecesRun>>(asked, walks, std::move(step),
-                                                                group, reduces);
+                                                                std::move(summary), group, reduces);
 }
 
 }  // namespace lathe

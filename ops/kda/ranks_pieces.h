@@ -40,9 +40,9 @@ struct KdaPiecesState final : ShardState {
 class KdaOverPieces : public Executor {
  public:
   // `its_asked`: the request of the whole call. `its_walks`: the executor of `its_step`, which runs
-  // the pieces.
+  // the pieces. `its_summary`: null if nothing walks.
   KdaOverPieces(const KdaRequest& its_asked, const KdaExecutor& its_walks, RankStep its_step,
-                Group* its_group, bool its_reduces);
+                std::unique_ptr<KdaSummary> its_summary, Group* its_group, bool its_reduces);
 
   Status check(const Call& call) const;
   MadeShardState prepare(const lathe_shard& shard) const override;
@@ -56,7 +56,7 @@ class KdaOverPieces : public Executor {
   const RankStep step;
   Group* const group;
   const bool reduces;  // gradients of A_log and dt_bias are summed over the ranks
-  NumberedSlot<KdaSegmentNumbers> summary;
+  const std::unique_ptr<KdaSummary> summary;
   KernelSlot chains, repeat;
   RowKernels rows;  // states have whole words of 16 bytes: the wide one alone
 };

@@ -161,13 +161,13 @@ Status KdaPiecesRun::each_run(Body body) const {
 // Makes the summaries of pieces [first, last) of all rows' pieces: E, M and D of each, from 0.
 Status KdaPiecesRun::summarize(int64_t first, int64_t last, const KdaSummaryParams& common) const {
   const KdaSegmentShape one = {1, heads(), 1, problem_.key_dim, problem_.value_dim};
-  const KdaSummaryBlocks each = kda_summary_each(program_.summary.numbers(), one);
+  const KdaSummaryBlocks each = kda_summary_each(*program_.summary, one);
   KdaSummaryParams p = common;
   const int64_t forward = (last - first) * each.forward, back = (last - first) * each.back;
   p.forward_blocks = static_cast<int>(forward);
   p.forward_skipped = static_cast<int>(first * each.forward);
   p.back_skipped = static_cast<int>(first * each.back);
-  return program_.summary.launch(forward + back, &p, call_.stream);
+  return program_.summary->launch(p, forward + back, call_.stream);
 }
 
 // Makes the summaries of the pieces of cut sequences, a launch for each run of them.

@@ -9,7 +9,6 @@
 
 #include "codegen/base/integers.h"
 #include "collective/plans/conv_halo.h"  // all_reduce_f32
-#include "ops/kda/forward_warpgroups.h"
 #include "ops/kda/ranks.h"
 
 namespace lathe {
@@ -63,8 +62,7 @@ Status KdaRankRun::summarize(const KdaCall& of) const {
   KdaSummaryParams p = program_.own->summary_params(of, *program_.kernels().summary);
   int64_t blocks = plan_.launch.summary();
   if (segments() == 1) {
-    const KdaSummaryBlocks each =
-        kda_summary_each(program_.kernels().summary.numbers(), segment_shape(1));
+    const KdaSummaryBlocks each = kda_summary_each(*program_.kernels().summary, segment_shape(1));
     const int64_t forward = sends_forth() ? rows_ * each.forward : 0;
     const int64_t back = sends_back() ? rows_ * each.back : 0;
     // The kernel counts sequences from the first local one, so the address is shifted for the last
@@ -78,7 +76,7 @@ Status KdaRankRun::summarize(const KdaCall& of) const {
     blocks = forward + back;
   }
   if (blocks == 0) return {};
-  return launch_kda_summary(program_.kernels().summary, problem_.packed, blocks, p, call_.stream);
+  return program_.kernels().summary->launch(p, blocks, call_.stream);
 }
 
 // Returns the tokens of a local sequence on this rank.

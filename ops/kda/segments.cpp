@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "codegen/base/integers.h"
-#include "ops/kda/forward_warpgroups.h"
 #include "templates/params/kda_chunked.h"
 #include "templates/params/kda_pieces.h"
 
@@ -22,16 +21,6 @@ constexpr int64_t kLeastLength = 256;
 // Segments must take at most this share of the time of one segment; the same share decides which
 // number is as good as the best, and the fewest win.
 constexpr double kWorthwhile = 0.9;
-
-// Constants of a walk that say what it stores or starts from: a summary has its own.
-bool is_of_the_walk_alone(const Constant& constant) {
-  for (const std::string_view member :
-       {"kInitialState", "kFinalState", "kChunkStates", "kOutput", "kSaved", "kFinalStateGrad",
-        "kInitialStateGrad", "kRanks"}) {
-    if (constant.member == member) return true;
-  }
-  return false;
-}
 
 // Returns the time of a call's launches with `segments` segments, in tokens of one walk.
 int64_t time_of(const KdaSegmentProblem& question, int64_t segments) {
@@ -55,70 +44,51 @@ int kda_merge_smem(int padded_keys) {
   return 4 * padded_keys * (kMergeStages * inner + 2 * kMergeRows);
 }
 
-KernelSpec kda_summary_spec(const KernelSpec& walk, const KdaSummaryParts& parts) {
-  KernelSpec spec = walk;
-  spec.set(LATHE_TEMPLATE("kda", "kda_summary", KdaSummaryParams, reserved));
-  std::erase_if(spec.constants, is_of_the_walk_alone);
-  spec.add({Constant::flag("states", "kStates", parts.states),
-            Constant::flag("initial", "kInitialState", parts.states && parts.initial_state),
-            Constant::flag("grads", "kGrads", parts.grads),
-            Constant::flag("dht", "kFinalStateGrad", parts.grads && parts.dht)});
-  return spec;
-}
-
-KernelSpec kda_merge_spec(const KernelSpec& walk, const KdaSummaryParts& parts) {
-  const int width = static_cast<int>(walk.constant("width"));
+KernelSpec kda_merge_spec(const KdaProblem& problem, const KdaSummaryParts& parts) {
+  const int width = kda_padded_keys(problem);
   return shared_spec(LATHE_TEMPLATE("kda", "kda_merge", KdaMergeParams, segments), "KdaMergeSmem",
                      kda_merge_smem(width), width,
-                     {Constant::type("cu", "Offset", static_cast<Dtype>(walk.constant("cu"))),
-                      Constant::integer("width", "kWidth", width),
-                      Constant::flag("packed", "kPacked", walk.constant("packed") != 0),
+                     {kda_offsets(problem), Constant::integer("width", "kWidth", width),
+                      Constant::flag("packed", "kPacked", problem.packed),
                       Constant::flag("states", "kStates", parts.states),
                       Constant::flag("grads", "kGrads", parts.grads),
-                      Constant::flag("ranks", "kRanks", walk.constant("ranks") != 0)});
+                      Constant::flag("ranks", "kRanks", problem.ranks)});
 }
 
-KernelSpec kda_compose_spec(const KernelSpec& walk) {
-  const int width = static_cast<int>(walk.constant("width"));
+KernelSpec kda_compose_spec(const KdaProblem& problem) {
+  const int width = kda_padded_keys(problem);
   return shared_spec(LATHE_TEMPLATE("kda", "kda_compose", KdaComposeParams, reserved),
                      "KdaComposeSmem", kda_merge_smem(width), width,
                      {Constant::integer("width", "kWidth", width)});
 }
 
-KernelSpec kda_pieces_spec(const KernelSpec& walk) {
-  const int width = static_cast<int>(walk.constant("width"));
+KernelSpec kda_pieces_spec(const KdaProblem& problem) {
+  const int width = kda_padded_keys(problem);
   return shared_spec(LATHE_TEMPLATE("kda", "kda_pieces", KdaPiecesParams, forward_blocks),
                      "KdaPiecesSmem", kda_merge_smem(width), width,
                      {Constant::integer("width", "kWidth", width),
-                      Constant::flag("v_first", "kStateVFirst", walk.constant("v_first") != 0)});
+                      Constant::flag("v_first", "kStateVFirst", problem.state_v_first)});
 }
 
 int64_t kda_piece_tiles(int64_t key_dim, int64_t value_dim) {
   return ceil_div(value_dim, kMergeRows) + ceil_div(key_dim, kMergeRows);
 }
 
-KernelSpec kda_forward_warmup_spec(const KernelSpec& forward) {
-  KernelSpec spec = forward;
-  spec.kernel = "kda_forward_warmup";
-  spec.source = "kda/kda_forward_warmup.cuh";
-  return spec;
-}
-
-KdaSummaryBlocks kda_summary_each(const KdaSegmentNumbers& summary, const KdaSegmentShape& shape) {
+KdaSummaryBlocks kda_summary_each(const KdaSummary& summary, const KdaSegmentShape& shape) {
   KdaSummaryBlocks blocks;
-  const int64_t columns = summary.columns;
+  const int64_t columns = summary.columns();
   const int64_t values = ceil_div(shape.value_dim, columns);
-  const int64_t tiles = (summary.states != 0 ? values : 0) + ceil_div(shape.key_dim, columns);
+  const int64_t tiles =
+      (summary.numbers().states != 0 ? values : 0) + ceil_div(shape.key_dim, columns);
   const auto of = [&shape](int64_t each) {
     return bounded_product({shape.value_heads, shape.segments, each});
   };
   blocks.forward = of(tiles);
-  if (summary.grads != 0) blocks.back = of(values);
+  if (summary.numbers().grads != 0) blocks.back = of(values);
   return blocks;
 }
 
-KdaSummaryBlocks kda_summary_blocks(const KdaSegmentNumbers& summary,
-                                    const KdaSegmentShape& shape) {
+KdaSummaryBlocks kda_summary_blocks(const KdaSummary& summary, const KdaSegmentShape& shape) {
   if (shape.segments <= 1) return {};
   const KdaSummaryBlocks each = kda_summary_each(summary, shape);
   return {bounded_product({shape.sequences, each.forward}),
@@ -155,32 +125,23 @@ struct SummaryWalk {
   int64_t values, keys;    // tiles of V, and of K
   int64_t block;           // tensor operations for 16 tokens, without the output
 };
-SummaryWalk summary_walk(const KdaProblem& problem, const KernelSpec& summary,
-                         const KdaSegmentShape& shape) {
-  const int64_t k = shape.key_dim, v = shape.value_dim, width = summary.constant("width");
-  const int64_t columns = kda_walk_values(summary), element = bytes_of(problem.element);
-  const bool wide = problem.element == Dtype::f32;
-  const int64_t terms = wide ? 6 : 1, parts = wide ? 1 : 2;
-  const int64_t row = 2 * k * element + k * bytes_of(problem.gate) + bytes_of(problem.beta);
-  const int64_t value_tiles = ceil_div(v, columns), key_tiles = ceil_div(k, columns);
-  if (!summary.tensor_maps.empty()) {
-    return {row - k * element, v * element, value_tiles, key_tiles,
-            kda_warpgroups_tensor_ops(width, columns, false)};
-  }
-  const int64_t sums = columns * 2 * kKdaBlock * ((1 + parts) * width + parts * kKdaBlock);
-  return {row, v * element, value_tiles, key_tiles, terms * (7 * 2 * 8 * 16 * width + sums)};
+SummaryWalk summary_walk(const KdaProblem& problem, const KdaSummary& summary) {
+  const KdaSummary::Work work = summary.work(problem);
+  return {work.row_bytes, int64_t{problem.value_dim} * bytes_of(problem.element),
+          ceil_div(problem.value_dim, summary.columns()),
+          ceil_div(problem.key_dim, summary.columns()), work.tensor_ops};
 }
 
 }  // namespace
 
-Cost kda_segments_cost(const KdaProblem& problem, const KernelSpec& summary,
-                       const KernelSpec& merge, const KdaSegmentShape& shape, int64_t rows) {
+Cost kda_segments_cost(const KdaProblem& problem, const KdaSummary& summary,
+                       const KdaSegmentNumbers& merge, const KdaSegmentShape& shape, int64_t rows) {
   Cost cost;
   if (shape.segments <= 1) return cost;
   const int64_t k = shape.key_dim, v = shape.value_dim, segments = shape.segments;
   const int64_t heads = shape.sequences * shape.value_heads;
-  const int64_t states = summary.constant("states"), grads = summary.constant("grads");
-  const SummaryWalk walk = summary_walk(problem, summary, shape);
+  const int64_t states = summary.numbers().states, grads = summary.numbers().grads;
+  const SummaryWalk walk = summary_walk(problem, summary);
   // As many walks of a segment by a block of threads, of `segments` of them a whole sequence.
   const int64_t walks =
       (states + grads) * walk.values * (segments - 1) + walk.keys * (segments - 2);
@@ -203,11 +164,11 @@ Cost kda_segments_cost(const KdaProblem& problem, const KernelSpec& summary,
   return cost;
 }
 
-Cost kda_part_cost(const KdaProblem& problem, const KernelSpec& summary,
+Cost kda_part_cost(const KdaProblem& problem, const KdaSummary& summary,
                    const KdaSegmentShape& shape, const KdaPartWalks& walks) {
   Cost cost;
   const int64_t k = shape.key_dim, v = shape.value_dim, heads = shape.value_heads;
-  const SummaryWalk each = summary_walk(problem, summary, shape);
+  const SummaryWalk each = summary_walk(problem, summary);
   const auto walk = [&](int64_t tokens, int64_t with_values, int64_t with_maps) {
     const int64_t tiles = with_values * each.values + with_maps * each.keys;
     if (tokens == 0 || tiles == 0) return;

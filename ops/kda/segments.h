@@ -6,6 +6,7 @@
 #pragma once
 
 #include "codegen/base/integers.h"
+#include "ops/kda/summary/step.h"
 #include "ops/kernel.h"
 #include "ops/kernel_problems.h"
 
@@ -13,43 +14,12 @@ namespace lathe {
 
 constexpr int kKdaMostSegments = 32;
 
-// Says which results of the summaries a call needs, and which states it gives. Without `states` the
-// forward direction makes transitions alone: a backward that has the forward's saved states only
-// walks back.
-struct KdaSummaryParts {
-  bool states = false;         // where each segment starts
-  bool grads = false;          // the gradients where each ends
-  bool initial_state = false;  // meaningful with states
-  bool dht = false;            // meaningful with grads
-};
-
-// `walk` is kda_forward or kda_backward_scan; the specs take its tile, types and options.
-KernelSpec kda_summary_spec(const KernelSpec& walk, const KdaSummaryParts& parts);
-KernelSpec kda_merge_spec(const KernelSpec& walk, const KdaSummaryParts& parts);
-KernelSpec kda_compose_spec(const KernelSpec& walk);
+KernelSpec kda_merge_spec(const KdaProblem& problem, const KdaSummaryParts& parts);
+KernelSpec kda_compose_spec(const KdaProblem& problem);
 // kda_pieces takes states through pieces on any ranks; a walk has a block for each tile of rows.
-KernelSpec kda_pieces_spec(const KernelSpec& walk);
+KernelSpec kda_pieces_spec(const KdaProblem& problem);
 int64_t kda_piece_tiles(int64_t key_dim, int64_t value_dim);
 int kda_merge_smem(int padded_keys);
-
-// Returns kda_forward with segments that start early from a zero state, so no launch runs before
-// it. `forward` is the spec of kda_forward; the grid is the same.
-KernelSpec kda_forward_warmup_spec(const KernelSpec& forward);
-
-// Returns the columns of V that a thread block of a walk or a summary has, of either family.
-int64_t kda_walk_values(const KernelSpec& walk);
-
-// Holds what grids of the summary and of the merge depend on.
-struct KdaSegmentNumbers {
-  KdaSegmentNumbers() = default;
-  KdaSegmentNumbers(const KernelSpec& spec)
-      : states(spec.constant("states", 0)),
-        grads(spec.constant("grads", 0)),
-        ranks(spec.constant("ranks", 0)),
-        columns(kda_walk_values(spec)) {}
-  int64_t states = 0, grads = 0, ranks = 0;  // flags
-  int64_t columns = 0;                       // of V of a block of the summary
-};
 
 struct KdaSegmentShape {
   int64_t sequences = 0, value_heads = 0;
@@ -68,11 +38,11 @@ struct KdaSummaryBlocks {
 
   int64_t all() const { return forward + back; }
 };
-KdaSummaryBlocks kda_summary_blocks(const KdaSegmentNumbers& summary, const KdaSegmentShape& shape);
+KdaSummaryBlocks kda_summary_blocks(const KdaSummary& summary, const KdaSegmentShape& shape);
 int64_t kda_merge_blocks(const KdaSegmentNumbers& merge, const KdaSegmentShape& shape);
 // Returns the blocks of the summary for one sequence, of either kind. A launch skips sequences by
 // this number.
-KdaSummaryBlocks kda_summary_each(const KdaSegmentNumbers& summary, const KdaSegmentShape& shape);
+KdaSummaryBlocks kda_summary_each(const KdaSummary& summary, const KdaSegmentShape& shape);
 // Returns the blocks of one tree level, which reduces every `radix` elements to one.
 int64_t kda_compose_blocks(const KdaSegmentShape& shape, int elements, int step, int radix);
 // A level reduces this many elements to one: log W launches for many ranks, one launch up to five
@@ -85,8 +55,8 @@ int64_t kda_transition_numbers(const KdaSegmentShape& shape);
 
 // Returns the cost of both launches. `rows` counts the tokens of all sequences. No byte here counts
 // in the minimum.
-Cost kda_segments_cost(const KdaProblem& problem, const KernelSpec& summary,
-                       const KernelSpec& merge, const KdaSegmentShape& shape, int64_t rows);
+Cost kda_segments_cost(const KdaProblem& problem, const KdaSummary& summary,
+                       const KdaSegmentNumbers& merge, const KdaSegmentShape& shape, int64_t rows);
 
 // Describes a rank's extra work for the sequences that the ends of its part cut, of one segment
 // each: it walks `forth` and `back` tokens, with transitions if `maps`, and composes `links` maps.
@@ -95,7 +65,7 @@ struct KdaPartWalks {
   bool states = false, maps = false;
   int64_t links = 0;
 };
-Cost kda_part_cost(const KdaProblem& problem, const KernelSpec& summary,
+Cost kda_part_cost(const KdaProblem& problem, const KdaSummary& summary,
                    const KdaSegmentShape& shape, const KdaPartWalks& walks);
 
 // Describes a call for the choice of its number of segments. The choice depends on the shape and

@@ -91,8 +91,10 @@ Specs kda(bool forward, bool backward, bool segmented) {
     KdaProblem problem;
     problem.forward = forward, problem.backward = backward, problem.segmented = segmented;
     problem.grouped = false;
-    const auto kernels = *kda_chunked_kernels(problem, facts);
-    return texts({&kernels.forward, &kernels.scan, &kernels.summary, &kernels.backward});
+    auto kernels = kda_chunked_kernels(problem, facts);
+    std::string all;
+    for (const KernelSlot* slot : kernels->slots()) all += texts({slot});
+    return all;
   };
 }
 

@@ -62,29 +62,25 @@ KdaProblem problem_of(const Widths& widths, const Options& options, bool half) {
 void add_jobs(const KdaProblem& problem, const std::string& arch, compile_test::Jobs* jobs) {
   const bool wide = problem.key_dim > 128 || problem.element == Dtype::f32;
   const int spilt = wide ? compile_test::kAnySpills : 0;
-  const auto kernels = kda_chunked_kernels(problem, *facts_of_arch(arch));
-  REQUIRE_MESSAGE(kernels.ok(), kernels.status().text());
-  for (const KernelSlot* spec : std::initializer_list<const KernelSlot*>{
-           &kernels->summary, &kernels->merge, &kernels->forward, &kernels->scan,
-           &kernels->backward, &kernels->finish}) {
-    if (*spec) jobs->add(**spec, arch, spilt);
-  }
+  const auto add = [&](const KdaProblem& of) {
+    auto kernels = kda_chunked_kernels(of, *facts_of_arch(arch));
+    REQUIRE_MESSAGE(kernels.ok(), kernels.status().text());
+    for (const KernelSlot* slot : kernels->slots()) {
+      if (*slot) jobs->add(**slot, arch, spilt);
+    }
+  };
+  add(problem);
   if (problem.packed) {  // and as one rank among several has it
     KdaProblem part = problem;
     part.ranks = true;
-    const auto ranks = kda_chunked_kernels(part, *facts_of_arch(arch));
-    REQUIRE_MESSAGE(ranks.ok(), ranks.status().text());
-    for (const KernelSlot* spec : std::initializer_list<const KernelSlot*>{
-             &ranks->compose, &ranks->merge, &ranks->forward, &ranks->scan}) {
-      jobs->add(**spec, arch, spilt);
-    }
+    add(part);
   }
   KdaProblem early = problem;
   early.saves = early.backward = early.dinitial_state = early.segmented = false;
   early.warmup = true;
   if (!problem.l2norm) return;
   // It holds the state of two walks: with every option 4 bytes of one set of them are outside.
-  jobs->add(*kda_chunked_kernels(early, *facts_of_arch(arch))->forward, arch, 4);
+  jobs->add(*kda_chunked_kernels(early, *facts_of_arch(arch))->forward->kernel, arch, 4);
 }
 
 }  // namespace

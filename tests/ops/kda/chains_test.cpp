@@ -79,8 +79,8 @@ class Kernel {
     KdaProblem problem;
     problem.key_dim = keys, problem.value_dim = kValues;
     problem.backward = problem.segmented = true, problem.ranks = ranks;
-    const KdaChunkedKernels kernels = *kda_chunked_kernels(problem, *facts_of_arch("sm_80"));
-    spec_ = *(kernels.*which);
+    const auto kernels = kda_chunked_kernels(problem, *facts_of_arch("sm_80"));
+    spec_ = *((*kernels).*which);
     const auto compiler = Compiler::open();
     if (!compiler.ok()) {
       MESSAGE("skipped, no compiler: ", compiler.status().text());

@@ -25,20 +25,20 @@ DeviceFacts h100() { return *facts_of_arch("sm_90a"); }
 DeviceFacts small() { return *facts_of_arch("sm_86"); }
 
 KdaChunkedKernels kernels_of(const KdaProblem& problem, const DeviceFacts& facts = h100()) {
-  const auto found = kda_chunked_kernels(problem, facts);
+  auto found = kda_chunked_kernels(problem, facts);
   REQUIRE_MESSAGE(found.ok(), found.status().text());
-  return *found;
+  return std::move(*found);
 }
 
 }  // namespace
 
 TEST_CASE("kda: a problem has the kernels that it needs") {
   KdaChunkedKernels kernels = kernels_of(forward());
-  CHECK(kernels.forward.has_value());
+  CHECK(kernels.forward);
   CHECK_FALSE(kernels.scan.has_value());
   CHECK_FALSE(kernels.backward.has_value());
   kernels = kernels_of(backward());
-  CHECK_FALSE(kernels.forward.has_value());
+  CHECK_FALSE(kernels.forward);
   CHECK(kernels.scan.has_value());
   CHECK(kernels.backward.has_value());
   CHECK_FALSE(kernels.finish.has_value());
@@ -57,7 +57,7 @@ TEST_CASE("kda: the spec's text names what makes the code") {
   KdaProblem problem = forward(100, 60);
   problem.vector_bytes = 8, problem.gate_kind = 2;
   problem.dt_bias = problem.l2norm = problem.final_state = problem.initial_state = true;
-  CHECK(kernels_of(problem).forward->text() ==
+  CHECK(kernels_of(problem).forward->kernel->text() ==
         "kda_forward element=bf16 g=f32 beta=bf16 cu=i32 width=128 vector=8 gate=2 A_log=0 "
         "dt_bias=1 sigmoid=0 l2norm=1 packed=0 v_first=0 initial=1 final=1 chunks=0 output=1 "
         "saved=0 ranks=0 threads=128 smem=73728");
@@ -88,7 +88,7 @@ TEST_CASE("kda: a walk that is left the forward's states starts from none") {
   CHECK(kernels_of(problem).scan->constant("saved") == 0);
   problem.given_saved = false, problem.forward = problem.saves = true;
   CHECK_FALSE(problem.recomputes());
-  CHECK(kernels_of(problem).forward->constant("saved") == 1);
+  CHECK(kernels_of(problem).forward->kernel->constant("saved") == 1);
 }
 
 TEST_CASE("kda: every width has a tile on every device, and one that fits V") {
@@ -103,7 +103,7 @@ TEST_CASE("kda: every width has a tile on every device, and one that fits V") {
           CHECK(kda_padded_keys(problem) - key_dim < 64);
           const auto tiles = kda_walk_candidates(problem, facts);
           REQUIRE_FALSE(tiles.empty());
-          CHECK(*kda_walk_choose(problem, facts) == tiles.front());
+          CHECK(kernels_of(problem, facts).tile == tiles.front());
           for (const KdaWalkTile& tile : tiles) {
             CHECK((tile.warps == 1 || tile.values() < 2 * value_dim));
             CHECK(kda_walk_smem(problem, tile) <= facts.shared_bytes_per_block);
@@ -122,11 +122,11 @@ TEST_CASE("kda: every width has a tile on every device, and one that fits V") {
       }
     }
   }
-  CHECK(kda_walk_choose(forward(), h100())->warps == 8);
-  CHECK(kda_walk_choose(forward(), *facts_of_arch("sm_80"))->warps == 8);
-  CHECK(kda_walk_choose(forward(), small())->warps == 4);
-  CHECK(kda_walk_choose(forward(128, 32), h100())->warps == 2);
-  CHECK(kda_walk_choose(forward(256, 256), h100())->warps == 4);
+  CHECK(kernels_of(forward(), h100()).tile.warps == 8);
+  CHECK(kernels_of(forward(), *facts_of_arch("sm_80")).tile.warps == 8);
+  CHECK(kernels_of(forward(), small()).tile.warps == 4);
+  CHECK(kernels_of(forward(128, 32), h100()).tile.warps == 2);
+  CHECK(kernels_of(forward(256, 256), h100()).tile.warps == 4);
 }
 
 TEST_CASE("kda: a device with too little shared memory is refused with the numbers") {

@@ -3,7 +3,6 @@
 #include "tests/templates/sample_specs.h"
 
 #include "ops/kda/chunked_kernels.h"
-#include "ops/kda/forward_warpgroups.h"
 #include "ops/kda/kernels.h"
 #include "ops/kda/segments.h"
 
@@ -14,20 +13,21 @@ namespace {
 std::vector<KernelSpec> kda_specs(const DeviceFacts& facts) {
   KdaProblem chunked;
   chunked.A_log = chunked.forward = chunked.backward = chunked.dA_log = true;
-  const KdaChunkedKernels walks = *kda_chunked_kernels(chunked, facts);
-  const KernelSpec summary = kda_summary_spec(*walks.scan, {});
-  return {*kda_recurrent_kernel({}, facts),
-          kda_forward_warpgroups_spec(chunked, *walks.forward),
-          kda_summary_warpgroups_spec(chunked, summary),
-          *walks.forward,
-          *walks.scan,
-          *walks.backward,
-          *walks.finish,
-          summary,
-          kda_merge_spec(*walks.scan, {}),
-          kda_compose_spec(*walks.scan),
-          kda_pieces_spec(*walks.scan),
-          kda_forward_warmup_spec(*walks.forward)};
+  chunked.segmented = chunked.ranks = true;
+  std::vector<KernelSpec> specs = {*kda_recurrent_kernel({}, facts), kda_pieces_spec(chunked)};
+  auto kernels = kda_chunked_kernels(chunked, facts);
+  for (const KernelSlot* slot : kernels->slots()) specs.push_back(**slot);
+  // One configuration of every implementation.
+  KdaProblem early = chunked;
+  early.warmup = true;
+  specs.push_back(kda_forward_spec(early, {}));
+  for (const auto* each : kda_forwards()) {
+    specs.push_back(each->candidates(chunked, facts).front());
+  }
+  for (const auto* each : kda_summaries()) {
+    specs.push_back(each->candidates({chunked, {}, {}}, facts).front());
+  }
+  return specs;
 }
 
 const templates_test::AddSampleSpecs kSamples("kda", kda_specs);

@@ -12,25 +12,22 @@ using namespace lathe;
 
 namespace {
 
-// Returns the constants of a walk of eight warps.
-KernelSpec walk() {
-  KernelSpec spec;
-  spec.kernel = "kda_backward_scan", spec.source = "kda/kda_backward_scan.cuh";
-  spec.params = "KdaBackwardScanParams", spec.smem = "KdaScanSmem";
-  spec.threads = 256, spec.smem_bytes = 163840;
-  spec.constants = {
-      Constant::type("element", "Element", Dtype::bf16),
-      Constant::type("cu", "Offset", Dtype::i64),
-      Constant::integer("width", "kWidth", 128),
-      Constant::flag("packed", "kPacked", true),
-      Constant::flag("initial", "kInitialState", true),
-      Constant::flag("saved", "kSaved", true),
-      Constant::flag("dht", "kFinalStateGrad", true),
-      Constant::flag("dinitial", "kInitialStateGrad", true),
-      Constant::flag("ranks", "kRanks", false),
-  };
-  return spec;
+// A backward of packed sequences.
+KdaProblem problem_of_walks() {
+  KdaProblem problem;
+  problem.packed = true, problem.cu_seqlens = Dtype::i64;
+  problem.value_dim = 200, problem.backward = true;
+  return problem;
 }
+
+// Returns the portable summary of eight warps.
+std::unique_ptr<KdaSummary> summary_of(const KdaSummaryParts& parts,
+                                       const KdaProblem& problem = problem_of_walks()) {
+  const KdaSummaryProblem summary = {problem, parts, {}};
+  return kKdaSummaryPortable.make(kda_summary_spec(summary), summary, {});
+}
+
+std::string text_of(const KdaSummaryParts& parts) { return summary_of(parts)->kernel->text(); }
 
 KdaSegmentShape shape_of(int64_t segments) { return {2, 3, segments, 128, 200}; }
 
@@ -41,15 +38,14 @@ KdaSegmentProblem forward_of(int64_t heads, int64_t tokens) {
 
 }  // namespace
 
-TEST_CASE(
-    "kda: a summary and a chain have the constants of their walk, and none of what it keeps") {
-  CHECK(kda_summary_spec(walk(), {true, true, true, false}).text() ==
-        "kda_summary element=bf16 cu=i64 width=128 packed=1 states=1 initial=1 grads=1 dht=0 "
+TEST_CASE("kda: a summary and a chain have the constants of a walk, and none of what it keeps") {
+  CHECK(text_of({true, true, true, false}) ==
+        "kda_summary element=bf16 g=f32 beta=bf16 cu=i64 width=128 vector=16 gate=0 A_log=0 "
+        "dt_bias=0 sigmoid=0 l2norm=0 packed=1 v_first=0 states=1 initial=1 grads=1 dht=0 "
         "threads=256 smem=163840");
   // Options of parts that are not asked for change nothing.
-  CHECK(kda_summary_spec(walk(), {false, false, true, true}).text() ==
-        kda_summary_spec(walk(), {}).text());
-  const KernelSpec merge = kda_merge_spec(walk(), {true, false, false, false});
+  CHECK(text_of({false, false, true, true}) == text_of({}));
+  const KernelSpec merge = kda_merge_spec(problem_of_walks(), {true, false, false, false});
   CHECK(merge.text() ==
         "kda_merge cu=i64 width=128 packed=1 states=1 grads=0 ranks=0 threads=128 smem=57344");
   CHECK(merge.source == "kda/kda_merge.cuh");
@@ -57,34 +53,35 @@ TEST_CASE(
 }
 
 TEST_CASE("kda: no summary of one segment, no chain of two") {
-  const KernelSpec both = kda_summary_spec(walk(), {true, true, false, false});
-  const KernelSpec back = kda_summary_spec(walk(), {false, true, false, false});
-  const KernelSpec merge = kda_merge_spec(walk(), {true, true, false, false});
-  CHECK(kda_summary_blocks(both, shape_of(1)).all() == 0);
+  const auto both = summary_of({true, true, false, false});
+  const auto back = summary_of({false, true, false, false});
+  const KernelSpec merge = kda_merge_spec(problem_of_walks(), {true, true, false, false});
+  CHECK(kda_summary_blocks(*both, shape_of(1)).all() == 0);
   CHECK(kda_merge_blocks(merge, shape_of(2)) == 0);
   CHECK(kda_end_numbers(shape_of(1)) == 0);
   CHECK(kda_transition_numbers(shape_of(1)) == 0);
   // Two tiles of 128 for the columns of V = 200, one for those of K = 128.
-  CHECK(kda_summary_blocks(both, shape_of(4)).forward == 2 * 3 * 4 * 3);
-  CHECK(kda_summary_blocks(both, shape_of(4)).back == 2 * 3 * 4 * 2);
-  CHECK(kda_summary_blocks(back, shape_of(4)).forward == 2 * 3 * 4 * 1);
+  CHECK(kda_summary_blocks(*both, shape_of(4)).forward == 2 * 3 * 4 * 3);
+  CHECK(kda_summary_blocks(*both, shape_of(4)).back == 2 * 3 * 4 * 2);
+  CHECK(kda_summary_blocks(*back, shape_of(4)).forward == 2 * 3 * 4 * 1);
   CHECK(kda_merge_blocks(merge, shape_of(4)) == 2 * 3 * 25 * 2);
   CHECK(kda_end_numbers(shape_of(4)) == 2 * 3 * 4 * 200 * 128);
   CHECK(kda_transition_numbers(shape_of(4)) == 2 * 3 * 4 * 128 * 128);
   // A grid too large for a launch stays one, whatever the product is.
   KdaSegmentShape large = shape_of(32);
   large.sequences = large.value_heads = 1ll << 40;
-  CHECK(kda_summary_blocks(both, large).all() > 1ll << 31);
+  CHECK(kda_summary_blocks(*both, large).all() > 1ll << 31);
 }
 
 TEST_CASE("kda: what the summaries and their chain move") {
   KdaProblem problem;
   problem.gate = Dtype::f32, problem.beta = Dtype::bf16;
   const KdaSummaryParts parts = {true, false, false, false};
-  const KernelSpec summary = kda_summary_spec(walk(), parts), merge = kda_merge_spec(walk(), parts);
+  const auto summary = summary_of(parts, problem);
+  const KernelSpec merge = kda_merge_spec(problem, parts);
   KdaSegmentShape shape = {1, 4, 4, 128, 128};
-  CHECK(kda_segments_cost(problem, summary, merge, {1, 4, 1, 128, 128}, 2048).bytes == 0);
-  const Cost cost = kda_segments_cost(problem, summary, merge, shape, 2048);
+  CHECK(kda_segments_cost(problem, *summary, merge, {1, 4, 1, 128, 128}, 2048).bytes == 0);
+  const Cost cost = kda_segments_cost(problem, *summary, merge, shape, 2048);
   // Three segments of 512 tokens with v, two without; q, k, g and beta of each.
   const uint64_t rows = 4 * 512 * (5 * (2 * 256 + 512 + 2) + 3 * 256);
   // E of three and M of two, written, and E read by the walks; two links read and write E, and
@@ -93,7 +90,7 @@ TEST_CASE("kda: what the summaries and their chain move") {
   CHECK(cost.bytes == rows + state * (3 + 3 + 2 + 4 + 2 * 16));
   CHECK(cost.flops == 2ull * 4 * 128 * 128 * 128 * 2);
   CHECK(cost.minimum_bytes == 0);
-  const Cost more = kda_segments_cost(problem, summary, merge, {1, 4, 8, 128, 128}, 2048);
+  const Cost more = kda_segments_cost(problem, *summary, merge, {1, 4, 8, 128, 128}, 2048);
   CHECK(more.tensor_ops > cost.tensor_ops);
 }
 
@@ -130,11 +127,11 @@ TEST_CASE("kda: on a rank, which summarises its part anyway, more is cut") {
 TEST_CASE("kda: what a rank's summaries cost") {
   KdaProblem problem;
   problem.gate = Dtype::f32, problem.beta = Dtype::bf16;
-  const KernelSpec summary = kda_summary_spec(walk(), {true, true, false, false});
+  const auto summary = summary_of({true, true, false, false}, problem);
   const KdaSegmentShape shape = {1, 4, 1, 128, 128};
-  CHECK(kda_part_cost(problem, summary, shape, {}).bytes == 0);
+  CHECK(kda_part_cost(problem, *summary, shape, {}).bytes == 0);
   const KdaPartWalks middle = {2048, 2048, true, true, 2};
-  const Cost cost = kda_part_cost(problem, summary, shape, middle);
+  const Cost cost = kda_part_cost(problem, *summary, shape, middle);
   // Two walks through the rows of q, k, g, beta and v or do; E, M and D; two links that read M for
   // each of sixteen tiles of rows, and E of two.
   const uint64_t rows = 2 * 4 * 2048 * (2 * 256 + 512 + 2 + 256), state = 4 * 128 * 128 * 4;
@@ -142,7 +139,7 @@ TEST_CASE("kda: what a rank's summaries cost") {
   CHECK(cost.flops == 2ull * 4 * 128 * 128 * 128 * 2);
   // Both directions, and M as wide as E.
   KdaPartWalks forth = {2048, 0, true, false, 0};
-  CHECK(cost.tensor_ops == 3 * kda_part_cost(problem, summary, shape, forth).tensor_ops);
+  CHECK(cost.tensor_ops == 3 * kda_part_cost(problem, *summary, shape, forth).tensor_ops);
 }
 
 TEST_CASE("kda: every choice obeys its limits, on any device") {

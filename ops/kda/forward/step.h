@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Declares the forward walk of chunked KDA and its implementations.
+#pragma once
+
+#include "ops/kda/walk.h"
+#include "ops/kernel.h"
+#include "ops/step.h"
+#include "templates/params/kda_chunked.h"
+
+namespace lathe {
+
+// Launches one kernel that walks over the tokens of a head's sequence and writes the output. A
+// block of threads has some columns of V of one head and segment.
+class KdaForward {
+ public:
+  explicit KdaForward(KernelSpec spec) : kernel(std::move(spec)) {}
+  virtual ~KdaForward() = default;
+
+  // Returns the columns of V of a block of threads.
+  virtual int64_t columns() const = 0;
+  // Returns the tile of the portable walks beside it.
+  virtual KdaWalkTile beside() const = 0;
+  // Returns the tensor operations of a block of threads for 16 tokens.
+  virtual int64_t tensor_ops(const KdaProblem& problem) const = 0;
+  virtual Status launch(const KdaForwardParams& p, int64_t blocks, CUstream_st* stream) const = 0;
+
+  KernelSlot kernel;
+};
+
+using KdaForwardStep = Implementation<KdaProblem, KdaForward>;
+LATHE_STEP(KdaForwardStep, kda_forwards, kKdaForwardSm90, kKdaForwardPortable)
+
+// Returns the portable kernel with a tile.
+KernelSpec kda_forward_spec(const KdaProblem& problem, const KdaWalkTile& tile);
+
+}  // namespace lathe

@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/kda/sm90.h"
+
+#include <algorithm>
+
+#include "codegen/base/integers.h"
+#include "ops/kda/walk.h"
+#include "ops/token_map.h"
+
+namespace lathe {
+namespace {
+
+constexpr int kPanel = 64;              // columns of a copy
+constexpr int kPreparingThreads = 256;  // of a block; 128 more walk for each 64 values
+constexpr int kWalkerValues = 64;
+constexpr int kMostShared = 227 * 1024, kMostSlots = 12;
+
+int walkers_of(const KdaProblem& problem) { return problem.value_dim > kWalkerValues ? 2 : 1; }
+
+// Bytes of a record: rows of ke, qg and kd, rows of v; two squares, the decay, three numbers of
+// each token and a flag; three barriers.
+int slot_bytes(const KdaProblem& problem) {
+  const int width = round_up(problem.key_dim, kPanel);
+  const int record = 3 * 16 * 2 * width + walkers_of(problem) * 16 * 2 * kWalkerValues;
+  return record + 2 * 512 + 4 * (width + 32) + 3 * 64 + 16 + 3 * 8;
+}
+
+constexpr int kTriangles = 8 * 16 * 4 * 24;  // of the preparing warps
+
+// Returns rows of [.., tokens, heads, width] of the inputs.
+MappedRows rows_of(const KdaInputs& in, const void* data, int width, int heads, long long batch,
+                   long long token, long long head) {
+  return {data, width, in.tokens, heads, in.sequences, {batch, token, head}};
+}
+
+}  // namespace
+
+std::string kda_warpgroups_refusal(const KdaProblem& problem, const DeviceFacts& facts,
+                                   const char* kernel) {
+  if (facts.arch != "sm_90a") return "the architecture is not sm_90a";
+  if (!problem.forward) return "there is no forward";
+  if (problem.element != Dtype::bf16) return "the elements are not bfloat16";
+  if (problem.gate == Dtype::f16) return "the gate is float16";
+  if (problem.vector_bytes < 16) return "rows are not multiples of 16 bytes";
+  if (problem.key_dim > 128) return "K is above 128";
+  return facts.rejection(kernel);
+}
+
+KernelSpec kda_warpgroups_spec(const Template& from, const KdaProblem& problem,
+                               const KernelSpec& portable, bool outputs) {
+  const int slots = std::min(kMostSlots, (kMostShared - kTriangles) / slot_bytes(problem));
+  KernelSpec spec = shared_spec(from, outputs ? "KdaWarpgroupsSmem" : "KdaSummaryWarpgroupsSmem",
+                                slots * slot_bytes(problem) + kTriangles,
+                                kPreparingThreads + 128 * walkers_of(problem), portable.constants);
+  spec.add({Constant::integer("slots", "kSlots", slots)});
+  const auto map = [&](const char* field) {
+    spec.tensor_maps.push_back({field, Dtype::bf16, {kPanel, 16, 1, 1}, 128});
+  };
+  map("k"), map("v");
+  if (outputs) map("q");
+  if (problem.gate != Dtype::f32) map("g");
+  return spec;
+}
+
+int64_t kda_warpgroups_columns(const KernelSpec& spec) {
+  return (spec.threads - kPreparingThreads) / 2;
+}
+
+// Preparing: pairs of the rows of q and k, and what makes the square and the rows of keys of them.
+// Walking: the state is read by the rows of q and k and added to, and the square makes outputs.
+int64_t kda_warpgroups_ops(const KdaProblem& problem, int64_t columns, bool outputs) {
+  const int64_t width = kda_padded_keys(problem);
+  const int64_t square = 2 * kKdaBlock * kKdaBlock, rows = 2 * kKdaBlock * width;
+  const int64_t prepared = (outputs ? 3 : 2) * square * width + (outputs ? 2 * 16 * square : 0);
+  return prepared + columns * ((outputs ? 3 : 2) * rows + (outputs ? square : 0));
+}
+
+Status encode_kda_maps(const KernelSlot& kernel, bool packed, const KdaInputs& in, bool outputs,
+                       KdaMaps* maps) {
+  if (in.tokens == 0 || in.sequences == 0) return {};  // nobody reads them
+  size_t index = 0;
+  const auto encode = [&](const MappedRows& rows, TensorMap* to) {
+    return kernel.encode(index++, token_map(packed, rows), to);
+  };
+  LATHE_TRY(encode(rows_of(in, in.k, in.key_dim, in.heads, in.k_batch_stride, in.k_token_stride,
+                           in.k_head_stride),
+                   &maps->k));
+  LATHE_TRY(encode(rows_of(in, in.v, in.value_dim, in.value_heads, in.v_batch_stride,
+                           in.v_token_stride, in.v_head_stride),
+                   &maps->v));
+  if (outputs) {
+    LATHE_TRY(encode(rows_of(in, in.q, in.key_dim, in.heads, in.q_batch_stride, in.q_token_stride,
+                             in.q_head_stride),
+                     &maps->q));
+  }
+  if (index == kernel->tensor_maps.size()) return {};  // gates of 32 bits are read without a map
+  return encode(rows_of(in, in.g, in.key_dim, in.value_heads, in.g_batch_stride, in.g_token_stride,
+                        in.g_head_stride),
+                &maps->g);
+}
+
+}  // namespace lathe

@@ -1,0 +1,35 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Describes what the walks of chunked KDA by warpgroups with roles share: warpgroups that prepare
+// records of 16 tokens, and one or two that walk. Kernels for sm_90a.
+#pragma once
+
+#include <string>
+
+#include "ops/kernel.h"
+#include "ops/kernel_problems.h"
+#include "templates/params/kda_chunked.h"
+#include "templates/params/tensor_map.h"
+// It uses the one above.
+#include "templates/params/kda_warpgroups.h"
+
+namespace lathe {
+
+// Says why no such kernel covers a problem or a device; empty: the kernel decides.
+std::string kda_warpgroups_refusal(const KdaProblem& problem, const DeviceFacts& facts,
+                                   const char* kernel);
+
+// Returns a walk with the constants of the portable one; `outputs`: it also reads queries.
+KernelSpec kda_warpgroups_spec(const Template& from, const KdaProblem& problem,
+                               const KernelSpec& portable, bool outputs);
+
+// Returns the columns of V of a block.
+int64_t kda_warpgroups_columns(const KernelSpec& spec);
+// Returns the tensor operations of a thread block for 16 tokens.
+int64_t kda_warpgroups_ops(const KdaProblem& problem, int64_t columns, bool outputs);
+
+// Encodes the maps that a kernel has, in the order of its recipes.
+Status encode_kda_maps(const KernelSlot& kernel, bool packed, const KdaInputs& in, bool outputs,
+                       KdaMaps* maps);
+
+}  // namespace lathe
