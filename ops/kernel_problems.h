@@ -74,6 +74,8 @@ struct AttentionProblem {
   std::vector<Mod> mods;                           // score_mod, mask_mod
   std::array<std::optional<Dtype>, 4> captures{};  // types of the arrays that mods read
 
+  // Returns whether scores are modified, which takes registers, for mods an unknown number.
+  bool modifies_scores() const { return softcap || alibi || !mods.empty(); }
   const Mod* mod(const char* name) const {
     for (const Mod& each : mods) {
       if (each.name == name) return &each;

@@ -56,6 +56,14 @@ struct AttentionBackward {
   Array dq, dk, dv, dsinks;
 };
 
+using Round = double (*)(double);  // to the element type of a plain computation
+inline double exactly(double value) { return value; }
+
+// What options make of a score, before mods, and its derivative by scale * q . k.
+struct Score {
+  double value, factor;
+};
+
 inline double dot(const double* a, const double* b, int64_t count) {
   double sum = 0;
   for (int64_t c = 0; c < count; ++c) sum += a[c] * b[c];
@@ -98,16 +106,21 @@ class AttentionRow {
     return a_.alibi_slopes[static_cast<size_t>((shared ? 0 : n_ * a_.heads) + h_)];
   }
   double bias(int64_t j) const { return -slope() * std::abs(position() - static_cast<double>(j)); }
-  double capped(int64_t j) const {
-    const double x = a_.scale * dot(&a_.q[query()], &a_.k[key(j)], a_.head_dim);
-    return a_.softcap > 0 ? a_.softcap * std::tanh(x / a_.softcap) : x;
+  // `x` is scale * q . k. A plain computation rounds each step.
+  Score options(double x, int64_t j, Round round = exactly) const {
+    Score score = {x, 1};
+    if (a_.softcap > 0) {
+      const double y = round(std::tanh(round(x / a_.softcap)));
+      score = {round(y * a_.softcap), 1 - y * y};
+    }
+    if (!a_.alibi_slopes.empty()) score.value = round(score.value + round(bias(j)));
+    return score;
   }
-  double score(double capped, int64_t j) const {
-    const double biased = capped + bias(j);
-    return a_.score_mod ? a_.score_mod(biased, n_, h_, i_, j) : biased;
-  }
-  double score_slope(double capped, int64_t j) const {
-    return a_.score_mod ? a_.score_slope(capped + bias(j), n_, h_, i_, j) : 1.0;
+  Score score(int64_t j) const {
+    const Score given = options(a_.scale * dot(&a_.q[query()], &a_.k[key(j)], a_.head_dim), j);
+    if (!a_.score_mod) return given;
+    return {a_.score_mod(given.value, n_, h_, i_, j),
+            given.factor * a_.score_slope(given.value, n_, h_, i_, j)};
   }
 
  private:
@@ -140,7 +153,7 @@ inline AttentionForward attention_forward(const Attention& a) {
     double largest = row.sink();
     for (int64_t j = 0; j < row.keys(); ++j) {
       if (!row.kept(j)) continue;
-      x[j] = row.score(row.capped(j), j);
+      x[j] = row.score(j).value;
       largest = std::isnan(x[j]) ? x[j] : std::max(largest, x[j]);
     }
     if (largest == -kInfinity) return;
@@ -171,10 +184,10 @@ inline AttentionBackward attention_backward(const Attention& a, const AttentionF
                          (a.dlse.empty() ? 0.0 : a.dlse[row.lse()]);
     for (int64_t j = 0; j < row.keys(); ++j) {
       if (!row.kept(j)) continue;
-      const double capped = row.capped(j), p = std::exp(row.score(capped, j) - lse);
-      double ds = p * (dot(dout, &a.v[row.value(j)], a.value_dim) - delta) * a.scale;
-      ds *= row.score_slope(capped, j);
-      if (a.softcap > 0) ds *= 1 - (capped / a.softcap) * (capped / a.softcap);
+      const Score score = row.score(j);
+      const double p = std::exp(score.value - lse);
+      const double dp = dot(dout, &a.v[row.value(j)], a.value_dim);
+      const double ds = p * (dp - delta) * a.scale * score.factor;
       add_scaled(&result.dv[row.value(j)], p, dout, a.value_dim);
       add_scaled(&result.dk[row.key(j)], ds, &a.q[row.query()], a.head_dim);
       add_scaled(&result.dq[row.query()], ds, &a.k[row.key(j)], a.head_dim);

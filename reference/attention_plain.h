@@ -12,8 +12,6 @@
 
 namespace ref {
 
-using Round = double (*)(double);  // to the element type
-
 namespace detail {
 
 inline double to_float(double value) { return static_cast<float>(value); }
@@ -35,7 +33,7 @@ inline void round_all(Array* values, Round round) {
 
 // The scores of a row in the element type, and its weights: softmax in float32, then rounded.
 struct PlainRow {
-  Array tanh, score, weight;  // tanh: of the score before it is scaled back; without softcap unused
+  Array factor, score, weight;  // factor: as in Score
   double lse = -kInfinity;
 };
 
@@ -45,13 +43,10 @@ inline PlainRow plain_row(const Attention& a, const Array& scaled_k, const Atten
   PlainRow plain{Array(keys, 0.0), Array(keys, -kInfinity), Array(keys, 0.0), -kInfinity};
   double largest = to_float(row.sink());
   for (int64_t j = 0; j < row.keys(); ++j) {
-    double s = round(dot_float(&a.q[row.query()], &scaled_k[row.key(j)], a.head_dim));
-    if (a.softcap > 0) {
-      plain.tanh[j] = round(std::tanh(round(s / a.softcap)));
-      s = round(plain.tanh[j] * a.softcap);
-    }
     if (!row.kept(j)) continue;
-    plain.score[j] = a.alibi_slopes.empty() ? s : round(s + round(row.bias(j)));
+    const double s = round(dot_float(&a.q[row.query()], &scaled_k[row.key(j)], a.head_dim));
+    const Score score = row.options(s, j, round);
+    plain.score[j] = score.value, plain.factor[j] = score.factor;
     largest = std::max(largest, plain.score[j]);
   }
   if (largest == -kInfinity) return plain;
@@ -70,12 +65,11 @@ inline Array scaled_keys(const Attention& a, Round round) {
   return scaled;
 }
 
-// Returns the gradient of one score, back through the cap.
+// Returns the gradient of one score, back through the options.
 inline double plain_dscore(const Attention& a, const PlainRow& plain, size_t j, double ds,
                            Round round) {
-  if (a.softcap <= 0) return ds;
-  const double inner = 1 - plain.tanh[j] * plain.tanh[j];
-  return round(round(round(ds * a.softcap) * inner) / a.softcap);
+  if (a.softcap <= 0) return ds * plain.factor[j];
+  return round(round(round(ds * a.softcap) * plain.factor[j]) / a.softcap);
 }
 
 }  // namespace detail

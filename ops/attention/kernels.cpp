@@ -38,6 +38,11 @@ AttentionTiling::AttentionTiling(const KernelSpec& spec)
       threads(spec.threads),
       smem_bytes(spec.smem_bytes) {}
 
+void add_score_flags(const AttentionProblem& problem, KernelSpec* spec) {
+  spec->add({Constant::flag("softcap", "kSoftcap", problem.softcap),
+             Constant::flag("alibi", "kAlibi", problem.alibi)});
+}
+
 int attention_padded_width(int width) {
   return *std::lower_bound(std::begin(kWidths), std::end(kWidths) - 1, width);
 }

@@ -64,6 +64,8 @@ struct AttentionTiling {
 };
 using AttentionSlot = NumberedSlot<AttentionTiling>;
 
+// Adds to a spec the flags of templates/attention/score_options.cuh.
+void add_score_flags(const AttentionProblem& problem, KernelSpec* spec);
 // Adds to a spec the problem's mods, or one of them, and the types of the arrays that they capture.
 void add_mods(const AttentionProblem& problem, KernelSpec* spec, const char* only = nullptr);
 // Returns the kernels that list blocks of keys, or of queries, under a mask_mod, for the kernel

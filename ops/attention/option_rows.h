@@ -1,12 +1,26 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Holds groups of options that the operators of flash attention share.
+// Holds the options that the operators of flash attention share, with the rows of their tables.
 #pragma once
 
-#include "ops/attention/schema.h"
+#include <array>
+#include <cstdint>
+#include <optional>
+
 #include "ops/options.h"
 
-namespace lathe::attention_rows {
+namespace lathe {
+
+// Says how a score is computed. score_mod and mask_mod are texts, which the problem keeps.
+struct ScoreOptions {
+  std::optional<float> softmax_scale;  // none: D^-0.5
+  bool causal = false;
+  int64_t window_left = -1, window_right = -1;  // -1: unlimited
+  float softcap = 0;                            // 0: none
+  float scalar_0 = 0, scalar_1 = 0, scalar_2 = 0, scalar_3 = 0;
+};
+
+namespace attention_rows {
 
 // These options say which keys a row sees, and how products become scores.
 template <typename Options, typename B = Bind<Options>>
@@ -43,4 +57,5 @@ constexpr std::array kScalarOptions = {
                                            "Mods read it as captures.scalar(3)."),
 };
 
-}  // namespace lathe::attention_rows
+}  // namespace attention_rows
+}  // namespace lathe

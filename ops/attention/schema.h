@@ -3,9 +3,8 @@
 // Lists the tensors and options of flash attention, over whole or packed sequences and over pages.
 #pragma once
 
-#include <optional>
-
 #include "collective/plans/dispatch_plan.h"
+#include "ops/attention/option_rows.h"
 #include "ops/schema.h"
 #include "ops/shapes.h"
 
@@ -119,14 +118,6 @@ inline constexpr int q = at("q"), k_cache = at("k_cache"), v_cache = at("v_cache
 
 }  // namespace attention_decode
 
-// Says how a score is computed. score_mod and mask_mod are texts, which the problem keeps.
-struct ScoreOptions {
-  std::optional<float> softmax_scale;  // none: D^-0.5
-  bool causal = false;
-  int64_t window_left = -1, window_right = -1;  // -1: unlimited
-  float softcap = 0;                            // 0: none
-  float scalar_0 = 0, scalar_1 = 0, scalar_2 = 0, scalar_3 = 0;
-};
 struct AttentionOptions : ScoreOptions {
   bool deterministic = false, saved_forward = false;
   int64_t sm_margin = 0, gather_heads = 0, head_ranks = 0, dispatch_tokens = 0;

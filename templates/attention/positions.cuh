@@ -171,11 +171,11 @@ __device__ __forceinline__ void modify_scores_by_position(float (&s)[kRowBlocks]
       for (int b = 0; b < kRowBlocks; ++b) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          float y = scaled_score(s[b][n][2 * half + c], units);
+          float factor = 1.0f;  // of gradients
+          float y = scaled_score<Config>(s[b][n][2 * half + c], units, factor);
           const int ahead = k - q[b][half];
-          if constexpr (Config::kAlibi) {
-            y = biased_score(y, units.slope(0), static_cast<float>(ahead));
-          }
+          const float slope = Config::kAlibi ? units.slope(0) : 0.0f;
+          y = option_score<Config>(y, slope, static_cast<float>(ahead), factor);
           if constexpr (kScoreMod) {
             y = Config::ScoreMod::apply(y, tile.sequence, tile.head, q[b][half], k, units.captures);
           }

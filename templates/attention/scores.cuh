@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A score goes through these steps between the two products: scale, softcap, ALiBi, score_mod and
-// masks.
+// A score goes through these steps between the two products: options (score_options.cuh), score_mod
+// and masks.
 #pragma once
 #include "attention/mods/captures.cuh"
 #include "attention/query_tile.cuh"
-#include "attention/softmax.cuh"
+#include "attention/score_options.cuh"
 #include "attention/visits.cuh"
 
 namespace lathe {
@@ -15,8 +15,7 @@ namespace lathe {
 // does, y is the raw score and the scale is in t.
 template <class Config>
 struct ScoreUnits {
-  static constexpr bool kModified =
-      Config::kSoftcap || Config::kAlibi || HasScoreMod<Config>::kValue;
+  static constexpr bool kModified = kScoresModified<Config>;
   float t;
   float scale, softcap, tanh_scale;
   float lane_slope;  // of ALiBi: of the head, or of the lane's own row as WarpRows has them
@@ -42,16 +41,6 @@ struct ScoreUnits {
     return Config::kPackGqa ? __shfl_sync(0xffffffffu, lane_slope, warp_row) : lane_slope;
   }
 };
-
-// The scale, where it is not in t, and softcap.
-template <class Config>
-__device__ __forceinline__ float scaled_score(float y, const ScoreUnits<Config>& units) {
-  if constexpr (ScoreUnits<Config>::kModified) y = __fmul_rn(y, units.scale);
-  if constexpr (Config::kSoftcap) {
-    y = capped_score<typename Config::Element>(y, units.tanh_scale, units.softcap);
-  }
-  return y;
-}
 
 // Mods are asked about rows and keys of the sequence only: outside, about its last ones, and
 // the answer goes to no result.
@@ -98,11 +87,10 @@ __device__ __forceinline__ void modify_scores(float (&s)[kRowBlocks][kTiles][4],
       for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
         for (int c = 0; c < 2; ++c) {
-          float y = scaled_score(s[b][n][2 * half + c], units);
+          float factor = 1.0f;  // of gradients
+          float y = scaled_score<Config>(s[b][n][2 * half + c], units, factor);
           const int at = positions.key_of(key + column + 8 * n + c);  // for mods
-          if constexpr (Config::kAlibi) {
-            y = biased_score(y, slope, distance - static_cast<float>(8 * n + c));
-          }
+          y = option_score<Config>(y, slope, distance - static_cast<float>(8 * n + c), factor);
           if constexpr (kScoreMod) {
             y = Config::ScoreMod::apply(y, tile.sequence, head, query, at, units.captures);
           }

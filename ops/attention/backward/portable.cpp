@@ -76,16 +76,11 @@ bool fits(const AttentionProblem& problem, const AttentionBackwardTile& tile,
          !(twofold && widest(problem) > 128) && divides_dq(problem, tile);
 }
 
-// True if scores are modified, which takes registers, of mods an unknown number.
-bool is_modified(const AttentionProblem& problem) {
-  return problem.softcap || problem.alibi || !problem.mods.empty();
-}
-
 // True if kPair is the tile to begin with. By the simulator's clock it saves a quarter of the time
 // on A100 and H100. A deterministic backward has one block for each multiprocessor, not two.
 bool begins_paired(const AttentionProblem& problem, const DeviceFacts& facts) {
   if (is_split(problem) || problem.deterministic || widest(problem) > 64) return false;
-  if (is_modified(problem)) return false;
+  if (problem.modifies_scores()) return false;
   const int two = 2 * (attention_backward_smem(problem, kPair) + kReservedShared);
   return two <= facts.shared_bytes_per_multiprocessor;
 }
@@ -94,7 +89,7 @@ bool begins_paired(const AttentionProblem& problem, const DeviceFacts& facts) {
 const AttentionBackwardTile* preferred(const AttentionProblem& problem, const DeviceFacts& facts) {
   if (begins_paired(problem, facts)) return &kPair;
   const int width = widest(problem);
-  const bool one_copy = width > 96 && is_modified(problem);
+  const bool one_copy = width > 96 && problem.modifies_scores();
   for (const AttentionBackwardTile& tile : tiles_of(problem)) {
     if ((tile.width_warps == 2) != (width > 128) || (one_copy && tile.stages == 2)) continue;
     if (fits(problem, tile, facts)) return &tile;
@@ -170,11 +165,12 @@ KernelSpec attention_backward_spec(const AttentionProblem& problem,
       Constant::integer("width_warps", "kWidthWarps", tile.width_warps),
       Constant::flag("packed", "kPacked", problem.packed),
       Constant::flag("local", "kLocal", problem.local),
-      Constant::flag("softcap", "kSoftcap", problem.softcap),
-      Constant::flag("alibi", "kAlibi", problem.alibi),
+  };
+  add_score_flags(problem, &spec);
+  spec.add({
       Constant::flag("deterministic", "kDeterministic", problem.deterministic),
       Constant::flag("heads_apart", "kHeadsApart", apart),
-  };
+  });
   add_alignment(problem.alignment, &spec);
   add_mods(problem, &spec);
   return spec;

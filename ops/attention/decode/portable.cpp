@@ -123,10 +123,9 @@ KernelSpec attention_decode_spec(const AttentionProblem& problem, const Attentio
       Constant::integer("n", "kTileN", tile.keys),
       Constant::integer("stages", "kStages", tile.stages),
       Constant::flag("local", "kLocal", problem.local),
-      Constant::flag("softcap", "kSoftcap", problem.softcap),
-      Constant::flag("alibi", "kAlibi", problem.alibi),
-      Constant::flag("sinks", "kSinks", problem.sinks),
   };
+  add_score_flags(problem, &spec);
+  spec.add({Constant::flag("sinks", "kSinks", problem.sinks)});
   add_alignment(problem.alignment, &spec);
   add_mods(problem, &spec);
   return spec;

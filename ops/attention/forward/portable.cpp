@@ -134,12 +134,13 @@ KernelSpec attention_forward_spec(const AttentionProblem& problem, const Attenti
       Constant::integer("stages", "kStages", tile.stages),
       Constant::flag("packed", "kPacked", problem.packed),
       Constant::flag("local", "kLocal", problem.local),
-      Constant::flag("softcap", "kSoftcap", problem.softcap),
-      Constant::flag("alibi", "kAlibi", problem.alibi),
+  };
+  add_score_flags(problem, &spec);
+  spec.add({
       Constant::flag("sinks", "kSinks", problem.sinks),
       Constant::flag("pack_gqa", "kPackGqa", problem.pack_gqa),
       Constant::flag("listed", "kListed", problem.mod("mask_mod") != nullptr),
-  };
+  });
   add_alignment(problem.alignment, &spec);
   add_mods(problem, &spec);
   return spec;

@@ -60,7 +60,7 @@ __device__ __forceinline__ void score_weights_by_position(
                 kept && Config::MaskMod::keep(tile.sequence, tile.head, q[c], k[i], units.captures);
           }
           weight[c] = kept ? weight[c] : 0.0f;
-          if constexpr (Config::kSoftcap) factor = kept ? factor : 0.0f;
+          if constexpr (kScoresBent<Config>) factor = kept ? factor : 0.0f;
         }
         float scored = weight[c];
         if constexpr (kScoreMod) {
@@ -68,7 +68,7 @@ __device__ __forceinline__ void score_weights_by_position(
                                               units.captures);
           if constexpr (kMasked) scored = weight[c] == 0.0f ? 0.0f : scored;
         }
-        s[b][n][2 * half + c] = Config::kSoftcap ? __fmul_rn(scored, factor) : scored;
+        s[b][n][2 * half + c] = kScoresBent<Config> ? __fmul_rn(scored, factor) : scored;
       }
       probability[b].put(n, half, weight[0], weight[1]);
     }

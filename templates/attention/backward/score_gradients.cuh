@@ -3,9 +3,9 @@
 // The backward of one score, between the products: from s = q k and dp = dout v, with lse2 and
 // delta of params/attention_backward.h,
 //
-//   x = softmax_scale s;  y = tanh(x / softcap), x = softcap y;  x -= slope |i + off - j|
+//   x = options(softmax_scale s), factor = their derivative: score_options.cuh
 //   p = 2^(score_mod(x) log2 e - lse2), 0 where the pair is not kept
-//   weight = score_mod_bwd(p, x) (1 - y^2),  ds = weight (dp - delta)
+//   weight = score_mod_bwd(p, x) factor,  ds = weight (dp - delta)
 //
 // A gradient is linear in the one it comes from, so score_mod_bwd may be given p in the place of
 // p (dp - delta): then x need not be kept across the product between.
@@ -14,7 +14,7 @@
 #pragma once
 #include "attention/mods/captures.cuh"
 #include "attention/query_blocks.cuh"
-#include "attention/softmax.cuh"
+#include "attention/score_options.cuh"
 #include "common/shared_memory.cuh"
 #include "params/attention_backward.h"
 
@@ -26,7 +26,7 @@ template <class Config>
 struct GradientUnits {
   static constexpr bool kScoreMod = HasScoreMod<Config>::kValue;
   static constexpr bool kMods = kScoreMod || HasMaskMod<Config>::kValue;
-  static constexpr bool kModified = Config::kSoftcap || Config::kAlibi || kScoreMod;
+  static constexpr bool kModified = kScoresModified<Config>;
   float scale, t;
   float tanh_scale, softcap;
   const AttentionCaptures captures;
@@ -52,18 +52,12 @@ struct ScoreTile {
   int sequence, head;  // for mods
 };
 
-// The score that mods are given, and what softcap's derivative multiplies its weight by.
+// The score that mods are given, and what the options' derivatives multiply its weight by.
 template <class Config>
 __device__ __forceinline__ float biased_weight_score(float x, const GradientUnits<Config>& units,
                                                      float slope, float distance, float& factor) {
-  if constexpr (GradientUnits<Config>::kModified) x = __fmul_rn(x, units.scale);
-  if constexpr (Config::kSoftcap) {
-    const float y = tanh_of<typename Config::Element>(x, units.softcap, units.tanh_scale);
-    x = __fmul_rn(units.softcap, y);
-    factor = __fmaf_rn(-y, y, 1.0f);
-  }
-  if constexpr (Config::kAlibi) x = biased_score(x, slope, distance);
-  return x;
+  x = scaled_score<Config>(x, units, factor);
+  return option_score<Config>(x, slope, distance, factor);
 }
 
 // Mods are asked about rows and keys of the sequence only, as in the forward.
@@ -137,8 +131,8 @@ __device__ __forceinline__ void score_weights(
           if constexpr (kMasked) weight = p[c] == 0.0f ? 0.0f : weight;
         }
         // Masked, p is 0 whatever the score was: so must be what it is multiplied by.
-        if constexpr (Config::kSoftcap && kMasked) factor = p[c] == 0.0f ? 0.0f : factor;
-        if constexpr (Config::kSoftcap) weight = __fmul_rn(weight, factor);
+        if constexpr (kScoresBent<Config> && kMasked) factor = p[c] == 0.0f ? 0.0f : factor;
+        if constexpr (kScoresBent<Config>) weight = __fmul_rn(weight, factor);
         s[b][n][2 * half + c] = weight;
       }
       probability[b].put(n, half, p[0], p[1]);

@@ -51,7 +51,7 @@ struct GradientConsumer {
 
   // A thread has 240 registers: dk and dv take half of the widths, s, dp and p 80 or 40.
   static constexpr bool kTight =
-      (Config::kSoftcap && kWidth + kValueWidth > 128) || kWidth + kValueWidth > 256 || kMods;
+      (kScoresBent<Config> && kWidth + kValueWidth > 128) || kWidth + kValueWidth > 256 || kMods;
 
   using Scores = float[1][kQueries / 8][4];
   using Operands = Accumulated<Element, kQueries / 8>[1];

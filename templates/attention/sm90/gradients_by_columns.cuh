@@ -90,7 +90,7 @@ struct ColumnConsumer {
   static constexpr bool kDqBeside = kWidth <= 192;
   static constexpr bool kMods = GradientUnits<Config>::kMods;
   static constexpr bool kListed = HasMaskMod<Config>::kValue;
-  static constexpr bool kTight = !kDqBeside || Config::kSoftcap || Config::kAlibi || kMods;
+  static constexpr bool kTight = !kDqBeside || kScoresModified<Config> || kMods;
 
   using Scores = float[1][kQueries / 8][4];
   using Operands = Accumulated<Element, kQueries / 8>[1];
