@@ -22,6 +22,7 @@ class WorkspaceLayout {
   int64_t add(std::initializer_list<int64_t> factors, int64_t* bytes = nullptr) {
     const int64_t offset = total_;
     int64_t size = 1;
+#pragma GCC unroll 8
     for (const int64_t factor : factors) {
       fits_ = !__builtin_mul_overflow(size, factor, &size) && fits_;
     }
@@ -29,7 +30,7 @@ class WorkspaceLayout {
     int64_t end = 0;
     fits_ = fits_ && !__builtin_add_overflow(total_, size, &end) &&
             !__builtin_add_overflow(end, kSectionBytes - 1, &end);
-    if (fits_) total_ = end - end % kSectionBytes;
+    if (fits_) total_ = end & -kSectionBytes;
     return offset;
   }
   int64_t total() const { return total_; }

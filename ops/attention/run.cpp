@@ -44,6 +44,12 @@ Status too_many_blocks(const AttentionShape& shape) {
                           " blocks; split the batch"));
 }
 
+Status too_many_tokens(const AttentionShape& shape, bool packed) {
+  const bool of_q = shape.seq_q > kMostTokens;
+  return unsupported(text(of_q ? "q" : "k", " has ", packed ? 'T' : 'S', of_q ? "q" : "k", " = ",
+                          of_q ? shape.seq_q : shape.seq_k, "; allowed are 0 to ", kMostTokens));
+}
+
 class AttentionExecutor final : public PlannedExecutor<AttentionExecutor, AttentionPlan> {
  public:
   AttentionExecutor(const AttentionRequest& request, const DeviceFacts& facts,
@@ -133,12 +139,7 @@ class AttentionExecutor final : public PlannedExecutor<AttentionExecutor, Attent
     const AttentionShape& shape = plan.shape;
     LATHE_TRY(check_heads(shape.heads, shape.kv_heads));
     const bool packed = request_.problem.packed;
-    for (const auto& [name, dim, tokens] : {std::tuple("q", packed ? "Tq" : "Sq", shape.seq_q),
-                                            std::tuple("k", packed ? "Tk" : "Sk", shape.seq_k)}) {
-      if (tokens <= kMostTokens) continue;
-      return unsupported(
-          text(name, " has ", dim, " = ", tokens, "; allowed are 0 to ", kMostTokens));
-    }
+    if (std::max(shape.seq_q, shape.seq_k) > kMostTokens) return too_many_tokens(shape, packed);
     if (!plan.forward) return {};
     AttentionShape one = plan.whole;
     // Tiles are at most the rows of all heads, which are mostly few enough.
@@ -157,10 +158,9 @@ class AttentionExecutor final : public PlannedExecutor<AttentionExecutor, Attent
     if (!backward_) return {};
     plan->launch = backward_->plan(plan->whole, request_.gradients);
     const AttentionBackwardLaunch& launch = plan->launch;
-    for (const int64_t count : {launch.rows, launch.keys, launch.prepare_blocks, launch.main_blocks,
-                                launch.finish_blocks()}) {
-      if (count > kMaxExtent) return too_many_blocks(plan->shape);
-    }
+    const int64_t most = std::max({launch.rows, launch.keys, launch.prepare_blocks,
+                                   launch.main_blocks, launch.finish_blocks()});
+    if (most > kMaxExtent) return too_many_blocks(plan->shape);
     LATHE_ASSIGN(plan->workspace,
                  attention_backward_workspace(request_.problem, plan->whole, launch));
     return {};
