@@ -188,19 +188,31 @@ inline KdaForward kda_forward(const Kda& a) {
 // States that live in slots of a pool [S, HV, K, V].
 struct KdaPool {
   int64_t slots = 0;
-  int64_t columns = 0;            // 0: indices are [N], otherwise [N, columns]
-  std::vector<int64_t> indices;   // a slot that is none is padding
-  std::vector<int64_t> accepted;  // [N], with columns; empty: 1
+  int64_t columns = 0;                     // 0: indices are [N], otherwise [N, columns]
+  std::vector<int64_t> indices;            // where the first column holds no slot: padding
+  std::vector<int64_t> accepted;           // [N], with columns; empty: 1
+  std::vector<int64_t> sources;            // [N]: the slots that are read; empty: those above
+  std::vector<int64_t> has_initial_state;  // [N]; empty: 1
+  int64_t null_slot = -1;                  // is no slot
+  bool updates = true;                     // else states are only read
   Array states;
 
-  bool is_slot(int64_t slot) const { return slot >= 0 && slot < slots; }
-  // Returns the slot that sequence n starts from; -1: it is padding.
+  bool is_slot(int64_t slot) const { return slot >= 0 && slot < slots && slot != null_slot; }
+  int64_t first_column(int64_t n) const { return indices[n * std::max<int64_t>(columns, 1)]; }
+  bool starts_from_zero(int64_t n) const {
+    if (!has_initial_state.empty() && has_initial_state[n] == 0) return true;
+    return !sources.empty() && !is_slot(sources[n]);
+  }
+  // Returns the slot that sequence n starts from, if it does not start from zero; -1: none.
   int64_t start(int64_t n) const {
-    const int64_t columns_of = std::max<int64_t>(columns, 1);
+    if (!sources.empty()) return sources[n];
     const int64_t column = accepted.empty() ? 0 : accepted[n] - 1;
-    if (column < 0 || column >= columns_of) return -1;
-    const int64_t slot = indices[n * columns_of + column];
+    if (column < 0 || column >= std::max<int64_t>(columns, 1)) return -1;
+    const int64_t slot = indices[n * std::max<int64_t>(columns, 1) + column];
     return is_slot(slot) ? slot : -1;
+  }
+  bool is_padding(int64_t n) const {
+    return !is_slot(first_column(n)) || (!starts_from_zero(n) && start(n) < 0);
   }
 };
 
@@ -208,17 +220,20 @@ struct KdaPool {
 // with them after each token that has one.
 inline Array kda_pool_forward(const Kda& a, KdaPool* pool) {
   Array o(a.v.size(), 0.0);
+  const auto keep = [&](const Array& state, int64_t slot, int64_t hv) {
+    if (pool->updates && pool->is_slot(slot)) kda_store(a, state, slot, hv, &pool->states);
+  };
   for (int64_t n = 0; n < a.sequences(); ++n) {
-    const int64_t start = pool->start(n), tokens = a.begin[n + 1] - a.begin[n];
-    for (int64_t hv = 0; hv < a.value_heads && start >= 0; ++hv) {
-      Array state = kda_load(a, pool->states, start, hv);
+    const int64_t tokens = a.begin[n + 1] - a.begin[n];
+    for (int64_t hv = 0; hv < a.value_heads && !pool->is_padding(n); ++hv) {
+      Array state(static_cast<size_t>(a.key_dim * a.value_dim), 0.0);
+      if (!pool->starts_from_zero(n)) state = kda_load(a, pool->states, pool->start(n), hv);
       for (int64_t t = 0; t < tokens; ++t) {
         const int64_t row = a.begin[n] + t;
         kda_step(a, kda_token(a, row, hv), state.data(), &o[a.value_at(row, hv)]);
-        int64_t slot = t + 1 == tokens && pool->columns == 0 ? start : -1;
-        if (t < pool->columns) slot = pool->indices[n * pool->columns + t];
-        if (pool->is_slot(slot)) kda_store(a, state, slot, hv, &pool->states);
+        if (t < pool->columns) keep(state, pool->indices[n * pool->columns + t], hv);
       }
+      if (pool->columns == 0) keep(state, pool->first_column(n), hv);
     }
   }
   return o;

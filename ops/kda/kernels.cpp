@@ -49,7 +49,7 @@ Result<KdaRecurrentTile> kda_recurrent_choose(const KdaProblem& problem, const D
 KernelSpec kda_recurrent_spec(const KdaProblem& problem, const KdaRecurrentTile& tile) {
   const bool pool = problem.states != kKdaStatesPlain;
   KernelSpec spec = shared_spec(
-      LATHE_TEMPLATE("kda", "kda_recurrent", KdaRecurrentParams, reserved), "KdaRecurrentSmem",
+      LATHE_TEMPLATE("kda", "kda_recurrent", KdaRecurrentParams, beta_factor), "KdaRecurrentSmem",
       kda_recurrent_smem(problem, tile), 32 * tile.warps,
       {
           Constant::type("element", "Element", problem.element),

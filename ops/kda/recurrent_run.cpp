@@ -13,7 +13,8 @@ namespace lathe {
 // States are of a pool or not.
 template <>
 inline constexpr auto kOtherPointers<kda_recurrent::kTensors, KdaRecurrentParams> =
-    std::tuple(&KdaRecurrentParams::state_indices, &KdaRecurrentParams::num_accepted_tokens,
+    std::tuple(&KdaRecurrentParams::state_indices, &KdaRecurrentParams::source_indices,
+               &KdaRecurrentParams::has_initial_state, &KdaRecurrentParams::num_accepted_tokens,
                &KdaRecurrentParams::state_in, &KdaRecurrentParams::state_out);
 
 namespace {
@@ -85,7 +86,11 @@ void KdaRecurrentExecutor::fill_states(const Call& call, KdaRecurrentParams* p) 
   p->out_head_stride = out.stride[1];
   p->out_row_stride = out.stride[2];
   if (!pool) return;
+  if (!request_.update_state) p->state_out = nullptr;
+  p->null_slot = request_.null_slot;
   p->state_indices = t[kda_recurrent::state_indices].data;
+  p->source_indices = t[kda_recurrent::source_indices].data;
+  p->has_initial_state = t[kda_recurrent::has_initial_state].data;
   p->num_accepted_tokens = t[kda_recurrent::num_accepted_tokens].data;
   p->slots = static_cast<int>(call.extents[Dim::S]);
   p->columns = static_cast<int>(std::max<int64_t>(call.extents[Dim::spec], 0));

@@ -45,12 +45,26 @@ Status check_transforms(const Resolved& resolved) {
 // A pool takes the place of initial_state and final_state.
 Status check_pool(const Resolved& resolved) {
   using namespace kda_recurrent;
-  if (!resolved.has(state_pool)) return {};
+  const auto& options = resolved.options_as<KdaRecurrentOptions>();
+  if (!resolved.has(state_pool)) {
+    if (options.update_state && options.null_slot == -1) return {};
+    const std::string found = options.update_state ? text("null_slot is ", options.null_slot)
+                                                   : std::string("update_state is 0");
+    return invalid(text("option ", found,
+                        " and state_pool is not declared; it says how a pool is "
+                        "used: allowed is ",
+                        options.update_state ? "-1" : "1"));
+  }
   for (const int tensor : {initial_state, final_state}) {
     if (!resolved.has(tensor)) continue;
     return invalid(text(kTensors[tensor].name,
                         " is declared with state_pool; allowed is one of them, the pool's states "
                         "being read and written in place"));
+  }
+  if (resolved.has(num_accepted_tokens) && resolved.has(source_indices)) {
+    return invalid(
+        "num_accepted_tokens is declared with source_indices; allowed is one of them, as both say "
+        "which slot a sequence reads");
   }
   if (resolved.has(num_accepted_tokens) &&
       resolved.problem.tensors[state_indices].shape.rank != 2) {
@@ -132,6 +146,9 @@ Result<KdaRequest> kda_recurrent_request(const Resolved& resolved) {
     const Declared& indices = resolved.problem.tensors[state_indices];
     asked.index = indices.dtype;
     asked.states = indices.shape.rank == 2 ? kKdaStatesColumns : kKdaStatesPool;
+    const auto& options = resolved.options_as<KdaRecurrentOptions>();
+    out.update_state = options.update_state;
+    out.null_slot = static_cast<int>(options.null_slot);
   }
   return out;
 }

@@ -62,8 +62,17 @@ constexpr auto kKdaOptions = joined(
         OptionInfo{"deterministic", OptionType::integer, "1", "1|0",
                    "Accepted as other libraries have it: with 0 results repeat bit for bit too."},
     });
+using Recurrent = Bind<KdaRecurrentOptions>;
 constexpr auto kKdaRecurrentOptions =
-    joined(kScale<KdaInputOptions>, kInputOptions<KdaInputOptions>);
+    joined(kScale<KdaRecurrentOptions>, kInputOptions<KdaRecurrentOptions>,
+           std::array{
+               Recurrent::integer<&KdaRecurrentOptions::null_slot>(
+                   "null_slot", "-1", "-1|[-2147483648,2147483648)",
+                   "A slot that stands for padding wherever it is named, as those below 0 do."),
+               Recurrent::flag<&KdaRecurrentOptions::update_state>(
+                   "update_state",
+                   "0: state_pool is only read, and o is as if it had been written.", "1|0"),
+           });
 
 constexpr Operator kOperators[] = {
     {.name = "kda",
@@ -87,7 +96,7 @@ constexpr Operator kOperators[] = {
      .options = kKdaRecurrentOptions,
      .produces = "o",
      .shape_option = "state_v_first",
-     .new_options = new_options<KdaInputOptions>,
+     .new_options = new_options<KdaRecurrentOptions>,
      .check = check_kda_recurrent,
      .make = make_kda_recurrent,
      .check_values = check_kda_slots},

@@ -118,8 +118,15 @@ inline constexpr auto kTensors =
                    .strided(),
                input("state_indices", "N|N,spec", kOffsets,
                      "The slot of each sequence, or with [N,spec] the slot for the state after "
-                     "each of its tokens; below 0: padding.")
+                     "each of its tokens; below 0 or null_slot, in the first column: padding.")
                    .needs("state_pool"),
+               input("source_indices", "N", "=state_indices",
+                     "The slot that each sequence reads in place of the one that it writes; below "
+                     "0 or null_slot: its state before is 0.")
+                   .needs("state_indices"),
+               input("has_initial_state", "N", "i32",
+                     "0: the state before a sequence is 0, and no slot is read for it.")
+                   .needs("state_indices"),
                input("num_accepted_tokens", "N", "=state_indices",
                      "With [N,spec]: a sequence starts from the slot in column num_accepted_tokens "
                      "- 1; without it, from that in column 0.")
@@ -133,6 +140,8 @@ inline constexpr int q = at("q"), k = at("k"), v = at("v"), g = at("g"), beta = 
                      A_log = at("A_log"), dt_bias = at("dt_bias"),
                      initial_state = at("initial_state"), cu_seqlens = at("cu_seqlens"),
                      state_pool = at("state_pool"), state_indices = at("state_indices"),
+                     source_indices = at("source_indices"),
+                     has_initial_state = at("has_initial_state"),
                      num_accepted_tokens = at("num_accepted_tokens"), o = at("o"),
                      final_state = at("final_state");
 
@@ -145,6 +154,10 @@ struct KdaInputOptions {
   bool use_beta_sigmoid_in_kernel = false, allow_neg_eigval = false, safe_gate = false;
   std::optional<float> lower_bound;
   bool state_v_first = false;
+};
+struct KdaRecurrentOptions : KdaInputOptions {
+  int64_t null_slot = -1;
+  bool update_state = true;
 };
 struct KdaOptions : KdaInputOptions {
   int64_t chunk_size = 64, segments = 0, warmup_segments = 0;

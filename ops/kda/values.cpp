@@ -21,41 +21,66 @@ int64_t chunk_size(const lathe_problem& problem) {
 struct StateSlots {
   explicit StateSlots(const Values& values)
       : entries(values.integers(kda_recurrent::state_indices)) {
-    const Declared& declared = values.problem().tensors[kda_recurrent::state_indices];
+    const lathe_problem& problem = values.problem();
+    const Declared& declared = problem.tensors[kda_recurrent::state_indices];
     sequences = static_cast<size_t>(declared.extents[0]);
     by_token = declared.shape.rank == 2;
     if (by_token) columns = static_cast<size_t>(declared.extents[1]);
-    if (values.has(kda_recurrent::num_accepted_tokens)) {
-      accepted = values.integers(kda_recurrent::num_accepted_tokens);
-    }
+    const auto read = [&values](int tensor, std::vector<int64_t>* to) {
+      if (values.has(tensor)) *to = values.integers(tensor);
+    };
+    read(kda_recurrent::num_accepted_tokens, &accepted);
+    read(kda_recurrent::source_indices, &sources);
+    read(kda_recurrent::has_initial_state, &has_initial_state);
+    null_slot = std::strtoll(problem.option("null_slot").c_str(), nullptr, 10);
+    updates = problem.option("update_state") != "0";
   }
 
+  bool is_null(int64_t slot) const { return slot < 0 || slot == null_slot; }
   int64_t at(size_t n, size_t column) const { return entries[n * columns + column]; }
-  bool is_padding(size_t n) const {
-    const auto row = entries.begin() + static_cast<std::ptrdiff_t>(n * columns);
-    return std::all_of(row, row + static_cast<std::ptrdiff_t>(columns),
-                       [](int64_t slot) { return slot < 0; });
-  }
-  // Returns the slots that a sequence with tokens reads and writes; none if it is padding.
-  std::vector<int64_t> touched(size_t n, int64_t tokens) const {
-    if (tokens == 0 || is_padding(n)) return {};
+  bool is_padding(size_t n) const { return columns == 0 || is_null(at(n, 0)); }
+
+  // Returns the slot that a sequence reads; -1: none.
+  int64_t read_by(size_t n, int64_t tokens) const {
+    if (is_padding(n) || (tokens == 0 && by_token)) return -1;
+    if (!has_initial_state.empty() && has_initial_state[n] == 0) return -1;
     const size_t first = accepted.empty() ? 0 : static_cast<size_t>(accepted[n] - 1);
-    std::vector<int64_t> out = {at(n, first)};
-    if (out[0] < 0) return {};
-    for (int64_t t = 0; by_token && t < tokens; ++t) out.push_back(at(n, static_cast<size_t>(t)));
+    const int64_t slot = sources.empty() ? at(n, first) : sources[n];
+    return is_null(slot) ? -1 : slot;
+  }
+  // Returns the slots that a sequence writes.
+  std::vector<int64_t> written_by(size_t n, int64_t tokens) const {
+    std::vector<int64_t> out;
+    if (!updates || is_padding(n)) return out;
+    // A draft's row without the state before it is padding too.
+    if (by_token && sources.empty() && read_by(n, tokens) < 0 &&
+        (has_initial_state.empty() || has_initial_state[n] != 0)) {
+      return out;
+    }
+    const int64_t count = by_token ? tokens : 1;
+    for (int64_t t = 0; t < count; ++t) {
+      const int64_t slot = at(n, static_cast<size_t>(t));
+      const bool stays = !by_token && tokens == 0 && slot == read_by(n, tokens);
+      if (!is_null(slot) && !stays) out.push_back(slot);
+    }
     return out;
   }
 
-  std::vector<int64_t> entries, accepted;  // accepted is empty: 1
+  std::vector<int64_t> entries;
+  std::vector<int64_t> accepted, sources, has_initial_state;  // empty: 1, the entries, 1
   size_t sequences = 0, columns = 1;
-  bool by_token = false;
+  int64_t null_slot = -1;
+  bool by_token = false, updates = true;
 };
 
 Status check_range(const StateSlots& slots, int64_t count) {
-  for (size_t i = 0; i < slots.entries.size(); ++i) {
-    if (slots.entries[i] < count) continue;
-    return invalid(text("state_indices holds ", slots.entries[i], " at entry ", i,
-                        "; allowed are slots below S = ", count, ", or below 0 for padding"));
+  for (const auto& [name, entries] :
+       {std::pair("state_indices", &slots.entries), std::pair("source_indices", &slots.sources)}) {
+    for (size_t i = 0; i < entries->size(); ++i) {
+      if ((*entries)[i] < count || slots.is_null((*entries)[i])) continue;
+      return invalid(text(name, " holds ", (*entries)[i], " at entry ", i,
+                          "; allowed are slots below S = ", count, ", or below 0 for padding"));
+    }
   }
   for (size_t n = 0; n < slots.accepted.size(); ++n) {
     const int64_t accepted = slots.accepted[n];
@@ -67,6 +92,7 @@ Status check_range(const StateSlots& slots, int64_t count) {
   return {};
 }
 
+// Every slot is written by one sequence, which alone may read it.
 Status check_owners(const StateSlots& slots, const std::vector<int64_t>& tokens) {
   std::map<int64_t, size_t> owners;
   for (size_t n = 0; n < slots.sequences; ++n) {
@@ -75,13 +101,20 @@ Status check_owners(const StateSlots& slots, const std::vector<int64_t>& tokens)
                           " tokens and state_indices has spec = ", slots.columns,
                           " columns; allowed is a column for each token"));
     }
-    for (const int64_t slot : slots.touched(n, tokens[n])) {
-      if (slot < 0) continue;
+    for (const int64_t slot : slots.written_by(n, tokens[n])) {
       const auto [owner, fresh] = owners.emplace(slot, n);
       if (fresh || owner->second == n) continue;
       return invalid(text("state_indices gives slot ", slot, " to sequences ", owner->second,
                           " and ", n, "; allowed is a slot for each"));
     }
+  }
+  for (size_t n = 0; n < slots.sequences; ++n) {
+    const auto owner = owners.find(slots.read_by(n, tokens[n]));
+    if (owner == owners.end() || owner->second == n) continue;
+    return invalid(text(slots.sources.empty() ? "state_indices" : "source_indices", " gives slot ",
+                        owner->first, " to sequence ", n, " to read and state_indices to sequence ",
+                        owner->second,
+                        " to write; allowed is a slot that no other sequence writes"));
   }
   return {};
 }

@@ -168,18 +168,47 @@ __device__ void kda_zero_rows(typename Config::Element* o, long long token_strid
   }
 }
 
-// Returns the slot from which a sequence's state is read; -1: the sequence is padding.
+// Where a sequence's state is read and, of a pool without columns, written; -1: nowhere.
+struct KdaSlots {
+  int from, to;
+  bool padding;
+};
+
+// Returns the slot of a sequence whose row of columns says where drafts have left the state.
 template <class Config>
-__device__ __forceinline__ int kda_first_slot(const KdaRecurrentParams& p, int sequence) {
+__device__ __forceinline__ int kda_accepted_slot(const KdaRecurrentParams& p, int sequence) {
   using Index = typename Config::Index;
-  if constexpr (Config::kStates == kKdaStatesPlain) return sequence;
-  if constexpr (Config::kStates == kKdaStatesPool) return kda_slot<Index>(p, sequence);
   Index accepted = 1;
   if (p.num_accepted_tokens != nullptr) {
     accepted = load_element(static_cast<const Index*>(p.num_accepted_tokens) + sequence);
   }
   if (accepted < 1 || accepted > p.columns) return -1;
-  return kda_slot<Index>(p, static_cast<long long>(sequence) * p.columns + accepted - 1);
+  return kda_slot<Index>(p, p.state_indices,
+                         static_cast<long long>(sequence) * p.columns + accepted - 1);
+}
+
+template <class Config>
+__device__ __forceinline__ KdaSlots kda_slots_of(const KdaRecurrentParams& p, int sequence) {
+  using Index = typename Config::Index;
+  if constexpr (Config::kStates == kKdaStatesPlain) return {sequence, sequence, false};
+  const bool columns = Config::kStates == kKdaStatesColumns;
+  KdaSlots out = {-1,
+                  kda_slot<Index>(p, p.state_indices,
+                                  static_cast<long long>(sequence) * (columns ? p.columns : 1)),
+                  false};
+  out.padding = out.to < 0;
+  if (out.padding) return out;
+  if (p.has_initial_state != nullptr &&
+      load_element(static_cast<const int*>(p.has_initial_state) + sequence) == 0) {
+    return out;
+  }
+  if (p.source_indices != nullptr) {
+    out.from = kda_slot<Index>(p, p.source_indices, sequence);
+  } else {
+    out.from = columns ? kda_accepted_slot<Config>(p, sequence) : out.to;
+    out.padding = out.from < 0;
+  }
+  return out;
 }
 
 template <class Config>
@@ -233,12 +262,14 @@ __device__ void kda_recurrent(const KdaRecurrentParams& p) {
   // The first tokens are on their way before the state's address is known.
   KdaRawToken<Config> raw;
   if (tile.warp < tokens) raw.load(p, tile, tile.warp);
-  const int slot = kda_first_slot<Config>(p, tile.sequence);
-  if (slot < 0) {
+  const KdaSlots slots = kda_slots_of<Config>(p, tile.sequence);
+  if (slots.padding) {
     kda_zero_rows<Config>(o, p.o_token_stride, 0, tokens, tile);
     return;
   }
-  if (Config::kStates != kKdaStatesPlain && tokens == 0) return;  // the slot stays untouched
+  // Without tokens a state goes to its slot as it is; the slots of drafts are left alone.
+  if (Config::kStates == kKdaStatesColumns && tokens == 0) return;
+  if (Config::kStates == kKdaStatesPool && tokens == 0 && slots.from == slots.to) return;
 
   const int first = tile.warp * 4 * Shape::kGroups;  // of the warp's columns within the tile
   const int column = tile.column + first + tile.lane / Shape::kKeyLanes * 4;
@@ -246,8 +277,8 @@ __device__ void kda_recurrent(const KdaRecurrentParams& p) {
   float* state_out = static_cast<float*>(p.state_out) + tile.value_head * p.out_head_stride;
   KdaStateTile<Config> state;
   state.clear();
-  if (p.state_in != nullptr) {
-    state.load(static_cast<const float*>(p.state_in) + slot * p.in_slot_stride +
+  if (p.state_in != nullptr && slots.from >= 0) {
+    state.load(static_cast<const float*>(p.state_in) + slots.from * p.in_slot_stride +
                    tile.value_head * p.in_head_stride,
                tile.lane, column, p.in_row_stride);
   }
@@ -269,7 +300,7 @@ __device__ void kda_recurrent(const KdaRecurrentParams& p) {
                        o + (base + t) * p.o_token_stride + first);
       if constexpr (Config::kStates == kKdaStatesColumns) {
         const int to = __float_as_int(token[Shape::kScalars + 2]);
-        if (to >= 0) {
+        if (to >= 0 && p.state_out != nullptr) {
           state.store(state_out + to * p.out_slot_stride, tile.lane, column, p.out_row_stride);
         }
       }
@@ -282,7 +313,7 @@ __device__ void kda_recurrent(const KdaRecurrentParams& p) {
   }
   if constexpr (Config::kStates != kKdaStatesColumns) {
     if (p.state_out != nullptr) {
-      state.store(state_out + slot * p.out_slot_stride, tile.lane, column, p.out_row_stride);
+      state.store(state_out + slots.to * p.out_slot_stride, tile.lane, column, p.out_row_stride);
     }
   }
 }

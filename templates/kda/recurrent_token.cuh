@@ -51,11 +51,12 @@ __device__ __forceinline__ float kda_sum(float value) {
   return value;
 }
 
-// A slot of the pool; -1 for whatever is none.
+// A slot of the pool; -1 for whatever is none, and for the one that stands for padding.
 template <class Index>
-__device__ __forceinline__ int kda_slot(const KdaRecurrentParams& p, long long at) {
-  const Index slot = load_element(static_cast<const Index*>(p.state_indices) + at);
-  return slot >= 0 && slot < p.slots ? static_cast<int>(slot) : -1;
+__device__ __forceinline__ int kda_slot(const KdaRecurrentParams& p, const void* indices,
+                                        long long at) {
+  const Index slot = load_element(static_cast<const Index*>(indices) + at);
+  return slot >= 0 && slot < p.slots && slot != p.null_slot ? static_cast<int>(slot) : -1;
 }
 
 // A KdaHeadGate has what is the same for all tokens of a value head, for the lane's elements of K.
@@ -129,7 +130,7 @@ struct KdaRawToken {
       slot = -1;
       if (token < p.columns) {
         slot = kda_slot<typename Config::Index>(
-            p, static_cast<long long>(tile.sequence) * p.columns + token);
+            p, p.state_indices, static_cast<long long>(tile.sequence) * p.columns + token);
       }
     }
   }

@@ -36,6 +36,8 @@ struct KdaRecurrentParams {
   const void* dt_bias;              // float32 [HV * K]
   const void* cu_seqlens;           // [N + 1]
   const void* state_indices;        // [N] or [N, columns]; a slot that is none is padding
+  const void* source_indices;       // [N]: the slots that are read, or null: those of state_indices
+  const void* has_initial_state;    // int32 [N], or null: 1
   const void* num_accepted_tokens;  // [N], or null: 1
   const void* state_in;             // float32 [N or slots, HV, K, V], or null: zeros
   void* state_out;                  // the same, or null: not wanted
@@ -49,13 +51,13 @@ struct KdaRecurrentParams {
   long long in_slot_stride, in_head_stride, in_row_stride;  // of state_in
   long long out_slot_stride, out_head_stride, out_row_stride;
   int sequences, heads, value_heads;
-  int tokens;  // T
-  int slots;   // of the pool
+  int tokens;     // T
+  int slots;      // of the pool
+  int null_slot;  // stands for padding beside what is no slot
   int columns;
   float scale;
   float lower_bound;
   float beta_factor;  // of a fused sigmoid: 1, or 2 with negative eigenvalues
-  int reserved;
 };
 
 }  // namespace lathe

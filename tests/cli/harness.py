@@ -104,7 +104,7 @@ def block(ranges=((0, 6, 0, 9, 0, 0, 0), (6, 10, 2, 5, 3, 6, 2)), positions=Fals
     return {**out, "ranges": tensor("I32", [len(ranges), 7], values=[word for each in ranges for word in each])}
 
 
-def kda(B=2, T=3, H=1, HV=2, K=8, V=12, dtype="F32", offsets=None, pool=None, indices=None, accepted=None):
+def kda(B=2, T=3, H=1, HV=2, K=8, V=12, dtype="F32", offsets=None, pool=None, indices=None, accepted=None, sources=None):
     """`indices` is a list, or a list of rows, of slots of a pool of `pool`."""
     out = {"q": tensor(dtype, [B, T, H, K]), "k": tensor(dtype, [B, T, H, K], 1), "v": tensor(dtype, [B, T, HV, V]),
            "g": tensor("F32", [B, T, HV, K], values=[-0.5] * (B * T * HV * K)), "beta": tensor("F32", [B, T, HV])}
@@ -115,6 +115,8 @@ def kda(B=2, T=3, H=1, HV=2, K=8, V=12, dtype="F32", offsets=None, pool=None, in
         rows = [slot if isinstance(slot, list) else [slot] for slot in indices]
         shape = [len(rows)] + ([len(rows[0])] if isinstance(indices[0], list) else [])
         out["state_indices"] = tensor("I32", shape, values=[slot for row in rows for slot in row])
+    if sources is not None:
+        out["source_indices"] = tensor("I32", [len(sources)], values=sources)
     if accepted is not None:
         out["num_accepted_tokens"] = tensor("I32", [len(accepted)], values=accepted)
     return out

@@ -44,6 +44,10 @@ class KdaInputCases(Case):
         rows = [[0, 1, 2], [3, 4, 5]]
         bad("num_accepted_tokens holds 0 at entry 1; allowed are 1 to spec = 3", pool=6, indices=rows, accepted=[1, 0])
         bad("num_accepted_tokens holds 4 at entry 0; allowed are 1 to spec = 3", pool=6, indices=rows, accepted=[4, 1])
+        sources = dict(pool=4, indices=[0, 1])
+        bad("source_indices gives slot 1 to sequence 0 to read and state_indices to sequence 1 to write", sources=[1, 2],
+            **sources)
+        bad("source_indices holds 5 at entry 0; allowed are slots below S = 4", sources=[5, 2], **sources)
         bad("state_pool is declared without state_indices|state_indices", pool=4, indices=[0, 1, -1, 2])
 
     def test_kda_chunked(self):

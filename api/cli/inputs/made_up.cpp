@@ -93,7 +93,13 @@ Value value_of(const Problem& problem, const std::string& name, const TensorSpec
   if (name == "state_indices") {
     return [all = extent_of(problem, {"S"}, 0)](int64_t i) { return i < all ? i : -1; };
   }
-  if (name == "num_accepted_tokens") return [](int64_t) { return 1; };
+  if (name == "source_indices") {
+    // The same slots: no other is sure to be written by nobody.
+    return [all = extent_of(problem, {"S"}, 0)](int64_t i) { return i < all ? i : -1; };
+  }
+  if (name == "num_accepted_tokens" || name == "has_initial_state") {
+    return [](int64_t) { return 1; };
+  }
   if (name == "ranges") return ranges(problem);
   if (name == "q_pos") {
     return [lengths = lengths_of(problem)](int64_t i) { return lengths.position(i); };

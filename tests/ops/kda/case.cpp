@@ -116,7 +116,8 @@ std::string KdaCase::text() const {
          std::to_string(sequences()) + (packed() ? " packed" : "") + " gate " +
          std::to_string(gate) + (dt_bias ? " dt_bias" : "") + (l2norm ? " l2norm" : "") +
          (sigmoid ? " sigmoid" : "") + (negative ? " negative" : "") + (v_first ? " v_first" : "") +
-         " states " + kStates[states] + chunked_text();
+         " states " + kStates[states] +
+         (slot_options != 0 ? " slots " + std::to_string(slot_options) : "") + chunked_text();
 }
 
 std::string KdaCase::chunked_text() const {
@@ -139,6 +140,25 @@ std::string KdaCase::chunked_text() const {
 
 namespace {
 
+// `unused` are slots that no sequence writes, which any number of them may read.
+void add_slot_options(const KdaCase& kda, const std::vector<int64_t>& unused, Fill* fill,
+                      ref::KdaPool* pool) {
+  const int64_t count = std::ssize(unused);
+  if ((kda.slot_options & 1) != 0) pool->accepted.clear();
+  for (int64_t n = 0; n < kda.sequences(); ++n) {
+    if ((kda.slot_options & 1) != 0) {
+      pool->sources.push_back(fill->below(4) == 0 ? -1 : unused[fill->below(count) / 2]);
+    }
+    if ((kda.slot_options & 2) != 0) pool->has_initial_state.push_back(fill->below(3));
+  }
+  if ((kda.slot_options & 4) != 0 && kda.sequences() > 0) {
+    const auto& named =
+        fill->below(2) == 0 || pool->sources.empty() ? pool->indices : pool->sources;
+    pool->null_slot = named[fill->below(std::ssize(named))];
+  }
+  pool->updates = (kda.slot_options & 8) == 0;
+}
+
 ref::KdaPool make_pool(const KdaCase& kda, const ref::Kda& a, Fill* fill) {
   ref::KdaPool pool;
   int64_t longest = 1;
@@ -152,6 +172,7 @@ ref::KdaPool make_pool(const KdaCase& kda, const ref::Kda& a, Fill* fill) {
   pool.slots = 3 * used;
   pool.states = fill->operator()(LATHE_F32, pool.slots * a.value_heads * a.key_dim * a.value_dim);
   pool.indices = fill->order(pool.slots);
+  const std::vector<int64_t> unused(pool.indices.begin() + used, pool.indices.end());
   pool.indices.resize(static_cast<size_t>(used));
   if (used > 2) pool.indices[static_cast<size_t>(used) / 2] = -1;
   const int64_t none[] = {-1, pool.slots, -1000000, 2000000000};
@@ -162,6 +183,7 @@ ref::KdaPool make_pool(const KdaCase& kda, const ref::Kda& a, Fill* fill) {
     pool.accepted.push_back(kda.wild_slots ? fill->below(pool.columns + 2) : 1 + n % pool.columns);
   }
   if (kda.wild_slots && fill->below(3) == 0) pool.accepted.clear();
+  add_slot_options(kda, unused, fill, &pool);
   return pool;
 }
 

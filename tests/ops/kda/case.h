@@ -34,6 +34,9 @@ struct KdaCase {
   int warps = 0;
   // Slots of a pool may lie outside of it, and accepted columns outside of the sequence's.
   bool wild_slots = false;
+  // With a pool: 1 gives sources, 2 says which sequences have a state before, 4 names a slot that
+  // stands for padding, 8 leaves the pool as it is.
+  int slot_options = 0;
   // Errors are held against the bounds that the kernels keep at these lengths, which are far inside
   // the ones that the operator promises, and no launch may have a bank conflict.
   bool tight = false;

@@ -46,6 +46,13 @@ Call kda_recurrent_call(const KdaCase& kda, const KdaInputs& inputs) {
     if (pool.columns > 0) shape.push_back(pool.columns);
     integers("state_indices", shape, pool.indices);
     if (!pool.accepted.empty()) integers("num_accepted_tokens", {kda.sequences()}, pool.accepted);
+    if (!pool.sources.empty()) integers("source_indices", {kda.sequences()}, pool.sources);
+    if (!pool.has_initial_state.empty()) {
+      call.put("has_initial_state", LATHE_I32, {kda.sequences()},
+               Array(pool.has_initial_state.begin(), pool.has_initial_state.end()));
+    }
+    if (pool.null_slot != -1) call.set("null_slot", pool.null_slot);
+    if (!pool.updates) call.set("update_state", int64_t{0});
   } else if (kda.has_final_state()) {
     call.want("final_state", LATHE_F32, kda_state_shape(kda, kda.sequences()), placement);
   }

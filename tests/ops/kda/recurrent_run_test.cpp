@@ -63,6 +63,22 @@ TEST_CASE("kda_recurrent: all options, generated, against the recurrence in doub
   for (const KdaCase& kda : generated()) check_case(kda, make_kda_inputs(kda, seed++));
 }
 
+TEST_CASE("kda_recurrent: slots that are read elsewhere, not at all, not written or padding") {
+  uint64_t seed = 1;
+  for (const bool columns : {false, true}) {
+    for (const bool packed : {false, true}) {
+      KdaCase kda;
+      kda.states = columns ? KdaCase::columns : KdaCase::pool;
+      kda.element = LATHE_F32, kda.key_dim = 32, kda.value_dim = 60, kda.batch = 5, kda.tokens = 3;
+      kda.index_dtype = packed ? LATHE_I64 : LATHE_I32;
+      if (packed) kda.cu_seqlens = {0, 2, 2, 7, 7, 8};
+      for (kda.slot_options = 0; kda.slot_options < 16; ++kda.slot_options) {
+        check_case(kda, make_kda_inputs(kda, seed++));
+      }
+    }
+  }
+}
+
 TEST_CASE("kda_recurrent: a state handed from call to call is one call, bit for bit") {
   KdaCase kda;
   kda.heads = 2, kda.tokens = 11;

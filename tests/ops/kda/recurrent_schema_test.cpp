@@ -37,6 +37,24 @@ TEST_CASE("kda_recurrent: tensors that do not fit are refused by name, with what
        {},
        {"num_accepted_tokens", "i64", "i32", "of state_indices"}},
       {with(kPlain, {kPool, {"state_indices", LATHE_F32, {-1}}}), {}, {"state_indices", "f32"}},
+      {with(kPlain, {kPool, kSlots, {"source_indices", LATHE_I64, {-1}}}),
+       {},
+       {"source_indices", "i64", "of state_indices"}},
+      {with(kPlain, {{"source_indices", LATHE_I32, {-1}}}),
+       {},
+       {"source_indices", "state_indices"}},
+      {with(kPlain, {{"has_initial_state", LATHE_I32, {-1}}}),
+       {},
+       {"has_initial_state", "without"}},
+      {with(kPlain, {kPool, kSlots, {"has_initial_state", LATHE_I64, {-1}}}),
+       {},
+       {"has_initial_state", "i64", "i32"}},
+      {with(kPlain, {kPool,
+                     kColumns,
+                     {"num_accepted_tokens", LATHE_I32, {-1}},
+                     {"source_indices", LATHE_I32, {-1}}}),
+       {},
+       {"num_accepted_tokens", "source_indices", "one of them"}},
       {with(kPlain,
             {kPool, {"state_indices", LATHE_I32, {-1, 3}}, {"q", LATHE_BF16, {-1, 5, 2, 64}}}),
        {},
@@ -46,7 +64,10 @@ TEST_CASE("kda_recurrent: tensors that do not fit are refused by name, with what
 
 TEST_CASE("kda_recurrent: options out of range, and options that need another, are refused") {
   request.check_refused(bad_options());
-  request.check_refused({{kPlain, {{"chunk_size", "64"}}, {"no option 'chunk_size'"}}});
+  request.check_refused({{kPlain, {{"chunk_size", "64"}}, {"no option 'chunk_size'"}},
+                         {kPlain, {{"null_slot", "0"}}, {"null_slot is 0", "state_pool"}},
+                         {kPlain, {{"update_state", "0"}}, {"update_state is 0", "state_pool"}},
+                         {kPlain, {{"update_state", "2"}}, {"update_state", "'2'", "1|0"}}});
 }
 
 TEST_CASE("kda_recurrent: a problem becomes flags of the code and numbers of the launch") {

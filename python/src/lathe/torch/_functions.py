@@ -92,16 +92,19 @@ def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *,
                   initial_state: Tensor | None = None, cu_seqlens: Tensor | None = None,
                   state_pool: Tensor | None = None, state_indices: Tensor | None = None,
                   num_accepted_tokens: Tensor | None = None, output_final_state: bool = False,
-                  out: Tensor | None = None, **options: Any) -> tuple[Tensor, Tensor | None]:
+                  out: Tensor | None = None, source_indices: Tensor | None = None,
+                  has_initial_state: Tensor | None = None,
+                  **options: Any) -> tuple[Tensor, Tensor | None]:
     """Returns (o, final_state), token by token; a pool of states is changed in place.
 
     There is no gradient.
     """
     tensors = (q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens)
-    pool = (state_pool, state_indices, num_accepted_tokens)
+    pool = (state_pool, state_indices, source_indices, has_initial_state, num_accepted_tokens)
     if output_final_state:
         if any(each is not None for each in pool):
-            raise InvalidArgument("state_pool, state_indices or num_accepted_tokens is given and "
+            raise InvalidArgument("a tensor of a pool is given (state_pool, state_indices, "
+                                  "source_indices, has_initial_state or num_accepted_tokens) and "
                                   "output_final_state is True; one can be: a pool's states are "
                                   "written in place")
         if out is not None:

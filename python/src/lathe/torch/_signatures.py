@@ -104,11 +104,12 @@ def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *,
                   initial_state: Tensor | None = None, cu_seqlens: Tensor | None = None,
                   state_pool: Tensor | None = None, state_indices: Tensor | None = None,
                   num_accepted_tokens: Tensor | None = None, output_final_state: bool = False,
-                  out: Tensor | None = None, scale: float | None = None,
+                  out: Tensor | None = None, source_indices: Tensor | None = None,
+                  has_initial_state: Tensor | None = None, scale: float | None = None,
                   use_qk_l2norm_in_kernel: bool = False, use_gate_in_kernel: bool = False,
                   use_beta_sigmoid_in_kernel: bool = False, allow_neg_eigval: bool = False,
                   safe_gate: bool = False, lower_bound: float | None = None,
-                  state_v_first: bool = False
+                  state_v_first: bool = False, null_slot: int = -1, update_state: bool = True
                   ) -> tuple[Tensor, Tensor | None]:
     """Returns (o, final_state), token by token; a pool of states is changed in place.
 
@@ -127,11 +128,14 @@ def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *,
         state_pool: [S,HV,K,V] or [S,HV,V,K]. States in slots, changed in place; slots that nobody
             names are not touched.
         state_indices: [N] or [N,spec]. The slot of each sequence, or with [N,spec] the slot for the
-            state after each of its tokens; below 0: padding.
+            state after each of its tokens; below 0 or null_slot, in the first column: padding.
         num_accepted_tokens: [N]. With [N,spec]: a sequence starts from the slot in column
             num_accepted_tokens - 1; without it, from that in column 0.
         output_final_state: Whether final_state is computed and returned.
         out: Where o is written, if there is no final state. Its rows are contiguous.
+        source_indices: [N]. The slot that each sequence reads in place of the one that it writes;
+            below 0 or null_slot: its state before is 0.
+        has_initial_state: [N]. 0: the state before a sequence is 0, and no slot is read for it.
         scale: o is multiplied by it. Allowed: >0, None: K^-0.5.
         use_qk_l2norm_in_kernel: Whether rows of q and k are divided by their norms.
         use_gate_in_kernel: Whether g is the raw gate; lower_bound chooses the formula.
@@ -142,6 +146,9 @@ def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *,
         lower_bound: The gate becomes lower_bound * sigmoid; unset: -exp(A_log) * softplus. Allowed:
             [-5,0), None: unset.
         state_v_first: Whether states are [..,V,K].
+        null_slot: A slot that stands for padding wherever it is named, as those below 0 do.
+            Allowed: -1, [-2147483648,2147483648).
+        update_state: 0: state_pool is only read, and o is as if it had been written.
     """
     raise NotImplementedError
 
