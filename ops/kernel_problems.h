@@ -130,8 +130,9 @@ struct KdaProblem {
   bool sigmoid = false;        // beta is a logit
   bool state_v_first = false;  // states are [.., V, K]
 
-  int states = 0;      // KdaStates: where those of kda_recurrent are
-  int alignment = 16;  // of kda_recurrent's rows: pointers and strides are multiples, in bytes
+  int states = 0;           // KdaStates: where those of kda_recurrent are
+  Dtype ring = Dtype::f32;  // ring_u; meaningful with rings
+  int alignment = 16;       // of kda_recurrent's rows: pointers and strides are multiples, in bytes
 
   int vector_bytes =
       16;  // 8 or 16: rows of q, k, v and g, and what lies between them, are multiples

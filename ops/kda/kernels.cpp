@@ -12,6 +12,7 @@ namespace {
 
 // K up to which a quarter of a warp spans it with one block of four rows a lane.
 constexpr int kNarrowKeys = 32;
+constexpr int kAppendThreads = 128;
 
 int key_lanes_of(const KdaProblem& problem) { return problem.key_dim <= kNarrowKeys ? 8 : 16; }
 
@@ -46,6 +47,13 @@ Result<KdaRecurrentTile> kda_recurrent_choose(const KdaProblem& problem, const D
       });
 }
 
+KernelSpec kda_ring_append_spec(const KernelSpec& recurrent) {
+  KernelSpec spec = KernelSpec::of(
+      LATHE_TEMPLATE("kda", "kda_ring_append", KdaRecurrentParams, beta_factor), kAppendThreads);
+  spec.constants = recurrent.constants;
+  return spec;
+}
+
 KernelSpec kda_recurrent_spec(const KdaProblem& problem, const KdaRecurrentTile& tile) {
   const bool pool = problem.states != kKdaStatesPlain;
   KernelSpec spec = shared_spec(
@@ -70,6 +78,9 @@ KernelSpec kda_recurrent_spec(const KdaProblem& problem, const KdaRecurrentTile&
           Constant::flag("v_first", "kStateVFirst", problem.state_v_first),
           Constant::flag("packed", "kPacked", problem.packed),
       });
+  if (problem.states == kKdaStatesRings) {
+    spec.add({Constant::type("ring", "RingElement", problem.ring)});
+  }
   add_alignment(problem.alignment, &spec);
   return spec;
 }
@@ -110,7 +121,13 @@ Cost kda_recurrent_cost(const KdaProblem& problem, const KernelSpec& spec, const
   uint64_t moved = (states.initial ? sequences : 0) + (states.final ? sequences : 0);
   if (problem.states == kKdaStatesPool) moved = 2 * sequences;
   if (problem.states == kKdaStatesColumns) moved = sequences + rows;
-  const uint64_t state_bytes = moved * value_heads * k * v * 4;
+  if (problem.states == kKdaStatesRings) moved = sequences;
+  uint64_t state_bytes = moved * value_heads * k * v * 4;
+  if (problem.states == kKdaStatesRings) {
+    // The records of the call; how many others there are is on the device.
+    state_bytes += rows * (heads * k * bytes_of(problem.element) +
+                           value_heads * (4 * k + v * bytes_of(problem.ring)));
+  }
 
   Cost cost;
   cost.minimum_bytes = rows * (heads * key_row + value_heads * gate_row) + values + state_bytes;

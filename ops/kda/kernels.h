@@ -33,6 +33,9 @@ Result<KernelSpec> kda_recurrent_kernel(const KdaProblem& problem, const DeviceF
 // Returns the kernel with a tile that the caller picked from the candidates.
 KernelSpec kda_recurrent_spec(const KdaProblem& problem, const KdaRecurrentTile& tile);
 
+// Returns the kernel that writes records behind a kda_recurrent with rings.
+KernelSpec kda_ring_append_spec(const KernelSpec& recurrent);
+
 struct KdaRecurrentNumbers {
   KdaRecurrentNumbers() = default;
   KdaRecurrentNumbers(const KernelSpec& spec)

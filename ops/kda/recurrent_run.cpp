@@ -12,10 +12,11 @@
 namespace lathe {
 // States are of a pool or not.
 template <>
-inline constexpr auto kOtherPointers<kda_recurrent::kTensors, KdaRecurrentParams> =
-    std::tuple(&KdaRecurrentParams::state_indices, &KdaRecurrentParams::source_indices,
-               &KdaRecurrentParams::has_initial_state, &KdaRecurrentParams::num_accepted_tokens,
-               &KdaRecurrentParams::state_in, &KdaRecurrentParams::state_out);
+inline constexpr auto kOtherPointers<kda_recurrent::kTensors, KdaRecurrentParams> = std::tuple(
+    &KdaRecurrentParams::state_indices, &KdaRecurrentParams::source_indices,
+    &KdaRecurrentParams::has_initial_state, &KdaRecurrentParams::num_accepted_tokens,
+    &KdaRecurrentParams::state_in, &KdaRecurrentParams::state_out, &KdaRecurrentParams::ring_k,
+    &KdaRecurrentParams::ring_u, &KdaRecurrentParams::ring_g, &KdaRecurrentParams::ring_count);
 
 namespace {
 
@@ -33,7 +34,8 @@ class KdaRecurrentExecutor final : public PlannedExecutor<KdaRecurrentExecutor, 
  public:
   KdaRecurrentExecutor(const KdaRequest& request, KernelSpec kernel)
       : request_(request), kernel_(std::move(kernel)) {
-    list({&kernel_});
+    if (problem().states == kKdaStatesRings) append_ = kda_ring_append_spec(*kernel_);
+    list({&kernel_, &append_});
   }
 
   Result<RecurrentPlan> plan(const Call& call) const;
@@ -48,6 +50,7 @@ class KdaRecurrentExecutor final : public PlannedExecutor<KdaRecurrentExecutor, 
 
   KdaRequest request_;
   NumberedSlot<KdaRecurrentNumbers> kernel_;
+  KernelSlot append_;  // kda_ring_append, with rings
 };
 
 Result<RecurrentPlan> KdaRecurrentExecutor::plan(const Call& call) const {
@@ -92,6 +95,12 @@ void KdaRecurrentExecutor::fill_states(const Call& call, KdaRecurrentParams* p) 
   p->source_indices = t[kda_recurrent::source_indices].data;
   p->has_initial_state = t[kda_recurrent::has_initial_state].data;
   p->num_accepted_tokens = t[kda_recurrent::num_accepted_tokens].data;
+  p->ring_k = t[kda_recurrent::ring_k].data;
+  p->ring_u = t[kda_recurrent::ring_u].data;
+  p->ring_g = t[kda_recurrent::ring_g].data;
+  p->ring_count = t[kda_recurrent::ring_count].data;
+  p->ring_length = static_cast<int>(std::max<int64_t>(call.extents[Dim::L], 0));
+  p->append = request_.append ? 1 : 0;
   p->slots = static_cast<int>(call.extents[Dim::S]);
   p->columns = static_cast<int>(std::max<int64_t>(call.extents[Dim::spec], 0));
 }
@@ -111,13 +120,15 @@ KdaRecurrentParams KdaRecurrentExecutor::params(const Call& call, const Recurren
 Status KdaRecurrentExecutor::launch(const Call& call, const RecurrentPlan& plan) const {
   if (plan.empty) return {};
   const KdaRecurrentParams p = params(call, plan);
-  return kernel_.launch(kda_recurrent_blocks(kernel_.numbers(), plan.grid), &p, call.stream);
+  LATHE_TRY(kernel_.launch(kda_recurrent_blocks(kernel_.numbers(), plan.grid), &p, call.stream));
+  return append_ ? append_.launch(plan.shape.sequences, &p, call.stream) : Status();
 }
 
 Result<Estimate> KdaRecurrentExecutor::estimate_plan(const Call&, const RecurrentPlan& plan) const {
   if (plan.empty) return Estimate{};
-  return Estimate{1, kda_recurrent_cost(problem(), spec(), plan.shape,
-                                        {request_.initial_state, request_.final_state})};
+  return Estimate{append_ ? 2u : 1u,
+                  kda_recurrent_cost(problem(), spec(), plan.shape,
+                                     {request_.initial_state, request_.final_state})};
 }
 
 }  // namespace

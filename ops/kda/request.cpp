@@ -42,6 +42,32 @@ Status check_transforms(const Resolved& resolved) {
   return {};
 }
 
+// Records stand for writes of one state a slot, which is read and folded in place.
+Status check_rings(const Resolved& resolved) {
+  using namespace kda_recurrent;
+  if (resolved.problem.tensors[state_indices].shape.rank != 1) {
+    return invalid(
+        "ring_k is declared and state_indices has rank 2, [N,spec]; allowed with rings is [N]");
+  }
+  for (const int tensor : {source_indices, has_initial_state}) {
+    if (!resolved.has(tensor)) continue;
+    return invalid(text(kTensors[tensor].name,
+                        " is declared with ring_k; allowed is one of them: a slot's records follow "
+                        "its own state"));
+  }
+  if (!resolved.options_as<KdaRecurrentOptions>().update_state) {
+    return invalid(
+        "option update_state is 0 and ring_k is declared; allowed is 1, or option "
+        "append 0, which leaves the counts");
+  }
+  const Dtype found = resolved.dtype(ring_u);
+  if (found != Dtype::f32 && found != resolved.dtype(q)) {
+    return invalid(text("ring_u has dtype ", word(found), "; allowed are f32 and ",
+                        word(resolved.dtype(q)), ", that of q"));
+  }
+  return {};
+}
+
 // A pool takes the place of initial_state and final_state.
 Status check_pool(const Resolved& resolved) {
   using namespace kda_recurrent;
@@ -60,6 +86,12 @@ Status check_pool(const Resolved& resolved) {
     return invalid(text(kTensors[tensor].name,
                         " is declared with state_pool; allowed is one of them, the pool's states "
                         "being read and written in place"));
+  }
+  if (resolved.has(ring_k)) LATHE_TRY(check_rings(resolved));
+  if (!options.append && !resolved.has(ring_k)) {
+    return invalid(
+        "option append is 0 and ring_k is not declared; allowed is 1: there are no "
+        "records to count");
   }
   if (resolved.has(num_accepted_tokens) && resolved.has(source_indices)) {
     return invalid(
@@ -90,6 +122,11 @@ Status check_kda_extents(const Extents& extents, bool packed) {
                         keys, " = ", value_heads * keys));
   }
   const int64_t tokens = extents[Dim::T], columns = extents[Dim::spec];
+  if (const int64_t length = extents[Dim::L];
+      !packed && tokens != kUnknown && length != kUnknown && tokens > length) {
+    return invalid(text("q has T = ", tokens, " and ring_k has L = ", length,
+                        "; allowed are T up to L, a record for each token"));
+  }
   if (!packed && tokens != kUnknown && columns != kUnknown && tokens > columns) {
     return invalid(text("q has T = ", tokens, " and state_indices has spec = ", columns,
                         "; allowed are T up to spec, a column for each token"));
@@ -148,7 +185,12 @@ Result<KdaRequest> kda_recurrent_request(const Resolved& resolved) {
     asked.states = indices.shape.rank == 2 ? kKdaStatesColumns : kKdaStatesPool;
     const auto& options = resolved.options_as<KdaRecurrentOptions>();
     out.update_state = options.update_state;
+    out.append = options.append;
     out.null_slot = static_cast<int>(options.null_slot);
+    if (resolved.has(ring_k)) {
+      asked.states = kKdaStatesRings;
+      asked.ring = resolved.dtype(ring_u);
+    }
   }
   return out;
 }

@@ -19,8 +19,8 @@ struct KdaRequest {
   float lower_bound = 0;  // 0: unset
   float beta_factor = 1;  // 2 with negative eigenvalues
   bool initial_state = false, final_state = false;
-  // Only `kda_recurrent` uses these two.
-  bool update_state = true;
+  // Only `kda_recurrent` uses these.
+  bool update_state = true, append = true;
   int null_slot = -1;
   // Only `kda` uses the members below.
   int chunk_size = 64;

@@ -72,6 +72,11 @@ constexpr auto kKdaRecurrentOptions =
                Recurrent::flag<&KdaRecurrentOptions::update_state>(
                    "update_state",
                    "0: state_pool is only read, and o is as if it had been written.", "1|0"),
+               Recurrent::flag<&KdaRecurrentOptions::append>(
+                   "append",
+                   "With rings: whether ring_count grows by the tokens of the call. 0: their "
+                   "records are written, and the caller counts those that he accepts.",
+                   "1|0"),
            });
 
 constexpr Operator kOperators[] = {

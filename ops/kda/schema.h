@@ -131,6 +131,22 @@ inline constexpr auto kTensors =
                      "With [N,spec]: a sequence starts from the slot in column num_accepted_tokens "
                      "- 1; without it, from that in column 0.")
                    .needs("state_indices"),
+               inout("ring_k", "S,L,H,K", "=q",
+                     "Records of the tokens behind each state of the pool: keys, as the recurrence "
+                     "uses them.")
+                   .needs("state_pool,ring_u,ring_g,ring_count")
+                   .aligned(kAlignment),
+               inout("ring_u", "S,L,HV,V", kFloats,
+                     "The update beta (v - S^T k) of each record; float32 or q's dtype.")
+                   .needs("ring_k")
+                   .aligned(kAlignment),
+               inout("ring_g", "S,L,HV,K", "f32", "The decay's natural logarithm of each record.")
+                   .needs("ring_k")
+                   .aligned(kAlignment),
+               inout("ring_count", "S", "i32",
+                     "How many records of each slot count: its state is that of the pool after "
+                     "these. Where a call's tokens leave no room, they are folded into the pool.")
+                   .needs("ring_k"),
                kO,
                kFinalState.strided(),
            });
@@ -142,8 +158,9 @@ inline constexpr int q = at("q"), k = at("k"), v = at("v"), g = at("g"), beta = 
                      state_pool = at("state_pool"), state_indices = at("state_indices"),
                      source_indices = at("source_indices"),
                      has_initial_state = at("has_initial_state"),
-                     num_accepted_tokens = at("num_accepted_tokens"), o = at("o"),
-                     final_state = at("final_state");
+                     num_accepted_tokens = at("num_accepted_tokens"), ring_k = at("ring_k"),
+                     ring_u = at("ring_u"), ring_g = at("ring_g"), ring_count = at("ring_count"),
+                     o = at("o"), final_state = at("final_state");
 
 }  // namespace kda_recurrent
 
@@ -157,7 +174,7 @@ struct KdaInputOptions {
 };
 struct KdaRecurrentOptions : KdaInputOptions {
   int64_t null_slot = -1;
-  bool update_state = true;
+  bool update_state = true, append = true;
 };
 struct KdaOptions : KdaInputOptions {
   int64_t chunk_size = 64, segments = 0, warmup_segments = 0;

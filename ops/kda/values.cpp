@@ -131,6 +131,26 @@ std::vector<int64_t> tokens_of(const Values& values, size_t sequences) {
   return offsets;
 }
 
+// A call has no more tokens of a sequence than a slot has records, and no count is past them.
+Status check_rings(const Values& values, const StateSlots& slots,
+                   const std::vector<int64_t>& tokens) {
+  using namespace kda_recurrent;
+  if (!values.problem().has(ring_k) || !values.has(ring_count)) return {};
+  const int64_t length = values[Dim::L];
+  const std::vector<int64_t> counts = values.integers(ring_count);
+  for (size_t slot = 0; slot < counts.size(); ++slot) {
+    if (counts[slot] >= 0 && counts[slot] <= length) continue;
+    return invalid(text("ring_count holds ", counts[slot], " at entry ", slot,
+                        "; allowed are 0 to L = ", length));
+  }
+  for (size_t n = 0; n < tokens.size(); ++n) {
+    if (tokens[n] <= length || slots.is_padding(n)) continue;
+    return invalid(text("sequence ", n, " has ", tokens[n], " tokens and ring_k has L = ", length,
+                        "; allowed are up to L, a record for each token"));
+  }
+  return {};
+}
+
 }  // namespace
 
 void derive_kda(const lathe_problem& problem, Extents* extents) {
@@ -162,6 +182,7 @@ Status check_kda_slots(const Values& values) {
   if (!slots.by_token && !slots.accepted.empty()) return {};  // resolve() refuses it
   LATHE_TRY(check_range(slots, values[Dim::S]));
   const std::vector<int64_t> tokens = tokens_of(values, slots.sequences);
+  LATHE_TRY(check_rings(values, slots, tokens));
   return tokens.empty() ? Status() : check_owners(slots, tokens);
 }
 

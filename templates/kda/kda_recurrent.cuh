@@ -66,6 +66,23 @@ struct KdaStateTile {
   }
 };
 
+// Four elements of a record.
+template <class Element>
+__device__ __forceinline__ void kda_record(const Element* from, float (&value)[4]) {
+  Words<4 * sizeof(Element)> raw;
+  load_global(from, raw);
+  unpack<Element>(raw, value);
+}
+// Four updates of a record, by plain loads: the grid writes those of its own tokens beside them.
+template <class Element>
+__device__ __forceinline__ void kda_updates(const Element* from, float (&value)[4]) {
+  if constexpr (sizeof(Element) == 4) {
+    unpack<f32>(load_written<16>(reinterpret_cast<const float*>(from)), value);
+  } else {
+    const float2 pairs = load_written_pair<16>(reinterpret_cast<const float*>(from));
+    unpack<Element>(Words<8>{{bit_cast<unsigned>(pairs.x), bit_cast<unsigned>(pairs.y)}}, value);
+  }
+}
 __device__ __forceinline__ void kda_read(const float* from, float (&value)[4]) {
   Words<16> raw;
   load_shared(from, raw);
@@ -97,10 +114,25 @@ __device__ __forceinline__ float kda_reduce(const float (&partial)[8], int lane)
   return sum;
 }
 
+// Where a walk with rings leaves a token's updates, from the warp's first column on; null: nowhere.
+template <class Config, bool kRings = Config::kStates == kKdaStatesRings>
+struct KdaUpdates {
+  __device__ __forceinline__ void store(int, float) const {}
+};
+template <class Config>
+struct KdaUpdates<Config, true> {
+  typename Config::RingElement* to;
+
+  __device__ __forceinline__ void store(int column, float update) const {
+    if (to != nullptr) store_element(to + column, from_float<typename Config::RingElement>(update));
+  }
+};
+
 // One token: the state moves on, and the lanes that hold a sum of q store their element of o.
 template <class Config>
 __device__ __forceinline__ void kda_walk(const float* token, int lane, int first, int columns_left,
-                                         KdaStateTile<Config>* state, typename Config::Element* o) {
+                                         KdaStateTile<Config>* state, typename Config::Element* o,
+                                         KdaUpdates<Config> updates) {
   using Shape = KdaRecurrentShape<Config>;
   const int key = 4 * (lane % Shape::kKeyLanes), group = lane / Shape::kKeyLanes;
   float partial[8] = {};
@@ -147,10 +179,49 @@ __device__ __forceinline__ void kda_walk(const float* token, int lane, int first
       }
     }
   }
-  const bool stores = (lane & 1) && (Config::kKeyLanes == 8 || !(lane & 8));
-  if (stores && lane_column < columns_left) {
+  const bool stores = (Config::kKeyLanes == 8 || !(lane & 8)) && lane_column < columns_left;
+  if (stores && !(lane & 1)) updates.store(lane_column, update);
+  if (stores && (lane & 1)) {
     store_element(o + lane_column,
                   from_float<typename Config::Element>(__fmaf_rn(product, paired, sum)));
+  }
+}
+
+// Brings the lane's elements of a state up to date by the records of its slot.
+template <class Config>
+__device__ __forceinline__ void kda_replay(const KdaRecurrentParams& p, const KdaTokenTile& tile,
+                                           int slot, int count, int column,
+                                           KdaStateTile<Config>* state) {
+  using Shape = KdaRecurrentShape<Config>;
+  using Element = typename Config::Element;
+  using RingElement = typename Config::RingElement;
+  for (int r = 0; r < count; ++r) {
+    const long long record = static_cast<long long>(slot) * p.ring_length + r;
+    const Element* ring_k =
+        static_cast<const Element*>(p.ring_k) + (record * p.heads + tile.head) * Config::kKeyDim;
+    const float* ring_g = static_cast<const float*>(p.ring_g) +
+                          (record * p.value_heads + tile.value_head) * Config::kKeyDim;
+    const RingElement* ring_u = static_cast<const RingElement*>(p.ring_u) +
+                                (record * p.value_heads + tile.value_head) * Config::kValueDim;
+    float u[4] = {};
+    if (column < Config::kValueDim) kda_updates(ring_u + column, u);
+#pragma unroll
+    for (int b = 0; b < Shape::kBlocks; ++b) {
+      const int row = 4 * (tile.lane % Shape::kKeyLanes) + 4 * Shape::kKeyLanes * b;
+      if (row >= Config::kKeyDim) continue;
+      float k[4], g[4];
+      kda_record(ring_k + row, k);
+      kda_record(ring_g + row, g);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float alpha = kda_decay(g[i]);
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          float& s = state->s[b][i][c];
+          s = __fmaf_rn(k[i], u[c], __fmul_rn(s, alpha));
+        }
+      }
+    }
   }
 }
 
@@ -267,8 +338,10 @@ __device__ void kda_recurrent(const KdaRecurrentParams& p) {
     kda_zero_rows<Config>(o, p.o_token_stride, 0, tokens, tile);
     return;
   }
-  // Without tokens a state goes to its slot as it is; the slots of drafts are left alone.
-  if (Config::kStates == kKdaStatesColumns && tokens == 0) return;
+  // Without tokens a state goes to its slot as it is; slots of drafts and of records are left
+  // alone.
+  constexpr bool kRings = Config::kStates == kKdaStatesRings;
+  if ((kRings || Config::kStates == kKdaStatesColumns) && tokens == 0) return;
   if (Config::kStates == kKdaStatesPool && tokens == 0 && slots.from == slots.to) return;
 
   const int first = tile.warp * 4 * Shape::kGroups;  // of the warp's columns within the tile
@@ -281,6 +354,21 @@ __device__ void kda_recurrent(const KdaRecurrentParams& p) {
     state.load(static_cast<const float*>(p.state_in) + slots.from * p.in_slot_stride +
                    tile.value_head * p.in_head_stride,
                tile.lane, column, p.in_row_stride);
+  }
+
+  KdaUpdates<Config> updates = {};
+  if constexpr (kRings) {
+    const KdaRing ring = kda_ring(p, slots.to, tokens);
+    kda_replay<Config>(p, tile, slots.to, ring.count, column, &state);
+    // Where the tokens leave no room, every thread folds the records into what it has read itself.
+    if (ring.count + tokens > p.ring_length) {
+      state.store(state_out + slots.to * p.out_slot_stride, tile.lane, column, p.out_row_stride);
+    }
+    updates.to = static_cast<typename Config::RingElement*>(p.ring_u) +
+                 ((static_cast<long long>(slots.to) * p.ring_length + ring.first) * p.value_heads +
+                  tile.value_head) *
+                     Config::kValueDim +
+                 tile.column + first;
   }
 
   const KdaHeadGate<Config> gate(p, tile);
@@ -297,7 +385,11 @@ __device__ void kda_recurrent(const KdaRecurrentParams& p) {
     for (int t = 0; t < count && has_columns; ++t) {
       const float* token = buffers + buffer * kBuffer + t * Shape::kToken;
       kda_walk<Config>(token, tile.lane, first, Config::kValueDim - tile.column - first, &state,
-                       o + (base + t) * p.o_token_stride + first);
+                       o + (base + t) * p.o_token_stride + first, updates);
+      if constexpr (kRings) {
+        const bool next_fits = base + t + 1 < p.ring_length;
+        updates.to = next_fits ? updates.to + p.value_heads * Config::kValueDim : nullptr;
+      }
       if constexpr (Config::kStates == kKdaStatesColumns) {
         const int to = __float_as_int(token[Shape::kScalars + 2]);
         if (to >= 0 && p.state_out != nullptr) {
@@ -311,7 +403,7 @@ __device__ void kda_recurrent(const KdaRecurrentParams& p) {
     // The next tokens are there, and all have left the buffer that is filled after them.
     __syncthreads();
   }
-  if constexpr (Config::kStates != kKdaStatesColumns) {
+  if constexpr (Config::kStates == kKdaStatesPlain || Config::kStates == kKdaStatesPool) {
     if (p.state_out != nullptr) {
       state.store(state_out + slots.to * p.out_slot_stride, tile.lane, column, p.out_row_stride);
     }

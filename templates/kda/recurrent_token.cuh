@@ -96,27 +96,38 @@ struct KdaRawToken {
   float beta;
   int slot;
 
-  __device__ __forceinline__ void load(const KdaRecurrentParams& p, const KdaTokenTile& tile,
-                                       int token) {
+  // Loads what a record of the token has.
+  __device__ __forceinline__ void load_key(const KdaRecurrentParams& p, const KdaTokenTile& tile,
+                                           int token) {
     const long long row = tile.start + token;
-    const Element* q_row = static_cast<const Element*>(p.q) + tile.batch * p.q_batch_stride +
-                           row * p.q_token_stride + tile.head * p.q_head_stride;
     const Element* k_row = static_cast<const Element*>(p.k) + tile.batch * p.k_batch_stride +
                            row * p.k_token_stride + tile.head * p.k_head_stride;
-    const Element* v_row = static_cast<const Element*>(p.v) + tile.batch * p.v_batch_stride +
-                           row * p.v_token_stride + tile.value_head * p.v_head_stride;
     const Gate* g_row = static_cast<const Gate*>(p.g) + tile.batch * p.g_batch_stride +
                         row * p.g_token_stride + tile.value_head * p.g_head_stride;
 #pragma unroll
     for (int pass = 0; pass < Shape::kPasses; ++pass) {
       const int d = 4 * tile.lane + 128 * pass;
-      q[pass] = k[pass] = {};
+      k[pass] = {};
       g[pass] = {};
       if (d < Config::kKeyDim) {
-        load_aligned<kAlignmentOf<Config, Element>>(q_row + d, q[pass]);
         load_aligned<kAlignmentOf<Config, Element>>(k_row + d, k[pass]);
         load_aligned<kAlignmentOf<Config, Gate>>(g_row + d, g[pass]);
       }
+    }
+  }
+  __device__ __forceinline__ void load(const KdaRecurrentParams& p, const KdaTokenTile& tile,
+                                       int token) {
+    const long long row = tile.start + token;
+    const Element* q_row = static_cast<const Element*>(p.q) + tile.batch * p.q_batch_stride +
+                           row * p.q_token_stride + tile.head * p.q_head_stride;
+    const Element* v_row = static_cast<const Element*>(p.v) + tile.batch * p.v_batch_stride +
+                           row * p.v_token_stride + tile.value_head * p.v_head_stride;
+    load_key(p, tile, token);
+#pragma unroll
+    for (int pass = 0; pass < Shape::kPasses; ++pass) {
+      const int d = 4 * tile.lane + 128 * pass;
+      q[pass] = {};
+      if (d < Config::kKeyDim) load_aligned<kAlignmentOf<Config, Element>>(q_row + d, q[pass]);
     }
     const int column = 4 * tile.lane;
     v = {};
@@ -133,6 +144,18 @@ struct KdaRawToken {
             p, p.state_indices, static_cast<long long>(tile.sequence) * p.columns + token);
       }
     }
+  }
+
+  // Returns the logarithm of the decay of the lane's element i of a pass.
+  __device__ __forceinline__ float log_decay(const KdaRecurrentParams& p,
+                                             const KdaHeadGate<Config>& gate, int pass, int i,
+                                             float raw) const {
+    float z = raw;
+    if constexpr (Config::kDtBias) z = __fadd_rn(z, gate.bias[pass][i]);
+    if constexpr (Config::kAlog && Config::kGate == kKdaGateSoftplus) {
+      z = __fadd_rn(z, gate.rate.shift);
+    }
+    return kda_gate<Config::kGate>(z, gate.rate.factor, p.lower_bound);
   }
 
   // Section by section into shared memory: q normalised and scaled, k normalised, exp(g), v.
@@ -166,12 +189,7 @@ struct KdaRawToken {
       unpack<Gate>(g[pass], alpha);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        float z = alpha[i];
-        if constexpr (Config::kDtBias) z = __fadd_rn(z, gate.bias[pass][i]);
-        if constexpr (Config::kAlog && Config::kGate == kKdaGateSoftplus) {
-          z = __fadd_rn(z, gate.rate.shift);
-        }
-        alpha[i] = kda_decay(kda_gate<Config::kGate>(z, gate.rate.factor, p.lower_bound));
+        alpha[i] = kda_decay(log_decay(p, gate, pass, i, alpha[i]));
         query[pass][i] = __fmul_rn(query[pass][i], of_q);
         key[pass][i] = __fmul_rn(key[pass][i], of_k);
       }
@@ -191,6 +209,51 @@ struct KdaRawToken {
       if constexpr (Config::kStates == kKdaStatesColumns) scalars[2] = __int_as_float(slot);
     }
   }
+
+  // Writes the token's record but for its update: the key as the recurrence uses it, if ring_k is
+  // not null, and the logarithm of the decay.
+  __device__ __forceinline__ void record(const KdaRecurrentParams& p,
+                                         const KdaHeadGate<Config>& gate, int lane, Element* ring_k,
+                                         float* ring_g) const {
+    float key[Shape::kPasses][4];
+    float kk = 0;
+#pragma unroll
+    for (int pass = 0; pass < Shape::kPasses; ++pass) {
+      unpack<Element>(k[pass], key[pass]);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) kk = __fmaf_rn(key[pass][i], key[pass][i], kk);
+    }
+    float of_k = 1;
+    if constexpr (Config::kL2Norm) of_k = kda_norm(kda_sum(kk));
+#pragma unroll
+    for (int pass = 0; pass < Shape::kPasses; ++pass) {
+      const int d = 4 * lane + 128 * pass;
+      if (d >= Config::kKeyDim) continue;
+      float decay[4];
+      unpack<Gate>(g[pass], decay);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        decay[i] = log_decay(p, gate, pass, i, decay[i]);
+        key[pass][i] = __fmul_rn(key[pass][i], of_k);
+      }
+      store_global(ring_g + d, pack<f32, 16>(decay));
+      if (ring_k != nullptr) {
+        store_global(ring_k + d, pack<Element, 4 * sizeof(Element)>(key[pass]));
+      }
+    }
+  }
 };
+
+// Returns how many records of a slot count, and the place of a call's first one: at the front where
+// the others would leave no room for them.
+struct KdaRing {
+  int count, first;
+};
+__device__ __forceinline__ KdaRing kda_ring(const KdaRecurrentParams& p, int slot, int tokens) {
+  // A plain load: kda_ring_append writes the counts that it reads.
+  const int held = static_cast<const int*>(p.ring_count)[slot];
+  const int count = minimum(maximum(held, 0), p.ring_length);
+  return {count, count + tokens > p.ring_length ? 0 : count};
+}
 
 }  // namespace lathe

@@ -24,6 +24,9 @@ enum KdaStates : int {
   kKdaStatesPlain = 0,    // initial_state [N] and final_state [N], each if there is one
   kKdaStatesPool = 1,     // slot state_indices[n] of a pool, written after the last token
   kKdaStatesColumns = 2,  // state_indices [N, columns]: column t is written after token t
+  // Slot state_indices[n] of a pool, brought up to date by the slot's records. Tokens are appended
+  // to these; the state is written only where its records are full.
+  kKdaStatesRings = 3,
 };
 
 struct KdaRecurrentParams {
@@ -41,7 +44,13 @@ struct KdaRecurrentParams {
   const void* num_accepted_tokens;  // [N], or null: 1
   const void* state_in;             // float32 [N or slots, HV, K, V], or null: zeros
   void* state_out;                  // the same, or null: not wanted
-  void* o;                          // [B, T, HV, V]
+  // Records of each slot, with rings alone: the key, the update beta (v - S^T k) and the logarithm
+  // of the decay of each token behind the pool's state; how many of them count.
+  void* ring_k;      // [slots, L, H, K]
+  void* ring_u;      // [slots, L, HV, V], of its own type
+  void* ring_g;      // float32 [slots, L, HV, K]
+  void* ring_count;  // int32 [slots]
+  void* o;           // [B, T, HV, V]
   long long q_batch_stride, q_token_stride, q_head_stride;
   long long k_batch_stride, k_token_stride, k_head_stride;
   long long v_batch_stride, v_token_stride, v_head_stride;
@@ -51,9 +60,11 @@ struct KdaRecurrentParams {
   long long in_slot_stride, in_head_stride, in_row_stride;  // of state_in
   long long out_slot_stride, out_head_stride, out_row_stride;
   int sequences, heads, value_heads;
-  int tokens;     // T
-  int slots;      // of the pool
-  int null_slot;  // stands for padding beside what is no slot
+  int tokens;       // T
+  int slots;        // of the pool
+  int null_slot;    // stands for padding beside what is no slot
+  int ring_length;  // L
+  int append;       // whether the tokens of this call count from now on
   int columns;
   float scale;
   float lower_bound;

@@ -81,6 +81,10 @@ class KdaResults(Results):
 
 class KdaRecurrentResults(Results):
     state_pool: Any
+    ring_k: Any
+    ring_u: Any
+    ring_g: Any
+    ring_count: Any
     o: Any
     final_state: Any
 
@@ -228,13 +232,14 @@ def run(op: Literal["kda_recurrent"], *, q: Array, k: Array, v: Array, g: Array,
         initial_state: Array | None = None, cu_seqlens: Array | None = None,
         state_pool: Array | None = None, state_indices: Array | None = None,
         source_indices: Array | None = None, has_initial_state: Array | None = None,
-        num_accepted_tokens: Array | None = None, o: Array | None = None,
-        final_state: Array | None = None, scale: float | None = None,
+        num_accepted_tokens: Array | None = None, ring_k: Array | None = None,
+        ring_u: Array | None = None, ring_g: Array | None = None, ring_count: Array | None = None,
+        o: Array | None = None, final_state: Array | None = None, scale: float | None = None,
         use_qk_l2norm_in_kernel: int | None = None, use_gate_in_kernel: int | None = None,
         use_beta_sigmoid_in_kernel: int | None = None, allow_neg_eigval: int | None = None,
         safe_gate: int | None = None, lower_bound: float | None = None,
         state_v_first: int | None = None, output_final_state: int | None = None,
-        null_slot: int | None = None, update_state: int | None = None,
+        null_slot: int | None = None, update_state: int | None = None, append: int | None = None,
         context: Context | None = None, stream: Any = None, shard: Shard | None = None,
         group: Group | None = None, flags: Sequence[str] = ()) -> KdaRecurrentResults: ...
 

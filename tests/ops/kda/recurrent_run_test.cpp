@@ -5,6 +5,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 
 #include "tests/ops/kda/case.h"
 
@@ -76,6 +78,95 @@ TEST_CASE("kda_recurrent: slots that are read elsewhere, not at all, not written
         check_case(kda, make_kda_inputs(kda, seed++));
       }
     }
+  }
+}
+
+// Calls over a pool whose states have records behind them, one after another.
+class Rings {
+ public:
+  static constexpr int64_t kLength = 5;
+
+  Rings(const KdaCase& kda, const KdaInputs& whole) : kda_(kda), whole_(whole) {
+    const auto fill = [this](const char* name, lathe_dtype dtype, std::vector<int64_t> shape) {
+      int64_t count = 1;
+      for (const int64_t extent : shape) count *= extent;
+      // Records that do not count are not read.
+      rings_[name] = {dtype, shape, Array(static_cast<size_t>(count), std::nan(""))};
+    };
+    const int64_t slots = whole.pool.slots, heads = kda.value_heads();
+    fill("ring_k", kda.element, {slots, kLength, kda.heads, kda.key_dim});
+    fill("ring_u", LATHE_F32, {slots, kLength, heads, kda.value_dim});
+    fill("ring_g", LATHE_F32, {slots, kLength, heads, kda.key_dim});
+    fill("ring_count", LATHE_I32, {slots});
+    for (double& count : rings_["ring_count"].values) count = 0;
+    states_ = whole.pool.states;
+  }
+
+  // Runs tokens [from, to) and returns o.
+  Array run(int64_t from, int64_t to, bool append = true) {
+    KdaCase shorter = kda_;
+    shorter.tokens = to - from;
+    KdaInputs piece = kda_slice(whole_, from, to);
+    piece.pool = whole_.pool;
+    piece.pool.states = states_;
+    Call call = kda_recurrent_call(shorter, piece);
+    for (const auto& [name, ring] : rings_) {
+      call.put(name.c_str(), ring.dtype, ring.shape, ring.values);
+      call.tensors.at(name).changed = true;
+    }
+    if (!append) call.set("append", int64_t{0});
+    Outputs out = run_kda_call(shorter, call);
+    for (auto& [name, ring] : rings_) ring.values = out.at(name);
+    states_ = out.at("state_pool");
+    return out.at("o");
+  }
+  double& count() { return rings_["ring_count"].values[static_cast<size_t>(slot())]; }
+  bool has_folded() const { return states_ != whole_.pool.states; }
+
+ private:
+  struct Ring {
+    lathe_dtype dtype;
+    std::vector<int64_t> shape;
+    Array values;
+  };
+  int64_t slot() const { return whole_.pool.indices[0]; }
+
+  const KdaCase& kda_;
+  const KdaInputs& whole_;
+  std::map<std::string, Ring> rings_;
+  Array states_;
+};
+
+TEST_CASE("kda_recurrent: records of tokens are the recurrence, bit for bit, folded or not") {
+  KdaCase kda;
+  kda.states = KdaCase::pool, kda.element = LATHE_F32, kda.value_dim = 60;
+  kda.heads = 2, kda.group = 2, kda.tokens = 12, kda.l2norm = true;
+  for (const auto& [key_dim, gate] : {std::pair(32, 0), {100, 1}, {8, 2}}) {
+    kda.key_dim = key_dim, kda.gate = gate, kda.dt_bias = gate > 0;
+    CAPTURE(key_dim);
+    const KdaInputs whole = make_kda_inputs(kda);
+    const Outputs once = check_case(kda, whole);
+    Rings rings(kda, whole);
+    Array o;
+    const auto run = [&](int64_t from, int64_t to) {
+      const Array piece = rings.run(from, to);
+      o.insert(o.end(), piece.begin(), piece.end());
+    };
+    run(0, 2), run(2, 5);  // the records are full
+    CHECK(rings.count() == 5);
+    CHECK_FALSE(rings.has_folded());
+    run(5, 6);
+    CHECK(rings.count() == 1);
+    CHECK(rings.has_folded());
+    // Three drafts, of which the caller accepts one.
+    const Array drafts = rings.run(6, 9, false);
+    CHECK(rings.count() == 1);
+    rings.count() += 1;
+    const auto token = std::ssize(drafts) / 3;
+    o.insert(o.end(), drafts.begin(), drafts.begin() + token);
+    run(7, 12);  // all that a slot has room for
+    CHECK(rings.count() == 5);
+    CHECK(o == once.at("o"));
   }
 }
 

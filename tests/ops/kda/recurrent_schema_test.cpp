@@ -16,6 +16,11 @@ const Tensors kPlain = kKda;
 const Declaration kPool = {"state_pool", LATHE_F32, {-1, 4, 64, 32}};
 const Declaration kSlots = {"state_indices", LATHE_I32, {-1}};
 const Declaration kColumns = {"state_indices", LATHE_I32, {-1, -1}};
+const Tensors kRings = {kPool,
+                        {"ring_k", LATHE_BF16, {-1, 4, 2, 64}},
+                        {"ring_u", LATHE_F32, {-1, 4, 4, 32}},
+                        {"ring_g", LATHE_F32, {-1, 4, 4, 64}},
+                        {"ring_count", LATHE_I32, {-1}}};
 const Declaration kAlog = {"A_log", LATHE_F32, {4}};
 const Declaration kFinal = {"final_state", LATHE_F32, {-1, 4, 64, 32}};
 
@@ -55,6 +60,16 @@ TEST_CASE("kda_recurrent: tensors that do not fit are refused by name, with what
                      {"source_indices", LATHE_I32, {-1}}}),
        {},
        {"num_accepted_tokens", "source_indices", "one of them"}},
+      {with(kPlain, with(kRings, {kColumns})), {}, {"ring_k", "rank 2", "[N]"}},
+      {with(kPlain, with(kRings, {kSlots, {"source_indices", LATHE_I32, {-1}}})),
+       {},
+       {"source_indices", "with ring_k"}},
+      {with(kPlain, with(kRings, {kSlots, {"ring_u", LATHE_F16, {-1, 4, 4, 32}}})),
+       {},
+       {"ring_u", "f16", "f32 and bf16"}},
+      {with(kPlain, with(kRings, {kSlots, {"q", LATHE_BF16, {-1, 5, 2, 64}}})),
+       {},
+       {"T = 5", "L = 4"}},
       {with(kPlain,
             {kPool, {"state_indices", LATHE_I32, {-1, 3}}, {"q", LATHE_BF16, {-1, 5, 2, 64}}}),
        {},
@@ -65,6 +80,10 @@ TEST_CASE("kda_recurrent: tensors that do not fit are refused by name, with what
 TEST_CASE("kda_recurrent: options out of range, and options that need another, are refused") {
   request.check_refused(bad_options());
   request.check_refused({{kPlain, {{"chunk_size", "64"}}, {"no option 'chunk_size'"}},
+                         {kPlain, {{"append", "0"}}, {"append is 0", "ring_k"}},
+                         {with(kPlain, with(kRings, {kSlots})),
+                          {{"update_state", "0"}},
+                          {"update_state is 0", "ring_k"}},
                          {kPlain, {{"null_slot", "0"}}, {"null_slot is 0", "state_pool"}},
                          {kPlain, {{"update_state", "0"}}, {"update_state is 0", "state_pool"}},
                          {kPlain, {{"update_state", "2"}}, {"update_state", "'2'", "1|0"}}});

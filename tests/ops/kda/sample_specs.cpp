@@ -5,6 +5,7 @@
 #include "ops/kda/chunked_kernels.h"
 #include "ops/kda/kernels.h"
 #include "ops/kda/segments.h"
+#include "templates/params/kda.h"
 
 using namespace lathe;
 
@@ -17,6 +18,10 @@ std::vector<KernelSpec> kda_specs(const DeviceFacts& facts) {
   std::vector<KernelSpec> specs = {*kda_recurrent_kernel({}, facts), kda_pieces_spec(chunked)};
   auto kernels = kda_chunked_kernels(chunked, facts);
   for (const KernelSlot* slot : kernels->slots()) specs.push_back(**slot);
+  KdaProblem records;
+  records.states = kKdaStatesRings;
+  const KernelSpec recurrent = *kda_recurrent_kernel(records, facts);
+  specs.insert(specs.end(), {recurrent, kda_ring_append_spec(recurrent)});
   // One configuration of every implementation.
   KdaProblem early = chunked;
   early.warmup = true;

@@ -93,19 +93,23 @@ def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *,
                   state_pool: Tensor | None = None, state_indices: Tensor | None = None,
                   num_accepted_tokens: Tensor | None = None, output_final_state: bool = False,
                   out: Tensor | None = None, source_indices: Tensor | None = None,
-                  has_initial_state: Tensor | None = None,
+                  has_initial_state: Tensor | None = None, ring_k: Tensor | None = None,
+                  ring_u: Tensor | None = None, ring_g: Tensor | None = None,
+                  ring_count: Tensor | None = None,
                   **options: Any) -> tuple[Tensor, Tensor | None]:
-    """Returns (o, final_state), token by token; a pool of states is changed in place.
+    """Returns (o, final_state), token by token; a pool of states and its rings of records are
+    changed in place.
 
     There is no gradient.
     """
     tensors = (q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens)
-    pool = (state_pool, state_indices, source_indices, has_initial_state, num_accepted_tokens)
+    pool = (state_pool, state_indices, source_indices, has_initial_state, num_accepted_tokens,
+            ring_k, ring_u, ring_g, ring_count)
     if output_final_state:
         if any(each is not None for each in pool):
             raise InvalidArgument("a tensor of a pool is given (state_pool, state_indices, "
-                                  "source_indices, has_initial_state or num_accepted_tokens) and "
-                                  "output_final_state is True; one can be: a pool's states are "
+                                  "source_indices, has_initial_state, num_accepted_tokens or a "
+                                  "ring) and output_final_state is True; one can be: a pool's states are "
                                   "written in place")
         if out is not None:
             raise InvalidArgument("out is given and output_final_state is True; one can be")

@@ -29,7 +29,7 @@ _KDA_ONLY = (*_KDA_ROWS, "A_log", "dt_bias", "initial_state", "cu_seqlens")
 _SAVED = ("saved_values", "saved_states")  # what a forward leaves to its backward
 _KDA = (*_KDA_ONLY, *_SAVED)
 _POOL = ("state_pool", "state_indices", "source_indices", "has_initial_state",
-         "num_accepted_tokens")
+         "num_accepted_tokens", "ring_k", "ring_u", "ring_g", "ring_count")
 
 KDA = Call("kda", "kda", _KDA, ("o",), rows=_KDA_ROWS)
 KDA_FINAL = Call("kda_final", "kda", _KDA, ("o", "final_state"), rows=_KDA_ROWS)

@@ -105,13 +105,17 @@ def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *,
                   state_pool: Tensor | None = None, state_indices: Tensor | None = None,
                   num_accepted_tokens: Tensor | None = None, output_final_state: bool = False,
                   out: Tensor | None = None, source_indices: Tensor | None = None,
-                  has_initial_state: Tensor | None = None, scale: float | None = None,
+                  has_initial_state: Tensor | None = None, ring_k: Tensor | None = None,
+                  ring_u: Tensor | None = None, ring_g: Tensor | None = None,
+                  ring_count: Tensor | None = None, scale: float | None = None,
                   use_qk_l2norm_in_kernel: bool = False, use_gate_in_kernel: bool = False,
                   use_beta_sigmoid_in_kernel: bool = False, allow_neg_eigval: bool = False,
                   safe_gate: bool = False, lower_bound: float | None = None,
-                  state_v_first: bool = False, null_slot: int = -1, update_state: bool = True
+                  state_v_first: bool = False, null_slot: int = -1, update_state: bool = True,
+                  append: bool = True
                   ) -> tuple[Tensor, Tensor | None]:
-    """Returns (o, final_state), token by token; a pool of states is changed in place.
+    """Returns (o, final_state), token by token; a pool of states and its rings of records are
+    changed in place.
 
     There is no gradient.
 
@@ -136,6 +140,12 @@ def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *,
         source_indices: [N]. The slot that each sequence reads in place of the one that it writes;
             below 0 or null_slot: its state before is 0.
         has_initial_state: [N]. 0: the state before a sequence is 0, and no slot is read for it.
+        ring_k: [S,L,H,K]. Records of the tokens behind each state of the pool: keys, as the
+            recurrence uses them.
+        ring_u: [S,L,HV,V]. The update beta (v - S^T k) of each record; float32 or q's dtype.
+        ring_g: [S,L,HV,K]. The decay's natural logarithm of each record.
+        ring_count: [S]. How many records of each slot count: its state is that of the pool after
+            these. Where a call's tokens leave no room, they are folded into the pool.
         scale: o is multiplied by it. Allowed: >0, None: K^-0.5.
         use_qk_l2norm_in_kernel: Whether rows of q and k are divided by their norms.
         use_gate_in_kernel: Whether g is the raw gate; lower_bound chooses the formula.
@@ -149,6 +159,8 @@ def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *,
         null_slot: A slot that stands for padding wherever it is named, as those below 0 do.
             Allowed: -1, [-2147483648,2147483648).
         update_state: 0: state_pool is only read, and o is as if it had been written.
+        append: With rings: whether ring_count grows by the tokens of the call. 0: their records are
+            written, and the caller counts those that he accepts.
     """
     raise NotImplementedError
 
