@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/tests/checks/defect_case.h"
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
@@ -60,6 +61,10 @@ void read_directive(const std::string& line, DefectCase* c) {
   if (name == "text") c->texts.push_back(value);
   if (name == "launch") read_settings(value, &c->launch);
   if (name == "repaired launch") read_settings(value, &c->repaired_launch);
+  if (name == "parameters") c->parameters = words(value);
+  if (name == "entry") c->entry = value;
+  if (name == "index") c->grid_index = value == "grid";
+  if (name == "wgmma") c->wgmma_tiles = value == "tiles";
   if (name != "expect") return;
   const size_t equals = value.find(" = "), comma = value.find(", i < ");
   if (equals == std::string::npos || comma == std::string::npos) {
@@ -69,17 +74,73 @@ void read_directive(const std::string& line, DefectCase* c) {
   c->count = std::stoi(value.substr(comma + 6));
 }
 
-// Returns the names between the parentheses of `.entry k( ... )`.
-std::vector<std::string> parameter_names(const std::string& text) {
-  std::vector<std::string> names;
-  const size_t begin = text.find(".entry k(");
-  if (begin == std::string::npos) return names;
-  std::istringstream list(text.substr(begin + 9, text.find(')', begin) - begin - 9));
-  for (std::string one; std::getline(list, one, ',');) {
-    const std::string last = words(one).back();
-    names.push_back(last.substr(0, last.find('[')));
+// Says whether a line, without its mark, declares something: variables of the module or the kernel.
+bool declares(const std::string& line) {
+  const size_t mark = line.find("//+ ");
+  const size_t at = line.find_first_not_of(' ', mark == std::string::npos ? 0 : mark + 4);
+  return at != std::string::npos && line[at] == '.';
+}
+
+std::string entry_of(const DefectCase& c) {
+  std::string list;
+  for (const std::string& name : c.parameters) {
+    list += (list.empty() ? "" : ", ");
+    list += name == "map" ? ".param .align 64 .b8 map[128]" : ".param .u64 " + name;
   }
-  return names;
+  return ".visible .entry k(" + list + ") " + c.entry +
+         " { .reg .pred %p, %q, %e; .reg .b16 %h<4>;"
+         " .reg .b32 %t, %i, %base, %s, %n, %k, %v<16>;"
+         " .reg .b64 %in, %out, %a, %b, %off, %w<16>;";
+}
+
+// Returns what sets the registers that README.md names. `shared` holds the kernel's declarations.
+std::string prologue_of(const DefectCase& c, const std::string& shared) {
+  std::string input;  // `in`, or what is in its place
+  for (const std::string& name : c.parameters) {
+    if (name == "in" || (input.empty() && name != "out" && name != "map")) input = name;
+  }
+  std::string text = " mov.u32 %t, %tid.x;";
+  if (c.grid_index) {
+    text += " mov.u32 %v0, %ctaid.x; mov.u32 %v1, %ntid.x; mad.lo.u32 %i, %v0, %v1, %t;";
+  }
+  if (!input.empty()) text += " ld.param.u64 %in, [" + input + "];";
+  text += " ld.param.u64 %out, [out];";
+  text += c.grid_index ? " mul.wide.u32 %off, %i, 4;" : " mul.wide.u32 %off, %t, 4;";
+  if (!input.empty()) text += " add.u64 %a, %in, %off;";
+  text += " add.u64 %b, %out, %off;";
+  if (shared.find(" s[") != std::string::npos) {
+    text += " mov.u32 %base, s; mad.lo.u32 %s, %t, 4, %base;";
+  }
+  if (shared.find(" bar[") != std::string::npos) {
+    text += " mov.u32 %n, bar; setp.eq.u32 %e, %t, 0;";
+  }
+  if (!c.wgmma_tiles) return text;
+  return text +
+         " .reg .f32 %d<4>; mov.u32 %v0, 0x3F803F80; mov.f32 %d0, 0f3F800000;"
+         " mov.f32 %d1, %d0; mov.f32 %d2, %d0; mov.f32 %d3, %d0;"
+         " cvt.u64.u32 %w0, %base; shr.u64 %w0, %w0, 4;"
+         " or.b64 %w1, %w0, 0x0000000800400000; add.u64 %w2, %w0, 128;"
+         " or.b64 %w2, %w2, 0x0000000800080000; setp.ge.u32 %p, %t, 0;";
+}
+
+// Writes the frame around the lines of a file that begins with `header` lines of comments, in their
+// place, so that every line keeps its number.
+std::string framed(const DefectCase& c, std::vector<std::string> lines, size_t header,
+                   size_t module_end, size_t first) {
+  const auto extend = [&lines](size_t at, const std::string& by) {
+    lines[at] = lines[at].substr(0, lines[at].find("//")) + by;
+  };
+  std::string shared;
+  for (size_t at = module_end; at < first; ++at) {
+    shared += lines[at].substr(0, lines[at].find("//"));
+  }
+  std::fill(lines.begin(), lines.begin() + static_cast<ptrdiff_t>(header), "");
+  lines[0] = ".version 8.6 .target sm_90a .address_size 64";
+  extend(module_end - 1, entry_of(c));
+  extend(first - 1, prologue_of(c, shared));
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text + "  ret;\n}\n";
 }
 
 // Precedence climbing over C's operators, all on int64_t.
@@ -196,25 +257,34 @@ DefectCase read_defect(const std::string& path, const std::string& check) {
   DefectCase c;
   c.path = path;
   c.check = c.folder = check;
-  bool header = true;
-  int number = 0;
+  std::vector<std::string> whole, defective, repaired;
+  size_t header = 0;
   for (std::string line; std::getline(file, line);) {
-    ++number;
-    header = header && line.rfind("//", 0) == 0;
-    if (header) read_directive(line, &c);
+    if (header == whole.size() && line.rfind("//", 0) == 0 && line.rfind("//+", 0) != 0) {
+      ++header;
+      read_directive(line, &c);
+    }
+    whole.push_back(line);
+    const int number = static_cast<int>(whole.size());
     if (ends_with(line, "// DEFECT") || ends_with(line, "//- DEFECT")) c.lines.push_back(number);
     if (ends_with(line, "// OTHER") || ends_with(line, "//- OTHER")) c.other_line = number;
     const size_t added = line.find("//+ ");
     const bool dropped = line.find("//-") != std::string::npos;
-    c.defective += line + "\n";
-    c.repaired += (added != std::string::npos ? line.substr(added + 4) : dropped ? "" : line);
-    c.repaired += "\n";
+    defective.push_back(line);
+    repaired.push_back(added != std::string::npos ? line.substr(added + 4) : dropped ? "" : line);
   }
-  c.parameters = parameter_names(c.defective);
   if (c.kind.empty()) throw std::runtime_error(path + " states no kind");
-  if (c.defective == c.repaired && c.repaired_launch.empty()) {
+  if (defective == repaired && c.repaired_launch.empty()) {
     throw std::runtime_error(path + " has no repair");
   }
+  // Functions of the module end with a brace in the first column, and kernels without one.
+  const auto brace = std::find(whole.rbegin(), whole.rend(), "}");
+  size_t module_end = std::max(header, static_cast<size_t>(whole.rend() - brace));
+  while (declares(whole.at(module_end)) && whole[module_end][0] != ' ') ++module_end;
+  size_t first = module_end;
+  while (declares(whole.at(first))) ++first;
+  c.defective = framed(c, std::move(defective), header, module_end, first);
+  c.repaired = framed(c, std::move(repaired), header, module_end, first);
   return c;
 }
 

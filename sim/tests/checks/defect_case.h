@@ -29,9 +29,12 @@ struct DefectCase {
   std::map<std::string, int> repaired_launch;  // where it differs
   std::string expression;                      // out[i] of the repaired twin; empty: not stated
   int count = 0;                               // for i below this
-  std::vector<int> lines;               // the finding names one of them; all of them are found
-  int other_line = 0;                   // of the other party of a race
-  std::vector<std::string> parameters;  // names of the kernel's parameters
+  std::vector<int> lines;  // the finding names one of them; all of them are found
+  int other_line = 0;      // of the other party of a race
+  std::vector<std::string> parameters = {"in", "out"};  // names of the kernel's parameters
+  std::string entry;                                    // directives of the kernel
+  bool grid_index = false;   // addresses follow from the thread's index in the grid
+  bool wgmma_tiles = false;  // registers for a wgmma of two tiles are set
   std::string defective, repaired;
 };
 
