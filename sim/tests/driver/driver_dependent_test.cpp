@@ -9,11 +9,9 @@ using namespace sim::tests;
 
 namespace {
 
-std::string text_of(const std::string& wait) {
-  return R"(.version 8.0
-.target sm_90
-.address_size 64
-.visible .entry first(.param .u64 out)
+// Each kernel has the address of its thread's word in %a.
+std::string kernel_of(const std::string& name, const std::string& body) {
+  return ".visible .entry " + name + R"((.param .u64 out)
 {
   .reg .b32 %t;
   .reg .b64 %a, %b;
@@ -21,26 +19,18 @@ std::string text_of(const std::string& wait) {
   ld.param.u64 %a, [out];
   mul.wide.u32 %b, %t, 4;
   add.u64 %a, %a, %b;
-  st.global.u32 [%a], %t;
-  griddepcontrol.launch_dependents;
-  ret;
+)" + body +
+         "  ret;\n}\n";
 }
-.visible .entry second(.param .u64 out)
-{
-  .reg .b32 %t;
-  .reg .b64 %a, %b;
-  mov.u32 %t, %tid.x;
-  ld.param.u64 %a, [out];
-  mul.wide.u32 %b, %t, 4;
-  add.u64 %a, %a, %b;
-)" + wait +
-         R"(
+
+std::string text_of(const std::string& wait) {
+  return ".version 8.0\n.target sm_90\n.address_size 64\n" +
+         kernel_of("first", "  st.global.u32 [%a], %t;\n  griddepcontrol.launch_dependents;\n") +
+         kernel_of("second", wait + R"(
   ld.global.u32 %t, [%a];
   add.u32 %t, %t, 1;
   st.global.u32 [%a], %t;
-  ret;
-}
-)";
+)");
 }
 
 // Both kernels in one stream. `between` puts other work between them.

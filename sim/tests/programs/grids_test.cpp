@@ -20,33 +20,12 @@ std::vector<int> numbers(int n) {
   return v;
 }
 
-// Runs `body` on a device of each architecture, or of sm_90a alone, with each schedule.
-template <class F>
-void on_devices(F body, bool hopper_alone = false) {
-  for (const std::string arch : {"sm_80", "sm_90a"}) {
-    if (hopper_alone && arch == "sm_80") continue;
-    const std::string ptx = compile_program("grids.cu", arch, kHeader);
-    if (ptx.empty()) return;
-    Device device(arch);
-    device.settings.check |= kRegcheck;
-    device.load(ptx);
-    device.settings.instruction_limit = 400'000'000;
-    for (const Schedule& schedule : schedules()) {
-      CAPTURE(arch);
-      CAPTURE(schedule.seed);
-      device.settings.seed = schedule.seed;
-      device.settings.async_policy = schedule.policy;
-      body(device);
-    }
-  }
-}
-
 }  // namespace
 
 TEST_CASE("a cooperative grid adds up in two steps around grid.sync()") {
   const std::vector<int> in = numbers(20000);
   const int expected = std::accumulate(in.begin(), in.end(), 0);
-  on_devices([&](Device& device) {
+  on_devices("grids.cu", kHeader, [&](Device& device) {
     device.cooperative = true;
     for (const uint32_t blocks : {1u, 13u, 100u}) {
       const uint64_t total = device.upload(std::vector<int>(1, 0));
@@ -70,7 +49,7 @@ TEST_CASE("a cooperative grid goes round a stencil, arriving and waiting apart")
     }
     a = b;
   }
-  on_devices([&](Device& device) {
+  on_devices("grids.cu", kHeader, [&](Device& device) {
     device.cooperative = true;
     const uint64_t one = device.upload(in), other = device.upload(std::vector<int>(kCount, 0));
     if (!check_clean(device.run("smooth", 5, 64, one, other, kCount, kRounds))) return;
@@ -81,31 +60,31 @@ TEST_CASE("a cooperative grid goes round a stencil, arriving and waiting apart")
 TEST_CASE("blocks of a cluster add to each other's shared memory") {
   constexpr int kThreads = 64, kBlocks = 4;
   const std::vector<int> in = numbers(kThreads * kBlocks);
-  on_devices(
-      [&](Device& device) {
-        device.cluster = kBlocks;
-        const uint64_t out = device.buffer(2 * 4 * in.size());
-        if (!check_clean(
-                device.run("cluster_sum", 2 * kBlocks, kThreads, device.upload(in), out))) {
-          return;
-        }
-        int sums[kBlocks] = {}, all = 0;
-        for (const int v : in) sums[v % kBlocks] += v;
-        for (const int sum : sums) all = all * 3 + sum;
-        const auto words = device.download<int>(out, 2 * in.size());
-        int wrong = 0;
-        for (size_t i = 0; i < words.size(); ++i) {
-          wrong += words[i] != all * 4 + static_cast<int>(i / kThreads % kBlocks);
-        }
-        CHECK(wrong == 0);
-      },
-      true);
+  on_devices("grids.cu", kHeader,
+             [&](Device& device) {
+               device.cluster = kBlocks;
+               const uint64_t out = device.buffer(2 * 4 * in.size());
+               if (!check_clean(
+                       device.run("cluster_sum", 2 * kBlocks, kThreads, device.upload(in), out))) {
+                 return;
+               }
+               int sums[kBlocks] = {}, all = 0;
+               for (const int v : in) sums[v % kBlocks] += v;
+               for (const int sum : sums) all = all * 3 + sum;
+               const auto words = device.download<int>(out, 2 * in.size());
+               int wrong = 0;
+               for (size_t i = 0; i < words.size(); ++i) {
+                 wrong += words[i] != all * 4 + static_cast<int>(i / kThreads % kBlocks);
+               }
+               CHECK(wrong == 0);
+             },
+             {"sm_90a"});
 }
 
 TEST_CASE("the last block adds up what the others have written") {
   const std::vector<int> in = numbers(5000);
   const int expected = std::accumulate(in.begin(), in.end(), 0);
-  on_devices([&](Device& device) {
+  on_devices("grids.cu", kHeader, [&](Device& device) {
     for (const uint32_t blocks : {1u, 30u}) {
       const uint64_t total = device.upload(std::vector<int>(1, 0));
       if (!check_clean(device.run("last_block", blocks, 32, device.upload(in), 5000,
@@ -120,7 +99,7 @@ TEST_CASE("the last block adds up what the others have written") {
 TEST_CASE("lists on the heap outlive their kernel, and another one frees them") {
   constexpr uint32_t kBlocks = 3, kThreads = 64, kCount = kBlocks * kThreads;
   const std::vector<int> in = numbers(kCount);
-  on_devices([&](Device& device) {
+  on_devices("grids.cu", kHeader, [&](Device& device) {
     Heap heap(&device.memory, 1 << 20);
     device.heap = &heap;
     const uint64_t lists = device.buffer(8 * kCount), out = device.buffer(4 * kCount);
@@ -143,7 +122,7 @@ TEST_CASE("lists on the heap outlive their kernel, and another one frees them") 
 }
 
 TEST_CASE("malloc answers null when the heap is full, and everything can be given back") {
-  on_devices([&](Device& device) {
+  on_devices("grids.cu", kHeader, [&](Device& device) {
     for (const uint32_t bytes : {16u, 1000u, 100'000u, 2'000'000u}) {
       Heap heap(&device.memory, 1 << 20);
       device.heap = &heap;

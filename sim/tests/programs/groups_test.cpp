@@ -169,70 +169,42 @@ void check_program(Device& device, const Program& program) {
 }  // namespace
 
 TEST_CASE("groups within warps: tiles, labels, matches, lanes that left") {
-  for (const std::string arch : {"sm_80", "sm_90a"}) {
-    Device device(arch);
-    const std::string ptx = compile_program("groups.cu", arch, kHeader);
-    if (ptx.empty()) return;
-    device.settings.check |= kRegcheck;
-    device.load(ptx);
-    for (const Schedule& schedule : schedules()) {
-      device.settings.seed = schedule.seed;
-      device.settings.async_policy = schedule.policy;
-      for (const Program& program : kPrograms) {
-        CAPTURE(arch);
-        CAPTURE(std::string(program.kernel));
-        CAPTURE(schedule.seed);
-        check_program(device, program);
-      }
+  on_devices("groups.cu", kHeader, [](Device& device) {
+    for (const Program& program : kPrograms) {
+      CAPTURE(std::string(program.kernel));
+      check_program(device, program);
     }
-  }
+  });
 }
 
 TEST_CASE("lanes in a branch share one atomic, and each gets a place of its own") {
-  for (const std::string arch : {"sm_80", "sm_90a"}) {
-    Device device(arch);
-    const std::string ptx = compile_program("groups.cu", arch, kHeader);
-    if (ptx.empty()) return;
-    device.settings.check |= kRegcheck;
-    device.load(ptx);
-    std::vector<int> in(4 * kThreads), expected;
-    for (int i = 0; i < 4 * kThreads; ++i) {
-      in[i] = i * i % 17;
-      if (in[i] % 3 == 1) expected.push_back(i);
-    }
-    for (const Schedule& schedule : schedules()) {
-      device.settings.seed = schedule.seed;
-      const uint64_t out = device.upload(std::vector<int>(4 * kThreads, -1));
-      const uint64_t counter = device.upload(std::vector<int>(1, 0));
-      const Outcome o = device.run("filter", 4, kThreads, device.upload(in), out, counter);
-      if (!check_clean(o)) continue;
-      CHECK(device.download<int>(counter, 1)[0] == static_cast<int>(expected.size()));
-      auto found = device.download<int>(out, expected.size());
-      std::sort(found.begin(), found.end());
-      CHECK(found == expected);
-    }
+  std::vector<int> in(4 * kThreads), expected;
+  for (int i = 0; i < 4 * kThreads; ++i) {
+    in[i] = i * i % 17;
+    if (in[i] % 3 == 1) expected.push_back(i);
   }
+  on_devices("groups.cu", kHeader, [&](Device& device) {
+    const uint64_t out = device.upload(std::vector<int>(4 * kThreads, -1));
+    const uint64_t counter = device.upload(std::vector<int>(1, 0));
+    const Outcome o = device.run("filter", 4, kThreads, device.upload(in), out, counter);
+    if (!check_clean(o)) return;
+    CHECK(device.download<int>(counter, 1)[0] == static_cast<int>(expected.size()));
+    auto found = device.download<int>(out, expected.size());
+    std::sort(found.begin(), found.end());
+    CHECK(found == expected);
+  });
 }
 
 TEST_CASE("a block copies together, and does something else until it waits") {
-  for (const std::string arch : {"sm_80", "sm_90a"}) {
-    Device device(arch);
-    const std::string ptx = compile_program("groups.cu", arch, kHeader);
-    if (ptx.empty()) return;
-    device.settings.check |= kRegcheck;
-    device.load(ptx);
-    std::vector<int> in(256);
-    for (int i = 0; i < 256; ++i) in[i] = i * 7 % 100;
-    const auto word = [&](int i) { return 100 * in[i] + in[255 - i]; };
-    for (const Schedule& schedule : schedules()) {
-      device.settings.seed = schedule.seed;
-      device.settings.async_policy = schedule.policy;
-      const uint64_t out = device.upload(std::vector<int>(256, 0));
-      if (!check_clean(device.run("copies", 1, 256, device.upload(in), out))) continue;
-      const auto words = device.download<int>(out, 256);
-      int wrong = 0;
-      for (int i = 0; i < 256; ++i) wrong += words[i] != 2 * word(i) + word(i ^ 33);
-      CHECK(wrong == 0);
-    }
-  }
+  std::vector<int> in(256);
+  for (int i = 0; i < 256; ++i) in[i] = i * 7 % 100;
+  const auto word = [&](int i) { return 100 * in[i] + in[255 - i]; };
+  on_devices("groups.cu", kHeader, [&](Device& device) {
+    const uint64_t out = device.upload(std::vector<int>(256, 0));
+    if (!check_clean(device.run("copies", 1, 256, device.upload(in), out))) return;
+    const auto words = device.download<int>(out, 256);
+    int wrong = 0;
+    for (int i = 0; i < 256; ++i) wrong += words[i] != 2 * word(i) + word(i ^ 33);
+    CHECK(wrong == 0);
+  });
 }

@@ -62,6 +62,28 @@ inline std::string compile_program(const std::string& name, const std::string& a
   return ptx;
 }
 
+// Runs `body` on a device of each architecture of `archs` that has loaded a program, with each
+// schedule.
+template <class F>
+void on_devices(const std::string& program, const std::string& header, F body,
+                const std::vector<std::string>& archs = {"sm_80", "sm_90a"}) {
+  for (const std::string& arch : archs) {
+    const std::string ptx = compile_program(program, arch, header);
+    if (ptx.empty()) return;
+    Device device(arch);
+    device.settings.check |= kRegcheck;
+    device.load(ptx);
+    device.settings.instruction_limit = 400'000'000;
+    for (const Schedule& schedule : schedules()) {
+      CAPTURE(arch);
+      CAPTURE(schedule.seed);
+      device.settings.seed = schedule.seed;
+      device.settings.async_policy = schedule.policy;
+      body(device);
+    }
+  }
+}
+
 // Checks that there is neither an error nor a finding.
 inline bool check_clean(const Outcome& o) {
   INFO(texts(o));

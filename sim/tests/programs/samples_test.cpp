@@ -19,25 +19,6 @@ std::vector<int> numbers(int n) {
   return v;
 }
 
-template <class F>
-void on_devices(F body) {
-  for (const std::string arch : {"sm_80", "sm_90a"}) {
-    const std::string ptx = compile_program("samples.cu", arch, "cccl/cuda/barrier");
-    if (ptx.empty()) return;
-    Device device(arch);
-    device.settings.check |= kRegcheck;
-    device.load(ptx);
-    device.settings.instruction_limit = 100'000'000;
-    for (const Schedule& schedule : schedules()) {
-      CAPTURE(arch);
-      CAPTURE(schedule.seed);
-      device.settings.seed = schedule.seed;
-      device.settings.async_policy = schedule.policy;
-      body(device);
-    }
-  }
-}
-
 // Checks the words of a kernel over one input and one output.
 void check_words(Device& device, const std::string& kernel, uint32_t blocks, uint32_t threads,
                  const std::vector<int>& in, const std::vector<int>& expected) {
@@ -59,7 +40,7 @@ TEST_CASE("sums and scans of a block") {
   const auto in = numbers(512);
   const std::vector<int> sums = {std::accumulate(in.begin(), in.begin() + 256, 0),
                                  std::accumulate(in.begin() + 256, in.end(), 0)};
-  on_devices([&](Device& device) {
+  on_devices("samples.cu", "cccl/cuda/barrier", [&](Device& device) {
     check_words(device, "tree", 2, 256, in, sums);
     check_words(device, "scan", 1, 256, in, sums_before(in));
   });
@@ -68,7 +49,7 @@ TEST_CASE("sums and scans of a block") {
 TEST_CASE("a scan whose blocks look back at those before them") {
   constexpr uint32_t kBlocks = 40;
   const auto in = numbers(kBlocks * 32);
-  on_devices([&](Device& device) {
+  on_devices("samples.cu", "cccl/cuda/barrier", [&](Device& device) {
     const uint64_t out = device.buffer(4 * in.size());
     const uint64_t status = device.upload(std::vector<uint64_t>(kBlocks, 0));
     const uint64_t tickets = device.upload(std::vector<uint32_t>(1, 0));
@@ -91,7 +72,7 @@ TEST_CASE("a transpose, a sort and a histogram") {
     bytes[i] = static_cast<uint8_t>(i * i / 7);
     ++bins[bytes[i] % 64];
   }
-  on_devices([&](Device& device) {
+  on_devices("samples.cu", "cccl/cuda/barrier", [&](Device& device) {
     const uint64_t turned = device.buffer(4 * square.size());
     device.rows = 3;
     const Outcome o = device.run("transpose", 3, 256, device.upload(square), turned, kSide);
@@ -124,7 +105,7 @@ TEST_CASE("a lock by tickets, and a flag that goes from block to block") {
   for (int& v : relayed) {
     for (uint32_t block = 0; block < kBlocks; ++block) v = v * 2 + static_cast<int>(block);
   }
-  on_devices([&](Device& device) {
+  on_devices("samples.cu", "cccl/cuda/barrier", [&](Device& device) {
     const uint64_t ticket = device.upload(std::vector<int>(1, 0));
     const uint64_t serving = device.upload(std::vector<int>(1, 0));
     const uint64_t guarded = device.upload(std::vector<int>(1, 0));
@@ -146,7 +127,7 @@ TEST_CASE("pipelines, barriers and named barriers between producers and consumer
   for (int i = 0; i < 128 * kRounds; ++i) piped[i] = 3 * in[i ^ 1];
   for (int i = 0; i < 96 * kRounds; ++i) produced[i] = in[i / 96 * 96 + 95 - i % 96] + i / 96;
   for (int i = 0; i < 64 * kRounds; ++i) named[i] = 2 * in[i / 64 * 64 + 63 - i % 64];
-  on_devices([&](Device& device) {
+  on_devices("samples.cu", "cccl/cuda/barrier", [&](Device& device) {
     for (const auto& [kernel, expected] :
          {std::pair{"pipeline", piped}, std::pair{"producer", produced},
           std::pair{"named", named}}) {
@@ -163,7 +144,7 @@ TEST_CASE("virtual functions, recursion, and instructions on pieces of words") {
   std::vector<int> areas(kThreads);
   const std::vector<int> ladder = {0, 1, 1, 2, 3, 5, 8, 13, 21};
   for (int t = 0; t < kThreads; ++t) areas[t] = t % 3 == 0 ? t * t + t % 9 : ladder[t % 9];
-  on_devices([&](Device& device) {
+  on_devices("samples.cu", "cccl/cuda/barrier", [&](Device& device) {
     const uint64_t out = device.buffer(4 * kThreads);
     if (check_clean(device.run("shapes", 1, kThreads, out))) {
       CHECK(device.download<int>(out, kThreads) == areas);
