@@ -119,8 +119,10 @@ class AttentionRow {
   Score score(int64_t j) const {
     const Score given = options(a_.scale * dot(&a_.q[query()], &a_.k[key(j)], a_.head_dim), j);
     if (!a_.score_mod) return given;
-    return {a_.score_mod(given.value, n_, h_, i_, j),
-            given.factor * a_.score_slope(given.value, n_, h_, i_, j)};
+    // Only a backward needs the slope; a forward may come without one.
+    const double slope = a_.score_slope ? a_.score_slope(given.value, n_, h_, i_, j)
+                                        : std::numeric_limits<double>::quiet_NaN();
+    return {a_.score_mod(given.value, n_, h_, i_, j), given.factor * slope};
   }
 
  private:
