@@ -59,7 +59,7 @@ struct AttentionBackward {
 using Round = double (*)(double);  // to the element type of a plain computation
 inline double exactly(double value) { return value; }
 
-// What options make of a score, before mods, and its derivative by scale * q . k.
+// A Score is what options make of scale * q . k, before mods, and its derivative by that product.
 struct Score {
   double value, factor;
 };

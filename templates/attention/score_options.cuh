@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What options make of a score s = q k before mods and masks, in every kernel and both ways:
+// These functions apply options to a score s = q k, before mods and masks, in every kernel and both
+// ways:
 //
 //   x = softmax_scale s;  y = tanh(x / softcap), x = softcap y;  x -= slope |distance|
 #pragma once
