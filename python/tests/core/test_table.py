@@ -44,14 +44,17 @@ PROBLEMS = [
     ("kda", {**KDA, "cu_seqlens": (3,), "do": (1, 9, 1, 16), "dq": (1, 9, 1, 16)}, {}),
     ("kda_recurrent", {**KDA, "cu_seqlens": (3,), "state_pool": (4, 1, 16, 16),
                        "state_indices": (2,)}, {}),
+    ("kda_recurrent", {**KDA, "state_pool": (4, 1, 16, 16), "state_indices": (1,),
+                       "ring_k": (4, 16, 1, 16), "ring_u": (4, 16, 1, 16),
+                       "ring_g": (4, 16, 1, 16), "ring_count": (4,)}, {}),
     ("sparse_flash_attention", SPARSE, {"scale": 0.25}),
     ("shard", {"x": (9, 4), "indices": (6,), "y": (6, 4)}, {}),
     ("shard", {"buffer": (9, 4), "indices": (9,)}, {}),
     ("unshard", {"x": (6, 4), "indices": (6,), "y": (9, 4)}, {}),
     ("unshard", {"buffer": (9, 4), "indices": (9,)}, {}),
 ]
-# Said in the tensor's sentence: out is as q, or float32.
-REFUSED = {("sparse_flash_attention", "out")}
+# Said in the tensor's sentence: it is as q, or float32.
+REFUSED = {("sparse_flash_attention", "out"), ("kda_recurrent", "ring_u")}
 CAPTURES = {"capture_0", "capture_1", "capture_2", "capture_3"}  # of mods: their own tests
 
 
@@ -77,8 +80,7 @@ def refusals() -> list[str]:
         table = lathe.operators()[op].tensors
         dtypes = {name: dtype if name == tensor else default_dtype(table[name]) for name in shapes
                   if not table[name].dtypes.startswith("=")}
-        if (op, "out") in REFUSED:
-            dtypes["out"] = dtypes["q"]
+        dtypes |= {name: dtypes["q"] for name in shapes if (op, name) in REFUSED}
         tensors = {name: (dtypes.get(name) or dtypes[table[name].dtypes[1:]], shape)
                    for name, shape in shapes.items()}
         try:
