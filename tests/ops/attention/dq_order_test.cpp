@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// These tests cover the deterministic backward, whose blocks take turns at the sums of dq or add
-// them up later: every gradient has the same bits whatever the order of warps and of asynchronous
+// These tests cover the deterministic backward by warpgroups, whose blocks take turns at the sums
+// of dq: every gradient has the same bits whatever the order of warps and of asynchronous
 // operations, and whatever the number of multiprocessors, by which more or fewer blocks run beside
 // each other.
 #include <cstdlib>
@@ -53,7 +53,7 @@ void check_bits(AttentionCase c, const Mask& mask = nullptr) {
 
 }  // namespace
 
-EVERY_FAMILY_CASE("backward in order: packed sequences with sinks, groups of heads") {
+FAMILY_CASE("sm90", "backward in order: packed sequences with sinks, groups of heads") {
   AttentionCase c{.kv_heads = 1, .group = 2};
   c.queries = {400, 0, 130, 3}, c.keys = {300, 5, 390, 129};
   c.padding_q = 5, c.padding_k = 3;
@@ -61,22 +61,22 @@ EVERY_FAMILY_CASE("backward in order: packed sequences with sinks, groups of hea
   check_bits(c);
 }
 
-EVERY_FAMILY_CASE("backward in order: causal, wider heads, a block for each head of a group") {
+FAMILY_CASE("sm90", "backward in order: causal, wider heads, a block for each head of a group") {
   AttentionCase c{.head_dim = 128, .value_dim = 128, .group = 2};
   c.queries = {300, 300}, c.keys = {400, 400};
   c.causal = c.fixed_lengths = true;
   check_bits(c);
 }
 
-EVERY_FAMILY_CASE("backward in order: a part of dq that two warpgroups share") {
+FAMILY_CASE("sm90", "backward in order: a part of dq that two warpgroups share") {
   AttentionCase c{.head_dim = 192, .value_dim = 128};
   c.queries = {150}, c.keys = {400};
   c.causal = true;
   check_bits(c);
 }
 
-EVERY_FAMILY_CASE(
-    "backward in order: windows, in which tiles of keys have other queries in common") {
+FAMILY_CASE("sm90",
+            "backward in order: windows, in which tiles of keys have other queries in common") {
   AttentionCase c{.dtype = LATHE_F16, .kv_heads = 2};
   c.queries = {700}, c.keys = {600};
   c.left = 150, c.right = 70, c.slopes = Slopes::per_head;
@@ -85,7 +85,8 @@ EVERY_FAMILY_CASE(
   check_bits(c);
 }
 
-EVERY_FAMILY_CASE("backward in order: lists of a mask, by which tiles of keys share few queries") {
+FAMILY_CASE("sm90",
+            "backward in order: lists of a mask, by which tiles of keys share few queries") {
   AttentionCase c{.kv_heads = 2};
   c.queries = {500, 0, 200}, c.keys = {600, 5, 390};
   c.packed = true;

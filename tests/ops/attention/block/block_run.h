@@ -47,10 +47,13 @@ inline std::vector<BlockCase> random_cases(const std::vector<TileRow>& rows, uin
 // Portable kernels run on sm_80, the others on the architecture that they are made for.
 inline const char* arch() { return in_family("sm90") ? "sm_90a" : "sm_80"; }
 
+// By warpgroups a width has one tile.
+inline TileRow row_of(TileRow row) {
+  if (in_family("sm90")) row.tile.clear();
+  return row;
+}
 inline std::vector<TileRow> rows_of(std::vector<TileRow> rows) {
-  for (TileRow& row : rows) {
-    if (in_family("sm90")) row.tile.clear();
-  }
+  for (TileRow& row : rows) row = row_of(row);
   return rows;
 }
 
@@ -63,10 +66,14 @@ inline bool own_backward(const TileRow& row) {
          row.width <= 128 && !row.has("ordered") && !row.has("mask");
 }
 
-inline void check_own(const Answer& answer, const char* kernel, bool own) {
-  if (!in_family("sm90")) return;
+// `own`: there is a kernel by warpgroups for the row. Tiles that are named, and these, keep
+// everything in registers.
+inline void check_own(const TileRow& row, const Answer& answer, const char* kernel, bool own) {
   CAPTURE(kernel);
+  own = own && in_family("sm90");
   if (own) CHECK(!answer.spec(kernel + std::string("_warpgroups")).empty());
+  const bool narrow = std::max(row.width, row.value_width) <= 128;
+  if (own || (!row.tile.empty() && narrow)) check_no_spills(answer);
 }
 
 inline std::vector<Answer> under(uint64_t schedule, const std::function<void(const Give&)>& work) {

@@ -143,7 +143,8 @@ FAMILY_CASE("portable", "dispatch: a backward of its own") {
   equals_one_rank(backward, ranks);
 }
 
-FAMILY_CASE("portable", 
+FAMILY_CASE(
+    "portable",
     "dispatch: two groups whatever the plan, the bytes of its copies, none if nothing leaves") {
   CallShape s = packed({70, 3, 24});
   const auto hops = equals_one_rank(causal(s), ranks_of(3, LATHE_BALANCE_NONE)).hops;
