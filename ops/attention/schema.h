@@ -77,7 +77,7 @@ using namespace attention_rows;
 
 inline constexpr auto kTensors = joined(
     std::array{
-        input("q", "B,Sq,H,D", "f16|bf16", "Queries; their dtype is that of keys, values and out.")
+        input("q", kQueries, "f16|bf16", "Queries; their dtype is that of keys, values and out.")
             .strided(),
         inout("k_cache", "P,page,HK,D", "=q", "Keys in pages; HK divides H.")
             .changed("k_new")
@@ -93,28 +93,50 @@ inline constexpr auto kTensors = joined(
               "Keys of each sequence before new ones are appended; below 0: padding, whose pages "
               "are not "
               "looked at."),
-        input("k_new", "B,Sq,HK,D", "=q", "Keys of the queries' tokens, appended to the cache.")
+        input("k_new", "B,Sq,HK,D|Tq,HK,D", "=q",
+              "Keys of the queries' tokens, appended to the cache.")
             .optional()
             .strided(),
-        input("v_new", "B,Sq,HK,DV", "=q",
+        input("v_new", "B,Sq,HK,DV|Tq,HK,DV", "=q",
               "Values of the queries' tokens, appended to the cache; with v_cache.")
             .needs("k_new,v_cache")
             .strided(),
         kSlopes,
         kSinks,
+        input("cu_seqlens_q", "B+1", kOffsets,
+              "Offsets of packed queries, with any number of rows for each sequence; new keys and "
+              "values are packed alike.")
+            .optional(),
+        input("leftpad", "B", "i32", "The first key of each sequence that counts.").optional(),
+        input("total_seqlens", "B", "i32",
+              "Keys of each sequence over all ranks, those of the call's rows included. Key j of "
+              "the cache is key j * key_stride + key_offset of the sequence.")
+            .optional(),
+        input("rope_cos", "positions,R/2", kFloats,
+              "Cosines of the rotary embedding by position; the first R columns of q and k_new "
+              "turn.")
+            .needs("rope_sin"),
+        input("rope_sin", "positions,R/2", "=rope_cos", "Its sines.").needs("rope_cos"),
+        input("rope_positions", "rows", "i32",
+              "The position of each of Tq rows, or of the first row of each of B sequences; "
+              "without it a row stands where its key does.")
+            .needs("rope_cos"),
     },
     kCaptures,
     std::array{
-        output("out", "B,Sq,H,DV", "=q", kOutSentence).needs("lse").strided(),
-        output("lse", "B,H,Sq", "f32", kLseSentence).needs("out"),
+        output("out", kResults, "=q", kOutSentence).needs("lse").strided(),
+        output("lse", kRows, "f32", kLseSentence).needs("out"),
     });
 
 consteval int at(std::string_view name) { return index_of(kTensors, name); }
 inline constexpr int q = at("q"), k_cache = at("k_cache"), v_cache = at("v_cache"),
                      block_table = at("block_table"), cache_seqlens = at("cache_seqlens"),
                      k_new = at("k_new"), v_new = at("v_new"), alibi_slopes = at("alibi_slopes"),
-                     sinks = at("sinks"), capture_0 = at("capture_0"), out = at("out"),
-                     lse = at("lse");
+                     sinks = at("sinks"), cu_seqlens_q = at("cu_seqlens_q"),
+                     leftpad = at("leftpad"), total_seqlens = at("total_seqlens"),
+                     rope_cos = at("rope_cos"), rope_sin = at("rope_sin"),
+                     rope_positions = at("rope_positions"), capture_0 = at("capture_0"),
+                     out = at("out"), lse = at("lse");
 
 }  // namespace attention_decode
 
@@ -124,7 +146,8 @@ struct AttentionOptions : ScoreOptions {
   DispatchChoice dispatch = {};
 };
 struct DecodeOptions : ScoreOptions {
-  int64_t num_splits = 0;
+  int64_t num_splits = 0, key_stride = 1, key_offset = 0;
+  bool rope_interleaved = false;
 };
 
 }  // namespace lathe

@@ -12,6 +12,7 @@
 #pragma once
 #include "attention/decode_rows.cuh"
 #include "attention/results.cuh"
+#include "attention/rotary.cuh"
 #include "attention/scores.cuh"
 
 namespace lathe {
@@ -56,6 +57,7 @@ struct AttentionDecode {
   using Shape = AttentionDecodeShape<Config>;
   using Smem = AttentionDecodeSmem<Config>;
   using Pieces = DecodeConfig<Config>;
+  using View = DecodeView<Config>;
   using O = float[1][Shape::kOutTiles][4];
   static constexpr int kTileM = Config::kTileM, kTileN = Config::kTileN;
   static constexpr int kStages = Config::kStages;
@@ -100,11 +102,17 @@ struct AttentionDecode {
         });
   }
   __device__ __forceinline__ void copy_q() const {
-    const Element* q = static_cast<const Element*>(p.q) + tile.sequence * p.q_batch_stride;
+    const Element* q = static_cast<const Element*>(p.q) +
+                       decode_offset<Config>(tile, p.q_batch_stride, p.q_token_stride);
     const long long rows = static_cast<long long>(tile.rows) * tile.group;
     copy_tile<kTileM, Config::kWidth, Config::kThreads, kAlignmentOf<Config, Element>>(
         shared_address(shared), q, saturate(rows - tile.first), p.head_dim,
         [&](int r) { return query_offset<Pieces>(tile, r, p.q_token_stride, p.q_head_stride); });
+  }
+
+  __device__ __forceinline__ void start_q() const {
+    copy_q();
+    if constexpr (IsRotary<Config>::kValue) rotate_queries<Config>(decode, tile, table, shared);
   }
 
   // ---- one block of keys
@@ -153,7 +161,7 @@ struct AttentionDecode {
     }
   }
 
-  __device__ __forceinline__ void visit(const Visits<Pieces>& visits, int first, int last,
+  __device__ __forceinline__ void visit(const typename View::Walk& visits, int first, int last,
                                         const ScoreUnits<Pieces>& units,
                                         const DecodeRows<Config>& rows, RunningSoftmax<1>& softmax,
                                         O& o) const;
@@ -169,11 +177,12 @@ struct AttentionDecode {
 // that no copy waits for the table.
 template <class Config>
 __device__ __forceinline__ void AttentionDecode<Config>::visit(
-    const Visits<Pieces>& visits, int first, int last, const ScoreUnits<Pieces>& units,
+    const typename View::Walk& visits, int first, int last, const ScoreUnits<Pieces>& units,
     const DecodeRows<Config>& rows, RunningSoftmax<1>& softmax, O& o) const {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int row_warp = warp % Shape::kRowWarps, key_warp = warp / Shape::kRowWarps;
-  copy_q();
+  start_q();
+  const auto positions = View{decode, tile}.positions();
   int entries[kStages];
 #pragma unroll
   for (int i = 0; i < kStages; ++i) entries[i] = page_entry(last - 1 - i, first);
@@ -209,9 +218,11 @@ __device__ __forceinline__ void AttentionDecode<Config>::visit(
     multiply_keys(stage, q, s);
     const int key = block * kTileN + key_warp * Shape::kWarpKeys;
     if (block >= visits.right || block < visits.left) {
-      modify_scores<Pieces, AttentionMask::both>(s, units, rows, tile, visits.window, key);
+      modify_scores<Pieces, AttentionMask::both>(s, units, rows, tile, visits.window, key,
+                                                 positions);
     } else {
-      modify_scores<Pieces, AttentionMask::none>(s, units, rows, tile, visits.window, key);
+      modify_scores<Pieces, AttentionMask::none>(s, units, rows, tile, visits.window, key,
+                                                 positions);
     }
     Accumulated<Element, Shape::kKeyTiles> p_words[1];
     softmax_step<true>(s, units.t, softmax, o, p_words);
@@ -232,14 +243,15 @@ __device__ __forceinline__ void AttentionDecode<Config>::store_row(int row, int 
   float scaled[4];
 #pragma unroll
   for (int c = 0; c < 4; ++c) scaled[c] = o[c] * end.scale;
-  const long long lse_row = decode_row(p, tile, query, head);
+  const long long lse_row = decode_row<Config>(p, tile, query, head);
   if (decode.splits > 1) {
-    const long long partial = decode_partial(p, split) + lse_row;
+    const long long partial = decode_partial<Config>(p, split) + lse_row;
     store_global(static_cast<float*>(decode.partial_out) + partial * p.value_dim + column,
                  pack<float, 16>(scaled));
     if (column == 0) store_element(static_cast<float*>(decode.partial_lse) + partial, end.lse);
   } else {
-    Element* to = static_cast<Element*>(p.out) + tile.sequence * p.out_batch_stride +
+    Element* to = static_cast<Element*>(p.out) +
+                  decode_offset<Config>(tile, p.out_batch_stride, p.out_token_stride) +
                   query * p.out_token_stride + head * p.out_head_stride + column;
     store_aligned<kAlignmentOf<Config, Element>>(to, pack<Element, 8>(scaled));
     if (column == 0) store_element(static_cast<float*>(p.lse) + lse_row, end.lse);
@@ -302,10 +314,10 @@ __device__ __forceinline__ void AttentionDecode<Config>::store(float t,
 
 template <class Config>
 __device__ __forceinline__ void AttentionDecode<Config>::run() const {
-  const Visits<Pieces> visits(p, tile);
+  const auto visits = View{decode, tile}.visits();
   const DecodePart part(visits, decode.splits, split);
   if (part.first >= part.last && decode.splits > 1) {
-    return store_empty_split<kTileM>(decode, tile, split);
+    return store_empty_split<Config>(decode, tile, split);
   }
 
   const DecodeRows<Config> rows(tile, static_cast<int>(threadIdx.x / 32) % Shape::kRowWarps);
@@ -322,9 +334,10 @@ __device__ void attention_decode(const AttentionDecodeParams& decode) {
   extern __shared__ __align__(1024) float4 shared[];
   const AttentionForwardParams& p = decode.forward;
   int split;
-  QueryTile tile = decode_tile<Config>(p, split);
+  const QueryTile tile = decode_tile<Config>(decode, split);
+  if (IsRagged<Config>::kValue && !has_rows(tile)) return;
+  if (store_padding<Config>(decode, tile, split)) return;
   const PageTable table(decode.pages, tile.sequence);
-  tile.keys = table.keys(decode.appended);
   AttentionDecode<Config>{decode, p, tile, table, reinterpret_cast<char*>(shared), split}.run();
 }
 

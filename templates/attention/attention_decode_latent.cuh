@@ -11,6 +11,7 @@
 #include "attention/decode_results.cuh"
 #include "attention/operand.cuh"
 #include "attention/results.cuh"
+#include "attention/rotary.cuh"
 #include "attention/score_sums.cuh"
 #include "attention/scores.cuh"
 
@@ -32,6 +33,7 @@ struct AttentionDecodeLatent {
   using Element = typename Config::Element;
   using Smem = AttentionDecodeLatentSmem<Config>;
   using Pieces = DecodeConfig<Config>;
+  using View = DecodeView<Config>;
   static constexpr int kTileM = Config::kTileM, kTileN = Config::kTileN;
   static constexpr int kStages = Config::kStages, kGroups = Smem::kGroups;
   static constexpr int kSteps = Config::kWidth / 16 / kGroups;  // of a warp, in q k^T
@@ -84,11 +86,17 @@ struct AttentionDecodeLatent {
         });
   }
   __device__ __forceinline__ void copy_q() const {
-    const Element* q = static_cast<const Element*>(p.q) + tile.sequence * p.q_batch_stride;
+    const Element* q = static_cast<const Element*>(p.q) +
+                       decode_offset<Config>(tile, p.q_batch_stride, p.q_token_stride);
     const long long rows = static_cast<long long>(tile.rows) * tile.group;
     copy_tile<kTileM, Config::kWidth, Config::kThreads, kAlignmentOf<Config, Element>>(
         shared_address(shared), q, saturate(rows - tile.first), p.head_dim,
         [&](int r) { return query_offset<Pieces>(tile, r, p.q_token_stride, p.q_head_stride); });
+  }
+
+  __device__ __forceinline__ void start_q() const {
+    copy_q();
+    if constexpr (IsRotary<Config>::kValue) rotate_queries<Config>(decode, tile, table, shared);
   }
 
   // ---- one block of keys
@@ -132,7 +140,7 @@ struct AttentionDecodeLatent {
     return (n / 2 * kGroups + group) * 16 + n % 2 * 8;
   }
 
-  __device__ __forceinline__ void visit(const Visits<Pieces>& visits, const DecodePart& part,
+  __device__ __forceinline__ void visit(const typename View::Walk& visits, const DecodePart& part,
                                         const ScoreUnits<Pieces>& units,
                                         const DecodeRows<Config>& rows, RunningSoftmax<1>& softmax,
                                         O& o) const;
@@ -146,10 +154,11 @@ struct AttentionDecodeLatent {
 // that no copy waits for the table.
 template <class Config>
 __device__ __forceinline__ void AttentionDecodeLatent<Config>::visit(
-    const Visits<Pieces>& visits, const DecodePart& part, const ScoreUnits<Pieces>& units,
+    const typename View::Walk& visits, const DecodePart& part, const ScoreUnits<Pieces>& units,
     const DecodeRows<Config>& rows, RunningSoftmax<1>& softmax, O& o) const {
   const int first = part.first, last = part.last;
-  copy_q();
+  start_q();
+  const auto positions = View{decode, tile}.positions();
   int entries[kStages];
 #pragma unroll
   for (int i = 0; i < kStages; ++i) entries[i] = page_entry(last - 1 - i, first);
@@ -179,9 +188,11 @@ __device__ __forceinline__ void AttentionDecodeLatent<Config>::visit(
         1 + row_warp, s[0]);
     const int key = block * kTileN;
     if (block >= visits.right || block < visits.left) {
-      modify_scores<Pieces, AttentionMask::both>(s, units, rows, tile, visits.window, key);
+      modify_scores<Pieces, AttentionMask::both>(s, units, rows, tile, visits.window, key,
+                                                 positions);
     } else {
-      modify_scores<Pieces, AttentionMask::none>(s, units, rows, tile, visits.window, key);
+      modify_scores<Pieces, AttentionMask::none>(s, units, rows, tile, visits.window, key,
+                                                 positions);
     }
     Accumulated<Element, kKeyTiles> p_words[1];
     softmax_step<true>(s, units.t, softmax, o, p_words);
@@ -210,10 +221,10 @@ __device__ __forceinline__ void AttentionDecodeLatent<Config>::store(
 
 template <class Config>
 __device__ __forceinline__ void AttentionDecodeLatent<Config>::run() const {
-  const Visits<Pieces> visits(p, tile);
+  const auto visits = View{decode, tile}.visits();
   const DecodePart part(visits, decode.splits, split);
   if (part.first >= part.last && decode.splits > 1) {
-    return store_empty_split<kTileM>(decode, tile, split);
+    return store_empty_split<Config>(decode, tile, split);
   }
   const DecodeRows<Config> rows(tile, row_warp);
   const ScoreUnits<Pieces> units(p, tile, rows);
@@ -229,9 +240,10 @@ __device__ void attention_decode_latent(const AttentionDecodeParams& decode) {
   extern __shared__ __align__(1024) float4 shared[];
   const AttentionForwardParams& p = decode.forward;
   int split;
-  QueryTile tile = decode_tile<Config>(p, split);
+  const QueryTile tile = decode_tile<Config>(decode, split);
+  if (IsRagged<Config>::kValue && !has_rows(tile)) return;
+  if (store_padding<Config>(decode, tile, split)) return;
   const PageTable table(decode.pages, tile.sequence);
-  tile.keys = table.keys(decode.appended);
   constexpr int kGroups = AttentionDecodeLatentSmem<Config>::kGroups;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   AttentionDecodeLatent<Config>{

@@ -71,6 +71,8 @@ KernelSpec attention_latent_spec(const AttentionProblem& problem, const Attentio
   };
   add_score_flags(problem, &spec);
   spec.add({Constant::flag("sinks", "kSinks", problem.sinks)});
+  add_decode_calls(problem, &spec);
+  if (problem.spread) spec.add({Constant::flag("spread", "kSpread", true)});
   add_alignment(problem.alignment, &spec);
   add_mods(problem, &spec);
   return spec;

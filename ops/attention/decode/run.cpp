@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 
+#include "codegen/base/integers.h"
 #include "codegen/base/invalid.h"
 
 namespace lathe {
@@ -61,6 +62,11 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     DecodePlan out;
     AttentionDecodeShape& shape = out.shape;
     shape.batch = extents[Dim::B], shape.queries = extents[Dim::Sq];
+    shape.ragged = problem().ragged;
+    if (shape.ragged) {
+      shape.packed_tokens = extents[Dim::Tq];
+      shape.queries = ceil_div(shape.packed_tokens, std::max<int64_t>(shape.batch, 1));
+    }
     shape.heads = extents[Dim::H], shape.kv_heads = extents[Dim::HK];
     shape.pages = extents[Dim::P], shape.page = extents[Dim::page];
     shape.table_width = extents[Dim::M];
@@ -71,8 +77,8 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
       return unsupported(text("q has Sq = ", shape.queries, " and B = ", shape.batch,
                               "; allowed are Sq of 0 to ", most));
     }
-    LATHE_ASSIGN(const int64_t rows,
-                 checked_product("q", {shape.batch, shape.heads, shape.queries}));
+    LATHE_TRY(check_rotary_rows(extents, shape));
+    LATHE_ASSIGN(const int64_t rows, checked_product("q", {shape.heads, shape.tokens()}));
     if (out.empty()) return out;
     out.decode = &decode_of(shape);
     out.splits =
@@ -89,7 +95,7 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
   Status launch(const Call& call, const DecodePlan& launch) const {
     const AttentionDecodeShape& shape = launch.shape;
     // New keys are stored even where there is no query head to read them.
-    if (append_ && shape.batch * shape.queries * shape.kv_heads > 0) {
+    if (append_ && shape.batch * shape.tokens() * shape.kv_heads > 0) {
       const AttentionAppendParams p = append_params(call, launch);
       LATHE_TRY(append_.launch(attention_append_blocks(shape), &p, call.stream));
     }
@@ -125,9 +131,9 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
   Status check_blocks(const DecodePlan& launch) const {
     const AttentionDecodeShape& shape = launch.shape;
     AttentionDecodeShape one = shape;  // a single sequence, so that nothing overflows
-    one.batch = 1;
+    if (!shape.ragged) one.batch = 1;
     const AttentionTiling& kernel = launch.decode->tiling();
-    const int64_t most = kMaxExtent / shape.batch;
+    const int64_t most = shape.ragged ? kMaxExtent : kMaxExtent / shape.batch;
     if (one.kv_heads <= kMaxExtent / attention_decode_tiles(kernel, one) &&
         attention_decode_blocks(kernel, one, launch.splits) <= most && one.rows() / 4 < most) {
       return {};
@@ -137,28 +143,46 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
                             " parts, needs more than ", kMaxExtent, " blocks; split the batch"));
   }
 
+  // rope_positions has an entry for each sequence or for each row.
+  static Status check_rotary_rows(const Extents& extents, const AttentionDecodeShape& shape) {
+    const int64_t found = extents[Dim::rows];
+    if (found == kUnknown || found == shape.batch) return {};
+    if (shape.ragged && found == shape.packed_tokens) return {};
+    return invalid(text("rope_positions has ", found, " entries; allowed are B = ", shape.batch,
+                        shape.ragged ? text(" and Tq = ", shape.packed_tokens) : std::string()));
+  }
+
   const AttentionProblem& problem() const { return request_.attention.problem; }
 
   AttentionAppendParams append_params(const Call& call, const DecodePlan& launch) const {
     const auto& t = call.tensors;
     const int64_t words = problem().alignment / bytes_of(problem().element);  // elements of one
-    const auto fill = [&](const Tensor& tensor, long long* first, long long* second,
+    const auto fill = [&](const Tensor& tensor, bool packed, long long* first, long long* second,
                           long long* head) {
-      *first = tensor.stride[0] / words, *second = tensor.stride[1] / words;
-      *head = tensor.stride[2] / words;
+      const AttentionStrides strides = attention_strides(tensor, packed);
+      *first = strides.batch / words, *second = strides.token / words;
+      *head = strides.head / words;
     };
+    const bool packed = launch.shape.ragged;
     AttentionAppendParams p = {};
     p.k_new = t[attention_decode::k_new].data;
     p.v_new = t[attention_decode::v_new].data;
     p.k_cache = t[attention_decode::k_cache].data;
     p.v_cache = t[attention_decode::v_cache].data;
+    p.cu_seqlens_q = t[attention_decode::cu_seqlens_q].data;
     p.pages = attention_pages(call, launch.shape);
-    fill(t[attention_decode::k_new], &p.k_batch_stride, &p.k_token_stride, &p.k_head_stride);
-    fill(t[attention_decode::v_new], &p.v_batch_stride, &p.v_token_stride, &p.v_head_stride);
-    fill(t[attention_decode::k_cache], &p.k_page_stride, &p.k_row_stride, &p.k_cache_head_stride);
-    fill(t[attention_decode::v_cache], &p.v_page_stride, &p.v_row_stride, &p.v_cache_head_stride);
-    p.seq_q = static_cast<int>(launch.shape.queries);
+    p.rotary = attention_rotary(call, launch.shape);
+    fill(t[attention_decode::k_new], packed, &p.k_batch_stride, &p.k_token_stride,
+         &p.k_head_stride);
+    fill(t[attention_decode::v_new], packed, &p.v_batch_stride, &p.v_token_stride,
+         &p.v_head_stride);
+    fill(t[attention_decode::k_cache], false, &p.k_page_stride, &p.k_row_stride,
+         &p.k_cache_head_stride);
+    fill(t[attention_decode::v_cache], false, &p.v_page_stride, &p.v_row_stride,
+         &p.v_cache_head_stride);
+    p.seq_q = static_cast<int>(packed ? launch.shape.packed_tokens : launch.shape.queries);
     p.kv_heads = static_cast<int>(launch.shape.kv_heads);
+    p.sequences = static_cast<int>(launch.shape.batch), p.words = static_cast<int>(words);
     p.k_words = static_cast<int>(problem().head_dim / words);
     p.v_words = problem().latent ? 0 : static_cast<int>(problem().value_dim / words);
     return p;
@@ -166,12 +190,14 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
 
   AttentionCombineParams combine_params(const Call& call, const DecodePlan& launch) const {
     AttentionCombineParams p = {};
-    fill_tensors<attention_decode::kTensors>(call, false, &p);
+    fill_tensors<attention_decode::kTensors>(call, launch.shape.ragged, &p);
     p.partial_out = call.workspace;
     p.partial_lse = call.workspace + launch.partial_lse;
     p.rows = launch.shape.rows();
     p.heads = static_cast<int>(launch.shape.heads);
-    p.seq_q = static_cast<int>(launch.shape.queries);
+    p.seq_q =
+        static_cast<int>(launch.shape.ragged ? launch.shape.packed_tokens : launch.shape.queries);
+    p.sequences = static_cast<int>(launch.shape.batch);
     p.value_dim = problem().value_dim;
     p.splits = static_cast<int>(launch.splits);
     return p;
@@ -232,9 +258,61 @@ Status check_decode_widths(const Resolved& resolved) {
   return check_head_width("v_cache", "DV", resolved[Dim::DV]);
 }
 
+// Queries are packed or in a batch, and what belongs to their rows is as they are.
+Status check_ragged(const Resolved& resolved) {
+  using namespace attention_decode;
+  const bool ragged = resolved.has(cu_seqlens_q);
+  for (const int tensor : {q, k_new, v_new, out, lse}) {
+    if (!resolved.has(tensor)) continue;
+    const Shape& shape = resolved.problem.tensors[tensor].shape;
+    if (is_packed_shape(shape) == ragged) continue;
+    return invalid(text(kTensors[tensor].name, " has shape ", shape_text(shape),
+                        " and cu_seqlens_q is ", ragged ? "" : "not ", "declared; allowed ",
+                        ragged ? "with it are shapes of packed rows, with Tq"
+                               : "without it are shapes of a batch, with Sq"));
+  }
+  return {};
+}
+
+Status check_spread(const Resolved& resolved) {
+  using namespace attention_decode;
+  const auto& options = resolved.options_as<DecodeOptions>();
+  if (!resolved.has(total_seqlens)) {
+    if (options.key_stride == 1 && options.key_offset == 0) return {};
+    return invalid(text("option ", options.key_stride != 1 ? "key_stride" : "key_offset", " is ",
+                        options.key_stride != 1 ? options.key_stride : options.key_offset,
+                        " and total_seqlens is not declared; allowed without it is ",
+                        options.key_stride != 1 ? 1 : 0));
+  }
+  if (options.key_offset >= options.key_stride) {
+    return invalid(text("option key_offset is ", options.key_offset, "; allowed are 0 to ",
+                        options.key_stride - 1, ", less than key_stride"));
+  }
+  if (options.key_stride > kMaxExtent) {
+    return invalid(
+        text("option key_stride is ", options.key_stride, "; allowed are 1 to ", kMaxExtent));
+  }
+  if (!resolved.has(k_new)) return {};
+  return invalid(
+      "k_new is declared with total_seqlens; allowed is one of them: a rank does not know which of "
+      "the new keys are its own");
+}
+
+Status check_rotary(const Resolved& resolved) {
+  using namespace attention_decode;
+  const int64_t half = resolved[Dim::R2], width = resolved[Dim::D];
+  if (!resolved.has(rope_cos) || half == kUnknown || width == kUnknown) return {};
+  if (half >= 1 && 2 * half <= width) return {};
+  return invalid(text("rope_cos has R/2 = ", half, "; allowed are 1 to ", width / 2,
+                      ", half of q's D = ", width));
+}
+
 }  // namespace
 
 Status check_attention_decode(const Resolved& resolved) {
+  LATHE_TRY(check_ragged(resolved));
+  LATHE_TRY(check_spread(resolved));
+  LATHE_TRY(check_rotary(resolved));
   LATHE_TRY(check_decode_widths(resolved));
   LATHE_TRY(check_pages(resolved[Dim::page], resolved[Dim::M]));
   return check_heads(resolved[Dim::H], resolved[Dim::HK], "k_cache");
@@ -246,12 +324,21 @@ Result<DecodeRequest> decode_request(const Resolved& resolved) {
   LATHE_ASSIGN(asked.attention, score_request(resolved, q, capture_0, alibi_slopes));
   asked.splits = resolved.options_as<DecodeOptions>().num_splits;
   asked.queries = resolved[Dim::Sq];
+  const auto& options = resolved.options_as<DecodeOptions>();
+  asked.key_stride = options.key_stride, asked.key_offset = options.key_offset;
   AttentionProblem& problem = asked.attention.problem;
   problem.sinks = resolved.has(sinks);
   problem.decode = true;
   problem.append = resolved.has(k_new);
   problem.latent = !resolved.has(v_cache);
   problem.split = asked.splits != 1;
+  problem.ragged = resolved.has(cu_seqlens_q);
+  if (problem.ragged) problem.cu_seqlens = resolved.dtype(cu_seqlens_q);
+  problem.spread = resolved.has(total_seqlens) || resolved.has(leftpad);
+  problem.local = problem.local || resolved.has(leftpad);  // keys are masked on the left
+  problem.rotary = resolved.has(rope_cos);
+  if (problem.rotary) problem.angle = resolved.dtype(rope_cos);
+  problem.interleaved = options.rope_interleaved;
   return asked;
 }
 

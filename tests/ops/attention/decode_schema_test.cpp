@@ -55,6 +55,57 @@ TEST_CASE("decode: tensors that do not fit are refused by name, with what is all
   });
 }
 
+const Tensors kPacked = with(kDecode, {{"q", LATHE_BF16, {-1, 8, 64}},
+                                       {"cu_seqlens_q", LATHE_I32, {-1}},
+                                       {"out", LATHE_BF16, {-1, 8, 128}},
+                                       {"lse", LATHE_F32, {8, -1}}});
+const Tensors kTurns = {{"rope_cos", LATHE_F32, {-1, 16}}, {"rope_sin", LATHE_F32, {-1, 16}}};
+
+TEST_CASE("decode: packed queries, keys on ranks and rotary embeddings that do not fit") {
+  const Tensors total = {{"total_seqlens", LATHE_I32, {-1}}};
+  request.check_refused({
+      {with(kDecode, {{"cu_seqlens_q", LATHE_I32, {-1}}}), {}, {"q has shape [B,Sq,H,D]", "Tq"}},
+      {without(kPacked, "cu_seqlens_q"), {}, {"q has shape [Tq,H,D]", "not declared", "Sq"}},
+      {with(kPacked, kNew), {}, {"k_new has shape [B,Sq,HK,D]", "Tq"}},
+      {with(kPacked, {{"lse", LATHE_F32, {-1, 8, -1}}}), {}, {"lse has shape [B,H,Sq]", "Tq"}},
+      {with(kPacked, {{"cu_seqlens_q", LATHE_I32, {4}}, {"cache_seqlens", LATHE_I32, {4}}}),
+       {},
+       {"cu_seqlens_q", "B is 3", "B is 4"}},
+      {kDecode, {{"key_stride", "2"}}, {"key_stride is 2", "total_seqlens is not", "1"}},
+      {kDecode, {{"key_offset", "1"}}, {"key_offset is 1", "total_seqlens is not", "0"}},
+      {with(kDecode, total), {{"key_stride", "0"}}, {"key_stride", "'0'"}},
+      {with(kDecode, total),
+       {{"key_stride", "2"}, {"key_offset", "2"}},
+       {"key_offset is 2", "0 to 1"}},
+      {with(with(kDecode, kNew), total), {}, {"k_new", "total_seqlens"}},
+      {with(kDecode, {kTurns[0]}), {}, {"rope_cos", "without rope_sin"}},
+      {with(kDecode, {{"rope_cos", LATHE_F32, {-1, 33}}, {"rope_sin", LATHE_F32, {-1, 33}}}),
+       {},
+       {"R/2 = 33", "1 to 32", "D = 64"}},
+      {with(kDecode, {kTurns[0], {"rope_sin", LATHE_F16, {-1, 16}}}),
+       {},
+       {"rope_sin", "f16", "f32"}},
+      {with(kDecode, {{"rope_positions", LATHE_I32, {-1}}}), {}, {"rope_positions", "rope_cos"}},
+  });
+}
+
+TEST_CASE("decode: what a call has beside its pages becomes flags of the code") {
+  const auto plain = request.accepted(kDecode).attention.problem;
+  check_flags(false, {plain.ragged, plain.spread, plain.rotary, plain.local});
+  const auto packed = request.accepted(
+      with(kPacked, {{"cu_seqlens_q", LATHE_I64, {-1}}, {"leftpad", LATHE_I32, {-1}}}));
+  check_flags(true, {packed.attention.problem.ragged, packed.attention.problem.spread,
+                     packed.attention.problem.local});
+  CHECK(packed.attention.problem.cu_seqlens == lathe::Dtype::i64);
+  const auto rich =
+      request.accepted(with(with(kDecode, kTurns), {{"total_seqlens", LATHE_I32, {-1}}}),
+                       {{"key_stride", "4"}, {"key_offset", "3"}, {"rope_interleaved", "1"}});
+  check_flags(true, {rich.attention.problem.spread, rich.attention.problem.rotary,
+                     rich.attention.problem.interleaved});
+  CHECK(rich.key_stride == 4);
+  CHECK(rich.key_offset == 3);
+}
+
 TEST_CASE("decode: what is legal but not covered is refused by name") {
   const Tensors far = with(kDecode, {{"k_cache", LATHE_BF16, {-1, 1 << 16, 2, 64}},
                                      {"block_table", LATHE_I32, {-1, (1 << 14) + 1}}});
