@@ -53,6 +53,8 @@ enum class TokenAxis : uint8_t { none, queries, keys, chunks, slots };
   X(positions, "positions", true, none) \
   X(R2, "R/2", true, none)      \
   X(rows, "rows", true, none)   \
+  X(scales, "scales", true, none) \
+  X(bytes, "bytes", false, none) \
   X(G, "G", false, none)
 // clang-format on
 

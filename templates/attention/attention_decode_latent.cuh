@@ -9,6 +9,7 @@
 // so that all know all scores; in the second product each has a part of the columns of the values.
 #pragma once
 #include "attention/decode_results.cuh"
+#include "attention/narrow_rows.cuh"
 #include "attention/operand.cuh"
 #include "attention/results.cuh"
 #include "attention/rotary.cuh"
@@ -17,15 +18,24 @@
 
 namespace lathe {
 
-// [q][kStages tiles of keys][partial scores][kStages lists of rows]
+// [q][kStages tiles of keys][partial scores][kStages lists of rows]. Of a cache in 8 bits the
+// stages hold rows as they are; before them there is a tile, and behind the lists are the rows'
+// numbers in the cache and their scales.
 template <class Config>
 struct AttentionDecodeLatentSmem {
   static constexpr int kWarps = Config::kThreads / 32, kGroups = kWarps * 16 / Config::kTileM;
   static constexpr int kQ = Tile<Config::kTileM, Config::kWidth>::kBytes;
   static constexpr int kK = Tile<Config::kTileN, Config::kWidth>::kBytes;
-  static constexpr int kScoresAt = kQ + Config::kStages * kK;
+  static constexpr bool kNarrow = NarrowOf<Config>::kValue != kWideRows;
+  static constexpr int kStage =
+      kNarrow ? RawTile<Config, Config::kTileN, Config::kWidth>::kBytes : kK;
+  static constexpr int kStagesAt = kQ + (kNarrow ? kK : 0);
+  static constexpr int kScoresAt = kStagesAt + Config::kStages * kStage;
   static constexpr int kRowsAt = kScoresAt + kWarps * 16 * Config::kTileN * 4;
-  static constexpr int kBytes = kRowsAt + Config::kStages * Config::kTileN * 8;
+  static constexpr int kSlotsAt = kRowsAt + Config::kStages * Config::kTileN * 8;
+  static constexpr int kScalesAt = kSlotsAt + Config::kStages * Config::kTileN * 4;
+  static constexpr int kBytes =
+      kNarrow ? kScalesAt + Config::kStages * Config::kTileN * 4 : kSlotsAt;
 };
 
 template <class Config>
@@ -55,7 +65,7 @@ struct AttentionDecodeLatent {
   const int lane, group, row_warp;
 
   __device__ __forceinline__ unsigned keys_at(int stage) const {
-    return shared_address(shared) + Smem::kQ + stage * Smem::kK;
+    return shared_address(shared) + Smem::kQ + (Smem::kNarrow ? 0 : stage * Smem::kStage);
   }
 
   // ---- copies
@@ -76,8 +86,38 @@ struct AttentionDecodeLatent {
     const KeyAddress address = table.address(block * kTileN + static_cast<int>(threadIdx.x), entry);
     row_list(stage)[threadIdx.x] =
         address.page >= 0 ? address.page * p.k_batch_stride + address.row * p.k_token_stride : -1;
+    if constexpr (NarrowOf<Config>::kValue == kRowScales) {
+      slot_list(stage)[threadIdx.x] =
+          address.page >= 0 ? address.page * decode.pages.page + address.row : -1;
+    }
+  }
+  __device__ __forceinline__ int* slot_list(int stage) const {
+    return reinterpret_cast<int*>(shared + Smem::kSlotsAt) + stage * kTileN;
+  }
+  __device__ __forceinline__ float* scale_list(int stage) const {
+    return reinterpret_cast<float*>(shared + Smem::kScalesAt) + stage * kTileN;
+  }
+  __device__ __forceinline__ void copy_narrow(int stage) const {
+    const long long* rows = row_list(stage);
+    copy_raw<Config, kTileN, Config::kWidth>(
+        shared_address(shared) + Smem::kStagesAt + stage * Smem::kStage,
+        static_cast<const unsigned char*>(p.k) + tile.head * p.k_head_stride, p.head_dim,
+        [&](int r) {
+          return TileRow{rows[r], rows[r] >= 0};
+        });
+    if (NarrowOf<Config>::kValue != kRowScales || threadIdx.x >= kTileN) return;
+    const int slot = slot_list(stage)[threadIdx.x];
+    copy_async_word(shared_address(scale_list(stage) + threadIdx.x),
+                    static_cast<const float*>(decode.scales.k) + slot, slot >= 0);
+  }
+  __device__ __forceinline__ void widen_block(int stage, float scale) const {
+    const float* scales = scale_list(stage);
+    widen_rows<Config, kTileN, Config::kWidth>(
+        shared + Smem::kQ, shared + Smem::kStagesAt + stage * Smem::kStage,
+        [&](int r) { return NarrowOf<Config>::kValue == kRowScales ? scales[r] : scale; });
   }
   __device__ __forceinline__ void copy_block(int stage) const {
+    if constexpr (Smem::kNarrow) return copy_narrow(stage);
     const long long* rows = row_list(stage);
     copy_rows<kTileN, Config::kWidth, Config::kThreads, kAlignmentOf<Config, Element>>(
         keys_at(stage), static_cast<const Element*>(p.k) + tile.head * p.k_head_stride, p.head_dim,
@@ -171,14 +211,20 @@ __device__ __forceinline__ void AttentionDecodeLatent<Config>::visit(
     if (last - 1 - i >= first) copy_block(i);
     copy_async_commit();
   }
+  float scale = 1.0f;
+  if constexpr (NarrowOf<Config>::kValue == kHeadScales) {
+    scale = head_scale(decode.scales.k, 0, 0);
+  }
   int stage = 0, behind = kStages - 1;  // of the block at hand, and of the last one
 #pragma unroll 1
   for (int block = last - 1; block >= first; --block) {
     copy_async_wait<kStages - 2>();
     __syncthreads();  // the block is there for all; all have left the stage that is refilled now
+    if constexpr (Smem::kNarrow) widen_block(stage, scale);
     if (block - (kStages - 1) >= first) copy_block(behind);
     copy_async_commit();
-    list_row(stage, block - kStages, entry);  // read last before this barrier
+    if constexpr (Smem::kNarrow) __syncthreads();  // the tile is there for all
+    list_row(stage, block - kStages, entry);       // read last before this barrier
     entry = page_entry(block - kStages - 1, first);
 
     Scores s = {};

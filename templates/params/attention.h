@@ -71,6 +71,14 @@ struct AttentionRotary {
   int reserved;
 };
 
+// What the codes of a cache in e4m3 are multiplied by: one number, one for each of HK heads (then
+// the stride is 1), or one for each row of a page and head.
+struct AttentionScales {
+  void* k;  // float32 [1], [HK] or [P, page, HK]
+  void* v;
+  int k_stride, v_stride;
+};
+
 struct AttentionAppendParams {
   const void* k_new;         // [B, Sq, HK, D], or packed [Tq, HK, D]
   const void* v_new;         // [B, Sq, HK, DV], or [Tq, HK, DV]
@@ -79,6 +87,7 @@ struct AttentionAppendParams {
   void* v_cache;             // [P, page, HK, DV]
   AttentionPages pages;
   AttentionRotary rotary;
+  AttentionScales scales;
   long long k_batch_stride, k_token_stride, k_head_stride;  // of the new ones, in words
   long long v_batch_stride, v_token_stride, v_head_stride;
   long long k_page_stride, k_row_stride, k_cache_head_stride;
@@ -96,6 +105,7 @@ struct AttentionDecodeParams {
   AttentionForwardParams forward;
   AttentionPages pages;
   AttentionRotary rotary;
+  AttentionScales scales;
   const void* leftpad;         // int32 [B]: the first key that counts
   const void* total_seqlens;   // int32 [B]: keys over all ranks
   void* partial_out;           // float32 [splits, B, H, Sq, DV], if splits > 1

@@ -27,17 +27,28 @@ void add_ragged(const AttentionProblem& problem, KernelSpec* spec) {
 
 void add_decode_calls(const AttentionProblem& problem, KernelSpec* spec) {
   add_ragged(problem, spec);
+  if (problem.narrow != kWideRows) {
+    spec->add({Constant::integer("narrow", "kNarrow", problem.narrow)});
+  }
   if (!problem.rotary) return;
   spec->add({Constant::type("angle", "Angle", problem.angle),
              Constant::flag("rotary", "kRotary", true),
              Constant::flag("interleaved", "kInterleaved", problem.interleaved)});
 }
 
+int64_t attention_cached_bytes(const AttentionProblem& problem) {
+  if (problem.narrow == kByteRows) return kByteRow;
+  return attention_key_width(problem) * (problem.narrow != kWideRows ? 1 : kElementBytes);
+}
+
 KernelSpec attention_append_spec(const AttentionProblem& problem) {
   KernelSpec spec = KernelSpec::of(
-      LATHE_TEMPLATE("attention", "attention_append", AttentionAppendParams, v_words),
+      problem.narrow != kWideRows
+          ? LATHE_TEMPLATE("attention", "attention_append_narrow", AttentionAppendParams, v_words)
+          : LATHE_TEMPLATE("attention", "attention_append", AttentionAppendParams, v_words),
       kAppendThreads);
-  if (problem.rotary) spec.add({Constant::type("element", "Element", problem.element)});
+  if (problem.rotary || problem.narrow != kWideRows)
+    spec.add({Constant::type("element", "Element", problem.element)});
   add_decode_calls(problem, &spec);
   add_alignment(problem.alignment, &spec);
   return spec;
@@ -89,7 +100,7 @@ int64_t attention_decode_splits(const AttentionProblem& problem, const Attention
   tuning_key.tiles = tuning_key.query_blocks * shape.kv_heads * shape.batch;
   tuning_key.multiprocessors = chosen.multiprocessors();
   tuning_key.key_blocks = ceil_div(shape.most_keys(), kernel.n);
-  tuning_key.kv_bytes = shape.most_keys() * attention_key_width(problem) * kElementBytes;
+  tuning_key.kv_bytes = shape.most_keys() * attention_cached_bytes(problem);
   tuning_key.masked = problem.local;
   return attention_clamp_splits(wanted > 0 ? wanted : chosen.splits(tuning_key),
                                 tuning_key.key_blocks);

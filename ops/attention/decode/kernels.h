@@ -28,6 +28,12 @@ struct AttentionDecodeShape {
   int64_t most_keys() const { return page * table_width; }  // of a sequence
 };
 
+// How a cache in 8 bits is scaled, as templates/attention/narrow_rows.cuh has it.
+enum NarrowRows { kWideRows = 0, kHeadScales = 1, kRowScales = 2, kByteRows = 3 };
+inline constexpr int64_t kByteRow = 656;  // bytes of a row of kByteRows
+// Returns the bytes of a cached key and its value, of one head.
+int64_t attention_cached_bytes(const AttentionProblem& problem);
+
 // Holds the number of splits for every launch, because attention_num_splits is a search that takes
 // too long for a launch.
 class AttentionSplitTable {

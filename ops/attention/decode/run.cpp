@@ -67,7 +67,8 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
       shape.packed_tokens = extents[Dim::Tq];
       shape.queries = ceil_div(shape.packed_tokens, std::max<int64_t>(shape.batch, 1));
     }
-    shape.heads = extents[Dim::H], shape.kv_heads = extents[Dim::HK];
+    shape.heads = extents[Dim::H];
+    shape.kv_heads = problem().narrow == kByteRows ? 1 : extents[Dim::HK];
     shape.pages = extents[Dim::P], shape.page = extents[Dim::page];
     shape.table_width = extents[Dim::M];
     LATHE_TRY(check_heads(shape.heads, shape.kv_heads, "k_cache"));
@@ -78,6 +79,7 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
                               "; allowed are Sq of 0 to ", most));
     }
     LATHE_TRY(check_rotary_rows(extents, shape));
+    LATHE_TRY(check_scales(extents, shape));
     LATHE_ASSIGN(const int64_t rows, checked_product("q", {shape.heads, shape.tokens()}));
     if (out.empty()) return out;
     out.decode = &decode_of(shape);
@@ -152,14 +154,29 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
                         shape.ragged ? text(" and Tq = ", shape.packed_tokens) : std::string()));
   }
 
+  Status check_scales(const Extents& extents, const AttentionDecodeShape& shape) const {
+    const int64_t found = extents[Dim::scales];
+    if (problem().narrow == kHeadScales && found != 1 && found != shape.kv_heads) {
+      return invalid(text("k_scale has ", found, " entries; allowed are 1 and HK = ",
+                          shape.kv_heads, ", and as many in v_scale"));
+    }
+    if (problem().narrow == kRowScales && shape.pages > kMaxExtent / shape.page) {
+      return unsupported(text("k_cache has P = ", shape.pages, " and page = ", shape.page,
+                              "; with scales for each row, P * page is allowed up to ",
+                              kMaxExtent));
+    }
+    return {};
+  }
+
   const AttentionProblem& problem() const { return request_.attention.problem; }
 
   AttentionAppendParams append_params(const Call& call, const DecodePlan& launch) const {
     const auto& t = call.tensors;
-    const int64_t words = problem().alignment / bytes_of(problem().element);  // elements of one
-    const auto fill = [&](const Tensor& tensor, bool packed, long long* first, long long* second,
+    // Elements of one; codes are made one by one.
+    const int64_t words =
+        problem().narrow != kWideRows ? 1 : problem().alignment / bytes_of(problem().element);
+    const auto fill = [&](const AttentionStrides& strides, long long* first, long long* second,
                           long long* head) {
-      const AttentionStrides strides = attention_strides(tensor, packed);
       *first = strides.batch / words, *second = strides.token / words;
       *head = strides.head / words;
     };
@@ -172,13 +189,14 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     p.cu_seqlens_q = t[attention_decode::cu_seqlens_q].data;
     p.pages = attention_pages(call, launch.shape);
     p.rotary = attention_rotary(call, launch.shape);
-    fill(t[attention_decode::k_new], packed, &p.k_batch_stride, &p.k_token_stride,
-         &p.k_head_stride);
-    fill(t[attention_decode::v_new], packed, &p.v_batch_stride, &p.v_token_stride,
-         &p.v_head_stride);
-    fill(t[attention_decode::k_cache], false, &p.k_page_stride, &p.k_row_stride,
+    p.scales = attention_scales(call);
+    fill(attention_strides(t[attention_decode::k_new], packed), &p.k_batch_stride,
+         &p.k_token_stride, &p.k_head_stride);
+    fill(attention_strides(t[attention_decode::v_new], packed), &p.v_batch_stride,
+         &p.v_token_stride, &p.v_head_stride);
+    fill(cache_strides(problem(), t[attention_decode::k_cache]), &p.k_page_stride, &p.k_row_stride,
          &p.k_cache_head_stride);
-    fill(t[attention_decode::v_cache], false, &p.v_page_stride, &p.v_row_stride,
+    fill(cache_strides(problem(), t[attention_decode::v_cache]), &p.v_page_stride, &p.v_row_stride,
          &p.v_cache_head_stride);
     p.seq_q = static_cast<int>(packed ? launch.shape.packed_tokens : launch.shape.queries);
     p.kv_heads = static_cast<int>(launch.shape.kv_heads);
@@ -298,6 +316,62 @@ Status check_spread(const Resolved& resolved) {
       "the new keys are its own");
 }
 
+int narrow_rows(const Resolved& resolved) {
+  using namespace attention_decode;
+  const Dtype dtype = resolved.dtype(k_cache);
+  if (dtype == Dtype::u8) return kByteRows;
+  if (dtype != Dtype::f8_e4m3) return kWideRows;
+  return resolved.problem.tensors[k_scale].shape.rank > 1 ? kRowScales : kHeadScales;
+}
+
+// A cache has q's dtype, or 8 bits with what these need.
+Status check_narrow(const Resolved& resolved) {
+  using namespace attention_decode;
+  const Dtype element = resolved.dtype(q), cache = resolved.dtype(k_cache);
+  const bool bytes = cache == Dtype::u8, codes = cache == Dtype::f8_e4m3;
+  if (!bytes && !codes && cache != element) {
+    return invalid(text("k_cache has dtype ", word(cache), "; allowed are ", word(element),
+                        ", that of q, f8_e4m3 with k_scale and u8 with row_format"));
+  }
+  if (resolved.has(v_cache) && resolved.dtype(v_cache) != cache) {
+    return invalid(text("v_cache has dtype ", word(resolved.dtype(v_cache)), "; allowed is ",
+                        word(cache), ", that of k_cache"));
+  }
+  const bool format = resolved.options_as<DecodeOptions>().row_format != RowFormat::none;
+  if (format != bytes) {
+    return invalid(text("k_cache has dtype ", word(cache), " and option row_format is ",
+                        format ? "e4m3_656" : "none", "; rows of bytes are u8 with e4m3_656"));
+  }
+  for (const auto& [scale, of] : {std::pair(k_scale, k_cache), {v_scale, v_cache}}) {
+    const bool wanted = codes && resolved.has(of);
+    if (resolved.has(scale) == wanted) continue;
+    return invalid(text(kTensors[scale].name, " is ", wanted ? "not " : "", "declared and ",
+                        kTensors[of].name, " has dtype ", word(cache), "; ",
+                        wanted ? "f8_e4m3 needs it" : "it belongs to f8_e4m3"));
+  }
+  if (codes && resolved.has(v_cache) &&
+      resolved.problem.tensors[k_scale].shape.rank !=
+          resolved.problem.tensors[v_scale].shape.rank) {
+    return invalid("k_scale and v_scale are of different kinds; allowed is one for both");
+  }
+  const bool rows = resolved.problem.tensors[k_cache].shape.rank == 3;
+  if (rows != bytes) {
+    return invalid(text("k_cache has dtype ", word(cache), " and shape ",
+                        shape_text(resolved.problem.tensors[k_cache].shape), "; allowed is ",
+                        bytes ? "[P,page,bytes]" : "[P,page,HK,D]"));
+  }
+  if (const int64_t found = resolved[Dim::bytes]; bytes && found != kByteRow) {
+    return invalid(
+        text("k_cache has ", found, " bytes in a row; allowed with e4m3_656 are ", kByteRow));
+  }
+  const int64_t width = resolved[Dim::D], values = resolved[Dim::DV];
+  if (codes && (width % 16 != 0 || values % 16 != 0)) {
+    return invalid(text("k_cache has dtype f8_e4m3, D = ", width, " and DV = ", values,
+                        "; allowed are multiples of 16"));
+  }
+  return {};
+}
+
 Status check_rotary(const Resolved& resolved) {
   using namespace attention_decode;
   const int64_t half = resolved[Dim::R2], width = resolved[Dim::D];
@@ -313,8 +387,10 @@ Status check_attention_decode(const Resolved& resolved) {
   LATHE_TRY(check_ragged(resolved));
   LATHE_TRY(check_spread(resolved));
   LATHE_TRY(check_rotary(resolved));
+  LATHE_TRY(check_narrow(resolved));
   LATHE_TRY(check_decode_widths(resolved));
   LATHE_TRY(check_pages(resolved[Dim::page], resolved[Dim::M]));
+  if (resolved.dtype(attention_decode::k_cache) == Dtype::u8) return {};
   return check_heads(resolved[Dim::H], resolved[Dim::HK], "k_cache");
 }
 
@@ -336,6 +412,7 @@ Result<DecodeRequest> decode_request(const Resolved& resolved) {
   if (problem.ragged) problem.cu_seqlens = resolved.dtype(cu_seqlens_q);
   problem.spread = resolved.has(total_seqlens) || resolved.has(leftpad);
   problem.local = problem.local || resolved.has(leftpad);  // keys are masked on the left
+  problem.narrow = narrow_rows(resolved);
   problem.rotary = resolved.has(rope_cos);
   if (problem.rotary) problem.angle = resolved.dtype(rope_cos);
   problem.interleaved = options.rope_interleaved;

@@ -87,6 +87,18 @@ AttentionRotary attention_rotary(const Call& call, const AttentionDecodeShape& s
   return p;
 }
 
+AttentionScales attention_scales(const Call& call) {
+  const Tensor& k = call.tensors[attention_decode::k_scale];
+  const Tensor& v = call.tensors[attention_decode::v_scale];
+  const auto stride = [](const Tensor& scale) { return scale.extent[0] > 1 ? 1 : 0; };
+  return {k.data, v.data, stride(k), stride(v)};
+}
+
+AttentionStrides cache_strides(const AttentionProblem& problem, const Tensor& cache) {
+  if (problem.narrow == kByteRows) return {cache.stride[0], cache.stride[1], 0};
+  return attention_strides(cache, false);
+}
+
 void AttentionDecode::fill(const AttentionDecodeCall& of, AttentionDecodeParams* out) const {
   const AttentionDecodeShape& shape = of.shape;
   const AttentionRequest& request = of.request.attention;
@@ -96,8 +108,10 @@ void AttentionDecode::fill(const AttentionDecodeCall& of, AttentionDecodeParams*
   const Tensor& k = of.call.tensors[attention_decode::k_cache];
   const Tensor& v = request.problem.latent ? k : of.call.tensors[attention_decode::v_cache];
   p.k = k.data, p.v = v.data;
-  put_strides(attention_strides(k, false), &p.k_batch_stride, &p.k_token_stride, &p.k_head_stride);
-  put_strides(attention_strides(v, false), &p.v_batch_stride, &p.v_token_stride, &p.v_head_stride);
+  put_strides(cache_strides(request.problem, k), &p.k_batch_stride, &p.k_token_stride,
+              &p.k_head_stride);
+  put_strides(cache_strides(request.problem, v), &p.v_batch_stride, &p.v_token_stride,
+              &p.v_head_stride);
   const int64_t rows = shape.ragged ? shape.packed_tokens : shape.queries;
   fill_scores(request, {shape.batch, shape.heads, shape.kv_heads, rows, 0}, of.call, {}, &p);
   // A window reaches keys of other ranks too.
@@ -107,6 +121,7 @@ void AttentionDecode::fill(const AttentionDecodeCall& of, AttentionDecodeParams*
   out->partial_out = of.call.workspace;
   out->partial_lse = of.call.workspace ? of.call.workspace + of.partial_lse : nullptr;
   out->rotary = attention_rotary(of.call, shape);
+  out->scales = attention_scales(of.call);
   out->leftpad = of.call.tensors[attention_decode::leftpad].data;
   out->total_seqlens = of.call.tensors[attention_decode::total_seqlens].data;
   out->key_stride = static_cast<int>(of.request.key_stride);

@@ -31,9 +31,12 @@ struct AttentionDecodeCall {
   int64_t partial_lse;  // offset in the workspace
   const Call& call;
 };
-// Describe the pages of a call, and its rotary embedding, if it has one.
+// Describe the pages of a call, its rotary embedding and the scales of its cache, if it has these.
 AttentionPages attention_pages(const Call& call, const AttentionDecodeShape& shape);
 AttentionRotary attention_rotary(const Call& call, const AttentionDecodeShape& shape);
+AttentionScales attention_scales(const Call& call);
+// Returns the strides of a cache: rows of bytes have one head.
+AttentionStrides cache_strides(const AttentionProblem& problem, const Tensor& cache);
 
 struct AttentionDecodeProblem : AttentionProblem {
   AttentionDecodeRows declared;
