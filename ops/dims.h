@@ -54,7 +54,7 @@ enum class TokenAxis : uint8_t { none, queries, keys, chunks, slots };
   X(R2, "R/2", true, none)      \
   X(rows, "rows", true, none)   \
   X(scales, "scales", true, none) \
-  X(bytes, "bytes", false, none) \
+  X(bytes, "bytes", true, none) \
   X(G, "G", false, none)
 // clang-format on
 

@@ -137,13 +137,13 @@ struct AttentionDecode {
   // The block of a stage becomes the tile. `k` and `v`: the scales of the head.
   __device__ __forceinline__ void widen_block(int stage, float k, float v) const {
     constexpr bool kRows = NarrowOf<Config>::kValue == kRowScales;
-    const char* raw = shared + Smem::kStagesAt + stage * Smem::kStage;
+    const unsigned raw = shared_address(shared) + Smem::kStagesAt + stage * Smem::kStage;
+    const unsigned to = block_at(stage);
     const float* scales = scale_list(stage);
-    widen_rows<Config, kTileN, Config::kWidth>(shared + Smem::kQ, raw,
+    widen_rows<Config, kTileN, Config::kWidth>(to, raw,
                                                [&](int r) { return kRows ? scales[r] : k; });
     widen_rows<Config, kTileN, Config::kValueWidth>(
-        shared + Smem::kQ + Smem::kK, raw + Smem::kK / 2,
-        [&](int r) { return kRows ? scales[kTileN + r] : v; });
+        to + Smem::kK, raw + Smem::kK / 2, [&](int r) { return kRows ? scales[kTileN + r] : v; });
   }
   // Where the block's K is as a tile, with V behind it.
   __device__ __forceinline__ unsigned block_at(int stage) const {

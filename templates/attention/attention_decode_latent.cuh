@@ -113,7 +113,7 @@ struct AttentionDecodeLatent {
   __device__ __forceinline__ void widen_block(int stage, float scale) const {
     const float* scales = scale_list(stage);
     widen_rows<Config, kTileN, Config::kWidth>(
-        shared + Smem::kQ, shared + Smem::kStagesAt + stage * Smem::kStage,
+        keys_at(stage), shared_address(shared) + Smem::kStagesAt + stage * Smem::kStage,
         [&](int r) { return NarrowOf<Config>::kValue == kRowScales ? scales[r] : scale; });
   }
   __device__ __forceinline__ void copy_block(int stage) const {

@@ -6,6 +6,7 @@
 #pragma once
 #include "attention/tile.cuh"
 #include "common/narrow.cuh"
+#include "common/shared_memory.cuh"
 #include "params/attention.h"
 
 namespace lathe {
@@ -64,17 +65,17 @@ __device__ __forceinline__ void copy_raw(unsigned to, const unsigned char* base,
 // Sixteen codes become the two chunks of 16 bytes at `column` of a row. `other_first`: which of the
 // two is stored first, so that lanes of two panels fall into different banks.
 template <int kRows, int kWidth, class Element>
-__device__ __forceinline__ void store_widened(char* tile, int row, int column,
-                                              const Words<16>& codes, float scale,
+__device__ __forceinline__ void store_widened(unsigned tile, int row, int column,
+                                              const unsigned (&codes)[4], float scale,
                                               bool other_first) {
   using Shape = Tile<kRows, kWidth>;
-  Words<16> chunk[2];
+  unsigned chunk[2][4];
 #pragma unroll
   for (int w = 0; w < 4; ++w) {
     float value[4];
-    widen_e4m3(codes.word[w], scale, value);
-    chunk[w / 2].word[w % 2 * 2] = pack_pair(value[0], value[1], Element{});
-    chunk[w / 2].word[w % 2 * 2 + 1] = pack_pair(value[2], value[3], Element{});
+    widen_e4m3(codes[w], scale, value);
+    chunk[w / 2][w % 2 * 2] = pack_pair(value[0], value[1], Element{});
+    chunk[w / 2][w % 2 * 2 + 1] = pack_pair(value[2], value[3], Element{});
   }
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
@@ -82,13 +83,16 @@ __device__ __forceinline__ void store_widened(char* tile, int row, int column,
     const int at = column / 8 + (second ? 1 : 0), panel = at / 8;
     const int offset = panel < Shape::kPanels ? panel * kRows * 128 + panel_offset(row, at % 8)
                                               : Shape::kHalfAt + half_panel_offset(row, at % 8);
-    *reinterpret_cast<Words<16>*>(tile + offset) = second ? chunk[1] : chunk[0];
+    unsigned word[4];
+#pragma unroll
+    for (int w = 0; w < 4; ++w) word[w] = second ? chunk[1][w] : chunk[0][w];
+    store_shared_words(tile + offset, word);
   }
 }
 
 // Raw rows become a tile. scale_of(r): the scale of row r. By all threads.
 template <class Config, int kRows, int kWidth, class ScaleOf>
-__device__ __forceinline__ void widen_rows(char* tile, const char* raw, const ScaleOf& scale_of) {
+__device__ __forceinline__ void widen_rows(unsigned tile, unsigned raw, const ScaleOf& scale_of) {
   using Element = typename Config::Element;
   using Raw = RawTile<Config, kRows, kWidth>;
   if constexpr (Raw::kRowsOfBytes) {
@@ -96,35 +100,34 @@ __device__ __forceinline__ void widen_rows(char* tile, const char* raw, const Sc
 #pragma unroll 1
     for (int i = threadIdx.x; i < kRows * kCodeChunks; i += Config::kThreads) {
       const int row = i / kCodeChunks, c = i % kCodeChunks;
-      const char* from = raw + row * ByteRow::kBytes;
-      const float scale = *reinterpret_cast<const float*>(from + ByteRow::kScalesAt +
-                                                          c * 16 / ByteRow::kScaled * 4);
-      store_widened<kRows, kWidth, Element>(tile, row, c * 16,
-                                            *reinterpret_cast<const Words<16>*>(from + c * 16),
-                                            scale, c / 4 % 2 != 0);
+      const unsigned from = raw + row * ByteRow::kBytes;
+      const float scale = bit_cast<float>(
+          load_shared_word(from + ByteRow::kScalesAt + c * 16 / ByteRow::kScaled * 4));
+      unsigned codes[4];
+      load_shared_words(from + c * 16, codes);
+      store_widened<kRows, kWidth, Element>(tile, row, c * 16, codes, scale, c / 4 % 2 != 0);
     }
 #pragma unroll 1
     for (int i = threadIdx.x; i < kRows * kWideChunks; i += Config::kThreads) {
       const int row = i / kWideChunks, c = i % kWideChunks;
-      const Words<16> wide = *reinterpret_cast<const Words<16>*>(raw + row * ByteRow::kBytes +
-                                                                 ByteRow::kWideAt + c * 16);
-      Words<16> chunk;
+      unsigned wide[4], chunk[4];
+      load_shared_words(raw + row * ByteRow::kBytes + ByteRow::kWideAt + c * 16, wide);
 #pragma unroll
       for (int w = 0; w < 4; ++w) {
         float first, second;
-        unpack_pair(wide.word[w], bf16{}, first, second);
-        chunk.word[w] = pack_pair(first, second, Element{});
+        unpack_pair(wide[w], bf16{}, first, second);
+        chunk[w] = pack_pair(first, second, Element{});
       }
       const int panel = ByteRow::kCodes / 64;
-      *reinterpret_cast<Words<16>*>(tile + panel * kRows * 128 + panel_offset(row, c)) = chunk;
+      store_shared_words(tile + panel * kRows * 128 + panel_offset(row, c), chunk);
     }
   } else {
 #pragma unroll 1
     for (int i = threadIdx.x; i < kRows * kWidth / 16; i += Config::kThreads) {
       const int row = Raw::row(i);
-      store_widened<kRows, kWidth, Element>(tile, row, Raw::column(i),
-                                            *reinterpret_cast<const Words<16>*>(raw + i * 16),
-                                            scale_of(row), false);
+      unsigned codes[4];
+      load_shared_words(raw + i * 16, codes);
+      store_widened<kRows, kWidth, Element>(tile, row, Raw::column(i), codes, scale_of(row), false);
     }
   }
 }

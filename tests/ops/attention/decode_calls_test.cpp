@@ -233,6 +233,68 @@ TEST_CASE("keys that begin behind padding") {
   }
 }
 
+TEST_CASE("caches in e4m3: scales, widths, append, packed and not") {
+  struct Row {
+    int64_t head_dim, value_dim;
+    DecodeCase::Narrow narrow;
+    double softcap;
+    int64_t window_left;
+  };
+  const Row rows[] = {
+      {64, 64, DecodeCase::one_scale, 0, -1},     {128, 128, DecodeCase::row_scales, 0, 40},
+      {96, 64, DecodeCase::head_scales, 20, -1},  {192, 128, DecodeCase::row_scales, 0, -1},
+      {256, 256, DecodeCase::head_scales, 0, 24}, {32, 80, DecodeCase::row_scales, 3, -1},
+      {48, 96, DecodeCase::one_scale, 0, 0},
+  };
+  uint32_t seed = 600;
+  for (const Row& row : rows) {
+    for (const bool append : {false, true}) {
+      DecodeCase c = ragged_case(seed);
+      c.append = append;
+      c.cached = {100, 37, 130, 191, 3, 17, append ? 0 : 2};
+      if (seed / 2 % 2 == 0) c.rows = {}, c.padding = 0, c.queries = 2;
+      c.dtype = seed % 4 < 2 ? LATHE_F16 : LATHE_BF16;
+      c.head_dim = row.head_dim, c.value_dim = row.value_dim, c.narrow = row.narrow;
+      c.softcap = row.softcap, c.window_left = row.window_left, c.sinks = seed % 3 == 0;
+      c.page = seed % 2 == 0 ? 16 : 5, c.table_width = 60;
+      c.splits = seed % 3 == 0 ? "1" : "3";
+      checked(c);
+      ++seed;
+    }
+  }
+}
+
+TEST_CASE("latent caches in 8 bits: codes and rows of bytes") {
+  uint32_t seed = 700;
+  for (const DecodeCase::Narrow narrow :
+       {DecodeCase::byte_rows, DecodeCase::one_scale, DecodeCase::row_scales}) {
+    for (const bool append : {false, true}) {
+      for (const lathe_dtype dtype : {LATHE_BF16, LATHE_F16}) {
+        DecodeCase c = ragged_case(seed);
+        c.latent = true, c.head_dim = 576, c.value_dim = 512, c.kv_heads = 1;
+        c.ratio = seed % 2 == 0 ? 8 : 20, c.append = append, c.narrow = narrow, c.dtype = dtype;
+        c.rows = {1, 0, 5, 1}, c.cached = {70, 37, 90, append ? 0 : 1};
+        c.splits = seed % 3 == 0 ? "2" : "1";
+        checked(c);
+        ++seed;
+      }
+    }
+  }
+}
+
+// Codes that are not numbers, and scales of 0 and beyond: of keys that nobody attends to, nothing.
+TEST_CASE("caches in e4m3: what lies behind the keys and in other pages does not leak") {
+  DecodeCase c = ragged_case(800);
+  c.append = true, c.narrow = DecodeCase::row_scales;
+  DecodeInputs in = make_decode(c);
+  for (double& scale : in.v_scale) scale = std::isnan(scale) ? INFINITY : scale;
+  in.v_scale_after = make_decode(c).v_scale_after;
+  for (size_t i = 0; i < in.v_scale.size(); ++i) {
+    if (std::isnan(in.v_scale_after[i])) in.v_scale_after[i] = INFINITY;
+  }
+  checked(c, in);
+}
+
 TEST_CASE("rotary embeddings: columns, pairs, positions, with append and without") {
   struct Row {
     int64_t head_dim, rotary;

@@ -186,6 +186,8 @@ std::string DecodeCase::text() const {
   if (key_stride > 0) out << " key_stride " << key_stride << " key_offset " << key_offset;
   if (rotary > 0) out << " rotary " << rotary << (interleaved ? " pairs" : " halves") << positions;
   out << (leftpad ? " leftpad" : "");
+  const char* const kNarrow[] = {"", " one scale", " head scales", " row scales", " rows of bytes"};
+  out << kNarrow[narrow];
   out << (latent ? " latent" : "") << (append ? " append" : "") << (causal ? " causal" : "")
       << (sinks ? " sinks" : "");
   if (window_left >= 0 || window_right >= 0)
@@ -242,6 +244,7 @@ DecodeInputs make_decode(const DecodeCase& c) {
       }
     }
   }
+  narrow_cache(c, &in);
   return in;
 }
 
@@ -263,11 +266,14 @@ Call decode_call(const DecodeCase& c, const DecodeInputs& in) {
     return values;
   };
   call.put("q", c.dtype, tokens({h, c.head_dim}), padded(in.q, h * c.head_dim));
-  call.put("k_cache", c.dtype, {in.pages, c.page, k, c.head_dim}, in.k_cache);
-  if (!c.latent) call.put("v_cache", c.dtype, {in.pages, c.page, k, c.value_dim}, in.v_cache);
+  const bool wide = c.narrow == DecodeCase::wide;
+  if (wide) call.put("k_cache", c.dtype, {in.pages, c.page, k, c.head_dim}, in.k_cache);
+  if (wide && !c.latent)
+    call.put("v_cache", c.dtype, {in.pages, c.page, k, c.value_dim}, in.v_cache);
   for (const char* name : {"k_cache", "v_cache"}) {
     if (call.tensors.contains(name)) call.tensors.at(name).changed = true;
   }
+  put_narrow(c, in, &call);
   call.put("block_table", LATHE_I32, {b, c.table_width}, in.table);
   call.put("cache_seqlens", LATHE_I32, {b}, {c.cached.begin(), c.cached.end()});
   if (c.append) {
@@ -352,6 +358,7 @@ void check_decode_results(const DecodeCase& c, const DecodeInputs& in, const Ans
 void check_decode(const DecodeCase& c, const DecodeInputs& in, const Answer& answer) {
   check_decode_results(c, in, answer);
   if (!answer.error.empty()) return;
+  if (c.narrow != DecodeCase::wide) return check_narrow(c, in, answer);
   check_cache(in, in.whole.k, in.k_cache, answer.at("k_cache"), c.kv_heads * c.head_dim,
               c.rotary > 0);
   if (c.latent) return;

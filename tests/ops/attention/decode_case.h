@@ -25,6 +25,8 @@ struct DecodeCase {
   enum Positions { by_length, of_sequences, of_rows } positions = by_length;
   int64_t rotary = 0;  // columns that turn
   bool interleaved = false;
+  // The cache in 8 bits: codes with one scale, one a head or one a row, or rows of bytes.
+  enum Narrow { wide, one_scale, head_scales, row_scales, byte_rows } narrow = wide;
   bool latent = false;  // values are the first columns of the keys, and have no cache
   bool causal = false, sinks = false;
   int64_t window_left = -1, window_right = -1;
@@ -51,11 +53,20 @@ struct DecodeInputs {
   ref::Attention whole;
   Values q, slopes;  // as the call has them: not turned
   Values k_cache, v_cache, k_new, v_new, table;
+  Values k_scale, v_scale;  // of a cache in 8 bits, whose caches hold codes, or bytes
+  Values k_codes, v_codes;  // of every key of the whole
+  Values k_scale_after, v_scale_after, k_after;
   Values leftpad, total, cosines, sines, positions;
   int64_t pages = 0;
   std::vector<int64_t> rows;  // of every key of the whole, in the caches
 };
 DecodeInputs make_decode(const DecodeCase& decode);
+
+// Narrow the cache of finished inputs, put it into a call in the place of the wide one, and check
+// what the call has made of it.
+void narrow_cache(const DecodeCase& decode, DecodeInputs* inputs);
+void put_narrow(const DecodeCase& decode, const DecodeInputs& inputs, Call* call);
+void check_narrow(const DecodeCase& decode, const DecodeInputs& inputs, const Answer& answer);
 
 Call decode_call(const DecodeCase& decode, const DecodeInputs& inputs);
 Answer run_decode(const DecodeCase& decode, const DecodeInputs& inputs);

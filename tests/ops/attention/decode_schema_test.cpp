@@ -33,7 +33,9 @@ TEST_CASE("decode: tensors that do not fit are refused by name, with what is all
       {with(kDecode, {{"k_cache", LATHE_F16, {-1, -1, 2, 64}}}), {}, {"k_cache", "f16", "bf16"}},
       {with(kDecode, {{"k_cache", LATHE_BF16, {-1, -1, 2, 72}}}), {}, {"k_cache", "72", "D is 64"}},
       {with(kDecode, {{"v_cache", LATHE_BF16, {-1, -1, 4, 128}}}), {}, {"v_cache", "HK is 4"}},
-      {with(kDecode, {{"k_cache", LATHE_BF16, {-1, 2, 64}}}), {}, {"rank 3", "[P,page,HK,D]"}},
+      {with(kDecode, {{"k_cache", LATHE_BF16, {-1, 2, 64}}}),
+       {},
+       {"k_cache", "[P,page,bytes]", "[P,page,HK,D]"}},
       {with(kDecode, {{"k_cache", LATHE_BF16, {-1, 0, 2, 64}}}),
        {},
        {"k_cache", "page = 0", "1 and"}},
@@ -86,6 +88,41 @@ TEST_CASE("decode: packed queries, keys on ranks and rotary embeddings that do n
        {},
        {"rope_sin", "f16", "f32"}},
       {with(kDecode, {{"rope_positions", LATHE_I32, {-1}}}), {}, {"rope_positions", "rope_cos"}},
+  });
+}
+
+TEST_CASE("decode: caches in 8 bits that do not fit") {
+  const Tensors codes = {{"k_cache", LATHE_F8_E4M3, {-1, -1, 2, 64}},
+                         {"v_cache", LATHE_F8_E4M3, {-1, -1, 2, 128}}};
+  const Tensors scales = {{"k_scale", LATHE_F32, {-1}}, {"v_scale", LATHE_F32, {-1}}};
+  const Tensors narrow = with(with(kDecode, codes), scales);
+  CHECK(request.accepted(narrow).attention.problem.narrow == lathe::kHeadScales);
+  request.check_refused({
+      {with(kDecode, codes), {}, {"k_scale is not declared", "f8_e4m3 needs it"}},
+      {with(kDecode, scales), {}, {"k_scale is declared", "belongs to f8_e4m3"}},
+      {with(narrow, {{"v_cache", LATHE_BF16, {-1, -1, 2, 128}}}),
+       {},
+       {"v_cache", "bf16", "f8_e4m3"}},
+      {with(narrow, {{"v_scale", LATHE_F32, {-1, -1, 2}}}), {}, {"k_scale and v_scale", "kinds"}},
+      {without(narrow, "v_scale"), {}, {"v_scale is not declared"}},
+      {narrow, {{"row_format", "e4m3_656"}}, {"k_cache", "f8_e4m3", "row_format is e4m3_656"}},
+      {with(kDecode, {{"k_cache", LATHE_U8, {-1, -1, 2, 64}}}), {}, {"k_cache", "u8"}},
+      {with(narrow,
+            {{"q", LATHE_BF16, {-1, -1, 8, 72}}, {"k_cache", LATHE_F8_E4M3, {-1, -1, 2, 72}}}),
+       {},
+       {"f8_e4m3", "D = 72", "multiples of 16"}},
+  });
+  const Tensors latent = {
+      {"q", LATHE_BF16, {-1, -1, 8, 576}},   {"k_cache", LATHE_U8, {-1, -1, 656}},
+      {"block_table", LATHE_I32, {-1, -1}},  {"cache_seqlens", LATHE_I32, {-1}},
+      {"out", LATHE_BF16, {-1, -1, 8, 512}}, {"lse", LATHE_F32, {-1, 8, -1}}};
+  CHECK(request.accepted(latent, {{"row_format", "e4m3_656"}}).attention.problem.narrow ==
+        lathe::kByteRows);
+  request.check_refused({
+      {latent, {}, {"k_cache has dtype u8", "row_format is none"}},
+      {with(latent, {{"k_cache", LATHE_U8, {-1, -1, 640}}}),
+       {{"row_format", "e4m3_656"}},
+       {"640 bytes", "656"}},
   });
 }
 
