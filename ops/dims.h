@@ -50,6 +50,8 @@ enum class TokenAxis : uint8_t { none, queries, keys, chunks, slots };
   X(NP, "NP", true, none)       \
   X(R, "R", false, none)        \
   X(topk, "topk", true, none)   \
+  X(Tx, "Tx", true, none)       \
+  X(topk2, "topk2", true, none) \
   X(positions, "positions", true, none) \
   X(R2, "R/2", true, none)      \
   X(rows, "rows", true, none)   \

@@ -156,10 +156,6 @@ struct AttentionOptions : ScoreOptions {
   int64_t sm_margin = 0, gather_heads = 0, head_ranks = 0, dispatch_tokens = 0;
   DispatchChoice dispatch = {};
 };
-// How rows of bytes are read. e4m3_656: 512 codes of e4m3, four float32 scales of 128 columns each,
-// 64 bfloat16.
-enum class RowFormat { none, e4m3_656 };
-
 struct DecodeOptions : ScoreOptions {
   int64_t num_splits = 0, key_stride = 1, key_offset = 0;
   bool rope_interleaved = false;

@@ -155,7 +155,7 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
   }
 
   Status check_scales(const Extents& extents, const AttentionDecodeShape& shape) const {
-    if (problem().narrow == kByteRows) return check_byte_rows(extents[Dim::bytes]);
+    if (problem().narrow == kByteRows) return check_cache_rows(extents[Dim::bytes]);
     const int64_t found = extents[Dim::scales];
     if (problem().narrow == kHeadScales && found != 1 && found != shape.kv_heads) {
       return invalid(text("k_scale has ", found, " entries; allowed are 1 and HK = ",

@@ -59,7 +59,8 @@ PROBLEMS = [
 ]
 # Said in the tensor's sentence: it is as q, or float32.
 REFUSED = {("sparse_flash_attention", "out"), ("kda_recurrent", "ring_u"),
-           ("flash_attention_decode", "k_cache"), ("flash_attention_decode", "v_cache")}
+           ("flash_attention_decode", "k_cache"), ("flash_attention_decode", "v_cache"),
+           ("sparse_flash_attention", "k")}
 CAPTURES = {"capture_0", "capture_1", "capture_2", "capture_3"}  # of mods: their own tests
 
 

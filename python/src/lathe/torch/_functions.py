@@ -165,13 +165,17 @@ def sparse_flash_attention(q: Tensor, k: Tensor, v: Tensor | None, indices: Tens
                            q_rope: Tensor | None = None, k_rope: Tensor | None = None,
                            cu_seqlens_q: Tensor | None = None, cu_seqlens_k: Tensor | None = None,
                            q_pos: Tensor | None = None, sinks: Tensor | None = None,
+                           topk_length: Tensor | None = None, k_extra: Tensor | None = None,
+                           indices_extra: Tensor | None = None,
+                           topk_length_extra: Tensor | None = None,
                            over: Over | None = None, **options: Any
                            ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Returns (out, softmax_max, softmax_sum, lse) over the keys that each row's list names.
 
-    out can be differentiated.
+    out can be differentiated, but for a second cache (k_extra) and rows of bytes.
     """
-    tensors = (q, k, v, q_rope, k_rope, indices, cu_seqlens_q, cu_seqlens_k, q_pos, sinks)
+    tensors = (q, k, v, q_rope, k_rope, indices, cu_seqlens_q, cu_seqlens_k, q_pos, sinks,
+               topk_length, k_extra, indices_extra, topk_length_extra)
     if options.get("deterministic") is None and torch.are_deterministic_algorithms_enabled():
         options["deterministic"] = 1
     options["scale"] = scale

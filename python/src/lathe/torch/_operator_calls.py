@@ -67,7 +67,8 @@ FLASH_ATTENTION_DECODE = Call("flash_attention_decode", "flash_attention_decode"
 # ---- sparse flash attention ----------------------------------------------------------------------
 
 _SPARSE_ROWS = ("q", "k", "v", "q_rope", "k_rope", "indices")
-_SPARSE = (*_SPARSE_ROWS, "cu_seqlens_q", "cu_seqlens_k", "q_pos", "sinks")
+_SPARSE = (*_SPARSE_ROWS, "cu_seqlens_q", "cu_seqlens_k", "q_pos", "sinks", "topk_length",
+           "k_extra", "indices_extra", "topk_length_extra")
 
 SPARSE_FLASH_ATTENTION = Call("sparse_flash_attention", "sparse_flash_attention", _SPARSE,
                               ("out", "softmax_max", "softmax_sum", "lse"), rows=_SPARSE_ROWS)

@@ -307,17 +307,23 @@ def sparse_flash_attention(q: Tensor, k: Tensor, v: Tensor | None, indices: Tens
                            q_rope: Tensor | None = None, k_rope: Tensor | None = None,
                            cu_seqlens_q: Tensor | None = None, cu_seqlens_k: Tensor | None = None,
                            q_pos: Tensor | None = None, sinks: Tensor | None = None,
-                           over: Over | None = None, block_size: int = 1, sparse_mode: int = 0,
+                           topk_length: Tensor | None = None, k_extra: Tensor | None = None,
+                           indices_extra: Tensor | None = None,
+                           topk_length_extra: Tensor | None = None, over: Over | None = None,
+                           block_size: int = 1, sparse_mode: int = 0,
                            index_space: Literal["sequence", "absolute"] = "sequence",
-                           num_splits: int = 0, deterministic: bool | None = None
+                           num_splits: int = 0, deterministic: bool | None = None,
+                           sinks_in_statistics: bool = True,
+                           row_format: Literal["none", "e4m3_656"] = "none"
                            ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Returns (out, softmax_max, softmax_sum, lse) over the keys that each row's list names.
 
-    out can be differentiated.
+    out can be differentiated, but for a second cache (k_extra) and rows of bytes.
 
     Args:
         q: [B,Sq,H,D] or [Tq,H,D]. Queries; their dtype is that of keys, values and out.
-        k: [B,Sk,HK,D] or [Tk,HK,D]. Keys; HK divides H.
+        k: [B,Sk,HK,D] or [Tk,HK,D] or [Tk,bytes]. Keys, of q's dtype; HK divides H. With row_format
+            they are rows of bytes.
         v: [B,Sk,HK,DV] or [Tk,HK,DV]. Values; without them they are the first DV columns of k.
         indices: [B,Sq,HK,topk] or [Tq,HK,topk]. The list of each row; entries below 0 or out of
             range are skipped.
@@ -331,6 +337,12 @@ def sparse_flash_attention(q: Tensor, k: Tensor, v: Tensor | None, indices: Tens
         q_pos: [B,Sq] or [Tq]. The position of each row with sparse_mode 3; else the last row is at
             the last key.
         sinks: [H]. One more logit for each head, whose value row is 0.
+        topk_length: [B,Sq] or [Tq]. How many entries of each row's lists count, at most topk; the
+            others are skipped.
+        k_extra: [Tx,HK,D] or [Tx,bytes]. Keys of a second cache, in the same softmax; values are
+            their first DV columns.
+        indices_extra: [B,Sq,HK,topk2] or [Tq,HK,topk2]. The list of each row over rows of k_extra.
+        topk_length_extra: [B,Sq] or [Tq]. The same of indices_extra as topk_length.
         over: The ranks that share the sequence, lathe.torch.Ranks; each calls with its own tokens.
         block_size: How many consecutive keys an entry names; 1 with absolute entries. Allowed: 1,
             2, 4, 8, 16, 32, 64, 128.
@@ -342,5 +354,9 @@ def sparse_flash_attention(q: Tensor, k: Tensor, v: Tensor | None, indices: Tens
             for the device. Allowed: 0, >=0.
         deterministic: 1: results and gradients repeat bit for bit, whatever other rows the call
             has. None: as torch.use_deterministic_algorithms says.
+        sinks_in_statistics: 0: softmax_max, softmax_sum and lse leave the sinks out, which out
+            counts.
+        row_format: How rows of bytes are read; e4m3_656: 512 codes of e4m3, four float32 scales of
+            128 columns each, 64 bfloat16. Allowed: none, e4m3_656.
     """
     raise NotImplementedError
