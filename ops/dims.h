@@ -55,7 +55,9 @@ enum class TokenAxis : uint8_t { none, queries, keys, chunks, slots };
   X(positions, "positions", true, none) \
   X(R2, "R/2", true, none)      \
   X(rows, "rows", true, none)   \
-  X(scales, "scales", true, none) \
+  X(q_scales, "q_scales", true, none) \
+  X(k_scales, "k_scales", true, none) \
+  X(v_scales, "v_scales", true, none) \
   X(bytes, "bytes", true, none) \
   X(G, "G", false, none)
 // clang-format on

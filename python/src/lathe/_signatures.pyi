@@ -130,7 +130,8 @@ def run(op: Literal["causal_conv1d_update"], *, x: Array, weight: Array, state: 
 
 @overload
 def run(op: Literal["flash_attention"], *, q: Array, k: Array, v: Array,
-        alibi_slopes: Array | None = None, sinks: Array | None = None,
+        alibi_slopes: Array | None = None, sinks: Array | None = None, q_scale: Array | None = None,
+        k_scale: Array | None = None, v_scale: Array | None = None,
         cu_seqlens_q: Array | None = None, cu_seqlens_k: Array | None = None,
         dout: Array | None = None, dlse: Array | None = None, capture_0: Array | None = None,
         capture_1: Array | None = None, capture_2: Array | None = None,
@@ -144,6 +145,7 @@ def run(op: Literal["flash_attention"], *, q: Array, k: Array, v: Array,
         scalar_1: float | None = None, scalar_2: float | None = None, scalar_3: float | None = None,
         sm_margin: int | None = None, gather_heads: int | None = None,
         head_ranks: int | None = None, dispatch: Literal["auto", "always", "home"] | None = None,
+        out_dtype: Literal["none", "bf16", "f16", "f32"] | None = None,
         dispatch_tokens: int | None = None, context: Context | None = None, stream: Any = None,
         shard: Shard | None = None, group: Group | None = None,
         flags: Sequence[str] = ()) -> FlashAttentionResults: ...

@@ -53,6 +53,10 @@ _ATTENTION = (*_ATTENTION_ROWS, "alibi_slopes", "sinks", "cu_seqlens_q", "cu_seq
 
 FLASH_ATTENTION = Call("flash_attention", "flash_attention", (*_ATTENTION, *CAPTURES),
                        ("out", "lse"), rows=_ATTENTION_ROWS, into=True)
+# Over float8_e4m3fn, which has no gradient.
+FLASH_ATTENTION_NARROW = Call("flash_attention_narrow", "flash_attention",
+                              (*_ATTENTION[:5], "q_scale", "k_scale", "v_scale", *_ATTENTION[5:],
+                               *CAPTURES), ("out", "lse"))
 FLASH_ATTENTION_BWD = Call("flash_attention_bwd", "flash_attention",
                            (*_ATTENTION, "dout", "dlse", *CAPTURES, "out", "lse"),
                            ("dq", "dk", "dv", "dsinks"), rows=(*_ATTENTION_ROWS, "dout", "out"),

@@ -167,26 +167,36 @@ def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *,
 
 def flash_attention(q: Tensor, k: Tensor, v: Tensor, *, alibi_slopes: Tensor | None = None,
                     sinks: Tensor | None = None, cu_seqlens_q: Tensor | None = None,
-                    cu_seqlens_k: Tensor | None = None, captures: tuple[Tensor, ...] = (),
-                    over: Over | None = None, softmax_scale: float | None = None,
-                    causal: bool = False, window_left: int = -1, window_right: int = -1,
-                    softcap: float = 0.0, deterministic: bool | None = None,
+                    cu_seqlens_k: Tensor | None = None, q_scale: Tensor | None = None,
+                    k_scale: Tensor | None = None, v_scale: Tensor | None = None,
+                    captures: tuple[Tensor, ...] = (), over: Over | None = None,
+                    softmax_scale: float | None = None, causal: bool = False, window_left: int = -1,
+                    window_right: int = -1, softcap: float = 0.0, deterministic: bool | None = None,
                     score_mod: str | PathLike[str] | None = None,
                     mask_mod: str | PathLike[str] | None = None, scalar_0: float = 0.0,
                     scalar_1: float = 0.0, scalar_2: float = 0.0, scalar_3: float = 0.0,
                     sm_margin: int = 0, gather_heads: int = 0, head_ranks: int = 0,
-                    dispatch: Literal["auto", "always", "home"] = "auto", dispatch_tokens: int = 0
+                    dispatch: Literal["auto", "always", "home"] = "auto",
+                    out_dtype: Literal["none", "bf16", "f16", "f32"] = "none",
+                    dispatch_tokens: int = 0
                     ) -> tuple[Tensor, Tensor]:
     """Returns (out, lse) of softmax attention; both can be differentiated.
 
+    Queries, keys and values of float8_e4m3fn have scales, and no gradient.
+
     Args:
-        q: [B,Sq,H,D] or [Tq,H,D]. Queries; their dtype is that of keys, values and out.
+        q: [B,Sq,H,D] or [Tq,H,D]. Queries; their dtype is that of keys and values, and unless it is
+            f8_e4m3 of out.
         k: [B,Sk,HK,D] or [Tk,HK,D]. Keys; HK divides H.
         v: [B,Sk,HK,DV] or [Tk,HK,DV]. Values; their width may differ from that of the keys.
         alibi_slopes: [H] or [B,H]. ALiBi's slopes; in a packed call B is the number of sequences.
         sinks: [H]. One more logit for each head, whose value row is 0.
         cu_seqlens_q: [N+1]. Offsets of packed queries.
         cu_seqlens_k: [N+1]. Offsets of packed keys.
+        q_scale: [q_scales]. What codes of q are multiplied by: one number, or one for each of H
+            heads.
+        k_scale: [k_scales]. The same of k: one number, or one for each of HK heads.
+        v_scale: [v_scales]. The same of v.
         captures: Up to four arrays of numbers that mods read: captures.get<0>(i) and so on.
         over: The ranks that share the sequence, lathe.torch.Ranks; each calls with its own tokens.
         softmax_scale: Scores are multiplied by it. Allowed: >0, None: D^-0.5.
@@ -214,6 +224,8 @@ def flash_attention(q: Tensor, k: Tensor, v: Tensor, *, alibi_slopes: Tensor | N
             such sets of ranks. 0: all ranks. Allowed: 0, >0.
         dispatch: Over ranks by dispatch: other ranks compute queries where that pays (auto),
             always, or never (home). Allowed: auto, always, home.
+        out_dtype: With queries of f8_e4m3: the dtype of out, in which all is computed; none: bf16.
+            Allowed: none, bf16, f16, f32.
         dispatch_tokens: Over ranks by dispatch: the most tokens of queries and keys that a rank may
             receive; 0: any number. Allowed: 0, >0.
     """
@@ -268,10 +280,10 @@ def flash_attention_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor | None, b
         rope_sin: [positions,R/2]. Its sines.
         rope_positions: [rows]. The position of each of Tq rows, or of the first row of each of B
             sequences; without it a row stands where its key does.
-        k_scale: [scales] or [P,page,HK]. What the codes of k_cache are multiplied by: one number,
+        k_scale: [k_scales] or [P,page,HK]. What the codes of k_cache are multiplied by: one number,
             one for each of HK heads, or one for each row of a page and head, which is written with
             new keys. It is only read unless k_new is given.
-        v_scale: [scales] or [P,page,HK]. The same of v_cache. It is only read unless v_new is
+        v_scale: [v_scales] or [P,page,HK]. The same of v_cache. It is only read unless v_new is
             given.
         captures: Up to four arrays of numbers that mods read: captures.get<0>(i) and so on.
         softmax_scale: Scores are multiplied by it. Allowed: >0, None: D^-0.5.
