@@ -84,7 +84,11 @@ def _variants():
     caches = (given["q"], given["k_cache"], given["v_cache"], given["table"], given["lengths"])
     out, lse = lt.flash_attention_decode(*caches)
     for new in ((None, None), (given["k"], given["v"])):
-        FLASH_ATTENTION_DECODE.into((), (*caches, *new, *(None,) * 6), (out, lse))
+        rest = (None,) * (len(FLASH_ATTENTION_DECODE.inputs) - len(caches) - len(new))
+        FLASH_ATTENTION_DECODE.into((), (*caches, *new, *rest), (out, lse))
+    codes = torch.zeros(1, 9, 2, 16, dtype=torch.float8_e4m3fn)
+    scale = torch.ones(1)
+    lt.flash_attention(codes, codes, codes, q_scale=scale, k_scale=scale, v_scale=scale)
 
 
 @pytest.fixture(scope="module")

@@ -61,12 +61,14 @@ FLASH_ATTENTION_BWD = Call("flash_attention_bwd", "flash_attention",
                            (*_ATTENTION, "dout", "dlse", *CAPTURES, "out", "lse"),
                            ("dq", "dk", "dv", "dsinks"), rows=(*_ATTENTION_ROWS, "dout", "out"),
                            into=True)
+# What a call of decoding may have beside its pages.
+_SERVED = ("k_scale", "v_scale", "cu_seqlens_q", "leftpad", "total_seqlens", "rope_cos", "rope_sin",
+           "rope_positions")
+NOT_SERVED = (None,) * len(_SERVED)
 FLASH_ATTENTION_DECODE = Call("flash_attention_decode", "flash_attention_decode",
                               ("q", "k_cache", "v_cache", "block_table", "cache_seqlens", "k_new",
-                               "v_new", "alibi_slopes", "sinks", "k_scale", "v_scale",
-                               "cu_seqlens_q", "leftpad", "total_seqlens", "rope_cos", "rope_sin", "rope_positions",
-                               *CAPTURES), ("out", "lse"),
-                              rows=("q", "k_new", "v_new"), into=True)
+                               "v_new", "alibi_slopes", "sinks", *_SERVED, *CAPTURES),
+                              ("out", "lse"), rows=("q", "k_new", "v_new"), into=True)
 
 # ---- sparse flash attention ----------------------------------------------------------------------
 
