@@ -26,7 +26,7 @@ struct Resolved;
 
 using MadeExecutor = Result<std::unique_ptr<Executor>>;
 
-inline constexpr int kMaxTensors = 24;
+inline constexpr int kMaxTensors = 32;
 
 enum class Role { input, output, inout };
 

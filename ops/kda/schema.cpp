@@ -37,13 +37,18 @@ constexpr std::array kScale = {
                                                     "o is multiplied by it."),
 };
 
+template <typename Options>
+constexpr std::array kNullSlot = {Bind<Options>::template integer<&Options::null_slot>(
+    "null_slot", "-1", "-1|[-2147483648,2147483648)",
+    "A slot that stands for padding wherever it is named, as those below 0 do.")};
+
 using Chunked = Bind<KdaOptions>;
 constexpr auto kKdaOptions = joined(
     kScale<KdaOptions>,
     std::array{Chunked::integer<&KdaOptions::chunk_size>(
         "chunk_size", "64", "64|16|32",
         "How many tokens lie between two of chunk_states; nothing else depends on it.")},
-    kInputOptions<KdaOptions>,
+    kInputOptions<KdaOptions>, kNullSlot<KdaOptions>,
     std::array{
         output_option("output_chunk_states",
                       "Whether chunk_states are computed; declaring the tensor says the same."),
@@ -63,21 +68,18 @@ constexpr auto kKdaOptions = joined(
                    "Accepted as other libraries have it: with 0 results repeat bit for bit too."},
     });
 using Recurrent = Bind<KdaRecurrentOptions>;
-constexpr auto kKdaRecurrentOptions =
-    joined(kScale<KdaRecurrentOptions>, kInputOptions<KdaRecurrentOptions>,
-           std::array{
-               Recurrent::integer<&KdaRecurrentOptions::null_slot>(
-                   "null_slot", "-1", "-1|[-2147483648,2147483648)",
-                   "A slot that stands for padding wherever it is named, as those below 0 do."),
-               Recurrent::flag<&KdaRecurrentOptions::update_state>(
-                   "update_state",
-                   "0: state_pool is only read, and o is as if it had been written.", "1|0"),
-               Recurrent::flag<&KdaRecurrentOptions::append>(
-                   "append",
-                   "With rings: whether ring_count grows by the tokens of the call. 0: their "
-                   "records are written, and the caller counts those that he accepts.",
-                   "1|0"),
-           });
+constexpr auto kKdaRecurrentOptions = joined(
+    kScale<KdaRecurrentOptions>, kInputOptions<KdaRecurrentOptions>, kNullSlot<KdaRecurrentOptions>,
+    std::array{
+        Recurrent::flag<&KdaRecurrentOptions::update_state>(
+            "update_state", "0: state_pool is only read, and o is as if it had been written.",
+            "1|0"),
+        Recurrent::flag<&KdaRecurrentOptions::append>(
+            "append",
+            "With rings: whether ring_count grows by the tokens of the call. 0: their "
+            "records are written, and the caller counts those that he accepts.",
+            "1|0"),
+    });
 
 constexpr Operator kOperators[] = {
     {.name = "kda",
@@ -104,7 +106,7 @@ constexpr Operator kOperators[] = {
      .new_options = new_options<KdaRecurrentOptions>,
      .check = check_kda_recurrent,
      .make = make_kda_recurrent,
-     .check_values = check_kda_slots},
+     .check_values = check_kda_recurrent_values},
 };
 
 }  // namespace

@@ -239,12 +239,6 @@ __device__ void kda_zero_rows(typename Config::Element* o, long long token_strid
   }
 }
 
-// Where a sequence's state is read and, of a pool without columns, written; -1: nowhere.
-struct KdaSlots {
-  int from, to;
-  bool padding;
-};
-
 // Returns the slot of a sequence whose row of columns says where drafts have left the state.
 template <class Config>
 __device__ __forceinline__ int kda_accepted_slot(const KdaRecurrentParams& p, int sequence) {
@@ -262,11 +256,9 @@ template <class Config>
 __device__ __forceinline__ KdaSlots kda_slots_of(const KdaRecurrentParams& p, int sequence) {
   using Index = typename Config::Index;
   if constexpr (Config::kStates == kKdaStatesPlain) return {sequence, sequence, false};
-  const bool columns = Config::kStates == kKdaStatesColumns;
-  KdaSlots out = {-1,
-                  kda_slot<Index>(p, p.state_indices,
-                                  static_cast<long long>(sequence) * (columns ? p.columns : 1)),
-                  false};
+  if constexpr (Config::kStates != kKdaStatesColumns) return kda_pool_slots<Index>(p, sequence);
+  KdaSlots out = {
+      -1, kda_slot<Index>(p, p.state_indices, static_cast<long long>(sequence) * p.columns), false};
   out.padding = out.to < 0;
   if (out.padding) return out;
   if (p.has_initial_state != nullptr &&
@@ -276,7 +268,7 @@ __device__ __forceinline__ KdaSlots kda_slots_of(const KdaRecurrentParams& p, in
   if (p.source_indices != nullptr) {
     out.from = kda_slot<Index>(p, p.source_indices, sequence);
   } else {
-    out.from = columns ? kda_accepted_slot<Config>(p, sequence) : out.to;
+    out.from = kda_accepted_slot<Config>(p, sequence);
     out.padding = out.from < 0;
   }
   return out;

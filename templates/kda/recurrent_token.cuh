@@ -5,6 +5,7 @@
 #pragma once
 #include "common/aligned.cuh"
 #include "common/types.cuh"
+#include "kda/slots.cuh"
 #include "kda/transforms.cuh"
 
 namespace lathe {
@@ -49,14 +50,6 @@ __device__ __forceinline__ float kda_sum(float value) {
     value = __fadd_rn(value, __shfl_xor_sync(0xffffffffu, value, step));
   }
   return value;
-}
-
-// A slot of the pool; -1 for whatever is none, and for the one that stands for padding.
-template <class Index>
-__device__ __forceinline__ int kda_slot(const KdaRecurrentParams& p, const void* indices,
-                                        long long at) {
-  const Index slot = load_element(static_cast<const Index*>(indices) + at);
-  return slot >= 0 && slot < p.slots && slot != p.null_slot ? static_cast<int>(slot) : -1;
 }
 
 // A KdaHeadGate has what is the same for all tokens of a value head, for the lane's elements of K.

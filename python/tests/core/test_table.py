@@ -42,6 +42,7 @@ PROBLEMS = [
     ("lse_merge", {"block_out": (1, 9, 2, 16), "block_lse": (1, 2, 9), "out": (1, 9, 2, 16),
                    "lse": (1, 2, 9), "rounded": (1, 9, 2, 16)}, {}),
     ("kda", {**KDA, "cu_seqlens": (3,), "do": (1, 9, 1, 16), "dq": (1, 9, 1, 16)}, {}),
+    ("kda", {**KDA, "cu_seqlens": (3,), "state_pool": (4, 1, 16, 16), "state_indices": (2,)}, {}),
     ("kda_recurrent", {**KDA, "cu_seqlens": (3,), "state_pool": (4, 1, 16, 16),
                        "state_indices": (2,)}, {}),
     ("sparse_flash_attention", SPARSE, {"scale": 0.25}),

@@ -32,6 +32,16 @@ std::vector<KernelSpec> kda_specs(const DeviceFacts& facts) {
   for (const auto* each : kda_summaries()) {
     specs.push_back(each->candidates({chunked, {}, {}}, facts).front());
   }
+  // The same over a pool.
+  KdaProblem pooled = chunked;
+  pooled.packed = pooled.initial_state = pooled.final_state = true;
+  pooled.pool = pooled.checkpoints = true;
+  pooled.pooled = Dtype::bf16;
+  pooled.backward = pooled.ranks = false;
+  for (const auto* each : kda_forwards()) specs.push_back(each->candidates(pooled, facts).front());
+  for (const auto* each : kda_summaries()) {
+    specs.push_back(each->candidates({pooled, {.states = true}, {}}, facts).front());
+  }
   return specs;
 }
 

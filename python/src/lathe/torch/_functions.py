@@ -74,10 +74,28 @@ def causal_conv1d_update(x: Tensor, state: Tensor, weight: Tensor, bias: Tensor 
 def kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *, A_log: Tensor | None = None,
         dt_bias: Tensor | None = None, initial_state: Tensor | None = None,
         cu_seqlens: Tensor | None = None, output_final_state: bool = False,
-        output_chunk_states: bool = False, over: Over | None = None, **options: Any
+        output_chunk_states: bool = False, over: Over | None = None,
+        state_pool: Tensor | None = None, state_indices: Tensor | None = None,
+        source_indices: Tensor | None = None, has_initial_state: Tensor | None = None,
+        cu_checkpoints: Tensor | None = None, checkpoint_tokens: Tensor | None = None,
+        checkpoint_slots: Tensor | None = None, **options: Any
         ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Returns (o, final_state, chunk_states) of chunked Kimi Delta Attention."""
+    """Returns (o, final_state, chunk_states) of chunked Kimi Delta Attention.
+
+    A pool of states is changed in place. Such a call has no final state, no gradient and no group.
+    """
     final, chunks = bool(output_final_state), bool(output_chunk_states)
+    pool = (state_pool, state_indices, source_indices, has_initial_state, cu_checkpoints,
+            checkpoint_tokens, checkpoint_slots)
+    if any(each is not None for each in pool):
+        if final or over is not None:
+            raise InvalidArgument("a tensor of a pool is given (state_pool, state_indices, "
+                                  "source_indices, has_initial_state or one of checkpoints) and "
+                                  f"{'output_final_state is True' if final else 'over is given'}; "
+                                  "one can be: a pool's states are written in place, on one rank")
+        tensors = (q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, *pool)
+        results = (KDA_POOL_CHUNKS if chunks else KDA_POOL)(options, *tensors)
+        return results[0], None, results[1] if chunks else None
     # Without a backward there is nothing to keep anything for.
     keeps = bool(options.pop("disable_recompute", False))
     found = computed(kda_call(final, chunks), Kda, options,

@@ -54,14 +54,20 @@ def causal_conv1d_update(x: Tensor, state: Tensor, weight: Tensor, bias: Tensor 
 def kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *, A_log: Tensor | None = None,
         dt_bias: Tensor | None = None, initial_state: Tensor | None = None,
         cu_seqlens: Tensor | None = None, output_final_state: bool = False,
-        output_chunk_states: bool = False, over: Over | None = None, scale: float | None = None,
-        chunk_size: int = 64, use_qk_l2norm_in_kernel: bool = False,
-        use_gate_in_kernel: bool = False, use_beta_sigmoid_in_kernel: bool = False,
-        allow_neg_eigval: bool = False, safe_gate: bool = False, lower_bound: float | None = None,
-        state_v_first: bool = False, disable_recompute: bool = False, segments: int = 0,
+        output_chunk_states: bool = False, over: Over | None = None,
+        state_pool: Tensor | None = None, state_indices: Tensor | None = None,
+        source_indices: Tensor | None = None, has_initial_state: Tensor | None = None,
+        cu_checkpoints: Tensor | None = None, checkpoint_tokens: Tensor | None = None,
+        checkpoint_slots: Tensor | None = None, scale: float | None = None, chunk_size: int = 64,
+        use_qk_l2norm_in_kernel: bool = False, use_gate_in_kernel: bool = False,
+        use_beta_sigmoid_in_kernel: bool = False, allow_neg_eigval: bool = False,
+        safe_gate: bool = False, lower_bound: float | None = None, state_v_first: bool = False,
+        null_slot: int = -1, disable_recompute: bool = False, segments: int = 0,
         warmup_segments: int = 0, deterministic: bool = True
         ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Returns (o, final_state, chunk_states) of chunked Kimi Delta Attention.
+
+    A pool of states is changed in place. Such a call has no final state, no gradient and no group.
 
     Args:
         q: [B,T,H,K]. Queries; their dtype is that of keys, values and o.
@@ -76,6 +82,17 @@ def kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *, A_log: Tens
         output_final_state: Whether final_state is computed and returned.
         output_chunk_states: Whether chunk_states are computed and returned.
         over: The ranks that share the sequence, lathe.torch.Ranks; each calls with its own tokens.
+        state_pool: [S,HV,K,V] or [S,HV,V,K]. States in slots, changed in place; slots that nobody
+            names are not touched.
+        state_indices: [N]. The slot of each sequence, in place of initial_state and final_state;
+            below 0 or null_slot: padding.
+        source_indices: [N]. The slot that each sequence reads in place of the one that it writes;
+            below 0 or null_slot: its state before is 0.
+        has_initial_state: [N]. 0: the state before a sequence is 0, and no slot is read for it.
+        cu_checkpoints: [N+1]. Offsets of each sequence's checkpoints.
+        checkpoint_tokens: [C]. After so many tokens of its sequence, 0 to its length, the state
+            goes to a slot of its own too.
+        checkpoint_slots: [C]. The slots of checkpoints; below 0 or null_slot: none is written.
         scale: o is multiplied by it. Allowed: >0, None: K^-0.5.
         chunk_size: How many tokens lie between two of chunk_states; nothing else depends on it.
             Allowed: 64, 16, 32.
@@ -88,6 +105,8 @@ def kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *, A_log: Tens
         lower_bound: The gate becomes lower_bound * sigmoid; unset: -exp(A_log) * softplus. Allowed:
             [-5,0), None: unset.
         state_v_first: Whether states are [..,V,K].
+        null_slot: A slot that stands for padding wherever it is named, as those below 0 do.
+            Allowed: -1, [-2147483648,2147483648).
         disable_recompute: 1: the forward stores saved_values and saved_states, so that the backward
             need not compute them again.
         segments: How many segments each sequence is cut into, computed at the same time; results
