@@ -185,6 +185,7 @@ Result<KdaRequest> kda_recurrent_request(const Resolved& resolved) {
   if (resolved.has(state_pool)) {
     const Declared& indices = resolved.problem.tensors[state_indices];
     asked.index = indices.dtype;
+    asked.pooled = resolved.dtype(state_pool);
     asked.states = indices.shape.rank == 2 ? kKdaStatesColumns : kKdaStatesPool;
     const auto& options = resolved.options_as<KdaRecurrentOptions>();
     out.update_state = options.update_state;

@@ -38,8 +38,9 @@ inline constexpr TensorInfo kOffsetsRow =
     input("cu_seqlens", "N+1", kOffsets, "Offsets of packed sequences; B is then 1.").optional();
 // Rows of a pool, of both operators.
 inline constexpr TensorInfo kPool =
-    inout("state_pool", "S,HV,K,V|S,HV,V,K", "f32",
-          "States in slots, changed in place; slots that nobody names are not touched.")
+    inout("state_pool", "S,HV,K,V|S,HV,V,K", kFloats,
+          "States in slots, changed in place; slots that nobody names are not touched. Of 16 bits: "
+          "rounded where they are written, and float32 in between.")
         .needs("state_indices")
         .strided();
 inline constexpr TensorInfo kSources =

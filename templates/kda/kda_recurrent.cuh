@@ -52,16 +52,20 @@ struct KdaStateTile {
     }
   }
   // A plain load: the grid writes the pool that it reads.
-  __device__ __forceinline__ void load(const float* from, int lane, int column, long long stride) {
+  template <class Element>
+  __device__ __forceinline__ void load(const Element* from, int lane, int column,
+                                       long long stride) {
     each(lane, column, stride, [from](long long at, float& a, float& b, float& c, float& d) {
       float four[4];
-      unpack<f32>(load_written<kAlignmentOf<Config, float>>(from + at), four);
+      load_written_four<kAlignmentOf<Config, Element>>(from + at, four);
       a = four[0], b = four[1], c = four[2], d = four[3];
     });
   }
-  __device__ __forceinline__ void store(float* to, int lane, int column, long long stride) {
+  template <class Element>
+  __device__ __forceinline__ void store(Element* to, int lane, int column, long long stride) {
     each(lane, column, stride, [to](long long at, float& a, float& b, float& c, float& d) {
-      store_aligned<kAlignmentOf<Config, float>>(to + at, pack<f32, 16>({a, b, c, d}));
+      store_aligned<kAlignmentOf<Config, Element>>(
+          to + at, pack<Element, 4 * sizeof(Element)>({a, b, c, d}));
     });
   }
 };
@@ -73,21 +77,21 @@ __device__ __forceinline__ void kda_record(const Element* from, float (&value)[4
   load_global(from, raw);
   unpack<Element>(raw, value);
 }
-// Four updates of a record, by plain loads: the grid writes those of its own tokens beside them.
-template <class Element>
-__device__ __forceinline__ void kda_updates(const Element* from, float (&value)[4]) {
-  if constexpr (sizeof(Element) == 4) {
-    unpack<f32>(load_written<16>(reinterpret_cast<const float*>(from)), value);
-  } else {
-    const float2 pairs = load_written_pair<16>(reinterpret_cast<const float*>(from));
-    unpack<Element>(Words<8>{{bit_cast<unsigned>(pairs.x), bit_cast<unsigned>(pairs.y)}}, value);
-  }
-}
 __device__ __forceinline__ void kda_read(const float* from, float (&value)[4]) {
   Words<16> raw;
   load_shared(from, raw);
   unpack<f32>(raw, value);
 }
+
+// The type of states in memory: a Config whose pool has another one than float32 says which.
+template <class Config, bool kPool = kPooled<Config>>
+struct KdaStateElement {
+  using Type = float;
+};
+template <class Config>
+struct KdaStateElement<Config, true> {
+  using Type = typename Config::PoolElement;
+};
 
 // Sums over the key lanes of a group, eight at a time: each round halves what a lane still adds
 // up. Lane bit 0 says which four it ends with, bits 1 and 2 which of them: 2 bit1 + bit2.
@@ -203,8 +207,9 @@ __device__ __forceinline__ void kda_replay(const KdaRecurrentParams& p, const Kd
                           (record * p.value_heads + tile.value_head) * Config::kKeyDim;
     const RingElement* ring_u = static_cast<const RingElement*>(p.ring_u) +
                                 (record * p.value_heads + tile.value_head) * Config::kValueDim;
+    // Plain loads: the grid writes the updates of its own tokens beside them.
     float u[4] = {};
-    if (column < Config::kValueDim) kda_updates(ring_u + column, u);
+    if (column < Config::kValueDim) load_written_four<16>(ring_u + column, u);
 #pragma unroll
     for (int b = 0; b < Shape::kBlocks; ++b) {
       const int row = 4 * (tile.lane % Shape::kKeyLanes) + 4 * Shape::kKeyLanes * b;
@@ -339,11 +344,13 @@ __device__ void kda_recurrent(const KdaRecurrentParams& p) {
   const int first = tile.warp * 4 * Shape::kGroups;  // of the warp's columns within the tile
   const int column = tile.column + first + tile.lane / Shape::kKeyLanes * 4;
   const bool has_columns = tile.column + first < Config::kValueDim;
-  float* state_out = static_cast<float*>(p.state_out) + tile.value_head * p.out_head_stride;
+  using StateElement = typename KdaStateElement<Config>::Type;
+  StateElement* state_out =
+      static_cast<StateElement*>(p.state_out) + tile.value_head * p.out_head_stride;
   KdaStateTile<Config> state;
   state.clear();
   if (p.state_in != nullptr && slots.from >= 0) {
-    state.load(static_cast<const float*>(p.state_in) + slots.from * p.in_slot_stride +
+    state.load(static_cast<const StateElement*>(p.state_in) + slots.from * p.in_slot_stride +
                    tile.value_head * p.in_head_stride,
                tile.lane, column, p.in_row_stride);
   }

@@ -6,8 +6,10 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
+#include "tests/numbers.h"
 #include "tests/ops/kda/setups.h"
 
 namespace {
@@ -44,6 +46,7 @@ KdaCase pool_case(const KdaSetup& s, uint32_t turn) {
   kda.gap = turn % 2 != 0 ? 16 : 0;
   kda.wild_slots = turn % 5 == 4;
   kda.segments = turn % 4 == 2 ? 3 : 1;
+  kda.pool_dtype = std::array{LATHE_F32, LATHE_BF16, LATHE_F16}[turn / 2 % 3];
   return kda;
 }
 
@@ -115,6 +118,34 @@ TEST_CASE("kda: a call from a checkpoint's state is the rest of the call, bit fo
       const Array& o = whole.at("o");
       CHECK(Array(o.end() - std::ssize(out.at("o")), o.end()) == out.at("o"));
       CHECK(state_of(out.at("state_pool"), 3, 1) == state_of(whole.at("state_pool"), 3, 0));
+    }
+  }
+}
+
+// float32 rounds where a state is written alone: a call over two sequences of tokens rounds in
+// between, and one over all of them does not.
+TEST_CASE("kda: pools of 16 bits are float32 within a call, and keep what nobody writes") {
+  for (const lathe_dtype type : {LATHE_BF16, LATHE_F16}) {
+    for (const bool v_first : {false, true}) {
+      KdaCase kda = plain_case({0, 80, 80});
+      kda.element = LATHE_F32, kda.v_first = v_first;
+      kda.pool_dtype = type;
+      KdaInputs inputs = make_kda_inputs(kda);
+      inputs.pool.indices = {3, 1};
+      // A sequence without tokens copies bits, NaN's too.
+      inputs.pool.sources = {2, 5};
+      const auto each = std::ssize(inputs.pool.states) / inputs.pool.slots;
+      inputs.pool.states[static_cast<size_t>(5 * each)] = -std::numeric_limits<double>::infinity();
+      const Outputs narrow = run_kda(kda, inputs);
+      check_kda(kda, inputs, narrow);
+      CHECK(state_of(narrow.at("state_pool"), 6, 1) == state_of(inputs.pool.states, 6, 5));
+      KdaCase wide = kda;
+      wide.pool_dtype = LATHE_F32;
+      const Outputs exact = run_kda(wide, inputs);
+      CHECK(narrow.at("o") == exact.at("o"));
+      Array rounded = state_of(exact.at("state_pool"), 6, 3);
+      for (double& value : rounded) value = numbers::rounded(type, value);
+      CHECK(state_of(narrow.at("state_pool"), 6, 3) == rounded);
     }
   }
 }

@@ -22,6 +22,8 @@ std::vector<KernelSpec> kda_specs(const DeviceFacts& facts) {
   records.states = kKdaStatesRings;
   const KernelSpec recurrent = *kda_recurrent_kernel(records, facts);
   specs.insert(specs.end(), {recurrent, kda_ring_append_spec(recurrent)});
+  records.pooled = Dtype::f16;
+  specs.push_back(*kda_recurrent_kernel(records, facts));
   // One configuration of every implementation.
   KdaProblem early = chunked;
   early.warmup = true;

@@ -83,7 +83,8 @@ def kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *, A_log: Tens
         output_chunk_states: Whether chunk_states are computed and returned.
         over: The ranks that share the sequence, lathe.torch.Ranks; each calls with its own tokens.
         state_pool: [S,HV,K,V] or [S,HV,V,K]. States in slots, changed in place; slots that nobody
-            names are not touched.
+            names are not touched. Of 16 bits: rounded where they are written, and float32 in
+            between.
         state_indices: [N]. The slot of each sequence, in place of initial_state and final_state;
             below 0 or null_slot: padding.
         source_indices: [N]. The slot that each sequence reads in place of the one that it writes;
@@ -149,7 +150,8 @@ def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *,
         initial_state: [N,HV,K,V] or [N,HV,V,K]. The state before each sequence; without it, 0.
         cu_seqlens: [N+1]. Offsets of packed sequences; B is then 1.
         state_pool: [S,HV,K,V] or [S,HV,V,K]. States in slots, changed in place; slots that nobody
-            names are not touched.
+            names are not touched. Of 16 bits: rounded where they are written, and float32 in
+            between.
         state_indices: [N] or [N,spec]. The slot of each sequence, or with [N,spec] the slot for the
             state after each of its tokens; below 0 or null_slot, in the first column: padding.
         num_accepted_tokens: [N]. With [N,spec]: a sequence starts from the slot in column
