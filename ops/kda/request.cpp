@@ -11,12 +11,8 @@
 #include "templates/params/kda.h"
 
 namespace lathe {
-namespace {
 
-constexpr int64_t kWidthStep = 4, kLeastWidth = 8, kMostWidth = 256;
-
-// Refuses options that mean nothing without another, or without a tensor.
-Status check_transforms(const Resolved& resolved) {
+Status check_kda_transforms(const Resolved& resolved) {
   const auto& options = resolved.options_as<KdaInputOptions>();
   for (const int tensor : {kda::A_log, kda::dt_bias}) {
     if (options.use_gate_in_kernel || !resolved.has(tensor)) continue;
@@ -40,6 +36,8 @@ Status check_transforms(const Resolved& resolved) {
   }
   return {};
 }
+
+namespace {
 
 // Records stand for writes of one state a slot, which is read and folded in place.
 Status check_rings(const Resolved& resolved) {
@@ -137,11 +135,16 @@ Status check_kda_extents(const Extents& extents, bool packed) {
   return {};
 }
 
+Status check_kda_widths(const char* keys, const char* values, const Resolved& resolved) {
+  constexpr int64_t kStep = 4, kLeast = 8, kMost = 256;
+  LATHE_TRY(check_width(keys, "K", resolved[Dim::K], kStep, kLeast, kMost));
+  return check_width(values, "V", resolved[Dim::V], kStep, kLeast, kMost);
+}
+
 Status check_kda_inputs(const Resolved& resolved) {
-  LATHE_TRY(check_width("q", "K", resolved[Dim::K], kWidthStep, kLeastWidth, kMostWidth));
-  LATHE_TRY(check_width("v", "V", resolved[Dim::V], kWidthStep, kLeastWidth, kMostWidth));
+  LATHE_TRY(check_kda_widths("q", "v", resolved));
   LATHE_TRY(check_kda_extents(resolved.extents, resolved.has(kda::cu_seqlens)));
-  return check_transforms(resolved);
+  return check_kda_transforms(resolved);
 }
 
 Status check_kda_recurrent(const Resolved& resolved) {
@@ -150,19 +153,25 @@ Status check_kda_recurrent(const Resolved& resolved) {
 }
 
 KdaRequest read_kda_inputs(const Resolved& resolved) {
+  KdaRequest out = read_kda_transforms(resolved);
+  out.initial_state = resolved.has(kda::initial_state);
+  KdaProblem& asked = out.problem;
+  asked.packed = resolved.has(kda::cu_seqlens);
+  if (asked.packed) asked.cu_seqlens = resolved.dtype(kda::cu_seqlens);
+  return out;
+}
+
+KdaRequest read_kda_transforms(const Resolved& resolved) {
   const auto& options = resolved.options_as<KdaInputOptions>();
   KdaRequest out;
   out.scale =
       options.scale ? *options.scale : static_cast<float>(1.0 / std::sqrt(resolved[Dim::K]));
   out.lower_bound = options.lower_bound.value_or(0);
   out.beta_factor = options.allow_neg_eigval ? 2.0f : 1.0f;
-  out.initial_state = resolved.has(kda::initial_state);
   KdaProblem& asked = out.problem;
   asked.element = resolved.dtype(kda::q);
   asked.gate = resolved.dtype(kda::g);
   asked.beta = resolved.dtype(kda::beta);
-  asked.packed = resolved.has(kda::cu_seqlens);
-  if (asked.packed) asked.cu_seqlens = resolved.dtype(kda::cu_seqlens);
   asked.key_dim = static_cast<int>(resolved[Dim::K]);
   asked.value_dim = static_cast<int>(resolved[Dim::V]);
   asked.l2norm = options.use_qk_l2norm_in_kernel;

@@ -49,6 +49,13 @@ Status check_kda_inputs(const Resolved& resolved);
 // This one reads types, widths, transforms and their numbers.
 KdaRequest read_kda_inputs(const Resolved& resolved);
 
+// These functions are parts of those above, for kda_decode too, whose tensors g to dt_bias are
+// where kda has them. They check K and V, which tensors of these names have; refuse options that
+// mean nothing without another, or without a tensor; and read all but tensors of sequences.
+Status check_kda_widths(const char* keys, const char* values, const Resolved& resolved);
+Status check_kda_transforms(const Resolved& resolved);
+KdaRequest read_kda_transforms(const Resolved& resolved);
+
 // Chooses kernels; compiles nothing.
 MadeExecutor make_kda(const Resolved& resolved, const DeviceFacts& facts);
 MadeExecutor make_kda_recurrent(const Resolved& resolved, const DeviceFacts& facts);

@@ -52,6 +52,27 @@ inline constexpr TensorInfo kHasInitial =
     input("has_initial_state", "N", "i32",
           "0: the state before a sequence is 0, and no slot is read for it.")
         .needs("state_indices");
+// Records behind the states of a pool; `dtype` is that of keys.
+constexpr std::array<TensorInfo, 4> ring_rows(const char* dtype) {
+  return {
+      inout("ring_k", "S,L,H,K", dtype,
+            "Records of the tokens behind each state of the pool: keys, as the recurrence uses "
+            "them.")
+          .needs("state_pool,ring_u,ring_g,ring_count")
+          .aligned(kAlignment),
+      inout("ring_u", "S,L,HV,V", kFloats,
+            "The update beta (v - S^T k) of each record; float32 or q's dtype.")
+          .needs("ring_k")
+          .aligned(kAlignment),
+      inout("ring_g", "S,L,HV,K", "f32", "The decay's natural logarithm of each record.")
+          .needs("ring_k")
+          .aligned(kAlignment),
+      inout("ring_count", "S", "i32",
+            "How many records of each slot count: its state is that of the pool after these. Where "
+            "a call's tokens leave no room, they are folded into the pool.")
+          .needs("ring_k"),
+  };
+}
 inline constexpr TensorInfo kO = output("o", kValueHeads, "=q", "The result.").strided();
 inline constexpr TensorInfo kFinalState =
     output("final_state", kState, "f32", "The state after each sequence.").needs("o");
@@ -160,22 +181,9 @@ inline constexpr auto kTensors =
                      "With [N,spec]: a sequence starts from the slot in column num_accepted_tokens "
                      "- 1; without it, from that in column 0.")
                    .needs("state_indices"),
-               inout("ring_k", "S,L,H,K", "=q",
-                     "Records of the tokens behind each state of the pool: keys, as the recurrence "
-                     "uses them.")
-                   .needs("state_pool,ring_u,ring_g,ring_count")
-                   .aligned(kAlignment),
-               inout("ring_u", "S,L,HV,V", kFloats,
-                     "The update beta (v - S^T k) of each record; float32 or q's dtype.")
-                   .needs("ring_k")
-                   .aligned(kAlignment),
-               inout("ring_g", "S,L,HV,K", "f32", "The decay's natural logarithm of each record.")
-                   .needs("ring_k")
-                   .aligned(kAlignment),
-               inout("ring_count", "S", "i32",
-                     "How many records of each slot count: its state is that of the pool after "
-                     "these. Where a call's tokens leave no room, they are folded into the pool.")
-                   .needs("ring_k"),
+           },
+           ring_rows("=q"),
+           std::array{
                kO,
                kFinalState.strided(),
            });

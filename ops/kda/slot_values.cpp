@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks the slots that a call of the KDA operators names: each is in the pool, and whoever reads a
 // slot is the only one that writes it.
+#include "ops/kda/slot_values.h"
+
 #include <algorithm>
 #include <cstdlib>
 #include <map>
@@ -13,13 +15,8 @@
 namespace lathe {
 namespace {
 
-// Says where the operators' tables have the tensors of a pool; -1: such a tensor does not exist.
-struct PoolTensors {
-  int state_indices, source_indices, has_initial_state, cu_seqlens;
-  int num_accepted_tokens = -1;
-  int cu_checkpoints = -1, checkpoint_tokens = -1, checkpoint_slots = -1;
-};
-constexpr PoolTensors kOfKda = {
+constexpr KdaPoolTensors kOfKda = {
+    .state_pool = kda::state_pool,
     .state_indices = kda::state_indices,
     .source_indices = kda::source_indices,
     .has_initial_state = kda::has_initial_state,
@@ -28,17 +25,20 @@ constexpr PoolTensors kOfKda = {
     .checkpoint_tokens = kda::checkpoint_tokens,
     .checkpoint_slots = kda::checkpoint_slots,
 };
-constexpr PoolTensors kOfRecurrent = {
+constexpr KdaPoolTensors kOfRecurrent = {
+    .state_pool = kda_recurrent::state_pool,
     .state_indices = kda_recurrent::state_indices,
     .source_indices = kda_recurrent::source_indices,
     .has_initial_state = kda_recurrent::has_initial_state,
     .cu_seqlens = kda_recurrent::cu_seqlens,
     .num_accepted_tokens = kda_recurrent::num_accepted_tokens,
+    .ring_k = kda_recurrent::ring_k,
+    .ring_count = kda_recurrent::ring_count,
 };
 
 // Holds the rows of state_indices: [N] is one column, [N,spec] one for each token.
 struct StateSlots {
-  StateSlots(const Values& values, const PoolTensors& tensors)
+  StateSlots(const Values& values, const KdaPoolTensors& tensors)
       : entries(values.integers(tensors.state_indices)) {
     const lathe_problem& problem = values.problem();
     const Declared& declared = problem.tensors[tensors.state_indices];
@@ -167,7 +167,10 @@ Status check_owners(const StateSlots& slots, const std::vector<int64_t>& tokens)
 
 // Returns the tokens of each sequence; empty if they are not known.
 std::vector<int64_t> tokens_of(const Values& values, int cu_seqlens, size_t sequences) {
-  if (!values.problem().has(cu_seqlens)) return std::vector<int64_t>(sequences, values[Dim::T]);
+  if (cu_seqlens < 0 || !values.problem().has(cu_seqlens)) {
+    const int64_t tokens = values[Dim::T];  // a decoding step of one token has no such dim
+    return std::vector<int64_t>(sequences, tokens == kUnknown ? 1 : tokens);
+  }
   if (!values.has(cu_seqlens)) return {};
   std::vector<int64_t> offsets = values.integers(cu_seqlens);
   for (size_t n = 0; n + 1 < offsets.size(); ++n) offsets[n] = offsets[n + 1] - offsets[n];
@@ -176,12 +179,11 @@ std::vector<int64_t> tokens_of(const Values& values, int cu_seqlens, size_t sequ
 }
 
 // A call has no more tokens of a sequence than a slot has records, and no count is past them.
-Status check_rings(const Values& values, const StateSlots& slots,
+Status check_rings(const Values& values, const KdaPoolTensors& tensors, const StateSlots& slots,
                    const std::vector<int64_t>& tokens) {
-  using namespace kda_recurrent;
-  if (!values.problem().has(ring_k) || !values.has(ring_count)) return {};
+  if (tensors.ring_count < 0 || !values.has(tensors.ring_count)) return {};
   const int64_t length = values[Dim::L];
-  const std::vector<int64_t> counts = values.integers(ring_count);
+  const std::vector<int64_t> counts = values.integers(tensors.ring_count);
   for (size_t slot = 0; slot < counts.size(); ++slot) {
     if (counts[slot] >= 0 && counts[slot] <= length) continue;
     return invalid(text("ring_count holds ", counts[slot], " at entry ", slot,
@@ -197,22 +199,20 @@ Status check_rings(const Values& values, const StateSlots& slots,
 
 }  // namespace
 
-Status check_kda_slots(const Values& values) {
-  if (!values.has(kda::state_indices) || !values.problem().has(kda::state_pool)) return {};
-  const StateSlots slots(values, kOfKda);
-  LATHE_TRY(check_range(slots, values[Dim::S]));
-  return check_owners(slots, tokens_of(values, kda::cu_seqlens, slots.sequences));
-}
-
-Status check_kda_recurrent_values(const Values& values) {
-  using namespace kda_recurrent;
-  if (!values.has(state_indices) || !values.problem().has(state_pool)) return {};
-  const StateSlots slots(values, kOfRecurrent);
+Status check_kda_pool_values(const Values& values, const KdaPoolTensors& tensors) {
+  if (!values.has(tensors.state_indices) || !values.problem().has(tensors.state_pool)) return {};
+  const StateSlots slots(values, tensors);
   if (!slots.by_token && !slots.accepted.empty()) return {};  // resolve() refuses it
   LATHE_TRY(check_range(slots, values[Dim::S]));
-  const std::vector<int64_t> tokens = tokens_of(values, cu_seqlens, slots.sequences);
-  LATHE_TRY(check_rings(values, slots, tokens));
+  const std::vector<int64_t> tokens = tokens_of(values, tensors.cu_seqlens, slots.sequences);
+  LATHE_TRY(check_rings(values, tensors, slots, tokens));
   return tokens.empty() ? Status() : check_owners(slots, tokens);
+}
+
+Status check_kda_slots(const Values& values) { return check_kda_pool_values(values, kOfKda); }
+
+Status check_kda_recurrent_values(const Values& values) {
+  return check_kda_pool_values(values, kOfRecurrent);
 }
 
 }  // namespace lathe

@@ -70,13 +70,6 @@ struct KdaStateTile {
   }
 };
 
-// Four elements of a record.
-template <class Element>
-__device__ __forceinline__ void kda_record(const Element* from, float (&value)[4]) {
-  Words<4 * sizeof(Element)> raw;
-  load_global(from, raw);
-  unpack<Element>(raw, value);
-}
 __device__ __forceinline__ void kda_read(const float* from, float (&value)[4]) {
   Words<16> raw;
   load_shared(from, raw);
@@ -132,12 +125,21 @@ struct KdaUpdates<Config, true> {
   }
 };
 
-// One token: the state moves on, and the lanes that hold a sum of q store their element of o.
+// Where a walk leaves a token's row of o, from the warp's first column on.
 template <class Config>
+struct KdaOutputs {
+  typename Config::Element* to;
+
+  __device__ __forceinline__ void store(int column, float value) const {
+    store_element(to + column, from_float<typename Config::Element>(value));
+  }
+};
+
+// One token: the state moves on, and the lanes that hold a sum of q store their element of o.
+template <class Config, class Shape, class Outputs>
 __device__ __forceinline__ void kda_walk(const float* token, int lane, int first, int columns_left,
-                                         KdaStateTile<Config>* state, typename Config::Element* o,
+                                         KdaStateTile<Config>* state, Outputs o,
                                          KdaUpdates<Config> updates) {
-  using Shape = KdaRecurrentShape<Config>;
   const int key = 4 * (lane % Shape::kKeyLanes), group = lane / Shape::kKeyLanes;
   float partial[8] = {};
 #pragma unroll
@@ -185,10 +187,7 @@ __device__ __forceinline__ void kda_walk(const float* token, int lane, int first
   }
   const bool stores = (Config::kKeyLanes == 8 || !(lane & 8)) && lane_column < columns_left;
   if (stores && !(lane & 1)) updates.store(lane_column, update);
-  if (stores && (lane & 1)) {
-    store_element(o + lane_column,
-                  from_float<typename Config::Element>(__fmaf_rn(product, paired, sum)));
-  }
+  if (stores && (lane & 1)) o.store(lane_column, __fmaf_rn(product, paired, sum));
 }
 
 // Brings the lane's elements of a state up to date by the records of its slot.
@@ -207,7 +206,7 @@ __device__ __forceinline__ void kda_replay(const KdaRecurrentParams& p, const Kd
                           (record * p.value_heads + tile.value_head) * Config::kKeyDim;
     const RingElement* ring_u = static_cast<const RingElement*>(p.ring_u) +
                                 (record * p.value_heads + tile.value_head) * Config::kValueDim;
-    // Plain loads: the grid writes the updates of its own tokens beside them.
+    // Plain loads: the grid writes records of its own tokens beside them.
     float u[4] = {};
     if (column < Config::kValueDim) load_written_four<16>(ring_u + column, u);
 #pragma unroll
@@ -215,8 +214,8 @@ __device__ __forceinline__ void kda_replay(const KdaRecurrentParams& p, const Kd
       const int row = 4 * (tile.lane % Shape::kKeyLanes) + 4 * Shape::kKeyLanes * b;
       if (row >= Config::kKeyDim) continue;
       float k[4], g[4];
-      kda_record(ring_k + row, k);
-      kda_record(ring_g + row, g);
+      load_written_four<16>(ring_k + row, k);
+      load_written_four<16>(ring_g + row, g);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float alpha = kda_decay(g[i]);
@@ -383,8 +382,9 @@ __device__ void kda_recurrent(const KdaRecurrentParams& p) {
     const int count = minimum(Shape::kWarps, tokens - base);
     for (int t = 0; t < count && has_columns; ++t) {
       const float* token = buffers + buffer * kBuffer + t * Shape::kToken;
-      kda_walk<Config>(token, tile.lane, first, Config::kValueDim - tile.column - first, &state,
-                       o + (base + t) * p.o_token_stride + first, updates);
+      kda_walk<Config, Shape>(token, tile.lane, first, Config::kValueDim - tile.column - first,
+                              &state, KdaOutputs<Config>{o + (base + t) * p.o_token_stride + first},
+                              updates);
       if constexpr (kRings) {
         const bool next_fits = base + t + 1 < p.ring_length;
         updates.to = next_fits ? updates.to + p.value_heads * Config::kValueDim : nullptr;

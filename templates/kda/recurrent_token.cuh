@@ -75,6 +75,15 @@ struct KdaHeadGate {
       unpack<f32>(raw, bias[pass]);
     }
   }
+
+  // Returns the logarithm of the decay of the lane's element i of a pass.
+  __device__ __forceinline__ float log_decay(const KdaRecurrentParams& p, int pass, int i,
+                                             float raw) const {
+    float z = raw;
+    if constexpr (Config::kDtBias) z = __fadd_rn(z, bias[pass][i]);
+    if constexpr (Config::kAlog && Config::kGate == kKdaGateSoftplus) z = __fadd_rn(z, rate.shift);
+    return kda_gate<Config::kGate>(z, rate.factor, p.lower_bound);
+  }
 };
 
 // A token as it lies in memory, in the registers of one warp: loaded while the warp walks others.
@@ -139,18 +148,6 @@ struct KdaRawToken {
     }
   }
 
-  // Returns the logarithm of the decay of the lane's element i of a pass.
-  __device__ __forceinline__ float log_decay(const KdaRecurrentParams& p,
-                                             const KdaHeadGate<Config>& gate, int pass, int i,
-                                             float raw) const {
-    float z = raw;
-    if constexpr (Config::kDtBias) z = __fadd_rn(z, gate.bias[pass][i]);
-    if constexpr (Config::kAlog && Config::kGate == kKdaGateSoftplus) {
-      z = __fadd_rn(z, gate.rate.shift);
-    }
-    return kda_gate<Config::kGate>(z, gate.rate.factor, p.lower_bound);
-  }
-
   // Section by section into shared memory: q normalised and scaled, k normalised, exp(g), v.
   __device__ __forceinline__ void prepare(const KdaRecurrentParams& p,
                                           const KdaHeadGate<Config>& gate, int lane,
@@ -182,7 +179,7 @@ struct KdaRawToken {
       unpack<Gate>(g[pass], alpha);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        alpha[i] = kda_decay(log_decay(p, gate, pass, i, alpha[i]));
+        alpha[i] = kda_decay(gate.log_decay(p, pass, i, alpha[i]));
         query[pass][i] = __fmul_rn(query[pass][i], of_q);
         key[pass][i] = __fmul_rn(key[pass][i], of_k);
       }
@@ -226,7 +223,7 @@ struct KdaRawToken {
       unpack<Gate>(g[pass], decay);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        decay[i] = log_decay(p, gate, pass, i, decay[i]);
+        decay[i] = gate.log_decay(p, pass, i, decay[i]);
         key[pass][i] = __fmul_rn(key[pass][i], of_k);
       }
       store_global(ring_g + d, pack<f32, 16>(decay));

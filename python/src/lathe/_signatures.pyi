@@ -89,6 +89,15 @@ class KdaRecurrentResults(Results):
     o: Any
     final_state: Any
 
+class KdaDecodeResults(Results):
+    conv_pool: Any
+    state_pool: Any
+    ring_k: Any
+    ring_u: Any
+    ring_g: Any
+    ring_count: Any
+    o: Any
+
 class SparseFlashAttentionResults(Results):
     out: Any
     softmax_max: Any
@@ -247,6 +256,23 @@ def run(op: Literal["kda_recurrent"], *, q: Array, k: Array, v: Array, g: Array,
         null_slot: int | None = None, update_state: int | None = None, append: int | None = None,
         context: Context | None = None, stream: Any = None, shard: Shard | None = None,
         group: Group | None = None, flags: Sequence[str] = ()) -> KdaRecurrentResults: ...
+
+@overload
+def run(op: Literal["kda_decode"], *, qkv: Array, conv_weight: Array, conv_pool: Array, g: Array,
+        beta: Array, state_pool: Array, state_indices: Array, A_log: Array | None = None,
+        dt_bias: Array | None = None, conv_bias: Array | None = None,
+        source_indices: Array | None = None, output_gate: Array | None = None,
+        norm_weight: Array | None = None, ring_k: Array | None = None, ring_u: Array | None = None,
+        ring_g: Array | None = None, ring_count: Array | None = None, o: Array | None = None,
+        scale: float | None = None, use_qk_l2norm_in_kernel: int | None = None,
+        use_gate_in_kernel: int | None = None, use_beta_sigmoid_in_kernel: int | None = None,
+        allow_neg_eigval: int | None = None, safe_gate: int | None = None,
+        lower_bound: float | None = None, state_v_first: int | None = None,
+        null_slot: int | None = None, update_state: int | None = None, append: int | None = None,
+        activation: Literal["silu", "none"] | None = None, norm_eps: float | None = None,
+        gate_activation: Literal["sigmoid", "silu"] | None = None, context: Context | None = None,
+        stream: Any = None, shard: Shard | None = None, group: Group | None = None,
+        flags: Sequence[str] = ()) -> KdaDecodeResults: ...
 
 @overload
 def run(op: Literal["sparse_flash_attention"], *, q: Array, k: Array, indices: Array,

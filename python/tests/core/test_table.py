@@ -45,14 +45,18 @@ PROBLEMS = [
     ("kda", {**KDA, "cu_seqlens": (3,), "state_pool": (4, 1, 16, 16), "state_indices": (2,)}, {}),
     ("kda_recurrent", {**KDA, "cu_seqlens": (3,), "state_pool": (4, 1, 16, 16),
                        "state_indices": (2,)}, {}),
+    ("kda_decode", {"qkv": (2, 48), "conv_weight": (48, 4), "conv_pool": (4, 48, 3),
+                    "g": (2, 1, 16), "beta": (2, 1), "state_pool": (4, 1, 16, 16),
+                    "state_indices": (2,), "output_gate": (2, 1, 16), "o": (2, 1, 16)}, {}),
     ("sparse_flash_attention", SPARSE, {"scale": 0.25}),
     ("shard", {"x": (9, 4), "indices": (6,), "y": (6, 4)}, {}),
     ("shard", {"buffer": (9, 4), "indices": (9,)}, {}),
     ("unshard", {"x": (6, 4), "indices": (6,), "y": (9, 4)}, {}),
     ("unshard", {"buffer": (9, 4), "indices": (9,)}, {}),
 ]
-# Said in the tensor's sentence: out is as q, or float32.
-REFUSED = {("sparse_flash_attention", "out")}
+# Said in the tensor's sentence: these are as q or qkv, or float32.
+REFUSED = {("sparse_flash_attention", "out"), ("kda_recurrent", "ring_u"),
+           ("kda_decode", "ring_u"), ("kda_decode", "norm_weight")}
 CAPTURES = {"capture_0", "capture_1", "capture_2", "capture_3"}  # of mods: their own tests
 
 

@@ -79,6 +79,8 @@ def _variants():
                 lt.kda(**given, output_final_state=final, output_chunk_states=chunks,
                        disable_recompute=keeps, use_gate_in_kernel=True)
         lt.kda_recurrent(**inputs, output_final_state=final, use_gate_in_kernel=True)
+    layer = functions.kda_layer_inputs(3, torch.float32)
+    lt.kda_decode(**layer, out=torch.empty(3, 2, 16))
     lt.kda_recurrent(**inputs, out=torch.empty_like(inputs["v"]), use_gate_in_kernel=True)
     given = functions.pages(9, torch.float16)
     caches = (given["q"], given["k_cache"], given["v_cache"], given["table"], given["lengths"])

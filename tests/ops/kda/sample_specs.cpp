@@ -3,6 +3,7 @@
 #include "tests/templates/sample_specs.h"
 
 #include "ops/kda/chunked_kernels.h"
+#include "ops/kda/decode/kernels.h"
 #include "ops/kda/kernels.h"
 #include "ops/kda/segments.h"
 #include "templates/params/kda.h"
@@ -22,6 +23,11 @@ std::vector<KernelSpec> kda_specs(const DeviceFacts& facts) {
   records.states = kKdaStatesRings;
   const KernelSpec recurrent = *kda_recurrent_kernel(records, facts);
   specs.insert(specs.end(), {recurrent, kda_ring_append_spec(recurrent)});
+  KdaDecodeProblem decode;
+  specs.push_back(*kda_decode_kernel(decode, facts));
+  decode.kda = records, decode.tokens = kKdaDecodeMostTokens;
+  decode.norm = decode.output_gate = true;
+  specs.push_back(*kda_decode_kernel(decode, facts));
   records.pooled = Dtype::f16;
   specs.push_back(*kda_recurrent_kernel(records, facts));
   // One configuration of every implementation.

@@ -25,8 +25,9 @@ from lathe.torch._gradients import (CausalConv1d, FlashAttention, Kda, SparseFla
                                     kda_call)
 from lathe.torch._operator_calls import (CAPTURES, CAUSAL_CONV1D, CAUSAL_CONV1D_FINAL,
                                          CAUSAL_CONV1D_UPDATE, FLASH_ATTENTION,
-                                         FLASH_ATTENTION_DECODE, KDA_RECURRENT,
-                                         KDA_RECURRENT_FINAL, SPARSE_FLASH_ATTENTION)
+                                         FLASH_ATTENTION_DECODE, KDA_DECODE, KDA_POOL,
+                                         KDA_POOL_CHUNKS, KDA_RECURRENT, KDA_RECURRENT_FINAL,
+                                         SPARSE_FLASH_ATTENTION)
 from lathe.torch._tensors import computed, laid
 
 _Two = tuple[Tensor, Tensor]
@@ -138,6 +139,30 @@ def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *,
         return out, None
     (o,) = KDA_RECURRENT(options, *tensors, *pool)
     return o, None
+
+
+@_declared
+def kda_decode(qkv: Tensor, conv_weight: Tensor, conv_pool: Tensor, g: Tensor, beta: Tensor,
+               state_pool: Tensor, state_indices: Tensor, *, conv_bias: Tensor | None = None,
+               A_log: Tensor | None = None, dt_bias: Tensor | None = None,
+               source_indices: Tensor | None = None, output_gate: Tensor | None = None,
+               norm_weight: Tensor | None = None, ring_k: Tensor | None = None,
+               ring_u: Tensor | None = None, ring_g: Tensor | None = None,
+               ring_count: Tensor | None = None, out: Tensor | None = None,
+               **options: Any) -> Tensor:
+    """Returns o [B,HV,V] or [B,T,HV,V]: a decoding step of a layer in one launch. Both pools and
+    the rings of records are changed in place.
+
+    There is no gradient.
+    """
+    tensors = (qkv, conv_weight, conv_pool, g, beta, A_log, dt_bias, conv_bias, state_pool,
+               state_indices, source_indices, output_gate, norm_weight, ring_k, ring_u, ring_g,
+               ring_count)
+    if out is not None:
+        KDA_DECODE.into(options_of(**options), laid(KDA_DECODE, tensors), (out,))
+        return out
+    (o,) = KDA_DECODE(options, *tensors)
+    return cast(Tensor, o)
 
 
 # ---- attention -----------------------------------------------------------------------------------

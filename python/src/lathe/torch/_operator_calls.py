@@ -29,7 +29,8 @@ _KDA_ONLY = (*_KDA_ROWS, "A_log", "dt_bias", "initial_state", "cu_seqlens")
 _SAVED = ("saved_values", "saved_states")  # what a forward leaves to its backward
 _KDA = (*_KDA_ONLY, *_SAVED)
 _SLOTS = ("state_pool", "state_indices", "source_indices", "has_initial_state")
-_POOL = (*_SLOTS, "num_accepted_tokens", "ring_k", "ring_u", "ring_g", "ring_count")
+_RINGS = ("ring_k", "ring_u", "ring_g", "ring_count")
+_POOL = (*_SLOTS, "num_accepted_tokens", *_RINGS)
 
 KDA = Call("kda", "kda", _KDA, ("o",), rows=_KDA_ROWS)
 KDA_FINAL = Call("kda_final", "kda", _KDA, ("o", "final_state"), rows=_KDA_ROWS)
@@ -47,6 +48,11 @@ KDA_RECURRENT = Call("kda_recurrent", "kda_recurrent", (*_KDA_ONLY, *_POOL), ("o
                      rows=(*_KDA_ROWS, "initial_state"))
 KDA_RECURRENT_FINAL = Call("kda_recurrent_final", "kda_recurrent", _KDA_ONLY, ("o", "final_state"),
                            rows=(*_KDA_ROWS, "initial_state"))
+
+KDA_DECODE = Call("kda_decode", "kda_decode",
+                  ("qkv", "conv_weight", "conv_pool", "g", "beta", "A_log", "dt_bias", "conv_bias",
+                   "state_pool", "state_indices", "source_indices", "output_gate", "norm_weight",
+                   *_RINGS), ("o",), into=True, rows=("qkv", "g", "beta", "output_gate"))
 
 # ---- flash attention -----------------------------------------------------------------------------
 

@@ -186,6 +186,75 @@ def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *,
     raise NotImplementedError
 
 
+def kda_decode(qkv: Tensor, conv_weight: Tensor, conv_pool: Tensor, g: Tensor, beta: Tensor,
+               state_pool: Tensor, state_indices: Tensor, *, conv_bias: Tensor | None = None,
+               A_log: Tensor | None = None, dt_bias: Tensor | None = None,
+               source_indices: Tensor | None = None, output_gate: Tensor | None = None,
+               norm_weight: Tensor | None = None, ring_k: Tensor | None = None,
+               ring_u: Tensor | None = None, ring_g: Tensor | None = None,
+               ring_count: Tensor | None = None, out: Tensor | None = None,
+               scale: float | None = None, use_qk_l2norm_in_kernel: bool = False,
+               use_gate_in_kernel: bool = False, use_beta_sigmoid_in_kernel: bool = False,
+               allow_neg_eigval: bool = False, safe_gate: bool = False,
+               lower_bound: float | None = None, state_v_first: bool = False, null_slot: int = -1,
+               update_state: bool = True, append: bool = True,
+               activation: Literal["silu", "none"] = "silu", norm_eps: float | None = None,
+               gate_activation: Literal["sigmoid", "silu"] = "sigmoid"
+               ) -> Tensor:
+    """Returns o [B,HV,V] or [B,T,HV,V]: a decoding step of a layer in one launch. Both pools and
+    the rings of records are changed in place.
+
+    There is no gradient.
+
+    Args:
+        qkv: [B,D] or [B,T,D]. What the convolution reads: H*K channels of q, H*K of k and HV*V of
+            v. Its dtype is that of o and of keys in records.
+        conv_weight: [D,W]. Taps, oldest first; W is 2 to 8.
+        conv_pool: [S,D,LS]. The last inputs of each slot, the newest in the last of at least W - 1
+            columns, rolled in place.
+        g: [B,HV,K] or [B,T,HV,K]. The decay's natural logarithm, or the raw gate.
+        beta: [B,HV] or [B,T,HV]. The step of the delta rule, or its logit.
+        state_pool: [S,HV,K,V] or [S,HV,V,K]. States in slots, changed in place; slots that nobody
+            names are not touched. Of 16 bits: rounded where they are written, and float32 in
+            between.
+        state_indices: [B]. The slot of each sequence, of both pools; below 0 or null_slot: padding.
+        conv_bias: [D]. Added before the activation.
+        A_log: [HV]. The logarithm of the gate's rate, with use_gate_in_kernel.
+        dt_bias: [HV*K]. Added to the raw gate, with use_gate_in_kernel.
+        source_indices: [B]. The slot that each sequence reads in place of the one that it writes;
+            below 0 or null_slot: its state and its inputs before are 0.
+        output_gate: [B,T,HV,V] or [B,HV,V]. o is multiplied by gate_activation of it.
+        norm_weight: [V]. Rows of o are divided by their root mean square and multiplied by it;
+            float32 or qkv's dtype.
+        ring_k: [S,L,H,K]. Records of the tokens behind each state of the pool: keys, as the
+            recurrence uses them.
+        ring_u: [S,L,HV,V]. The update beta (v - S^T k) of each record; float32 or q's dtype.
+        ring_g: [S,L,HV,K]. The decay's natural logarithm of each record.
+        ring_count: [S]. How many records of each slot count: its state is that of the pool after
+            these. Where a call's tokens leave no room, they are folded into the pool.
+        out: Where o is written, if there is no final state. Its rows are contiguous.
+        scale: o is multiplied by it. Allowed: >0, None: K^-0.5.
+        use_qk_l2norm_in_kernel: Whether rows of q and k are divided by their norms.
+        use_gate_in_kernel: Whether g is the raw gate; lower_bound chooses the formula.
+        use_beta_sigmoid_in_kernel: Whether beta is a logit.
+        allow_neg_eigval: 1: beta is twice the sigmoid of the logit.
+        safe_gate: The promise of flash-linear-attention's callers that g is not below -5. With
+            use_gate_in_kernel it needs lower_bound; no result depends on it.
+        lower_bound: The gate becomes lower_bound * sigmoid; unset: -exp(A_log) * softplus. Allowed:
+            [-5,0), None: unset.
+        state_v_first: Whether states are [..,V,K].
+        null_slot: A slot that stands for padding wherever it is named, as those below 0 do.
+            Allowed: -1, [-2147483648,2147483648).
+        update_state: 0: both pools are only read, and o is as if they had been written.
+        append: With rings: whether ring_count grows by the tokens of the call. 0: their records are
+            written, and the caller counts those that he accepts.
+        activation: The activation after the convolution. Allowed: silu, none.
+        norm_eps: Added to the mean square of a row of o. Allowed: >=0, None: 1e-5.
+        gate_activation: What output_gate goes through. Allowed: sigmoid, silu.
+    """
+    raise NotImplementedError
+
+
 def flash_attention(q: Tensor, k: Tensor, v: Tensor, *, alibi_slopes: Tensor | None = None,
                     sinks: Tensor | None = None, cu_seqlens_q: Tensor | None = None,
                     cu_seqlens_k: Tensor | None = None, captures: tuple[Tensor, ...] = (),
