@@ -28,7 +28,7 @@ constexpr auto kOptions =
 constexpr Operator kOperators[] = {
     {.name = "kda_decode",
      .sentence = "A decoding step of a layer of Kimi Delta Attention in one launch: convolution, "
-                 "gates, recurrence, and the gated norm of its output.",
+                 "gates, recurrence, gated norm.",
      .tensors = kda_decode::kTensors,
      .options = kOptions,
      .produces = "o",
