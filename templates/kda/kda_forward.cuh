@@ -48,9 +48,8 @@ struct KdaForward : KdaScan<Config> {
   __device__ __forceinline__ void begin_state(KdaState<Config>& state) const;
   __device__ __forceinline__ void walk(KdaState<Config>& state) const;
   template <class Body>
-  __device__ __forceinline__ void each_piece(KdaCheckpoints& checkpoints, const Body& body) const;
-  __device__ __forceinline__ void store_checkpoints(const KdaCheckpoints& checkpoints, int token,
-                                                    KdaState<Config>& state) const;
+  __device__ __forceinline__ void each_piece(const Body& body) const;
+  __device__ __forceinline__ void store_checkpoints(int token, KdaState<Config>& state) const;
   __device__ __forceinline__ void walk_pieces(KdaState<Config>& state) const;
   __device__ __forceinline__ void store_slot(KdaState<Config>& state, int slot) const;
   __device__ __forceinline__ void store_final_state(KdaState<Config>& state) const;
@@ -279,16 +278,20 @@ __device__ __forceinline__ void KdaForward<Config>::walk(KdaState<Config>& state
 }
 
 // Calls with each run of the segment's tokens between two checkpoints, and with the block of 16
-// tokens of the segment, by its number, that it begins with. States of chunks begin blocks too.
+// tokens of the segment, by its number, that it begins with. States of chunks begin blocks too. The
+// segment is found anew for each: no register holds where it ends while a piece is worked on.
 template <class Config>
 template <class Body>
-__device__ __forceinline__ void KdaForward<Config>::each_piece(KdaCheckpoints& checkpoints,
-                                                               const Body& body) const {
-  KdaScanTile piece = tile;
-  int block = 0;
+__device__ __forceinline__ void KdaForward<Config>::each_piece(const Body& body) const {
+  int first = tile.first, block = 0;
 #pragma unroll 1
-  while (piece.first < tile.count) {
-    piece.count = checkpoints.next(piece.first, tile.count);
+  while (true) {
+    KdaScanTile piece =
+        kda_scan_tile<Config>(in, fresh_block(), in.value_tiles, Scan::Smem::kValues);
+    if (first >= piece.count) return;
+    const KdaCheckpoints checkpoints(p.pool, piece.sequence);
+    piece.first = first;
+    piece.count = checkpoints.next(fresh_lane(), first, piece.count);
     if constexpr (Config::kChunkStates) {
       if (piece.first % p.chunk_size != 0) {
         const int chunk_end = (piece.first / p.chunk_size + 1) * p.chunk_size;
@@ -296,15 +299,15 @@ __device__ __forceinline__ void KdaForward<Config>::each_piece(KdaCheckpoints& c
       }
     }
     body(piece, block);
-    block += ceil_div(piece.count - piece.first, 16);
-    piece.first = piece.count;
+    block += ceil_div(piece.count - first, 16);
+    first = piece.count;
   }
 }
 
 template <class Config>
 __device__ __forceinline__ void KdaForward<Config>::store_checkpoints(
-    const KdaCheckpoints& checkpoints, int token, KdaState<Config>& state) const {
-  checkpoints.at(token, [&](int slot) {
+    int token, KdaState<Config>& state) const {
+  KdaCheckpoints(p.pool, tile.sequence).at(this->lane_index(), token, [&](int slot) {
     if (slot >= 0 && slot < p.pool.slots && slot != p.pool.null_slot) store_slot(state, slot);
   });
 }
@@ -313,11 +316,10 @@ __device__ __forceinline__ void KdaForward<Config>::store_checkpoints(
 template <class Config>
 __device__ __forceinline__ void KdaForward<Config>::walk_pieces(KdaState<Config>& state) const {
   if constexpr (kCheckpointed<Config>) {
-    KdaCheckpoints checkpoints(p.pool, tile.sequence, lane);
-    if (tile.first == 0) store_checkpoints(checkpoints, 0, state);
-    each_piece(checkpoints, [&](const KdaScanTile& piece, int) {
+    if (tile.first == 0) store_checkpoints(0, state);
+    each_piece([&](const KdaScanTile& piece, int) {
       KdaForward(p, piece, this->blocks).walk(state);
-      store_checkpoints(checkpoints, piece.count, state);
+      store_checkpoints(piece.count, state);
     });
   } else {
     walk(state);

@@ -59,37 +59,28 @@ struct KdaCheckpointsOf<Config, decltype(static_cast<void>(Config::kCheckpoints)
 template <class Config>
 constexpr bool kCheckpointed = KdaCheckpointsOf<Config>::kThere;
 
-// A warp's cursor over the checkpoints of a sequence, in the order of their tokens. Callers list
-// them in any order; in a rising one each costs a load.
+// The checkpoints of a sequence, in any order, as a warp reads them. Nothing is kept from one call to
+// the next: registers are short between the walks of two pieces.
 struct KdaCheckpoints {
   const int* tokens;
   const int* slots;
-  int from, count, lane;
-  bool rises;
+  int count;
 
   template <class Params>
-  __device__ __forceinline__ KdaCheckpoints(const Params& p, int sequence, int its_lane)
-      : lane(its_lane) {
+  __device__ __forceinline__ KdaCheckpoints(const Params& p, int sequence) {
     const int* offsets = static_cast<const int*>(p.cu_checkpoints) + sequence;
     const int begin = minimum(maximum(load_element(offsets), 0), p.checkpoints);
     const int end = minimum(maximum(load_element(offsets + 1), begin), p.checkpoints);
     tokens = static_cast<const int*>(p.checkpoint_tokens) + begin;
     slots = static_cast<const int*>(p.checkpoint_slots) + begin;
-    from = 0, count = end - begin;
-    bool falls = false;
-    for (int i = lane; i + 1 < count; i += 32) {
-      falls = falls || load_element(tokens + i) > load_element(tokens + i + 1);
-    }
-    rises = __any_sync(0xffffffffu, falls) == 0;
+    count = end - begin;
   }
 
   // Returns the first checkpoint behind token `after`, or `end` if none comes before it.
-  __device__ __forceinline__ int next(int after, int end) {
-    while (from < count && load_element(tokens + from) <= after) ++from;
-    if (from == count) return end;
-    if (rises) return minimum(load_element(tokens + from), end);
+  __device__ __forceinline__ int next(int lane, int after, int end) const {
     int least = end;
-    for (int i = from + lane; i < count; i += 32) {
+#pragma unroll 1
+    for (int i = lane; i < count; i += 32) {
       const int token = load_element(tokens + i);
       if (token > after) least = minimum(least, token);
     }
@@ -102,15 +93,15 @@ struct KdaCheckpoints {
 
   // Calls with the slot of each checkpoint after `token` tokens, by all lanes.
   template <class Body>
-  __device__ __forceinline__ void at(int token, const Body& body) const {
-    for (int first = from; first < count; first += 32) {
-      const bool there = first + lane < count;
-      const int its_token = there ? load_element(tokens + first + lane) : token + 1;
-      unsigned here = __ballot_sync(0xffffffffu, there && its_token == token);
+  __device__ __forceinline__ void at(int lane, int token, const Body& body) const {
+#pragma unroll 1
+    for (int first = 0; first < count; first += 32) {
+      const bool there = first + lane < count && load_element(tokens + first + lane) == token;
+      unsigned here = __ballot_sync(0xffffffffu, there);
+#pragma unroll 1
       for (; here != 0; here &= here - 1) {
         body(load_element(slots + first + __ffs(static_cast<int>(here)) - 1));
       }
-      if (rises && __any_sync(0xffffffffu, its_token > token)) return;
     }
   }
 };

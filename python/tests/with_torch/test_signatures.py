@@ -150,7 +150,7 @@ def test_an_unknown_option_is_refused(name):
     own = {"causal_conv1d", "causal_conv1d_update"}
     with pytest.raises(TypeError if name in own else lathe.InvalidArgument,
                        match="unexpected keyword" if name in own else "did you mean"):
-        CALLS[name](**{"num_split" if "decode" in name or "sparse" in name else
+        CALLS[name](**{"num_split" if "flash_attention_decode" == name or "sparse" in name else
                        "causa" if name == "flash_attention" else "state_v_firs": 1})
 
 

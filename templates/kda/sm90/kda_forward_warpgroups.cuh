@@ -12,11 +12,10 @@ __device__ __forceinline__ void KdaWalking<Config>::run() const {
   this->begin_state(state);
   PipelineState<Smem::kSlots> ring;
   if constexpr (kCheckpointed<Config>) {
-    KdaCheckpoints checkpoints(p.pool, tile.sequence, this->lane);
-    if (tile.first == 0) this->store_checkpoints(checkpoints, 0, state);
-    this->each_piece(checkpoints, [&](const KdaScanTile& piece, int) {
+    if (tile.first == 0) this->store_checkpoints(0, state);
+    this->each_piece([&](const KdaScanTile& piece, int) {
       KdaWalking(p, piece, shared).walk(state, ring);
-      this->store_checkpoints(checkpoints, piece.count, state);
+      this->store_checkpoints(piece.count, state);
     });
   } else {
     walk(state, ring);

@@ -11,13 +11,6 @@ namespace lathe {
 template <class Config>
 using KdaSummaryWarpgroupsSmem = KdaWarpgroupsSmem<KdaQuiet<Config>>;
 
-// The block, as new at every call.
-__device__ __forceinline__ unsigned fresh_block() {
-  unsigned block;
-  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
-  return block;
-}
-
 template <class Config>
 __device__ void kda_summary_warpgroups(const KdaSummaryWarpgroupsParams& params) {
   using Quiet = KdaQuiet<Config>;

@@ -256,8 +256,7 @@ __device__ __forceinline__ void kda_roles(const KdaMaps& maps, const KdaWalking<
   } else {
     setmaxnreg_dec<Roles::kPreparingRegisters>();
     if constexpr (kCheckpointed<Config>) {
-      KdaCheckpoints checkpoints(walking.p.pool, walking.tile.sequence, walking.lane);
-      walking.each_piece(checkpoints, [&](const KdaScanTile& piece, int block) {
+      walking.each_piece([&](const KdaScanTile& piece, int block) {
         const typename KdaPreparing<Config>::Forward forward(walking.p, piece, walking.shared);
         KdaPreparing<Config>(maps, forward, walking.shared, block).run();
       });
