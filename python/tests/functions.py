@@ -83,7 +83,8 @@ def _conv_update(x, weight, bias, residual, initial_state):
 
 
 def _layer(state_pool, conv_pool, **given):
-    pools = {"state_pool": state_pool.detach().clone(), "conv_pool": conv_pool.detach().clone()}
+    pools = {name: each.detach().clone(memory_format=torch.contiguous_format)
+             for name, each in (("state_pool", state_pool), ("conv_pool", conv_pool))}
     return lt.kda_decode(**given, **pools, use_qk_l2norm_in_kernel=True), *pools.values()
 
 
