@@ -118,6 +118,36 @@ class KdaInputCases(Case):
             same = out["state_pool"][2][i * slot:(i + 1) * slot] == tensors["state_pool"][2][i * slot:(i + 1) * slot]
             self.assertEqual(same, i != 1)
 
+    def test_kda_decode(self):
+        def layer(B=2, T=None, pool=5, indices=(0, 1), counts=None, L=3, **integers):
+            rows = [B] if T is None else [B, T]
+            out = {"qkv": tensor("F32", [*rows, 40]), "conv_weight": tensor("F32", [40, 4]), "conv_pool": tensor("F32", [pool, 40, 3]),
+                   "g": tensor("F32", [*rows, 2, 8]), "beta": tensor("F32", [*rows, 2]), "state_pool": tensor("F32", [pool, 2, 8, 12]),
+                   "state_indices": tensor("I32", [len(indices)], values=indices)}
+            if counts:
+                out |= {"ring_k": tensor("F32", [pool, L, 1, 8]), "ring_u": tensor("F32", [pool, L, 2, 12]),
+                        "ring_g": tensor("F32", [pool, L, 2, 8]), "ring_count": tensor("I32", [pool], values=counts)}
+            return out | {name: tensor("I32", [len(values)], values=values) for name, values in integers.items()}
+
+        def bad(pattern, options=(), **shape):
+            self.refused(pattern, layer(**shape), op="kda_decode", options=options)
+
+        bad("state_indices holds 5 at entry 1; allowed are slots below S = 5", indices=(0, 5))
+        bad("state_indices gives slot 2 to sequences 0 and 1", indices=(2, 2))
+        bad("source_indices gives slot 1 to sequence 0 to read and to sequence 1 to write", source_indices=(1, 2))
+        bad("source_indices holds 9 at entry 0", source_indices=(9, 2))
+        bad("ring_count holds 4 at entry 2; allowed are 0 to L = 3", counts=(0, 0, 4, 0, 0))
+        bad("ring_count holds -1 at entry 0", counts=(-1, 0, 0, 0, 0))
+        bad("sequence 0 has 4 tokens and ring_k has L = 3", T=4, counts=(0, 0, 0, 0, 0))
+        bad("source_indices is declared with ring_k", counts=(0, 0, 0, 0, 0), source_indices=(3, 4))
+        bad("append is 0 and ring_k is not declared", options=["append=0"])
+        # One slot for padding, twice; sources that two sequences read.
+        _, out = self.run_op("kda_decode", layer(B=4, indices=(0, 0, -1, 3), source_indices=(1, 1, 1, 1)), options=["null_slot=0"])
+        self.assertEqual(set(out), {"o", "state_pool", "conv_pool"})
+        self.assertEqual(unpack("F32", out["o"][2])[:3 * 24], [0.0] * (3 * 24))
+        _, out = self.run_op("kda_decode", layer(T=2, counts=(0, 2, 0, 3, 1)))
+        self.assertEqual(unpack("I32", out["ring_count"][2]), [2, 2, 0, 3, 1])
+
     def test_kda_chunk_states(self):
         # Packed, those of all sequences, of which one is empty; what is given is not changed.
         tensors = kda(B=1, T=70, offsets=[0, 40, 40, 70])
