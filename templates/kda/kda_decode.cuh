@@ -30,10 +30,18 @@ struct KdaDecodeShape : KdaRecurrentShape<Config> {
   static constexpr int kScalars = kO + kValues, kToken = kScalars + 4;
 };
 
-// [tokens][the count of records]
+// [tokens][the count of records], and with records [decays of kReplayed of them][their keys][their
+// updates]
 template <class Config>
 struct KdaDecodeSmem {
-  static constexpr int kBytes = 4 * (Config::kTokens * KdaDecodeShape<Config>::kToken + 4);
+  using Shape = KdaDecodeShape<Config>;
+  static constexpr int kReplayed = Shape::kWidth <= 128 ? 16 : 4;  // records at once
+  static constexpr int kCount = Config::kTokens * Shape::kToken, kDecays = kCount + 4;
+  static constexpr int kKeys = kDecays + kReplayed * Shape::kWidth;
+  static constexpr int kUpdates = kKeys + kReplayed * Shape::kWidth;
+  static constexpr int kFloats =
+      Config::kStates == kKdaStatesRings ? kUpdates + kReplayed * Shape::kValues : kDecays;
+  static constexpr int kBytes = 4 * kFloats;
 };
 
 struct KdaRowOfShared {
@@ -54,6 +62,7 @@ __device__ __forceinline__ unsigned add_shared_word(int* word, unsigned value) {
 template <class Config>
 struct KdaDecode {
   using Shape = KdaDecodeShape<Config>;
+  using Smem = KdaDecodeSmem<Config>;
   using Element = typename Config::Element;
   using Gate = typename Config::GateElement;
   using StateElement = typename KdaStateElement<Config>::Type;
@@ -102,6 +111,9 @@ struct KdaDecode {
   template <class Body>
   __device__ __forceinline__ void each_gate(int t, const Body& body) const;
   __device__ __forceinline__ void prepare(int t) const;
+  __device__ __forceinline__ void stage_records(int first) const;
+  __device__ __forceinline__ void apply_records(int first, KdaStateTile<Config>* state) const;
+  __device__ __forceinline__ void replay(KdaStateTile<Config>* state) const;
   __device__ __forceinline__ void walk(KdaStateTile<Config>* state) const;
   __device__ __forceinline__ void finish(int t) const;
   __device__ __forceinline__ void record_keys() const;
@@ -123,7 +135,7 @@ __device__ __forceinline__ void KdaDecode<Config>::clear_outputs() {
 // By all threads, with a barrier behind it before `ring` is read.
 template <class Config>
 __device__ __forceinline__ void KdaDecode<Config>::take_count() {
-  int* held = reinterpret_cast<int*>(shared + Config::kTokens * Shape::kToken);
+  int* held = reinterpret_cast<int*>(shared + Smem::kCount);
   if (threadIdx.x == 0) {
     int* word = static_cast<int*>(p.ring_count) + slots.to;
     const unsigned before = add_shared_word(word, 1u << 16);
@@ -270,13 +282,95 @@ __device__ __forceinline__ void KdaDecode<Config>::prepare(int t) const {
   }
 }
 
-// The warp's columns go through the tokens; `state` is that of the slot.
+// Records from `first` on, for all warps: each would compute the same decays.
+template <class Config>
+__device__ __forceinline__ void KdaDecode<Config>::stage_records(int first) const {
+  constexpr int kPieces = Shape::kWidth / 4;
+  const int count = minimum(ring.count - first, Smem::kReplayed);
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < count * kPieces; i += Config::kThreads) {
+    const int r = i / kPieces, d = i % kPieces * 4;
+    const long long record = static_cast<long long>(slots.to) * p.ring_length + first + r;
+    float decay[4] = {}, key[4] = {};
+    if (d < Config::kKeyDim) {
+      load_written_four<16>(static_cast<const float*>(p.ring_g) +
+                                (record * p.value_heads + tile.value_head) * Config::kKeyDim + d,
+                            decay);
+      load_written_four<16>(static_cast<const Element*>(p.ring_k) +
+                                (record * p.heads + tile.head) * Config::kKeyDim + d,
+                            key);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) decay[j] = kda_decay(decay[j]);
+    }
+    store_shared(shared + Smem::kDecays + r * Shape::kWidth + d, pack<f32, 16>(decay));
+    store_shared(shared + Smem::kKeys + r * Shape::kWidth + d, pack<f32, 16>(key));
+  }
+  constexpr int kRowPieces = Shape::kValues / 4;
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < count * kRowPieces; i += Config::kThreads) {
+    const int r = i / kRowPieces, column = i % kRowPieces * 4;
+    const long long record = static_cast<long long>(slots.to) * p.ring_length + first + r;
+    float update[4] = {};
+    if (column < Config::kValueDim) {
+      load_written_four<16>(static_cast<const typename Config::RingElement*>(p.ring_u) +
+                                (record * p.value_heads + tile.value_head) * Config::kValueDim +
+                                column,
+                            update);
+    }
+    store_shared(shared + Smem::kUpdates + r * Shape::kValues + column, pack<f32, 16>(update));
+  }
+}
+
+// The warp's columns go through the staged records, as kda_replay has them.
+template <class Config>
+__device__ __forceinline__ void KdaDecode<Config>::apply_records(
+    int first, KdaStateTile<Config>* state) const {
+  const int count = minimum(ring.count - first, Smem::kReplayed);
+  const float* at = shared + 4 * (tile.lane % Shape::kKeyLanes);
+  const float* updates = shared + Smem::kUpdates + lane_column();
+#pragma unroll 1
+  for (int r = 0; r < count; ++r) {
+    float u[4];
+    kda_read(updates + r * Shape::kValues, u);
+#pragma unroll
+    for (int b = 0; b < Shape::kBlocks; ++b) {
+      const float* piece = at + r * Shape::kWidth + 4 * Shape::kKeyLanes * b;
+      float alpha[4], k[4];
+      kda_read(piece + Smem::kDecays, alpha);
+      kda_read(piece + Smem::kKeys, k);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+          float& s = state->s[b][i][c];
+          s = __fmaf_rn(k[i], u[c], __fmul_rn(s, alpha[i]));
+        }
+      }
+    }
+  }
+}
+
+// Brings the state up to date by the records of its slot. The first ones have been staged beside
+// the tokens.
+template <class Config>
+__device__ __forceinline__ void KdaDecode<Config>::replay(KdaStateTile<Config>* state) const {
+#pragma unroll 1
+  for (int first = 0; first < ring.count; first += Smem::kReplayed) {
+    if (first > 0 || (tile.column > 0 && ring.count > Smem::kReplayed)) {
+      __syncthreads();  // all have left the records that are staged anew
+      stage_records(first);
+      __syncthreads();  // the records are there
+    }
+    apply_records(first, state);
+  }
+}
+
+// The warp's columns go through the tokens; `state` is that of the slot and its records.
 template <class Config>
 __device__ __forceinline__ void KdaDecode<Config>::walk(KdaStateTile<Config>* state) const {
   if (first_column() >= Config::kValueDim) return;
   KdaUpdates<Config> updates = {};
   if constexpr (kRings) {
-    kda_replay<Config>(p, tile, slots.to, ring.count, lane_column(), state);
     // Where the tokens leave no room, every thread folds the records into what it has read itself.
     if (ring.count + tokens > p.ring_length) store_state(state);
     updates.to = static_cast<typename Config::RingElement*>(p.ring_u) +
@@ -284,7 +378,6 @@ __device__ __forceinline__ void KdaDecode<Config>::walk(KdaStateTile<Config>* st
                   tile.value_head) *
                      Config::kValueDim +
                  first_column();
-    __syncwarp();  // every lane has read the updates that others replace
   }
 #pragma unroll 1
   for (int t = 0; t < tokens; ++t) {
@@ -399,11 +492,13 @@ __device__ __forceinline__ void KdaDecode<Config>::run() {
       for (int t = tile.warp; t < tokens; t += Shape::kWarps) normalise(t);
     }
     for (int t = tile.warp; t < tokens; t += Shape::kWarps) prepare(t);
+    if constexpr (kRings) stage_records(0);
     load_state(&state);
     __syncthreads();  // every token is ready
 #pragma unroll 1
     for (tile.column = 0; tile.column < Config::kValueDim; tile.column += Shape::kTileV) {
       if (tile.column > 0) load_state(&state);
+      if constexpr (kRings) replay(&state);
       walk(&state);
     }
     tile.column = 0;

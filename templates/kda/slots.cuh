@@ -59,8 +59,8 @@ struct KdaCheckpointsOf<Config, decltype(static_cast<void>(Config::kCheckpoints)
 template <class Config>
 constexpr bool kCheckpointed = KdaCheckpointsOf<Config>::kThere;
 
-// The checkpoints of a sequence, in any order, as a warp reads them. Nothing is kept from one call to
-// the next: registers are short between the walks of two pieces.
+// The checkpoints of a sequence, in any order, as a warp reads them. Nothing is kept from one call
+// to the next: registers are short between the walks of two pieces.
 struct KdaCheckpoints {
   const int* tokens;
   const int* slots;

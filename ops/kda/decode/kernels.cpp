@@ -5,6 +5,7 @@
 
 #include "codegen/base/integers.h"
 #include "ops/tiles.h"
+#include "templates/params/kda.h"
 #include "templates/params/kda_decode.h"
 
 namespace lathe {
@@ -27,7 +28,9 @@ int state_registers(const KdaDecodeProblem& problem, const KdaRecurrentTile& til
 int kda_decode_smem(const KdaDecodeProblem& problem, const KdaRecurrentTile& tile) {
   const int width = round_up(problem.kda.key_dim, 4 * tile.key_lanes);
   const int values = round_up(problem.kda.value_dim, tile.columns());
-  return 4 * (problem.tokens * (3 * width + 2 * values + 4) + 4);
+  const int staged = width <= 128 ? 16 : 4;  // records at once
+  const int records = problem.kda.states == kKdaStatesRings ? staged * (2 * width + values) : 0;
+  return 4 * (problem.tokens * (3 * width + 2 * values + 4) + 4 + records);
 }
 
 // A head is one block's, so it has as many warps as the head has columns for, unless their threads

@@ -194,6 +194,19 @@ TEST_CASE("kda_decode: more rows and heads than blocks run at once, and slots ou
   check_case(c, make_kda_decode_inputs(c, 2));
 }
 
+TEST_CASE("kda_decode: more records than are staged at once, of heads that are walked in turns") {
+  uint64_t seed = 1;
+  for (const auto& [keys, values] : {std::pair<int64_t, int64_t>(32, 32), {128, 136}, {256, 60}}) {
+    for (const bool append : {true, false}) {
+      KdaDecodeCase c;
+      c.element = c.weight_dtype = LATHE_BF16, c.ring_dtype = append ? LATHE_BF16 : LATHE_F32;
+      c.key_dim = keys, c.value_dim = values, c.heads = 1, c.group = 2, c.batch = 13;
+      c.tokens = append ? 3 : 0, c.ring_length = 37, c.append = append;
+      check_case(c, make_kda_decode_inputs(c, seed++));
+    }
+  }
+}
+
 TEST_CASE("kda_decode: without tokens states go from their sources to their slots") {
   KdaDecodeCase c;
   c.batch = 5, c.sources = true, c.tokens = 1;

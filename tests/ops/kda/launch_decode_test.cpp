@@ -104,8 +104,7 @@ TEST_CASE("kda: a pool's parameters, in segments, and nothing is allocated") {
   REQUIRE_MESSAGE(world.run() == LATHE_OK, error());
   CHECK(world.kernels_launched() ==
         std::vector<std::string>{"kda_summary", "kda_merge", "kda_forward"});
-  const auto summary =
-      world.launches_of("kda_summary").at(0).as<lathe::KdaSummaryParams>().pool;
+  const auto summary = world.launches_of("kda_summary").at(0).as<lathe::KdaSummaryParams>().pool;
   const auto pool = world.launches_of("kda_forward").at(0).as<lathe::KdaForwardParams>().pool;
   CHECK(pool.states != nullptr);
   CHECK(pool.states == summary.states);
