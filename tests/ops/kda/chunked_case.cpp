@@ -181,7 +181,7 @@ Call kda_call(const KdaCase& kda, const KdaInputs& inputs) {
   Call call = start_call(kda, inputs);
   if (kda.warps > 0) {
     const std::string tile = "warps=" + std::to_string(kda.warps);
-    call.tiles["kda_forward"] = call.tiles["kda_forward_warmup"] = tile;
+    call.tiles[kda.warmup_segments > 1 ? "kda_forward_warmup" : "kda_forward"] = tile;
     call.tiles["kda_forward_warpgroups"] = "kernel=kda_forward " + tile;
   }
   want_forward(kda, &call);
