@@ -65,7 +65,15 @@ typedef enum lathe_status {
   LATHE_INTERNAL    /* a bug in lathe */
 } lathe_status;
 
-typedef enum lathe_dtype { LATHE_F32 = 0, LATHE_F16, LATHE_BF16, LATHE_I32, LATHE_I64 } lathe_dtype;
+typedef enum lathe_dtype {
+  LATHE_F32 = 0,
+  LATHE_F16,
+  LATHE_BF16,
+  LATHE_I32,
+  LATHE_I64,
+  LATHE_F8_E4M3, /* DLPack's float8_e4m3fn, or unsigned 8-bit numbers that are its codes */
+  LATHE_U8
+} lathe_dtype;
 
 typedef enum lathe_device_kind {
   LATHE_DEVICE_DEFAULT = 0, /* LATHE_DEVICE if set, else LATHE_DEVICE_CUDA. Never falls back. */

@@ -66,26 +66,22 @@ function(lathe_memoize)
 endfunction()
 set(LATHE_MEMOIZED "^(${LATHE_FAMILY_TESTS}|api_|bench_|ranks_|shard_|templates_)")
 
-# lathe_takes(SECONDS TEST... [THOROUGH]): tests of this folder that take more than six seconds of a processor
-# with nothing cached. They begin first, so that none of them is what the others' end is waited for, and may
-# take ten times as long: a busy machine is no failure. All others have a minute (scripts/test).
-# THOROUGH: the release suite leaves them out, because shorter tests see the same code. Their programs are
-# built by the target thorough_tests.
-function(lathe_takes seconds)
-  cmake_parse_arguments(arg "THOROUGH" "" "" ${ARGN})
-  math(EXPR limit "10 * ${seconds}")
-  foreach(name ${arg_UNPARSED_ARGUMENTS})
-    if(NOT TEST ${name})
-      message(SEND_ERROR "lathe_takes: there is no test ${name} in this folder")
-    endif()
+# lathe_takes(TEST SECONDS [THOROUGH]): what SECONDS and THOROUGH beside a test mean. A test that takes more than
+# six seconds of a processor with nothing cached says how many: it begins first, so that it is not what the
+# others' end is waited for, and may take ten times as long, as a busy machine is no failure. All others have a
+# minute (scripts/test). THOROUGH: the release suite leaves it out, because shorter tests see the same code. Its
+# program is built by the target thorough_tests.
+function(lathe_takes name seconds)
+  if(NOT seconds STREQUAL "")
+    math(EXPR limit "10 * ${seconds}")
     set_tests_properties(${name} PROPERTIES COST ${seconds} TIMEOUT ${limit})
-    if(arg_THOROUGH)
-      set_property(TEST ${name} APPEND PROPERTY LABELS thorough)
-      if(TARGET ${name})
-        set_target_properties(${name} PROPERTIES LATHE_THOROUGH ON)
-      endif()
+  endif()
+  if("${ARGN}" MATCHES "THOROUGH|TRUE")
+    set_property(TEST ${name} APPEND PROPERTY LABELS thorough)
+    if(TARGET ${name})
+      set_target_properties(${name} PROPERTIES LATHE_THOROUGH ON)
     endif()
-  endforeach()
+  endif()
 endfunction()
 
 add_custom_target(thorough_tests)
@@ -93,9 +89,10 @@ add_custom_target(thorough_tests)
 # runs and no more (tests/selection.py).
 add_custom_target(release_tests)
 
-# lathe_test(NAME SOURCES... LIBRARIES...): a doctest program, registered with ctest as NAME.
+# lathe_test(NAME SOURCES... LIBRARIES... [SECONDS N] [THOROUGH]): a doctest program, registered with ctest as
+# NAME.
 function(lathe_test name)
-  cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(arg "THOROUGH" "SECONDS" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(${name} $<TARGET_OBJECTS:lathe_test_main> ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE lathe_options ${arg_LIBRARIES})
   lathe_compile_fast(${name})
@@ -109,13 +106,14 @@ function(lathe_test name)
   else()
     add_test(NAME ${name} COMMAND ${name})
     set_property(GLOBAL APPEND PROPERTY LATHE_TEST_PROGRAMS ${name})
+    lathe_takes(${name} "${arg_SECONDS}" "${arg_THOROUGH}")
   endif()
   if(name MATCHES "${LATHE_MEMOIZED}")
     lathe_memoize(${name})
     add_dependencies(${name} lathe_nvrtc_memo)
   endif()
   if(name MATCHES "${LATHE_SANITIZED}" AND NOT name MATCHES "${LATHE_UNSANITIZED}")
-    set_tests_properties(${name} PROPERTIES LABELS sanitized)
+    set_property(TEST ${name} APPEND PROPERTY LABELS sanitized)
     add_dependencies(sanitized_tests ${name})
   endif()
 endfunction()

@@ -52,6 +52,11 @@ enum class TokenAxis : uint8_t { none, queries, keys, chunks, slots };
   X(NP, "NP", true, none)       \
   X(R, "R", false, none)        \
   X(topk, "topk", true, none)   \
+  X(positions, "positions", true, none) \
+  X(R2, "R/2", true, none)      \
+  X(rows, "rows", true, none)   \
+  X(scales, "scales", true, none) \
+  X(bytes, "bytes", true, none) \
   X(G, "G", false, none)
 // clang-format on
 

@@ -214,7 +214,8 @@ Status check_offsets(const Values& values) {
   for (size_t i = 0; i < values.problem().op->tensors.size(); ++i) {
     const int tensor = static_cast<int>(i);
     if (!values.has(tensor) || values.problem().tensors[i].shape.dims[0].plus == 0) continue;
-    if (values.problem().tensors[i].shape.dims[0].dim != Dim::N) continue;
+    const Dim sequences = values.problem().tensors[i].shape.dims[0].dim;
+    if (sequences != Dim::N && sequences != Dim::B) continue;
     LATHE_TRY(check_offsets(values, tensor));
   }
   return {};

@@ -40,7 +40,7 @@ class Values {
 };
 
 // Offsets begin with 0, never decrease and end with the packed dim's extent. Checks every tensor of
-// shape N+1: cu_seqlens cuts T, cu_seqlens_q Tq and cu_seqlens_k Tk.
+// shape N+1 or B+1: cu_seqlens cuts T, cu_seqlens_q Tq and cu_seqlens_k Tk.
 Status check_offsets(const Values& values);
 // A sink is a number, or -inf for none. Passes if the tensor is not available.
 Status check_sinks(const Values& values, int sinks);

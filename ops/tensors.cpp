@@ -22,23 +22,30 @@ DLDataType dl_type(Dtype dtype) {
     case Dtype::i32:
     case Dtype::i64:
       return {kDLInt, bits, 1};
+    case Dtype::f8_e4m3:
+      return {kDLFloat8E4m3, bits, 1};
+    case Dtype::u8:
+      return {kDLUInt, bits, 1};
     default:
       return {kDLFloat, bits, 1};
   }
 }
 
 std::string found_type(DLDataType type) {
-  const char* kind = type.code == kDLFloat    ? "f"
-                     : type.code == kDLBfloat ? "bf"
-                     : type.code == kDLInt    ? "i"
-                     : type.code == kDLUInt   ? "u"
-                                              : "type ";
+  const char* kind = type.code == kDLFloat        ? "f"
+                     : type.code == kDLBfloat     ? "bf"
+                     : type.code == kDLInt        ? "i"
+                     : type.code == kDLUInt       ? "u"
+                     : type.code == kDLFloat8E4m3 ? "f8_e4m3, bits "
+                                                  : "type ";
   std::string found = text(kind, static_cast<int>(type.bits));
   return type.lanes == 1 ? found : text(found, " in ", type.lanes, " lanes");
 }
 
 bool has_kind(const Slot& slot, const DLTensor& tensor) {
-  return tensor.dtype.code == slot.type.code && tensor.dtype.bits == slot.type.bits &&
+  // Many libraries hand out 8-bit floats as the numbers of their codes.
+  const bool codes = slot.type.code == kDLFloat8E4m3 && tensor.dtype.code == kDLUInt;
+  return (tensor.dtype.code == slot.type.code || codes) && tensor.dtype.bits == slot.type.bits &&
          tensor.dtype.lanes == slot.type.lanes && tensor.ndim == slot.shape.rank && tensor.shape;
 }
 

@@ -1,20 +1,6 @@
 // This file holds the main function of every test program.
-#define DOCTEST_CONFIG_IMPLEMENT
+#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
-
-#include <string_view>
-
-#include "tests/harness/family.h"
-
-int main(int argc, char** argv) {
-  constexpr std::string_view kFamily = "--family=";
-  for (int i = 1; i < argc; ++i) {
-    if (std::string_view(argv[i]).starts_with(kFamily)) {
-      apitest::choose_family(argv[i] + kFamily.size());
-    }
-  }
-  return doctest::Context(argc, argv).run();
-}
 
 #if defined(__SANITIZE_THREAD__)
 // The compiler's own locks are not seen by ThreadSanitizer, which then reports what two compiles at

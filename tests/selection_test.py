@@ -35,7 +35,7 @@ class Areas(unittest.TestCase):
 
     def test_tests_of_a_folder_belong_to_it(self):
         areas = {each.name: each.areas for each in TESTS}
-        self.assertEqual(areas["kda_numerics_test"], {"kda"})
+        self.assertEqual(areas["kda_forward_test"], {"kda"})
         self.assertEqual(areas["store_test"], {"cache"})
         self.assertEqual(areas["golden_flash_attention"], {"attention", "golden"})
         self.assertEqual(areas["golden_flash_attention_sm80"], {"attention"})
@@ -48,7 +48,7 @@ class Areas(unittest.TestCase):
     def test_a_test_names_the_program_that_it_runs(self):
         targets = {each.name: each.target for each in TESTS}
         self.assertEqual(targets["store_test"], "tests/store_test")
-        self.assertEqual(targets["attention_run_sm90_test"], "tests/attention_run_test")
+        self.assertEqual(targets["attention_alignment_sm80_test"], "tests/attention_alignment_test")
         self.assertIsNone(targets["layers"])
 
 
@@ -69,23 +69,23 @@ class Changes(unittest.TestCase):
 
     def test_a_kernel_of_one_family_runs_all_of_its_tests_and_no_others(self):
         found = chosen("templates/kda/kda_forward.cuh")
-        self.assertLessEqual({"kda_numerics_test", "kda_options_test", "golden_kda_sm80"}, found)
-        self.assertFalse({"attention_run_test", "store_test", "sim_race_test"} & found)
+        self.assertLessEqual({"kda_forward_test", "kda_options_test", "golden_kda_sm80"}, found)
+        self.assertFalse({"attention_forward_test", "store_test", "sim_race_test"} & found)
 
     def test_a_wide_change_leaves_thorough_tests_to_turns(self):
         found = chosen(*(f"ops/{family}/schema.cpp" for family in ("attention", "conv", "kda")))
-        self.assertLessEqual({"kda_numerics_test", "conv_update_test"}, found)
+        self.assertLessEqual({"kda_forward_test", "conv_update_test"}, found)
         self.assertFalse({"kda_options_test", "conv_numerics_test"} & found)
 
     def test_the_cache_is_seen_by_those_that_use_it_from_outside(self):
         found = chosen("cache/store/store.cpp")
         self.assertLessEqual({"store_test", "api_test", "cli_cache_test", "golden_kda"}, found)
-        self.assertFalse({"kda_numerics_test", "sim_race_test"} & found)
+        self.assertFalse({"kda_forward_test", "sim_race_test"} & found)
 
     def test_what_everything_goes_through_is_seen_by_every_family(self):
         for path in ("codegen/source.cpp", "ops/tensors.cpp", "templates/common/types.cuh"):
-            self.assertLessEqual({"kda_numerics_test", "conv_update_test", "sparse_run_test",
-                                  "attention_run_test"}, chosen(path), path)
+            self.assertLessEqual({"kda_forward_test", "conv_update_test", "sparse_run_test",
+                                  "attention_forward_test"}, chosen(path), path)
 
     def test_some_tests_always_run(self):
         for path in ("README.md", "docs/kda.md", "LICENSE", "a/new/folder/file"):

@@ -147,7 +147,7 @@ Status read_tensor(lathe_problem* problem, const std::string& name, const Json& 
   if (!good) return wrong(field, value, "[dtype, [extents]], such as [\"bf16\", [1, -1, 4096]]");
   const auto found = std::ranges::find(kDtypes, value[0].get<std::string>(), &DtypeInfo::word);
   if (found == std::end(kDtypes))
-    return wrong(field + "'s dtype", value[0], "f32, f16, bf16, i32 or i64");
+    return wrong(field + "'s dtype", value[0], "f32, f16, bf16, i32, i64, f8_e4m3 or u8");
   std::vector<int64_t> extents;
   for (const Json& extent : value[1]) {
     if (!is_int64(extent)) {

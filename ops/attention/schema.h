@@ -77,14 +77,16 @@ using namespace attention_rows;
 
 inline constexpr auto kTensors = joined(
     std::array{
-        input("q", "B,Sq,H,D", "f16|bf16", "Queries; their dtype is that of keys, values and out.")
+        input("q", kQueries, "f16|bf16", "Queries; their dtype is that of keys, values and out.")
             .strided(),
-        inout("k_cache", "P,page,HK,D", "=q", "Keys in pages; HK divides H.")
+        inout("k_cache", "P,page,HK,D|P,page,bytes", "f16|bf16|f8_e4m3|u8",
+              "Keys in pages; HK divides H. Of q's dtype, f8_e4m3 with k_scale, or with row_format "
+              "rows of bytes.")
             .changed("k_new")
             .strided(),
-        inout("v_cache", "P,page,HK,DV", "=q",
-              "Values in pages; without them the first 512 of the 576 columns of k_cache are the "
-              "values.")
+        inout("v_cache", "P,page,HK,DV", "f16|bf16|f8_e4m3",
+              "Values in pages, of k_cache's dtype; without them the first 512 of the 576 columns "
+              "of k_cache are the values.")
             .changed("v_new")
             .optional()
             .strided(),
@@ -93,28 +95,59 @@ inline constexpr auto kTensors = joined(
               "Keys of each sequence before new ones are appended; below 0: padding, whose pages "
               "are not "
               "looked at."),
-        input("k_new", "B,Sq,HK,D", "=q", "Keys of the queries' tokens, appended to the cache.")
+        input("k_new", "B,Sq,HK,D|Tq,HK,D", "=q",
+              "Keys of the queries' tokens, appended to the cache.")
             .optional()
             .strided(),
-        input("v_new", "B,Sq,HK,DV", "=q",
+        input("v_new", "B,Sq,HK,DV|Tq,HK,DV", "=q",
               "Values of the queries' tokens, appended to the cache; with v_cache.")
             .needs("k_new,v_cache")
             .strided(),
         kSlopes,
         kSinks,
+        inout(
+            "k_scale", "scales|P,page,HK", "f32",
+            "What the codes of k_cache are multiplied by: one number, one for each of HK heads, or "
+            "one for each row of a page and head, which is written with new keys.")
+            .changed("k_new")
+            .optional(),
+        inout("v_scale", "scales|P,page,HK", "f32", "The same of v_cache.")
+            .changed("v_new")
+            .needs("v_cache"),
+        input("cu_seqlens_q", "B+1", kOffsets,
+              "Offsets of packed queries, with any number of rows for each sequence; new keys and "
+              "values are packed alike.")
+            .optional(),
+        input("leftpad", "B", "i32", "The first key of each sequence that counts.").optional(),
+        input("total_seqlens", "B", "i32",
+              "Keys of each sequence over all ranks, those of the call's rows included. Key j of "
+              "the cache is key j * key_stride + key_offset of the sequence.")
+            .optional(),
+        input("rope_cos", "positions,R/2", kFloats,
+              "Cosines of the rotary embedding by position; the first R columns of q and k_new "
+              "turn.")
+            .needs("rope_sin"),
+        input("rope_sin", "positions,R/2", "=rope_cos", "Its sines.").needs("rope_cos"),
+        input("rope_positions", "rows", "i32",
+              "The position of each of Tq rows, or of the first row of each of B sequences; "
+              "without it a row stands where its key does.")
+            .needs("rope_cos"),
     },
     kCaptures,
     std::array{
-        output("out", "B,Sq,H,DV", "=q", kOutSentence).needs("lse").strided(),
-        output("lse", "B,H,Sq", "f32", kLseSentence).needs("out"),
+        output("out", kResults, "=q", kOutSentence).needs("lse").strided(),
+        output("lse", kRows, "f32", kLseSentence).needs("out"),
     });
 
 consteval int at(std::string_view name) { return index_of(kTensors, name); }
 inline constexpr int q = at("q"), k_cache = at("k_cache"), v_cache = at("v_cache"),
                      block_table = at("block_table"), cache_seqlens = at("cache_seqlens"),
                      k_new = at("k_new"), v_new = at("v_new"), alibi_slopes = at("alibi_slopes"),
-                     sinks = at("sinks"), capture_0 = at("capture_0"), out = at("out"),
-                     lse = at("lse");
+                     sinks = at("sinks"), k_scale = at("k_scale"), v_scale = at("v_scale"),
+                     cu_seqlens_q = at("cu_seqlens_q"), leftpad = at("leftpad"),
+                     total_seqlens = at("total_seqlens"), rope_cos = at("rope_cos"),
+                     rope_sin = at("rope_sin"), rope_positions = at("rope_positions"),
+                     capture_0 = at("capture_0"), out = at("out"), lse = at("lse");
 
 }  // namespace attention_decode
 
@@ -123,8 +156,14 @@ struct AttentionOptions : ScoreOptions {
   int64_t sm_margin = 0, gather_heads = 0, head_ranks = 0, dispatch_tokens = 0;
   DispatchChoice dispatch = {};
 };
+// How rows of bytes are read. e4m3_656: 512 codes of e4m3, four float32 scales of 128 columns each,
+// 64 bfloat16.
+enum class RowFormat { none, e4m3_656 };
+
 struct DecodeOptions : ScoreOptions {
-  int64_t num_splits = 0;
+  int64_t num_splits = 0, key_stride = 1, key_offset = 0;
+  bool rope_interleaved = false;
+  RowFormat row_format = RowFormat::none;
 };
 
 }  // namespace lathe

@@ -65,19 +65,16 @@ Status check_rings(const Resolved& resolved) {
   return {};
 }
 
-Status check_append(const Resolved& resolved) {
-  const auto& options = resolved.options_as<KdaRecurrentOptions>();
-  if (options.append || resolved.has(kda_recurrent::ring_k)) return {};
-  return invalid(
-      "option append is 0 and ring_k is not declared; allowed is 1: there are no records to count");
-}
-
 // A pool takes the place of initial_state and final_state.
 Status check_pool(const Resolved& resolved) {
   using namespace kda_recurrent;
   const auto& options = resolved.options_as<KdaRecurrentOptions>();
+  if (!options.append && !resolved.has(ring_k)) {
+    return invalid(
+        "option append is 0 and ring_k is not declared; allowed is 1: there are no "
+        "records to count");
+  }
   if (!resolved.has(state_pool)) {
-    if (!options.append) return check_append(resolved);
     if (options.update_state && options.null_slot == -1) return {};
     const std::string found = options.update_state ? text("null_slot is ", options.null_slot)
                                                    : std::string("update_state is 0");
@@ -93,7 +90,6 @@ Status check_pool(const Resolved& resolved) {
                         "being read and written in place"));
   }
   if (resolved.has(ring_k)) LATHE_TRY(check_rings(resolved));
-  LATHE_TRY(check_append(resolved));
   if (resolved.has(num_accepted_tokens) && resolved.has(source_indices)) {
     return invalid(
         "num_accepted_tokens is declared with source_indices; allowed is one of them, as both say "

@@ -10,6 +10,7 @@
 // runs over the splits in their order, so the result does not depend on when they finished; o of a
 // split without weight is not read, for nobody may have written it.
 #pragma once
+#include "attention/decode_calls.cuh"
 #include "attention/merge.cuh"
 #include "params/attention.h"
 
@@ -97,7 +98,12 @@ __device__ void attention_combine(const AttentionCombineParams& p) {
   largest = warp_max(largest);
   float sink = minus_infinity();
   if constexpr (Config::kSinks) {
-    sink = load_element(static_cast<const float*>(p.sinks) + head);
+    bool padding = false;
+    if constexpr (IsRagged<Config>::kValue) {
+      using Offset = typename Config::CuSeqlens;
+      padding = query >= offset_at<Offset>(p.cu_seqlens_q, p.sequences, p.seq_q);
+    }
+    if (!padding) sink = load_element(static_cast<const float*>(p.sinks) + head);
     largest = fmaxf(largest, sink);
   }
   const float base = merge_base(largest);

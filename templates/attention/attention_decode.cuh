@@ -11,7 +11,9 @@
 // in shared memory at the end.
 #pragma once
 #include "attention/decode_rows.cuh"
+#include "attention/narrow_rows.cuh"
 #include "attention/results.cuh"
+#include "attention/rotary.cuh"
 #include "attention/scores.cuh"
 
 namespace lathe {
@@ -37,14 +39,22 @@ struct alignas(16) KeyRow {
 };
 
 // [Q][kStages of K and V][kStages of rows], then [sums of each warp][its maxima][its denominators].
+// Of a cache in 8 bits the stages hold rows as they are; before them there is a tile of K and V,
+// and behind the rows their numbers in the cache and their scales.
 template <class Config>
 struct AttentionDecodeSmem {
   using Shape = AttentionDecodeShape<Config>;
   static constexpr int kQ = 2 * Config::kTileM * Config::kWidth;
   static constexpr int kK = 2 * Config::kTileN * Config::kWidth;
   static constexpr int kV = 2 * Config::kTileN * Config::kValueWidth;
-  static constexpr int kTiles = kQ + Config::kStages * (kK + kV);
-  static constexpr int kCopies = kTiles + Config::kStages * Config::kTileN * 16;
+  static constexpr bool kNarrow = NarrowOf<Config>::kValue != kWideRows;
+  static constexpr int kStage = kNarrow ? (kK + kV) / 2 : kK + kV;
+  static constexpr int kStagesAt = kQ + (kNarrow ? kK + kV : 0);
+  static constexpr int kTiles = kStagesAt + Config::kStages * kStage;
+  static constexpr int kSlotsAt = kTiles + Config::kStages * Config::kTileN * 16;
+  static constexpr int kScalesAt = kSlotsAt + Config::kStages * Config::kTileN * 4;
+  static constexpr int kCopies =
+      kNarrow ? kScalesAt + Config::kStages * Config::kTileN * 8 : kSlotsAt;
   static constexpr int kSums = 4 * Shape::kKeyWarps * Config::kTileM * Shape::kPitch;
   static constexpr int kMerge = kSums + 8 * Shape::kKeyWarps * Config::kTileM;
   static constexpr int kBytes = kCopies > kMerge ? kCopies : kMerge;
@@ -56,6 +66,7 @@ struct AttentionDecode {
   using Shape = AttentionDecodeShape<Config>;
   using Smem = AttentionDecodeSmem<Config>;
   using Pieces = DecodeConfig<Config>;
+  using View = DecodeView<Config>;
   using O = float[1][Shape::kOutTiles][4];
   static constexpr int kTileM = Config::kTileM, kTileN = Config::kTileN;
   static constexpr int kStages = Config::kStages;
@@ -85,10 +96,63 @@ struct AttentionDecode {
     row_list(stage)[threadIdx.x] = {
         there ? address.page * p.k_batch_stride + address.row * p.k_token_stride : -1,
         there ? address.page * p.v_batch_stride + address.row * p.v_token_stride : -1};
+    if constexpr (NarrowOf<Config>::kValue == kRowScales) {
+      slot_list(stage)[threadIdx.x] = there ? address.page * decode.pages.page + address.row : -1;
+    }
+  }
+  // Rows of scales, by number.
+  __device__ __forceinline__ int* slot_list(int stage) const {
+    return reinterpret_cast<int*>(shared + Smem::kSlotsAt) + stage * kTileN;
+  }
+  // The scales of a block's keys, then of its values.
+  __device__ __forceinline__ float* scale_list(int stage) const {
+    return reinterpret_cast<float*>(shared + Smem::kScalesAt) + 2 * stage * kTileN;
+  }
+  __device__ __forceinline__ void copy_scales(int stage) const {
+    const int at = static_cast<int>(threadIdx.x), row = at % kTileN;
+    if (at >= 2 * kTileN) return;
+    const int slot = slot_list(stage)[row];
+    const void* scales = at < kTileN ? decode.scales.k : decode.scales.v;
+    copy_async_word(
+        shared_address(scale_list(stage) + at),
+        static_cast<const float*>(scales) + (static_cast<long long>(slot) * p.kv_heads + tile.head),
+        slot >= 0);
+  }
+  __device__ __forceinline__ void copy_narrow(int stage) const {
+    const KeyRow* rows = row_list(stage);
+    const unsigned to = shared_address(shared) + Smem::kStagesAt + stage * Smem::kStage;
+    const auto base = [&](const void* cache, long long stride) {
+      return static_cast<const unsigned char*>(cache) + tile.head * stride;
+    };
+    copy_raw<Config, kTileN, Config::kWidth>(to, base(p.k, p.k_head_stride), p.head_dim,
+                                             [&](int r) {
+                                               return TileRow{rows[r].k, rows[r].k >= 0};
+                                             });
+    copy_raw<Config, kTileN, Config::kValueWidth>(to + Smem::kK / 2, base(p.v, p.v_head_stride),
+                                                  p.value_dim, [&](int r) {
+                                                    return TileRow{rows[r].v, rows[r].v >= 0};
+                                                  });
+    if constexpr (NarrowOf<Config>::kValue == kRowScales) copy_scales(stage);
+  }
+  // The block of a stage becomes the tile. `k` and `v`: the scales of the head.
+  __device__ __forceinline__ void widen_block(int stage, float k, float v) const {
+    constexpr bool kRows = NarrowOf<Config>::kValue == kRowScales;
+    const unsigned raw = shared_address(shared) + Smem::kStagesAt + stage * Smem::kStage;
+    const unsigned to = block_at(stage);
+    const float* scales = scale_list(stage);
+    widen_rows<Config, kTileN, Config::kWidth>(to, raw,
+                                               [&](int r) { return kRows ? scales[r] : k; });
+    widen_rows<Config, kTileN, Config::kValueWidth>(
+        to + Smem::kK, raw + Smem::kK / 2, [&](int r) { return kRows ? scales[kTileN + r] : v; });
+  }
+  // Where the block's K is as a tile, with V behind it.
+  __device__ __forceinline__ unsigned block_at(int stage) const {
+    return shared_address(shared) + Smem::kQ + (Smem::kNarrow ? 0 : stage * Smem::kStage);
   }
   __device__ __forceinline__ void copy_block(int stage) const {
+    if constexpr (Smem::kNarrow) return copy_narrow(stage);
     const KeyRow* rows = row_list(stage);
-    const unsigned to = shared_address(shared) + Smem::kQ + stage * (Smem::kK + Smem::kV);
+    const unsigned to = block_at(stage);
     copy_rows<kTileN, Config::kWidth, Config::kThreads, kAlignmentOf<Config, Element>>(
         to, static_cast<const Element*>(p.k) + tile.head * p.k_head_stride, p.head_dim, [&](int r) {
           return TileRow{rows[r].k, rows[r].k >= 0};
@@ -100,11 +164,17 @@ struct AttentionDecode {
         });
   }
   __device__ __forceinline__ void copy_q() const {
-    const Element* q = static_cast<const Element*>(p.q) + tile.sequence * p.q_batch_stride;
+    const Element* q = static_cast<const Element*>(p.q) +
+                       decode_offset<Config>(tile, p.q_batch_stride, p.q_token_stride);
     const long long rows = static_cast<long long>(tile.rows) * tile.group;
     copy_tile<kTileM, Config::kWidth, Config::kThreads, kAlignmentOf<Config, Element>>(
         shared_address(shared), q, saturate(rows - tile.first), p.head_dim,
         [&](int r) { return query_offset<Pieces>(tile, r, p.q_token_stride, p.q_head_stride); });
+  }
+
+  __device__ __forceinline__ void start_q() const {
+    copy_q();
+    if constexpr (IsRotary<Config>::kValue) rotate_queries<Config>(decode, tile, table, shared);
   }
 
   // ---- one block of keys
@@ -114,7 +184,7 @@ struct AttentionDecode {
                                                 float (&s)[1][Shape::kKeyTiles][4]) const {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int row_warp = warp % Shape::kRowWarps, key_warp = warp / Shape::kRowWarps;
-    const unsigned k_tile = shared_address(shared) + Smem::kQ + stage * (Smem::kK + Smem::kV);
+    const unsigned k_tile = block_at(stage);
     const auto q_reader = read_rows_first<kTileM, Config::kWidth>(shared_address(shared), lane);
     const auto k_reader = read_columns_first<kTileN, Config::kWidth>(k_tile, lane);
 #pragma unroll
@@ -138,8 +208,8 @@ struct AttentionDecode {
   __device__ __forceinline__ void multiply_values(
       int stage, const Accumulated<Element, Shape::kKeyTiles> (&p_words)[1], O& o) const {
     const int lane = threadIdx.x % 32, key_warp = threadIdx.x / 32 / Shape::kRowWarps;
-    const auto v_reader = read_rows_first<kTileN, Config::kValueWidth>(
-        shared_address(shared) + Smem::kQ + stage * (Smem::kK + Smem::kV) + Smem::kK, lane);
+    const auto v_reader =
+        read_rows_first<kTileN, Config::kValueWidth>(block_at(stage) + Smem::kK, lane);
 #pragma unroll
     for (int j = 0; j < Shape::kKeyTiles / 2; ++j) {
       const Fragment<Element> w = p_words[0].operand(j);
@@ -153,7 +223,7 @@ struct AttentionDecode {
     }
   }
 
-  __device__ __forceinline__ void visit(const Visits<Pieces>& visits, int first, int last,
+  __device__ __forceinline__ void visit(const typename View::Walk& visits, int first, int last,
                                         const ScoreUnits<Pieces>& units,
                                         const DecodeRows<Config>& rows, RunningSoftmax<1>& softmax,
                                         O& o) const;
@@ -169,11 +239,12 @@ struct AttentionDecode {
 // that no copy waits for the table.
 template <class Config>
 __device__ __forceinline__ void AttentionDecode<Config>::visit(
-    const Visits<Pieces>& visits, int first, int last, const ScoreUnits<Pieces>& units,
+    const typename View::Walk& visits, int first, int last, const ScoreUnits<Pieces>& units,
     const DecodeRows<Config>& rows, RunningSoftmax<1>& softmax, O& o) const {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int row_warp = warp % Shape::kRowWarps, key_warp = warp / Shape::kRowWarps;
-  copy_q();
+  start_q();
+  const auto positions = View{decode, tile}.positions();
   int entries[kStages];
 #pragma unroll
   for (int i = 0; i < kStages; ++i) entries[i] = page_entry(last - 1 - i, first);
@@ -195,23 +266,32 @@ __device__ __forceinline__ void AttentionDecode<Config>::visit(
 #pragma unroll
     for (int d = 0; d < Shape::kSteps; ++d) load_matrix(q[d], reader.at(row_warp, d));
   }
+  float k_scale = 1.0f, v_scale = 1.0f;
+  if constexpr (NarrowOf<Config>::kValue == kHeadScales) {
+    k_scale = head_scale(decode.scales.k, decode.scales.k_stride, tile.head);
+    v_scale = head_scale(decode.scales.v, decode.scales.v_stride, tile.head);
+  }
   int stage = 0, behind = kStages - 1;  // of the block at hand, and of the last one
 #pragma unroll 1
   for (int block = last - 1; block >= first; --block) {
     copy_async_wait<kStages - 2>();
     __syncthreads();  // the block is there for all; all have left the stage that is refilled now
+    if constexpr (Smem::kNarrow) widen_block(stage, k_scale, v_scale);
     if (block - (kStages - 1) >= first) copy_block(behind);
     copy_async_commit();
-    list_row(stage, block - kStages, entry);  // read last before this barrier
+    if constexpr (Smem::kNarrow) __syncthreads();  // the tile is there for all
+    list_row(stage, block - kStages, entry);       // read last before this barrier
     entry = page_entry(block - kStages - 1, first);
 
     float s[1][Shape::kKeyTiles][4] = {};
     multiply_keys(stage, q, s);
     const int key = block * kTileN + key_warp * Shape::kWarpKeys;
     if (block >= visits.right || block < visits.left) {
-      modify_scores<Pieces, AttentionMask::both>(s, units, rows, tile, visits.window, key);
+      modify_scores<Pieces, AttentionMask::both>(s, units, rows, tile, visits.window, key,
+                                                 positions);
     } else {
-      modify_scores<Pieces, AttentionMask::none>(s, units, rows, tile, visits.window, key);
+      modify_scores<Pieces, AttentionMask::none>(s, units, rows, tile, visits.window, key,
+                                                 positions);
     }
     Accumulated<Element, Shape::kKeyTiles> p_words[1];
     softmax_step<true>(s, units.t, softmax, o, p_words);
@@ -232,14 +312,15 @@ __device__ __forceinline__ void AttentionDecode<Config>::store_row(int row, int 
   float scaled[4];
 #pragma unroll
   for (int c = 0; c < 4; ++c) scaled[c] = o[c] * end.scale;
-  const long long lse_row = decode_row(p, tile, query, head);
+  const long long lse_row = decode_row<Config>(p, tile, query, head);
   if (decode.splits > 1) {
-    const long long partial = decode_partial(p, split) + lse_row;
+    const long long partial = decode_partial<Config>(p, split) + lse_row;
     store_global(static_cast<float*>(decode.partial_out) + partial * p.value_dim + column,
                  pack<float, 16>(scaled));
     if (column == 0) store_element(static_cast<float*>(decode.partial_lse) + partial, end.lse);
   } else {
-    Element* to = static_cast<Element*>(p.out) + tile.sequence * p.out_batch_stride +
+    Element* to = static_cast<Element*>(p.out) +
+                  decode_offset<Config>(tile, p.out_batch_stride, p.out_token_stride) +
                   query * p.out_token_stride + head * p.out_head_stride + column;
     store_aligned<kAlignmentOf<Config, Element>>(to, pack<Element, 8>(scaled));
     if (column == 0) store_element(static_cast<float*>(p.lse) + lse_row, end.lse);
@@ -302,10 +383,10 @@ __device__ __forceinline__ void AttentionDecode<Config>::store(float t,
 
 template <class Config>
 __device__ __forceinline__ void AttentionDecode<Config>::run() const {
-  const Visits<Pieces> visits(p, tile);
+  const auto visits = View{decode, tile}.visits();
   const DecodePart part(visits, decode.splits, split);
   if (part.first >= part.last && decode.splits > 1) {
-    return store_empty_split<kTileM>(decode, tile, split);
+    return store_empty_split<Config>(decode, tile, split);
   }
 
   const DecodeRows<Config> rows(tile, static_cast<int>(threadIdx.x / 32) % Shape::kRowWarps);
@@ -322,9 +403,10 @@ __device__ void attention_decode(const AttentionDecodeParams& decode) {
   extern __shared__ __align__(1024) float4 shared[];
   const AttentionForwardParams& p = decode.forward;
   int split;
-  QueryTile tile = decode_tile<Config>(p, split);
+  const QueryTile tile = decode_tile<Config>(decode, split);
+  if (IsRagged<Config>::kValue && !has_rows(tile)) return;
+  if (store_padding<Config>(decode, tile, split)) return;
   const PageTable table(decode.pages, tile.sequence);
-  tile.keys = table.keys(decode.appended);
   AttentionDecode<Config>{decode, p, tile, table, reinterpret_cast<char*>(shared), split}.run();
 }
 

@@ -9,22 +9,33 @@
 // so that all know all scores; in the second product each has a part of the columns of the values.
 #pragma once
 #include "attention/decode_results.cuh"
+#include "attention/narrow_rows.cuh"
 #include "attention/operand.cuh"
 #include "attention/results.cuh"
+#include "attention/rotary.cuh"
 #include "attention/score_sums.cuh"
 #include "attention/scores.cuh"
 
 namespace lathe {
 
-// [q][kStages tiles of keys][partial scores][kStages lists of rows]
+// [q][kStages tiles of keys][partial scores][kStages lists of rows]. Of a cache in 8 bits the
+// stages hold rows as they are; before them there is a tile, and behind the lists are the rows'
+// numbers in the cache and their scales.
 template <class Config>
 struct AttentionDecodeLatentSmem {
   static constexpr int kWarps = Config::kThreads / 32, kGroups = kWarps * 16 / Config::kTileM;
   static constexpr int kQ = Tile<Config::kTileM, Config::kWidth>::kBytes;
   static constexpr int kK = Tile<Config::kTileN, Config::kWidth>::kBytes;
-  static constexpr int kScoresAt = kQ + Config::kStages * kK;
+  static constexpr bool kNarrow = NarrowOf<Config>::kValue != kWideRows;
+  static constexpr int kStage =
+      kNarrow ? RawTile<Config, Config::kTileN, Config::kWidth>::kBytes : kK;
+  static constexpr int kStagesAt = kQ + (kNarrow ? kK : 0);
+  static constexpr int kScoresAt = kStagesAt + Config::kStages * kStage;
   static constexpr int kRowsAt = kScoresAt + kWarps * 16 * Config::kTileN * 4;
-  static constexpr int kBytes = kRowsAt + Config::kStages * Config::kTileN * 8;
+  static constexpr int kSlotsAt = kRowsAt + Config::kStages * Config::kTileN * 8;
+  static constexpr int kScalesAt = kSlotsAt + Config::kStages * Config::kTileN * 4;
+  static constexpr int kBytes =
+      kNarrow ? kScalesAt + Config::kStages * Config::kTileN * 4 : kSlotsAt;
 };
 
 template <class Config>
@@ -32,6 +43,7 @@ struct AttentionDecodeLatent {
   using Element = typename Config::Element;
   using Smem = AttentionDecodeLatentSmem<Config>;
   using Pieces = DecodeConfig<Config>;
+  using View = DecodeView<Config>;
   static constexpr int kTileM = Config::kTileM, kTileN = Config::kTileN;
   static constexpr int kStages = Config::kStages, kGroups = Smem::kGroups;
   static constexpr int kSteps = Config::kWidth / 16 / kGroups;  // of a warp, in q k^T
@@ -53,7 +65,7 @@ struct AttentionDecodeLatent {
   const int lane, group, row_warp;
 
   __device__ __forceinline__ unsigned keys_at(int stage) const {
-    return shared_address(shared) + Smem::kQ + stage * Smem::kK;
+    return shared_address(shared) + Smem::kQ + (Smem::kNarrow ? 0 : stage * Smem::kStage);
   }
 
   // ---- copies
@@ -74,8 +86,38 @@ struct AttentionDecodeLatent {
     const KeyAddress address = table.address(block * kTileN + static_cast<int>(threadIdx.x), entry);
     row_list(stage)[threadIdx.x] =
         address.page >= 0 ? address.page * p.k_batch_stride + address.row * p.k_token_stride : -1;
+    if constexpr (NarrowOf<Config>::kValue == kRowScales) {
+      slot_list(stage)[threadIdx.x] =
+          address.page >= 0 ? address.page * decode.pages.page + address.row : -1;
+    }
+  }
+  __device__ __forceinline__ int* slot_list(int stage) const {
+    return reinterpret_cast<int*>(shared + Smem::kSlotsAt) + stage * kTileN;
+  }
+  __device__ __forceinline__ float* scale_list(int stage) const {
+    return reinterpret_cast<float*>(shared + Smem::kScalesAt) + stage * kTileN;
+  }
+  __device__ __forceinline__ void copy_narrow(int stage) const {
+    const long long* rows = row_list(stage);
+    copy_raw<Config, kTileN, Config::kWidth>(
+        shared_address(shared) + Smem::kStagesAt + stage * Smem::kStage,
+        static_cast<const unsigned char*>(p.k) + tile.head * p.k_head_stride, p.head_dim,
+        [&](int r) {
+          return TileRow{rows[r], rows[r] >= 0};
+        });
+    if (NarrowOf<Config>::kValue != kRowScales || threadIdx.x >= kTileN) return;
+    const int slot = slot_list(stage)[threadIdx.x];
+    copy_async_word(shared_address(scale_list(stage) + threadIdx.x),
+                    static_cast<const float*>(decode.scales.k) + slot, slot >= 0);
+  }
+  __device__ __forceinline__ void widen_block(int stage, float scale) const {
+    const float* scales = scale_list(stage);
+    widen_rows<Config, kTileN, Config::kWidth>(
+        keys_at(stage), shared_address(shared) + Smem::kStagesAt + stage * Smem::kStage,
+        [&](int r) { return NarrowOf<Config>::kValue == kRowScales ? scales[r] : scale; });
   }
   __device__ __forceinline__ void copy_block(int stage) const {
+    if constexpr (Smem::kNarrow) return copy_narrow(stage);
     const long long* rows = row_list(stage);
     copy_rows<kTileN, Config::kWidth, Config::kThreads, kAlignmentOf<Config, Element>>(
         keys_at(stage), static_cast<const Element*>(p.k) + tile.head * p.k_head_stride, p.head_dim,
@@ -84,11 +126,17 @@ struct AttentionDecodeLatent {
         });
   }
   __device__ __forceinline__ void copy_q() const {
-    const Element* q = static_cast<const Element*>(p.q) + tile.sequence * p.q_batch_stride;
+    const Element* q = static_cast<const Element*>(p.q) +
+                       decode_offset<Config>(tile, p.q_batch_stride, p.q_token_stride);
     const long long rows = static_cast<long long>(tile.rows) * tile.group;
     copy_tile<kTileM, Config::kWidth, Config::kThreads, kAlignmentOf<Config, Element>>(
         shared_address(shared), q, saturate(rows - tile.first), p.head_dim,
         [&](int r) { return query_offset<Pieces>(tile, r, p.q_token_stride, p.q_head_stride); });
+  }
+
+  __device__ __forceinline__ void start_q() const {
+    copy_q();
+    if constexpr (IsRotary<Config>::kValue) rotate_queries<Config>(decode, tile, table, shared);
   }
 
   // ---- one block of keys
@@ -132,7 +180,7 @@ struct AttentionDecodeLatent {
     return (n / 2 * kGroups + group) * 16 + n % 2 * 8;
   }
 
-  __device__ __forceinline__ void visit(const Visits<Pieces>& visits, const DecodePart& part,
+  __device__ __forceinline__ void visit(const typename View::Walk& visits, const DecodePart& part,
                                         const ScoreUnits<Pieces>& units,
                                         const DecodeRows<Config>& rows, RunningSoftmax<1>& softmax,
                                         O& o) const;
@@ -146,10 +194,11 @@ struct AttentionDecodeLatent {
 // that no copy waits for the table.
 template <class Config>
 __device__ __forceinline__ void AttentionDecodeLatent<Config>::visit(
-    const Visits<Pieces>& visits, const DecodePart& part, const ScoreUnits<Pieces>& units,
+    const typename View::Walk& visits, const DecodePart& part, const ScoreUnits<Pieces>& units,
     const DecodeRows<Config>& rows, RunningSoftmax<1>& softmax, O& o) const {
   const int first = part.first, last = part.last;
-  copy_q();
+  start_q();
+  const auto positions = View{decode, tile}.positions();
   int entries[kStages];
 #pragma unroll
   for (int i = 0; i < kStages; ++i) entries[i] = page_entry(last - 1 - i, first);
@@ -162,14 +211,20 @@ __device__ __forceinline__ void AttentionDecodeLatent<Config>::visit(
     if (last - 1 - i >= first) copy_block(i);
     copy_async_commit();
   }
+  float scale = 1.0f;
+  if constexpr (NarrowOf<Config>::kValue == kHeadScales) {
+    scale = head_scale(decode.scales.k, 0, 0);
+  }
   int stage = 0, behind = kStages - 1;  // of the block at hand, and of the last one
 #pragma unroll 1
   for (int block = last - 1; block >= first; --block) {
     copy_async_wait<kStages - 2>();
     __syncthreads();  // the block is there for all; all have left the stage that is refilled now
+    if constexpr (Smem::kNarrow) widen_block(stage, scale);
     if (block - (kStages - 1) >= first) copy_block(behind);
     copy_async_commit();
-    list_row(stage, block - kStages, entry);  // read last before this barrier
+    if constexpr (Smem::kNarrow) __syncthreads();  // the tile is there for all
+    list_row(stage, block - kStages, entry);       // read last before this barrier
     entry = page_entry(block - kStages - 1, first);
 
     Scores s = {};
@@ -179,9 +234,11 @@ __device__ __forceinline__ void AttentionDecodeLatent<Config>::visit(
         1 + row_warp, s[0]);
     const int key = block * kTileN;
     if (block >= visits.right || block < visits.left) {
-      modify_scores<Pieces, AttentionMask::both>(s, units, rows, tile, visits.window, key);
+      modify_scores<Pieces, AttentionMask::both>(s, units, rows, tile, visits.window, key,
+                                                 positions);
     } else {
-      modify_scores<Pieces, AttentionMask::none>(s, units, rows, tile, visits.window, key);
+      modify_scores<Pieces, AttentionMask::none>(s, units, rows, tile, visits.window, key,
+                                                 positions);
     }
     Accumulated<Element, kKeyTiles> p_words[1];
     softmax_step<true>(s, units.t, softmax, o, p_words);
@@ -210,10 +267,10 @@ __device__ __forceinline__ void AttentionDecodeLatent<Config>::store(
 
 template <class Config>
 __device__ __forceinline__ void AttentionDecodeLatent<Config>::run() const {
-  const Visits<Pieces> visits(p, tile);
+  const auto visits = View{decode, tile}.visits();
   const DecodePart part(visits, decode.splits, split);
   if (part.first >= part.last && decode.splits > 1) {
-    return store_empty_split<kTileM>(decode, tile, split);
+    return store_empty_split<Config>(decode, tile, split);
   }
   const DecodeRows<Config> rows(tile, row_warp);
   const ScoreUnits<Pieces> units(p, tile, rows);
@@ -229,9 +286,10 @@ __device__ void attention_decode_latent(const AttentionDecodeParams& decode) {
   extern __shared__ __align__(1024) float4 shared[];
   const AttentionForwardParams& p = decode.forward;
   int split;
-  QueryTile tile = decode_tile<Config>(p, split);
+  const QueryTile tile = decode_tile<Config>(decode, split);
+  if (IsRagged<Config>::kValue && !has_rows(tile)) return;
+  if (store_padding<Config>(decode, tile, split)) return;
   const PageTable table(decode.pages, tile.sequence);
-  tile.keys = table.keys(decode.appended);
   constexpr int kGroups = AttentionDecodeLatentSmem<Config>::kGroups;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   AttentionDecodeLatent<Config>{

@@ -31,8 +31,8 @@ __device__ __forceinline__ void store_decoded(const AttentionDecodeParams& decod
   const AttentionForwardParams& p = decode.forward;
   const int quarter = thread_index() % 4;
   const bool there = query < tile.rows, alone = decode.splits <= 1;
-  const long long at = decode_row(p, tile, query, head);
-  const long long partial = decode_partial(p, split) + at;
+  const long long at = decode_row<Config>(p, tile, query, head);
+  const long long partial = decode_partial<Config>(p, split) + at;
   if (there && with_lse && quarter == 0) {
     float* lse =
         alone ? static_cast<float*>(p.lse) + at : static_cast<float*>(decode.partial_lse) + partial;
@@ -47,7 +47,8 @@ __device__ __forceinline__ void store_decoded(const AttentionDecodeParams& decod
     }
     return;
   }
-  Element* to = static_cast<Element*>(p.out) + tile.sequence * p.out_batch_stride +
+  Element* to = static_cast<Element*>(p.out) +
+                decode_offset<Config>(tile, p.out_batch_stride, p.out_token_stride) +
                 query * p.out_token_stride + head * p.out_head_stride;
 #pragma unroll
   for (int n = 0; n < kOutTiles; n += 4) {

@@ -6,17 +6,12 @@
 // tile's key blocks (Flash-Decoding, Dao et al. 2023) and stores a float32 partial result without
 // the sink, for attention_combine.
 #pragma once
+#include "attention/decode_calls.cuh"
 #include "attention/pages.cuh"
 #include "attention/query_tile.cuh"
 #include "attention/softmax.cuh"
 
 namespace lathe {
-
-// The kernel's constants as the pieces that it shares with attention_forward want them.
-template <class Config>
-struct DecodeConfig : Config {
-  static constexpr bool kPacked = false, kPackGqa = true, kListed = false;
-};
 
 // The 16 rows of a warp, as WarpRows has them: lane i knows query and head of row i % 16.
 template <class Config>
@@ -40,14 +35,53 @@ struct DecodeRows {
   }
 };
 
-// The tile of the block, but for its keys, and its split. Splits are the slowest in the grid: those
+// Tile `number` of a key head of packed queries, but for its keys. Sequence b has the tiles from
+// floor(rows ahead of it / kTileM) + b on, which is at least as many as its rows need; rows behind
+// the last sequence are one more, of padding, which has no keys.
+template <class Config>
+__device__ __forceinline__ QueryTile ragged_tile(const AttentionForwardParams& p, int head,
+                                                 int number) {
+  using Offset = typename Config::CuSeqlens;
+  QueryTile tile;
+  tile.group = p.heads / p.kv_heads, tile.head = tile.kv_head = head;
+  const auto start = [&](int b) { return offset_at<Offset>(p.cu_seqlens_q, b, p.seq_q); };
+  const auto first_of = [&](int b) {
+    return static_cast<int>(static_cast<long long>(start(b)) * tile.group / Config::kTileM) + b;
+  };
+  tile.sequence = last_before(p.sequences + 1, [&](int b) { return first_of(b) <= number; });
+  tile.start_q = start(tile.sequence), tile.start_k = 0;
+  const bool padding = tile.sequence == p.sequences;
+  tile.rows = maximum((padding ? p.seq_q : start(tile.sequence + 1)) - tile.start_q, 0);
+  tile.first = (number - first_of(tile.sequence)) * Config::kTileM;
+  tile.keys = 0, tile.written = tile.rows, tile.list = 0;
+  return tile;
+}
+// Whether a tile has rows. The grid has some that have none.
+__device__ __forceinline__ bool has_rows(const QueryTile& tile) {
+  return tile.first < static_cast<long long>(tile.rows) * tile.group;
+}
+
+// The tile of the block, and its split. Splits are the slowest in the grid: those
 // of one sequence that are read at the same time lie apart, and a short sequence leaves its last
 // splits, which are empty, to the end.
 template <class Config>
-__device__ __forceinline__ QueryTile decode_tile(const AttentionForwardParams& p, int& split) {
-  QueryTile tile = query_tile<DecodeConfig<Config>>(p);
-  split = tile.sequence / p.sequences;
-  tile.sequence %= p.sequences;
+__device__ __forceinline__ QueryTile decode_tile(const AttentionDecodeParams& decode, int& split) {
+  const AttentionForwardParams& p = decode.forward;
+  QueryTile tile;
+  if constexpr (IsRagged<Config>::kValue) {
+    const unsigned other = blockIdx.x / p.tiles;
+    split = static_cast<int>(other / p.kv_heads);
+    tile = ragged_tile<Config>(p, static_cast<int>(other % p.kv_heads),
+                               p.tiles - 1 - static_cast<int>(blockIdx.x % p.tiles));
+    if (tile.sequence == p.sequences) return tile;
+  } else {
+    tile = query_tile<DecodeConfig<Config>>(p);
+    split = tile.sequence / p.sequences;
+    tile.sequence %= p.sequences;
+  }
+  const int appended =
+      IsRagged<Config>::kValue && decode.appended > 0 ? tile.rows : decode.appended;
+  tile.keys = PageTable(decode.pages, tile.sequence).keys(appended);
   return tile;
 }
 
@@ -64,24 +98,65 @@ struct DecodePart {
 };
 
 // Returns the index of a row's lse, and of its out in the partial results of a split.
+template <class Config>
 __device__ __forceinline__ long long decode_row(const AttentionForwardParams& p,
                                                 const QueryTile& tile, int query, int head) {
+  if constexpr (IsRagged<Config>::kValue) {
+    return static_cast<long long>(head) * p.seq_q + tile.start_q + query;
+  }
   return (static_cast<long long>(tile.sequence) * p.heads + head) * p.seq_q + query;
 }
+template <class Config>
 __device__ __forceinline__ long long decode_partial(const AttentionForwardParams& p, int split) {
-  return split * (static_cast<long long>(p.sequences) * p.heads * p.seq_q);
+  const int batch = IsRagged<Config>::kValue ? 1 : p.sequences;
+  return split * (static_cast<long long>(batch) * p.heads * p.seq_q);
+}
+// From a tensor's first element to the tile's first row.
+template <class Config>
+__device__ __forceinline__ long long decode_offset(const QueryTile& tile, long long batch_stride,
+                                                   long long token_stride) {
+  return sequence_offset<DecodeConfig<Config>>(tile, batch_stride, token_stride, tile.start_q);
 }
 
 // A split without blocks has only its lse read.
-template <int kTileM>
+template <class Config>
 __device__ __forceinline__ void store_empty_split(const AttentionDecodeParams& decode,
                                                   const QueryTile& tile, int split) {
   const AttentionForwardParams& p = decode.forward;
   const unsigned group = tile.group, at = tile.first + threadIdx.x;
   const int query = at / group, head = tile.head * group + at % group;
-  if (threadIdx.x >= kTileM || query >= tile.rows) return;
-  float* lse = static_cast<float*>(decode.partial_lse) + decode_partial(p, split);
-  store_element(lse + decode_row(p, tile, query, head), minus_infinity());
+  if (threadIdx.x >= Config::kTileM || query >= tile.rows) return;
+  float* lse = static_cast<float*>(decode.partial_lse) + decode_partial<Config>(p, split);
+  store_element(lse + decode_row<Config>(p, tile, query, head), minus_infinity());
+}
+
+// Rows behind the last sequence, of which nothing but the results is there: they are 0, without
+// weight. Returns whether the tile is of such rows.
+template <class Config>
+__device__ __forceinline__ bool store_padding(const AttentionDecodeParams& decode,
+                                              const QueryTile& tile, int split) {
+  using Element = typename Config::Element;
+  const AttentionForwardParams& p = decode.forward;
+  if (!IsRagged<Config>::kValue || tile.sequence < p.sequences) return false;
+  if (decode.splits > 1) {
+    store_empty_split<Config>(decode, tile, split);
+    return true;
+  }
+  const int group = tile.group;
+#pragma unroll 1
+  for (int i = threadIdx.x; i < Config::kTileM * p.value_dim; i += Config::kThreads) {
+    const int at = tile.first + i / p.value_dim, column = i % p.value_dim;
+    const int query = at / group, head = tile.head * group + at % group;
+    if (query >= tile.rows) break;
+    store_element(static_cast<Element*>(p.out) +
+                      decode_offset<Config>(tile, p.out_batch_stride, p.out_token_stride) +
+                      query * p.out_token_stride + head * p.out_head_stride + column,
+                  from_float<Element>(0.0f));
+    if (column > 0) continue;
+    store_element(static_cast<float*>(p.lse) + decode_row<Config>(p, tile, query, head),
+                  minus_infinity());
+  }
+  return true;
 }
 
 }  // namespace lathe

@@ -32,6 +32,8 @@ __device__ __forceinline__ long long last_key(const KeyWindow& window, int row) 
   return key > window.keys - 1 ? window.keys - 1 : key;
 }
 
+// A window of another kind has first_key and last_key of its own.
+//
 // Blocks [begin, end) hold every key that a row of the tile keeps. From `end` down to `right` both
 // masks are needed, from `right` to `left` none, from `left` to `begin` the left one.
 struct BlockRange {
@@ -43,8 +45,8 @@ __device__ __forceinline__ int clamp(int value, int low, int high) {
 }
 
 // Returns the blocks that the rows first..last of one tile visit.
-template <int kTileN>
-__device__ __forceinline__ BlockRange block_range(const KeyWindow& window, int first, int last) {
+template <int kTileN, class Window>
+__device__ __forceinline__ BlockRange block_range(const Window& window, int first, int last) {
   const long long high = last_key(window, last), full = last_key(window, first);
   const long long low = first_key(window, first), least = first_key(window, last);
   BlockRange range;
@@ -59,13 +61,13 @@ __device__ __forceinline__ BlockRange block_range(const KeyWindow& window, int f
 }
 
 // The kept columns of a block that begins at key `key`: from lowest to highest, cut to -1..kTileN.
-template <int kTileN>
-__device__ __forceinline__ int highest_column(const KeyWindow& window, int row, int key) {
+template <int kTileN, class Window>
+__device__ __forceinline__ int highest_column(const Window& window, int row, int key) {
   const long long column = last_key(window, row) - key;
   return column < -1 ? -1 : column > kTileN ? kTileN : static_cast<int>(column);
 }
-template <int kTileN>
-__device__ __forceinline__ int lowest_column(const KeyWindow& window, int row, int key) {
+template <int kTileN, class Window>
+__device__ __forceinline__ int lowest_column(const Window& window, int row, int key) {
   const long long column = first_key(window, row) - key;
   return column < -1 ? -1 : column > kTileN ? kTileN : static_cast<int>(column);
 }

@@ -50,6 +50,18 @@ struct SequencePositions {
   __device__ __forceinline__ int key_of(int key) const { return minimum(key, tile.keys - 1); }
 };
 
+// How far a row's token is ahead of a key, and how many positions a key is behind the one before
+// it. Positions of another kind have functions of their own.
+template <class Positions>
+__device__ __forceinline__ int distance_of(const Positions&, const QueryTile& tile, int row,
+                                           int key) {
+  return row + (tile.keys - tile.rows) - key;
+}
+template <class Positions>
+__device__ __forceinline__ int key_step(const Positions&) {
+  return 1;
+}
+
 // All of it for the block of keys that begins at `key`. Rows: WarpRows or the like. A window is a
 // sequence's, or that of one visit, and so are the positions that mods are asked about.
 template <class Config, AttentionMask kMask, class Window, int kRowBlocks, int kTiles, class Rows,
@@ -80,7 +92,7 @@ __device__ __forceinline__ void modify_scores(float (&s)[kRowBlocks][kTiles][4],
         lowest = lowest_column<Config::kTileN>(window, row, key) - column;
       }
       if constexpr (Config::kAlibi) {
-        distance = static_cast<float>(row + (tile.keys - tile.rows) - key - column);
+        distance = static_cast<float>(distance_of(positions, tile, row, key + column));
         slope = units.slope(warp_row);
       }
 #pragma unroll
@@ -90,7 +102,8 @@ __device__ __forceinline__ void modify_scores(float (&s)[kRowBlocks][kTiles][4],
           float factor = 1.0f;  // of gradients
           float y = scaled_score<Config>(s[b][n][2 * half + c], units, factor);
           const int at = positions.key_of(key + column + 8 * n + c);  // for mods
-          y = option_score<Config>(y, slope, distance - static_cast<float>(8 * n + c), factor);
+          y = option_score<Config>(
+              y, slope, distance - static_cast<float>(key_step(positions) * (8 * n + c)), factor);
           if constexpr (kScoreMod) {
             y = Config::ScoreMod::apply(y, tile.sequence, head, query, at, units.captures);
           }

@@ -16,21 +16,20 @@ namespace lathe {
 
 enum class AttentionMask { none, left, both };
 
-template <class Config>
+template <class Config, class Window = KeyWindow>
 struct Visits {
-  KeyWindow window;
+  Window window;
   // From `right` on both masks are needed, below `left` the left one, between them none.
   int begin, left, right, end;
   const int* listed;  // entries, with kListed
 
   __device__ __forceinline__ Visits(const AttentionForwardParams& p, const QueryTile& tile)
-      : window(key_window(tile.rows, tile.keys, Config::kLocal ? p.window_left : -1,
-                          Config::kLocal ? p.window_right : -1)),
-        begin(0),
-        left(0),
-        right(0),
-        end(0),
-        listed(nullptr) {
+      : Visits(key_window(tile.rows, tile.keys, Config::kLocal ? p.window_left : -1,
+                          Config::kLocal ? p.window_right : -1),
+               p, tile) {}
+  __device__ __forceinline__ Visits(const Window& of, const AttentionForwardParams& p,
+                                    const QueryTile& tile)
+      : window(of), begin(0), left(0), right(0), end(0), listed(nullptr) {
     const int group = Config::kPackGqa ? tile.group : 1;
     const int first = tile.first / group;
     const int last = minimum((tile.first + used_rows<Config>(group) - 1) / group, tile.rows - 1);

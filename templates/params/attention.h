@@ -59,40 +59,74 @@ struct AttentionPages {
   int most_keys;    // of a sequence: M * page
 };
 
+// A rotary embedding of the first `columns` columns of queries and new keys: pair i of a token at
+// position t turns by the angle whose cosine and sine are in row t of the tables. A position
+// outside of them is taken for the nearest one inside.
+struct AttentionRotary {
+  const void* cos;        // [rows, columns / 2]
+  const void* sin;        // [rows, columns / 2]
+  const void* positions;  // int32 [Tq], or [B], the first row's; null: as the cache is long
+  int columns, rows;
+  int of_rows;  // the positions are those of each row
+  int reserved;
+};
+
+// What the codes of a cache in e4m3 are multiplied by: one number, one for each of HK heads (then
+// the stride is 1), or one for each row of a page and head.
+struct AttentionScales {
+  void* k;  // float32 [1], [HK] or [P, page, HK]
+  void* v;
+  int k_stride, v_stride;
+};
+
 struct AttentionAppendParams {
-  const void* k_new;  // [B, Sq, HK, D]
-  const void* v_new;  // [B, Sq, HK, DV]
-  void* k_cache;      // [P, page, HK, D]
-  void* v_cache;      // [P, page, HK, DV]
+  const void* k_new;         // [B, Sq, HK, D], or packed [Tq, HK, D]
+  const void* v_new;         // [B, Sq, HK, DV], or [Tq, HK, DV]
+  const void* cu_seqlens_q;  // [B + 1]
+  void* k_cache;             // [P, page, HK, D]
+  void* v_cache;             // [P, page, HK, DV]
   AttentionPages pages;
+  AttentionRotary rotary;
+  AttentionScales scales;
   long long k_batch_stride, k_token_stride, k_head_stride;  // of the new ones, in words
   long long v_batch_stride, v_token_stride, v_head_stride;
   long long k_page_stride, k_row_stride, k_cache_head_stride;
   long long v_page_stride, v_row_stride, v_cache_head_stride;
-  int seq_q, kv_heads;
+  int seq_q, kv_heads;   // packed: Tq
+  int sequences, words;  // B, and elements of a word
   int k_words, v_words;  // of one head: 16 bytes, or what Config::kAlignment says
 };
 
 struct AttentionDecodeParams {
   // With k and v the caches, a page being what a sequence is elsewhere: k_batch_stride is from page
   // to page, k_token_stride from row to row of one. tiles: of one key head. seq_k is not used.
+  // Packed: seq_q is Tq, and tiles are those of one key head over all sequences, one more for each
+  // and one for padding.
   AttentionForwardParams forward;
   AttentionPages pages;
-  void* partial_out;  // float32 [splits, B, H, Sq, DV], if splits > 1
-  void* partial_lse;  // float32 [splits, B, H, Sq]
-  int appended;
-  int splits;  // parts of the key blocks of each tile
+  AttentionRotary rotary;
+  AttentionScales scales;
+  const void* leftpad;         // int32 [B]: the first key that counts
+  const void* total_seqlens;   // int32 [B]: keys over all ranks
+  void* partial_out;           // float32 [splits, B, H, Sq, DV], if splits > 1
+  void* partial_lse;           // float32 [splits, B, H, Sq]
+  int key_stride, key_offset;  // key j is key j * key_stride + key_offset of the sequence
+  int appended;                // rows of the call, or packed: not 0 if those of the sequence
+  int splits;                  // parts of the key blocks of each tile
 };
 
 struct AttentionCombineParams {
   const void* partial_out;  // as above
   const void* partial_lse;
-  const void* sinks;  // float32 [H]
-  void* out;          // [B, Sq, H, DV]
-  void* lse;          // float32 [B, H, Sq]
-  long long rows;     // B * H * Sq
+  const void* sinks;         // float32 [H]
+  const void* cu_seqlens_q;  // [B + 1]
+  void* out;                 // [B, Sq, H, DV], or packed [Tq, H, DV]
+  void* lse;                 // float32 [B, H, Sq], or [H, Tq]
+  long long rows;            // B * H * Sq, or H * Tq
   long long out_batch_stride, out_token_stride, out_head_stride;
   int heads, seq_q, value_dim;
+  int sequences;  // B
+  int reserved;
   int splits;  // at most 256
 };
 

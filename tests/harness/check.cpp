@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 
 #include "tests/compare.h"
 
@@ -38,8 +39,10 @@ Answer run(lathe_context* context, const Call& call) {
 }
 
 lathe_context* shared_context() {
-  static const Context made = make_context();
-  return made.get();
+  static std::map<std::string, Context> made;
+  Context& context = made[family != nullptr ? family : ""];
+  if (context == nullptr) context = make_context();
+  return context.get();
 }
 
 Answer run(const Call& call) { return run(shared_context(), call); }

@@ -21,7 +21,7 @@ void check_no_spills(const Answer& answer);
 
 // Runs a call once and checks that it was clean.
 Answer run(lathe_context* context, const Call& call);
-// Does the same in the context that all tests of a program share.
+// Does the same in the context that all tests of a program share, one for each family.
 Answer run(const Call& call);
 lathe_context* shared_context();
 

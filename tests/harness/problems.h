@@ -87,7 +87,7 @@ struct Requests {
   void check_refused(const Bad& bad, lathe::Code code = lathe::Code::invalid_argument,
                      int alignment = 16) const {
     const auto found = (*this)(bad.tensors, bad.options, alignment);
-    CAPTURE(bad.text[0]);
+    CAPTURE(std::string(bad.text[0]));
     REQUIRE_FALSE(found.ok());
     test::check_refused(found.status(), bad.text, code);
   }

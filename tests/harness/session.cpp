@@ -136,7 +136,8 @@ Memory::~Memory() { (void)lathe_free(context_, data_); }
 
 DLTensor describe(void* data, lathe_dtype dtype, const std::vector<int64_t>& shape) {
   const bool real = dtype == LATHE_F32 || dtype == LATHE_F16 || dtype == LATHE_BF16;
-  const auto code = dtype == LATHE_BF16 ? kDLBfloat : real ? kDLFloat : kDLInt;
+  const bool byte = dtype == LATHE_F8_E4M3 || dtype == LATHE_U8;
+  const auto code = byte ? kDLUInt : dtype == LATHE_BF16 ? kDLBfloat : real ? kDLFloat : kDLInt;
   DLTensor tensor{};
   tensor.data = data;
   tensor.device = {kDLCUDA, 0};

@@ -85,8 +85,15 @@ struct Array {
   Array(lathe_dtype dtype, std::vector<int64_t> extents, void* data = nullptr)
       : shape(std::move(extents)) {
     const bool integer = dtype == LATHE_I32 || dtype == LATHE_I64;
-    const int bits = dtype == LATHE_I64 ? 64 : dtype == LATHE_F32 || dtype == LATHE_I32 ? 32 : 16;
-    view.dtype.code = integer ? kDLInt : dtype == LATHE_BF16 ? kDLBfloat : kDLFloat;
+    const bool byte = dtype == LATHE_F8_E4M3 || dtype == LATHE_U8;
+    const int bits = dtype == LATHE_I64                         ? 64
+                     : dtype == LATHE_F32 || dtype == LATHE_I32 ? 32
+                     : byte                                     ? 8
+                                                                : 16;
+    view.dtype.code = byte                  ? kDLUInt
+                      : integer             ? kDLInt
+                      : dtype == LATHE_BF16 ? kDLBfloat
+                                            : kDLFloat;
     view.dtype.bits = static_cast<uint8_t>(bits);
     view.dtype.lanes = 1;
     view.device.device_type = kDLCUDA;

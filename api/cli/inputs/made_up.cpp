@@ -61,7 +61,10 @@ Value stored_keys(const Problem& problem) {
     const char* by =
         is_changed(problem, name) ? find_tensor(problem.op, name)->changed_by : nullptr;
     if (by == nullptr) continue;
-    room -= problem.inputs.at(by).shape.at(1);
+    const bool packed = problem.inputs.contains("cu_seqlens_q");  // rows of a sequence
+    const int64_t sequences = std::max<int64_t>(extent_of(problem, {"B"}, 1), 1);
+    room -= packed ? problem.inputs.at(by).shape.at(0) / sequences + 1
+                   : problem.inputs.at(by).shape.at(1);
     break;
   }
   return [room = std::max<int64_t>(room, 0)](int64_t) { return room; };
@@ -94,6 +97,10 @@ Value value_of(const Problem& problem, const std::string& name, const TensorSpec
         [all = std::max<int64_t>(extent_of(problem, {"P"}, 0), 1)](int64_t i) { return i % all; };
   }
   if (name == "cache_seqlens") return stored_keys(problem);
+  if (name == "total_seqlens") {
+    return [stored = stored_keys(problem), stride = std::stoll(setting(problem, "key_stride"))](
+               int64_t i) { return stored(i) * stride; };
+  }
   if (name == "state_indices") {
     return [all = extent_of(problem, {"S"}, 0)](int64_t i) { return i < all ? i : -1; };
   }

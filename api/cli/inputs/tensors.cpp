@@ -76,6 +76,10 @@ double element(const HostTensor& tensor, int64_t index) {
       return load<int32_t>(tensor, index);
     case LATHE_I64:
       return static_cast<double>(load<int64_t>(tensor, index));
+    case LATHE_F8_E4M3:
+      return e4m3_value(load<uint8_t>(tensor, index));
+    case LATHE_U8:
+      return load<uint8_t>(tensor, index);
   }
   return 0;
 }
@@ -92,6 +96,10 @@ void set_element(HostTensor* tensor, int64_t index, double value) {
       return store(tensor, index, static_cast<int32_t>(value));
     case LATHE_I64:
       return store(tensor, index, static_cast<int64_t>(value));
+    case LATHE_F8_E4M3:
+      return store(tensor, index, to_e4m3(value));
+    case LATHE_U8:
+      return store(tensor, index, static_cast<uint8_t>(value));
   }
 }
 

@@ -26,6 +26,8 @@ inline constexpr DtypeInfo kDtypes[] = {
     {LATHE_BF16, "bf16", "BF16", 2, {kDLBfloat, 16, 1}},
     {LATHE_I32, "i32", "I32", 4, {kDLInt, 32, 1}},
     {LATHE_I64, "i64", "I64", 8, {kDLInt, 64, 1}},
+    {LATHE_F8_E4M3, "f8_e4m3", "F8_E4M3", 1, {kDLUInt, 8, 1}},
+    {LATHE_U8, "u8", "U8", 1, {kDLUInt, 8, 1}},
 };
 inline const DtypeInfo& info(lathe_dtype dtype) { return kDtypes[static_cast<int>(dtype)]; }
 // Returns the type whose word, or whose stored name, is `name`; null if there is none.

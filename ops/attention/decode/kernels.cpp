@@ -19,10 +19,37 @@ constexpr int kAppendThreads = 128, kCombineThreads = 128;
 
 }  // namespace
 
+void add_ragged(const AttentionProblem& problem, KernelSpec* spec) {
+  if (!problem.ragged) return;
+  spec->add({Constant::type("cu", "CuSeqlens", problem.cu_seqlens),
+             Constant::flag("ragged", "kRagged", true)});
+}
+
+void add_decode_calls(const AttentionProblem& problem, KernelSpec* spec) {
+  add_ragged(problem, spec);
+  if (problem.narrow != kWideRows) {
+    spec->add({Constant::integer("narrow", "kNarrow", problem.narrow)});
+  }
+  if (!problem.rotary) return;
+  spec->add({Constant::type("angle", "Angle", problem.angle),
+             Constant::flag("rotary", "kRotary", true),
+             Constant::flag("interleaved", "kInterleaved", problem.interleaved)});
+}
+
+int64_t attention_cached_bytes(const AttentionProblem& problem) {
+  if (problem.narrow == kByteRows) return kByteRow;
+  return attention_key_width(problem) * (problem.narrow != kWideRows ? 1 : kElementBytes);
+}
+
 KernelSpec attention_append_spec(const AttentionProblem& problem) {
   KernelSpec spec = KernelSpec::of(
-      LATHE_TEMPLATE("attention", "attention_append", AttentionAppendParams, v_words),
+      problem.narrow != kWideRows
+          ? LATHE_TEMPLATE("attention", "attention_append_narrow", AttentionAppendParams, v_words)
+          : LATHE_TEMPLATE("attention", "attention_append", AttentionAppendParams, v_words),
       kAppendThreads);
+  if (problem.rotary || problem.narrow != kWideRows)
+    spec.add({Constant::type("element", "Element", problem.element)});
+  add_decode_calls(problem, &spec);
   add_alignment(problem.alignment, &spec);
   return spec;
 }
@@ -33,11 +60,14 @@ KernelSpec attention_combine_spec(const AttentionProblem& problem) {
       kCombineThreads);
   spec.constants = {Constant::type("element", "Element", problem.element),
                     Constant::flag("sinks", "kSinks", problem.sinks)};
+  add_ragged(problem, &spec);
   add_alignment(problem.alignment, &spec);
   return spec;
 }
 
 int64_t attention_decode_tiles(const AttentionTiling& kernel, const AttentionDecodeShape& shape) {
+  // One tile more for each sequence that begins inside of a tile, and for padding.
+  if (shape.ragged) return shape.packed_tokens * shape.ratio() / kernel.m + shape.batch + 1;
   return ceil_div(shape.queries * shape.ratio(), kernel.m);
 }
 
@@ -66,11 +96,11 @@ int64_t attention_decode_splits(const AttentionProblem& problem, const Attention
                                 const AttentionSplitTable& chosen, int64_t wanted) {
   if (!problem.split) return 1;
   SplitProblem tuning_key;
-  tuning_key.query_blocks = attention_decode_tiles(kernel, shape);
+  tuning_key.query_blocks = ceil_div(shape.queries * shape.ratio(), kernel.m);
   tuning_key.tiles = tuning_key.query_blocks * shape.kv_heads * shape.batch;
   tuning_key.multiprocessors = chosen.multiprocessors();
   tuning_key.key_blocks = ceil_div(shape.most_keys(), kernel.n);
-  tuning_key.kv_bytes = shape.most_keys() * attention_key_width(problem) * kElementBytes;
+  tuning_key.kv_bytes = shape.most_keys() * attention_cached_bytes(problem);
   tuning_key.masked = problem.local;
   return attention_clamp_splits(wanted > 0 ? wanted : chosen.splits(tuning_key),
                                 tuning_key.key_blocks);
@@ -90,11 +120,10 @@ uint64_t attention_decode_workspace_bytes(const AttentionProblem& problem,
 
 int64_t attention_decode_blocks(const AttentionTiling& kernel, const AttentionDecodeShape& shape,
                                 int64_t splits) {
-  return attention_decode_tiles(kernel, shape) * shape.kv_heads * shape.batch * splits;
+  const int64_t sequences = shape.ragged ? 1 : shape.batch;
+  return attention_decode_tiles(kernel, shape) * shape.kv_heads * sequences * splits;
 }
-int64_t attention_append_blocks(const AttentionDecodeShape& shape) {
-  return shape.batch * shape.queries;
-}
+int64_t attention_append_blocks(const AttentionDecodeShape& shape) { return shape.tokens(); }
 int64_t attention_combine_blocks(const AttentionDecodeShape& shape) {
   return ceil_div(shape.rows(), kCombineThreads / 32);
 }
@@ -118,7 +147,7 @@ AttentionCost attention_decode_cost(const AttentionProblem& problem, const Kerne
   KernelSpec packed = spec;  // the forward's count of visits, with all heads of a group in a tile
   packed.constants.push_back(Constant::flag("pack_gqa", "kPackGqa", true));
   AttentionCost cost = attention_forward_cost(problem, packed, all, sequences);
-  const uint64_t added = problem.append ? 2 * shape.batch * shape.queries * shape.kv_heads *
+  const uint64_t added = problem.append ? 2 * shape.tokens() * shape.kv_heads *
                                               attention_key_width(problem) * kElementBytes
                                         : 0;
   cost.minimum_bytes += added;

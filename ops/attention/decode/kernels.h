@@ -18,11 +18,21 @@ struct AttentionDecodeRows {
 struct AttentionDecodeShape {
   int64_t batch = 0, queries = 0, heads = 0, kv_heads = 0;
   int64_t pages = 0, page = 0, table_width = 0;  // P, page and M
+  // Packed queries have tokens; `queries` is how many a sequence has on average, rounded up.
+  bool ragged = false;
+  int64_t packed_tokens = 0;  // Tq
 
   int64_t ratio() const { return kv_heads > 0 ? heads / kv_heads : 0; }
-  int64_t rows() const { return batch * heads * queries; }
+  int64_t tokens() const { return ragged ? packed_tokens : batch * queries; }
+  int64_t rows() const { return heads * tokens(); }
   int64_t most_keys() const { return page * table_width; }  // of a sequence
 };
+
+// How a cache in 8 bits is scaled, as templates/attention/narrow_rows.cuh has it.
+enum NarrowRows { kWideRows = 0, kHeadScales = 1, kRowScales = 2, kByteRows = 3 };
+inline constexpr int64_t kByteRow = 656;  // bytes of a row of kByteRows
+// Returns the bytes of a cached key and its value, of one head.
+int64_t attention_cached_bytes(const AttentionProblem& problem);
 
 // Holds the number of splits for every launch, because attention_num_splits is a search that takes
 // too long for a launch.
@@ -46,12 +56,18 @@ int64_t attention_decode_partial_out_bytes(const AttentionProblem& problem,
                                            const AttentionDecodeShape& shape, int64_t splits);
 uint64_t attention_decode_workspace_bytes(const AttentionProblem& problem,
                                           const AttentionDecodeShape& shape, int64_t splits);
+// Counts the tiles of a key head that the grid has: of a sequence, or if ragged of all of them.
 int64_t attention_decode_tiles(const AttentionTiling& kernel, const AttentionDecodeShape& shape);
 // All blocks are in x. A launch may have at most 2^31 - 1 blocks: the caller compares these first.
 int64_t attention_decode_blocks(const AttentionTiling& kernel, const AttentionDecodeShape& shape,
                                 int64_t splits);
 int64_t attention_append_blocks(const AttentionDecodeShape& shape);
 int64_t attention_combine_blocks(const AttentionDecodeShape& shape);
+
+// Add to a spec what a problem of decoding has beside pages (templates/attention/decode_calls.cuh):
+// packed queries alone, or a rotary embedding too.
+void add_ragged(const AttentionProblem& problem, KernelSpec* spec);
+void add_decode_calls(const AttentionProblem& problem, KernelSpec* spec);
 
 // Return the specs of the kernels before and behind the attention.
 KernelSpec attention_append_spec(const AttentionProblem& problem);

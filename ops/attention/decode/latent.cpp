@@ -10,6 +10,7 @@ namespace lathe {
 namespace {
 
 constexpr int kElementBytes = 2, kRowEntryBytes = 8, kScoreBytes = 4;
+constexpr int kNarrowEntryBytes = 8;  // number and scale of a row
 // A thread has at most this many registers for out and the scores with their 16-bit copy; found by
 // trial with sparse attention, whose warps share rows in the same way.
 constexpr int kMostAccumulators = 152;
@@ -46,7 +47,12 @@ std::vector<AttentionTile> tiles_of(const AttentionProblem& problem, const Devic
 int attention_latent_smem(const AttentionProblem& problem, const AttentionTile& tile) {
   const int width = problem.head_dim * kElementBytes;
   const int scores = tile.warps * 16 * tile.keys * kScoreBytes;
-  return tile.rows * width + tile.stages * tile.keys * (width + kRowEntryBytes) + scores;
+  if (problem.narrow == kWideRows) {
+    return tile.rows * width + tile.stages * tile.keys * (width + kRowEntryBytes) + scores;
+  }
+  const int raw = problem.narrow == kByteRows ? static_cast<int>(kByteRow) : problem.head_dim;
+  return (tile.rows + tile.keys) * width + scores +
+         tile.stages * tile.keys * (raw + kRowEntryBytes + kNarrowEntryBytes);
 }
 
 std::vector<AttentionTile> attention_latent_candidates(const AttentionProblem& problem,
@@ -71,6 +77,8 @@ KernelSpec attention_latent_spec(const AttentionProblem& problem, const Attentio
   };
   add_score_flags(problem, &spec);
   spec.add({Constant::flag("sinks", "kSinks", problem.sinks)});
+  add_decode_calls(problem, &spec);
+  if (problem.spread) spec.add({Constant::flag("spread", "kSpread", true)});
   add_alignment(problem.alignment, &spec);
   add_mods(problem, &spec);
   return spec;

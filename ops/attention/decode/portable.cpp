@@ -13,7 +13,7 @@
 namespace lathe {
 namespace {
 
-constexpr int kElementBytes = 2, kRowEntryBytes = 16;
+constexpr int kElementBytes = 2, kRowEntryBytes = 16, kNarrowEntryBytes = 12;
 // More leave too few registers for the query and the copies' addresses: ptxas spills.
 constexpr int kMostAccumulators = 160;
 
@@ -79,8 +79,13 @@ const AttentionDecodeStep kAttentionDecodePortable = {
 int attention_decode_smem(const AttentionProblem& problem, const AttentionTile& tile) {
   const int width = attention_padded_width(problem.head_dim);
   const int value_width = attention_padded_width(problem.value_dim);
-  const int block = tile.keys * (kElementBytes * (width + value_width) + kRowEntryBytes);
-  const int tiles = kElementBytes * tile.rows * width + tile.stages * block;
+  const int wide = tile.keys * kElementBytes * (width + value_width);
+  // In 8 bits a stage has half as much; there is one tile more, and each row has a number and
+  // scales.
+  const bool narrow = problem.narrow != kWideRows;
+  const int block =
+      (narrow ? wide / 2 : wide) + tile.keys * (kRowEntryBytes + (narrow ? kNarrowEntryBytes : 0));
+  const int tiles = kElementBytes * tile.rows * width + (narrow ? wide : 0) + tile.stages * block;
   const int merge = key_warps(tile) * tile.rows * 4 * (value_width + 8 + 2);
   return std::max(tiles, merge);
 }
@@ -126,6 +131,8 @@ KernelSpec attention_decode_spec(const AttentionProblem& problem, const Attentio
   };
   add_score_flags(problem, &spec);
   spec.add({Constant::flag("sinks", "kSinks", problem.sinks)});
+  add_decode_calls(problem, &spec);
+  if (problem.spread) spec.add({Constant::flag("spread", "kSpread", true)});
   add_alignment(problem.alignment, &spec);
   add_mods(problem, &spec);
   return spec;

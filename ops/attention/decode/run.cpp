@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 
+#include "codegen/base/integers.h"
 #include "codegen/base/invalid.h"
 
 namespace lathe {
@@ -61,7 +62,13 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     DecodePlan out;
     AttentionDecodeShape& shape = out.shape;
     shape.batch = extents[Dim::B], shape.queries = extents[Dim::Sq];
-    shape.heads = extents[Dim::H], shape.kv_heads = extents[Dim::HK];
+    shape.ragged = problem().ragged;
+    if (shape.ragged) {
+      shape.packed_tokens = extents[Dim::Tq];
+      shape.queries = ceil_div(shape.packed_tokens, std::max<int64_t>(shape.batch, 1));
+    }
+    shape.heads = extents[Dim::H];
+    shape.kv_heads = problem().narrow == kByteRows ? 1 : extents[Dim::HK];
     shape.pages = extents[Dim::P], shape.page = extents[Dim::page];
     shape.table_width = extents[Dim::M];
     LATHE_TRY(check_heads(shape.heads, shape.kv_heads, "k_cache"));
@@ -71,8 +78,9 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
       return unsupported(text("q has Sq = ", shape.queries, " and B = ", shape.batch,
                               "; allowed are Sq of 0 to ", most));
     }
-    LATHE_ASSIGN(const int64_t rows,
-                 checked_product("q", {shape.batch, shape.heads, shape.queries}));
+    LATHE_TRY(check_rotary_rows(extents, shape));
+    LATHE_TRY(check_scales(extents, shape));
+    LATHE_ASSIGN(const int64_t rows, checked_product("q", {shape.heads, shape.tokens()}));
     if (out.empty()) return out;
     out.decode = &decode_of(shape);
     out.splits =
@@ -89,7 +97,7 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
   Status launch(const Call& call, const DecodePlan& launch) const {
     const AttentionDecodeShape& shape = launch.shape;
     // New keys are stored even where there is no query head to read them.
-    if (append_ && shape.batch * shape.queries * shape.kv_heads > 0) {
+    if (append_ && shape.batch * shape.tokens() * shape.kv_heads > 0) {
       const AttentionAppendParams p = append_params(call, launch);
       LATHE_TRY(append_.launch(attention_append_blocks(shape), &p, call.stream));
     }
@@ -125,9 +133,9 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
   Status check_blocks(const DecodePlan& launch) const {
     const AttentionDecodeShape& shape = launch.shape;
     AttentionDecodeShape one = shape;  // a single sequence, so that nothing overflows
-    one.batch = 1;
+    if (!shape.ragged) one.batch = 1;
     const AttentionTiling& kernel = launch.decode->tiling();
-    const int64_t most = kMaxExtent / shape.batch;
+    const int64_t most = shape.ragged ? kMaxExtent : kMaxExtent / shape.batch;
     if (one.kv_heads <= kMaxExtent / attention_decode_tiles(kernel, one) &&
         attention_decode_blocks(kernel, one, launch.splits) <= most && one.rows() / 4 < most) {
       return {};
@@ -137,28 +145,63 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
                             " parts, needs more than ", kMaxExtent, " blocks; split the batch"));
   }
 
+  // rope_positions has an entry for each sequence or for each row.
+  static Status check_rotary_rows(const Extents& extents, const AttentionDecodeShape& shape) {
+    const int64_t found = extents[Dim::rows];
+    if (found == kUnknown || found == shape.batch) return {};
+    if (shape.ragged && found == shape.packed_tokens) return {};
+    return invalid(text("rope_positions has ", found, " entries; allowed are B = ", shape.batch,
+                        shape.ragged ? text(" and Tq = ", shape.packed_tokens) : std::string()));
+  }
+
+  Status check_scales(const Extents& extents, const AttentionDecodeShape& shape) const {
+    if (problem().narrow == kByteRows) return check_byte_rows(extents[Dim::bytes]);
+    const int64_t found = extents[Dim::scales];
+    if (problem().narrow == kHeadScales && found != 1 && found != shape.kv_heads) {
+      return invalid(text("k_scale has ", found, " entries; allowed are 1 and HK = ",
+                          shape.kv_heads, ", and as many in v_scale"));
+    }
+    if (problem().narrow == kRowScales && shape.pages > kMaxExtent / shape.page) {
+      return unsupported(text("k_cache has P = ", shape.pages, " and page = ", shape.page,
+                              "; with scales for each row, P * page is allowed up to ",
+                              kMaxExtent));
+    }
+    return {};
+  }
+
   const AttentionProblem& problem() const { return request_.attention.problem; }
 
   AttentionAppendParams append_params(const Call& call, const DecodePlan& launch) const {
     const auto& t = call.tensors;
-    const int64_t words = problem().alignment / bytes_of(problem().element);  // elements of one
-    const auto fill = [&](const Tensor& tensor, long long* first, long long* second,
+    // Elements of one; codes are made one by one.
+    const int64_t words =
+        problem().narrow != kWideRows ? 1 : problem().alignment / bytes_of(problem().element);
+    const auto fill = [&](const AttentionStrides& strides, long long* first, long long* second,
                           long long* head) {
-      *first = tensor.stride[0] / words, *second = tensor.stride[1] / words;
-      *head = tensor.stride[2] / words;
+      *first = strides.batch / words, *second = strides.token / words;
+      *head = strides.head / words;
     };
+    const bool packed = launch.shape.ragged;
     AttentionAppendParams p = {};
     p.k_new = t[attention_decode::k_new].data;
     p.v_new = t[attention_decode::v_new].data;
     p.k_cache = t[attention_decode::k_cache].data;
     p.v_cache = t[attention_decode::v_cache].data;
+    p.cu_seqlens_q = t[attention_decode::cu_seqlens_q].data;
     p.pages = attention_pages(call, launch.shape);
-    fill(t[attention_decode::k_new], &p.k_batch_stride, &p.k_token_stride, &p.k_head_stride);
-    fill(t[attention_decode::v_new], &p.v_batch_stride, &p.v_token_stride, &p.v_head_stride);
-    fill(t[attention_decode::k_cache], &p.k_page_stride, &p.k_row_stride, &p.k_cache_head_stride);
-    fill(t[attention_decode::v_cache], &p.v_page_stride, &p.v_row_stride, &p.v_cache_head_stride);
-    p.seq_q = static_cast<int>(launch.shape.queries);
+    p.rotary = attention_rotary(call, launch.shape);
+    p.scales = attention_scales(call);
+    fill(attention_strides(t[attention_decode::k_new], packed), &p.k_batch_stride,
+         &p.k_token_stride, &p.k_head_stride);
+    fill(attention_strides(t[attention_decode::v_new], packed), &p.v_batch_stride,
+         &p.v_token_stride, &p.v_head_stride);
+    fill(cache_strides(problem(), t[attention_decode::k_cache]), &p.k_page_stride, &p.k_row_stride,
+         &p.k_cache_head_stride);
+    fill(cache_strides(problem(), t[attention_decode::v_cache]), &p.v_page_stride, &p.v_row_stride,
+         &p.v_cache_head_stride);
+    p.seq_q = static_cast<int>(packed ? launch.shape.packed_tokens : launch.shape.queries);
     p.kv_heads = static_cast<int>(launch.shape.kv_heads);
+    p.sequences = static_cast<int>(launch.shape.batch), p.words = static_cast<int>(words);
     p.k_words = static_cast<int>(problem().head_dim / words);
     p.v_words = problem().latent ? 0 : static_cast<int>(problem().value_dim / words);
     return p;
@@ -166,12 +209,14 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
 
   AttentionCombineParams combine_params(const Call& call, const DecodePlan& launch) const {
     AttentionCombineParams p = {};
-    fill_tensors<attention_decode::kTensors>(call, false, &p);
+    fill_tensors<attention_decode::kTensors>(call, launch.shape.ragged, &p);
     p.partial_out = call.workspace;
     p.partial_lse = call.workspace + launch.partial_lse;
     p.rows = launch.shape.rows();
     p.heads = static_cast<int>(launch.shape.heads);
-    p.seq_q = static_cast<int>(launch.shape.queries);
+    p.seq_q =
+        static_cast<int>(launch.shape.ragged ? launch.shape.packed_tokens : launch.shape.queries);
+    p.sequences = static_cast<int>(launch.shape.batch);
     p.value_dim = problem().value_dim;
     p.splits = static_cast<int>(launch.splits);
     return p;
@@ -192,67 +237,6 @@ MadeExecutor make_attention_decode(const Resolved& resolved, const DeviceFacts& 
                                   {request.queries, request.attention.ratio, resolved[Dim::page]}},
                                  facts));
   return executor_of<DecodeExecutor>(request, facts, std::move(decodes));
-}
-
-Status check_pages(int64_t page, int64_t table_width) {
-  if (page == 0) return invalid("k_cache has page = 0; allowed are 1 and more");
-  if (page == kUnknown || table_width == kUnknown || table_width <= kMostTokens / page) return {};
-  return unsupported(text("block_table has M = ", table_width, " and k_cache has page = ", page,
-                          "; allowed are M * page up to ", kMostTokens, " keys of a sequence"));
-}
-
-namespace {
-
-// Without a cache of values these are columns of the keys, of the one width that latent attention
-// has.
-Status check_latent(const Resolved& resolved) {
-  using namespace attention_decode;
-  const int64_t width = resolved[Dim::D], values = resolved[Dim::DV];
-  if (width != kLatentWidth) {
-    return invalid(text("v_cache is not declared and q has D = ", width, "; allowed is D = ",
-                        kLatentWidth, ", whose values are columns of k_cache"));
-  }
-  if (values != kLatentValueWidth) {
-    return invalid(text("out has DV = ", values, "; without v_cache, allowed is ",
-                        kLatentValueWidth, ", the first columns of k_cache"));
-  }
-  if (const int64_t heads = resolved[Dim::HK]; heads != kUnknown && heads != 1) {
-    return invalid(text("k_cache has HK = ", heads, "; without v_cache, allowed is 1"));
-  }
-  return {};
-}
-
-Status check_decode_widths(const Resolved& resolved) {
-  using namespace attention_decode;
-  if (!resolved.has(v_cache)) return check_latent(resolved);
-  if (resolved.has(k_new) && !resolved.has(v_new)) {
-    return invalid("k_new is declared without v_new, which it needs");
-  }
-  LATHE_TRY(check_head_width("q", "D", resolved[Dim::D]));
-  return check_head_width("v_cache", "DV", resolved[Dim::DV]);
-}
-
-}  // namespace
-
-Status check_attention_decode(const Resolved& resolved) {
-  LATHE_TRY(check_decode_widths(resolved));
-  LATHE_TRY(check_pages(resolved[Dim::page], resolved[Dim::M]));
-  return check_heads(resolved[Dim::H], resolved[Dim::HK], "k_cache");
-}
-
-Result<DecodeRequest> decode_request(const Resolved& resolved) {
-  using namespace attention_decode;
-  DecodeRequest asked;
-  LATHE_ASSIGN(asked.attention, score_request(resolved, q, capture_0, alibi_slopes));
-  asked.splits = resolved.options_as<DecodeOptions>().num_splits;
-  asked.queries = resolved[Dim::Sq];
-  AttentionProblem& problem = asked.attention.problem;
-  problem.sinks = resolved.has(sinks);
-  problem.decode = true;
-  problem.append = resolved.has(k_new);
-  problem.latent = !resolved.has(v_cache);
-  problem.split = asked.splits != 1;
-  return asked;
 }
 
 }  // namespace lathe

@@ -45,6 +45,9 @@ std::string refusal(const AttentionDecodeProblem& problem, const DeviceFacts& fa
   const AttentionDecodeRows& rows = problem.declared;
   if (!problem.latent) return "values have a cache of their own";
   if (!problem.mods.empty()) return "there are mods";
+  if (problem.narrow != kWideRows) return "the cache has 8 bits";
+  if (problem.spread) return "keys lie on several ranks or begin behind padding";
+  if (problem.rotary) return "a rotary embedding turns the queries";
   if (rows.page >= 0 && rows.page % kRun != 0) return "a page is no multiple of 16 keys";
   if (rows.queries >= 0 && rows.ratio >= 0 && rows.queries * rows.ratio <= kFewRows) {
     return "there are few rows";

@@ -30,13 +30,12 @@ std::vector<int> tile_rows(const AttentionDecodeRows& rows) {
 
 }  // namespace
 
-// put_mods sets the first ones. Keys are in pages, and sequences are not packed.
+// put_mods sets the first ones. Keys are in pages.
 template <>
 inline constexpr auto kOtherPointers<attention_decode::kTensors, AttentionForwardParams> =
     std::tuple(&AttentionForwardParams::capture, &AttentionForwardParams::visits,
                &AttentionForwardParams::visit_counts, &AttentionForwardParams::k,
-               &AttentionForwardParams::v, &AttentionForwardParams::cu_seqlens_q,
-               &AttentionForwardParams::cu_seqlens_k);
+               &AttentionForwardParams::v, &AttentionForwardParams::cu_seqlens_k);
 
 Result<std::vector<std::unique_ptr<AttentionDecode>>> make_attention_decodes(
     AttentionDecodeProblem problem, const DeviceFacts& facts) {
@@ -75,24 +74,58 @@ AttentionPages attention_pages(const Call& call, const AttentionDecodeShape& sha
   return p;
 }
 
+AttentionRotary attention_rotary(const Call& call, const AttentionDecodeShape& shape) {
+  using namespace attention_decode;
+  const Tensor& positions = call.tensors[rope_positions];
+  AttentionRotary p = {};
+  p.cos = call.tensors[rope_cos].data, p.sin = call.tensors[rope_sin].data;
+  p.positions = positions.data;
+  p.columns = static_cast<int>(2 * std::max<int64_t>(call.extents[Dim::R2], 0));
+  p.rows = static_cast<int>(std::max<int64_t>(call.extents[Dim::positions], 0));
+  p.of_rows =
+      positions.data != nullptr && shape.ragged && call.extents[Dim::rows] == shape.packed_tokens;
+  return p;
+}
+
+AttentionScales attention_scales(const Call& call) {
+  const Tensor& k = call.tensors[attention_decode::k_scale];
+  const Tensor& v = call.tensors[attention_decode::v_scale];
+  const auto stride = [](const Tensor& scale) { return scale.extent[0] > 1 ? 1 : 0; };
+  return {k.data, v.data, stride(k), stride(v)};
+}
+
+AttentionStrides cache_strides(const AttentionProblem& problem, const Tensor& cache) {
+  if (problem.narrow == kByteRows) return {cache.stride[0], cache.stride[1], 0};
+  return attention_strides(cache, false);
+}
+
 void AttentionDecode::fill(const AttentionDecodeCall& of, AttentionDecodeParams* out) const {
   const AttentionDecodeShape& shape = of.shape;
   const AttentionRequest& request = of.request.attention;
   AttentionForwardParams& p = out->forward;
-  fill_tensors<attention_decode::kTensors>(of.call, false, &p);
+  fill_tensors<attention_decode::kTensors>(of.call, shape.ragged, &p);
   // The caches stand for keys and values.
   const Tensor& k = of.call.tensors[attention_decode::k_cache];
   const Tensor& v = request.problem.latent ? k : of.call.tensors[attention_decode::v_cache];
   p.k = k.data, p.v = v.data;
-  put_strides(attention_strides(k, false), &p.k_batch_stride, &p.k_token_stride, &p.k_head_stride);
-  put_strides(attention_strides(v, false), &p.v_batch_stride, &p.v_token_stride, &p.v_head_stride);
-  fill_scores(request, {shape.batch, shape.heads, shape.kv_heads, shape.queries, 0}, of.call, {},
-              &p);
-  fill_windows(request, shape.most_keys(), shape.queries, &p);
+  put_strides(cache_strides(request.problem, k), &p.k_batch_stride, &p.k_token_stride,
+              &p.k_head_stride);
+  put_strides(cache_strides(request.problem, v), &p.v_batch_stride, &p.v_token_stride,
+              &p.v_head_stride);
+  const int64_t rows = shape.ragged ? shape.packed_tokens : shape.queries;
+  fill_scores(request, {shape.batch, shape.heads, shape.kv_heads, rows, 0}, of.call, {}, &p);
+  // A window reaches keys of other ranks too.
+  fill_windows(request, request.problem.spread ? kMaxExtent : shape.most_keys(), rows, &p);
   p.tiles = static_cast<int>(attention_decode_tiles(tiling(), shape));
   out->pages = attention_pages(of.call, shape);
   out->partial_out = of.call.workspace;
   out->partial_lse = of.call.workspace ? of.call.workspace + of.partial_lse : nullptr;
+  out->rotary = attention_rotary(of.call, shape);
+  out->scales = attention_scales(of.call);
+  out->leftpad = of.call.tensors[attention_decode::leftpad].data;
+  out->total_seqlens = of.call.tensors[attention_decode::total_seqlens].data;
+  out->key_stride = static_cast<int>(of.request.key_stride);
+  out->key_offset = static_cast<int>(of.request.key_offset);
   out->appended = static_cast<int>(request.problem.append ? shape.queries : 0);
   out->splits = static_cast<int>(of.splits);
 }

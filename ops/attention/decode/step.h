@@ -21,6 +21,7 @@ struct DecodeRequest {
   AttentionRequest attention;
   int64_t splits = 0;          // 0: chosen
   int64_t queries = kUnknown;  // as declared
+  int64_t key_stride = 1, key_offset = 0;
 };
 
 struct AttentionDecodeCall {
@@ -30,8 +31,12 @@ struct AttentionDecodeCall {
   int64_t partial_lse;  // offset in the workspace
   const Call& call;
 };
-// Describes the pages of a call.
+// Describe the pages of a call, its rotary embedding and the scales of its cache, if it has these.
 AttentionPages attention_pages(const Call& call, const AttentionDecodeShape& shape);
+AttentionRotary attention_rotary(const Call& call, const AttentionDecodeShape& shape);
+AttentionScales attention_scales(const Call& call);
+// Returns the strides of a cache: rows of bytes have one head.
+AttentionStrides cache_strides(const AttentionProblem& problem, const Tensor& cache);
 
 struct AttentionDecodeProblem : AttentionProblem {
   AttentionDecodeRows declared;

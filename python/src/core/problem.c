@@ -7,7 +7,7 @@
 
 PyTypeObject* ProblemType;
 
-static const char* const kDtypes[] = {"f32", "f16", "bf16", "i32", "i64"};
+static const char* const kDtypes[] = {"f32", "f16", "bf16", "i32", "i64", "f8_e4m3", "u8"};
 
 static int problem_init(ProblemObject* self, PyObject* arguments, PyObject* keywords) {
   static char* names[] = {"op", NULL};
@@ -45,9 +45,10 @@ static PyObject* problem_tensor(ProblemObject* self, PyObject* arguments) {
     return NULL;
   }
   int kind = 0;
-  while (kind <= LATHE_I64 && strcmp(dtype, kDtypes[kind]) != 0) ++kind;
-  if (kind > LATHE_I64) {
-    return raise_invalid("%s has dtype %.40s; allowed are f32, f16, bf16, i32, i64", name, dtype);
+  while (kind <= LATHE_U8 && strcmp(dtype, kDtypes[kind]) != 0) ++kind;
+  if (kind > LATHE_U8) {
+    return raise_invalid("%s has dtype %.40s; allowed are f32, f16, bf16, i32, i64, f8_e4m3, u8",
+                         name, dtype);
   }
   const Py_ssize_t rank = PySequence_Size(shape);
   if (rank < 0) return NULL;

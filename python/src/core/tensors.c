@@ -194,8 +194,15 @@ int dtype_of(DLDataType type, lathe_dtype* out) {
   static const struct {
     uint8_t code, bits;
     lathe_dtype dtype;
-  } kTypes[] = {{kDLFloat, 32, LATHE_F32}, {kDLFloat, 16, LATHE_F16}, {kDLBfloat, 16, LATHE_BF16},
-                {kDLUInt, 16, LATHE_BF16}, {kDLInt, 32, LATHE_I32},   {kDLInt, 64, LATHE_I64}};
+  } kTypes[] = {{kDLFloat, 32, LATHE_F32},
+                {kDLFloat, 16, LATHE_F16},
+                {kDLBfloat, 16, LATHE_BF16},
+                {kDLUInt, 16, LATHE_BF16},
+                {kDLInt, 32, LATHE_I32},
+                {kDLInt, 64, LATHE_I64},
+                /* DLPack's float8_e4m3fn, which older headers do not name */
+                {10, 8, LATHE_F8_E4M3},
+                {kDLUInt, 8, LATHE_U8}};
   for (size_t i = 0; i < sizeof kTypes / sizeof *kTypes; ++i) {
     if (type.lanes == 1 && kTypes[i].code == type.code && kTypes[i].bits == type.bits) {
       *out = kTypes[i].dtype;

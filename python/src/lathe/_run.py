@@ -14,7 +14,8 @@ from lathe._operators import Operator, nearest, operator
 
 # How a dtype of lathe is called by the libraries that arrays come from. NumPy has no bfloat16: its
 # bits are held by unsigned 16-bit numbers.
-_WORDS = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "i32": "int32", "i64": "int64"}
+_WORDS = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "i32": "int32", "i64": "int64",
+          "f8_e4m3": "float8_e4m3fn", "u8": "uint8"}
 _DTYPES = {**{word: name for name, word in _WORDS.items()}, "uint16": "bf16"}
 
 
@@ -30,7 +31,8 @@ class Results(dict[str, Any]):
 
 
 # The same by a buffer's format of one character, as the module struct writes it.
-_FORMATS = {"f": "float32", "e": "float16", "i": "int32", "l": "int64", "q": "int64", "H": "uint16"}
+_FORMATS = {"f": "float32", "e": "float16", "i": "int32", "l": "int64", "q": "int64", "H": "uint16",
+            "B": "uint8"}
 _DLPACK_CPU = 1
 
 

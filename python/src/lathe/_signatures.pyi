@@ -43,6 +43,8 @@ class FlashAttentionResults(Results):
 class FlashAttentionDecodeResults(Results):
     k_cache: Any
     v_cache: Any
+    k_scale: Any
+    v_scale: Any
     out: Any
     lse: Any
 
@@ -160,6 +162,10 @@ def run(op: Literal["flash_attention"], *, q: Array, k: Array, v: Array,
 def run(op: Literal["flash_attention_decode"], *, q: Array, k_cache: Array, block_table: Array,
         cache_seqlens: Array, v_cache: Array | None = None, k_new: Array | None = None,
         v_new: Array | None = None, alibi_slopes: Array | None = None, sinks: Array | None = None,
+        k_scale: Array | None = None, v_scale: Array | None = None,
+        cu_seqlens_q: Array | None = None, leftpad: Array | None = None,
+        total_seqlens: Array | None = None, rope_cos: Array | None = None,
+        rope_sin: Array | None = None, rope_positions: Array | None = None,
         capture_0: Array | None = None, capture_1: Array | None = None,
         capture_2: Array | None = None, capture_3: Array | None = None, out: Array | None = None,
         lse: Array | None = None, softmax_scale: float | None = None, causal: int | None = None,
@@ -167,9 +173,11 @@ def run(op: Literal["flash_attention_decode"], *, q: Array, k_cache: Array, bloc
         softcap: float | None = None, deterministic: int | None = None,
         score_mod: str | PathLike[str] | None = None, mask_mod: str | PathLike[str] | None = None,
         scalar_0: float | None = None, scalar_1: float | None = None, scalar_2: float | None = None,
-        scalar_3: float | None = None, num_splits: int | None = None,
-        context: Context | None = None, stream: Any = None, shard: Shard | None = None,
-        group: Group | None = None, flags: Sequence[str] = ()) -> FlashAttentionDecodeResults: ...
+        scalar_3: float | None = None, num_splits: int | None = None, key_stride: int | None = None,
+        key_offset: int | None = None, row_format: Literal["none", "e4m3_656"] | None = None,
+        rope_interleaved: int | None = None, context: Context | None = None, stream: Any = None,
+        shard: Shard | None = None, group: Group | None = None,
+        flags: Sequence[str] = ()) -> FlashAttentionDecodeResults: ...
 
 @overload
 def run(op: Literal["flash_attention_block"], *, q: Array, k: Array, v: Array, out: Array,

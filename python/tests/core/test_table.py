@@ -31,8 +31,12 @@ PROBLEMS = [
     ("flash_attention_decode", {"q": (2, 1, 2, 16), "k_cache": (4, 16, 1, 16),
                                 "v_cache": (4, 16, 1, 16), "block_table": (2, 2),
                                 "cache_seqlens": (2,), "k_new": (2, 1, 1, 16),
-                                "v_new": (2, 1, 1, 16), "out": (2, 1, 2, 16), "lse": (2, 2, 1)},
-     {}),
+                                "v_new": (2, 1, 1, 16), "out": (2, 1, 2, 16), "lse": (2, 2, 1),
+                                "rope_cos": (9, 4), "rope_sin": (9, 4)}, {}),
+    ("flash_attention_decode", {"q": (5, 2, 16), "k_cache": (4, 16, 1, 16),
+                                "v_cache": (4, 16, 1, 16), "block_table": (2, 2),
+                                "cache_seqlens": (2,), "cu_seqlens_q": (3,), "out": (5, 2, 16),
+                                "lse": (2, 5)}, {}),
     ("flash_attention_block", {**BLOCK, "out": (1, 9, 2, 16), "lse": (1, 2, 9)}, {}),
     ("flash_attention_block_bwd", {**BLOCK, "dout": (1, 9, 2, 16), "lse": (1, 2, 9),
                                    "delta": (1, 2, 9), "dq": (1, 9, 2, 16), "dk": (1, 9, 1, 16),
@@ -45,6 +49,9 @@ PROBLEMS = [
     ("kda", {**KDA, "cu_seqlens": (3,), "state_pool": (4, 1, 16, 16), "state_indices": (2,)}, {}),
     ("kda_recurrent", {**KDA, "cu_seqlens": (3,), "state_pool": (4, 1, 16, 16),
                        "state_indices": (2,)}, {}),
+    ("kda_recurrent", {**KDA, "state_pool": (4, 1, 16, 16), "state_indices": (1,),
+                       "ring_k": (4, 16, 1, 16), "ring_u": (4, 16, 1, 16),
+                       "ring_g": (4, 16, 1, 16), "ring_count": (4,)}, {}),
     ("kda_decode", {"qkv": (2, 48), "conv_weight": (48, 4), "conv_pool": (4, 48, 3),
                     "g": (2, 1, 16), "beta": (2, 1), "state_pool": (4, 1, 16, 16),
                     "state_indices": (2,), "output_gate": (2, 1, 16), "o": (2, 1, 16)}, {}),
@@ -56,7 +63,8 @@ PROBLEMS = [
 ]
 # Said in the tensor's sentence: these are as q or qkv, or float32.
 REFUSED = {("sparse_flash_attention", "out"), ("kda_recurrent", "ring_u"),
-           ("kda_decode", "ring_u"), ("kda_decode", "norm_weight")}
+           ("kda_decode", "ring_u"), ("kda_decode", "norm_weight"),
+           ("flash_attention_decode", "k_cache"), ("flash_attention_decode", "v_cache")}
 CAPTURES = {"capture_0", "capture_1", "capture_2", "capture_3"}  # of mods: their own tests
 
 
@@ -82,8 +90,7 @@ def refusals() -> list[str]:
         table = lathe.operators()[op].tensors
         dtypes = {name: dtype if name == tensor else default_dtype(table[name]) for name in shapes
                   if not table[name].dtypes.startswith("=")}
-        if (op, "out") in REFUSED:
-            dtypes["out"] = dtypes["q"]
+        dtypes |= {name: dtypes["q"] for name in shapes if (op, name) in REFUSED}
         tensors = {name: (dtypes.get(name) or dtypes[table[name].dtypes[1:]], shape)
                    for name, shape in shapes.items()}
         try:

@@ -305,7 +305,8 @@ struct DecodeConsumer {
 
   __device__ __forceinline__ void copy_q() const {
     const AttentionForwardParams& p = decode.forward;
-    const Element* q = static_cast<const Element*>(p.q) + tile.sequence * p.q_batch_stride;
+    const Element* q = static_cast<const Element*>(p.q) +
+                       decode_offset<Config>(tile, p.q_batch_stride, p.q_token_stride);
     const long long rows = static_cast<long long>(tile.rows) * tile.group;
     copy_tile<64, Config::kWidth, 256>(
         buffers.q(), q, saturate(rows - tile.first), p.head_dim,
@@ -389,13 +390,14 @@ __device__ void attention_decode_warpgroups(const AttentionDecodeWarpgroupsParam
   const AttentionDecodeParams& decode = p.decode;
   const DecodeBuffers<Config> buffers = {shared_address(shared)};
   int split;
-  QueryTile tile = decode_tile<Config>(decode.forward, split);
+  const QueryTile tile = decode_tile<Config>(decode, split);
+  if (IsRagged<Config>::kValue && !has_rows(tile)) return;
+  if (store_padding<Config>(decode, tile, split)) return;
   const PageTable table(decode.pages, tile.sequence);
-  tile.keys = table.keys(decode.appended);
   const Visits<Pieces> visits(decode.forward, tile);
   const DecodePart part(visits, decode.splits, split);
   if (part.first >= part.last && decode.splits > 1) {
-    return store_empty_split<64>(decode, tile, split);
+    return store_empty_split<Config>(decode, tile, split);
   }
   if (threadIdx.x == 256) {
     prefetch_tensor_map(p.k);

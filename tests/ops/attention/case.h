@@ -73,8 +73,8 @@ void check_attention(const AttentionCase& attention, const ref::Attention& input
 Answer checked(const AttentionCase& attention, const ref::Attention& inputs);
 Answer checked(const AttentionCase& attention);
 
-// Says whether the tests' device runs kernels for Hopper alone.
-bool on_hopper();
+// Says whether a case runs by the kernels for Hopper alone: of their family, on such a device.
+bool by_warpgroups();
 // Returns the canonical texts of an answer's kernels, each once.
 std::vector<std::string> kernels_of(const Answer& answer);
 

@@ -237,7 +237,8 @@ Answer checked(const AttentionCase& c, const ref::Attention& inputs) {
 }
 Answer checked(const AttentionCase& c) { return checked(c, make_inputs(c)); }
 
-bool on_hopper() {
+bool by_warpgroups() {
+  if (!in_family("sm90")) return false;
   lathe_context_info info = {};
   info.size = sizeof(info);
   if (lathe_context_get_info(shared_context(), &info) != LATHE_OK) return false;

@@ -33,7 +33,9 @@ TEST_CASE("decode: tensors that do not fit are refused by name, with what is all
       {with(kDecode, {{"k_cache", LATHE_F16, {-1, -1, 2, 64}}}), {}, {"k_cache", "f16", "bf16"}},
       {with(kDecode, {{"k_cache", LATHE_BF16, {-1, -1, 2, 72}}}), {}, {"k_cache", "72", "D is 64"}},
       {with(kDecode, {{"v_cache", LATHE_BF16, {-1, -1, 4, 128}}}), {}, {"v_cache", "HK is 4"}},
-      {with(kDecode, {{"k_cache", LATHE_BF16, {-1, 2, 64}}}), {}, {"rank 3", "[P,page,HK,D]"}},
+      {with(kDecode, {{"k_cache", LATHE_BF16, {-1, 2, 64}}}),
+       {},
+       {"k_cache", "[P,page,bytes]", "[P,page,HK,D]"}},
       {with(kDecode, {{"k_cache", LATHE_BF16, {-1, 0, 2, 64}}}),
        {},
        {"k_cache", "page = 0", "1 and"}},
@@ -53,6 +55,92 @@ TEST_CASE("decode: tensors that do not fit are refused by name, with what is all
        {},
        {"k_new", "Sq is 2", "Sq is 3"}},
   });
+}
+
+const Tensors kPacked = with(kDecode, {{"q", LATHE_BF16, {-1, 8, 64}},
+                                       {"cu_seqlens_q", LATHE_I32, {-1}},
+                                       {"out", LATHE_BF16, {-1, 8, 128}},
+                                       {"lse", LATHE_F32, {8, -1}}});
+const Tensors kTurns = {{"rope_cos", LATHE_F32, {-1, 16}}, {"rope_sin", LATHE_F32, {-1, 16}}};
+
+TEST_CASE("decode: packed queries, keys on ranks and rotary embeddings that do not fit") {
+  const Tensors total = {{"total_seqlens", LATHE_I32, {-1}}};
+  request.check_refused({
+      {with(kDecode, {{"cu_seqlens_q", LATHE_I32, {-1}}}), {}, {"q has shape [B,Sq,H,D]", "Tq"}},
+      {without(kPacked, "cu_seqlens_q"), {}, {"q has shape [Tq,H,D]", "not declared", "Sq"}},
+      {with(kPacked, kNew), {}, {"k_new has shape [B,Sq,HK,D]", "Tq"}},
+      {with(kPacked, {{"lse", LATHE_F32, {-1, 8, -1}}}), {}, {"lse has shape [B,H,Sq]", "Tq"}},
+      {with(kPacked, {{"cu_seqlens_q", LATHE_I32, {4}}, {"cache_seqlens", LATHE_I32, {4}}}),
+       {},
+       {"cu_seqlens_q", "B is 3", "B is 4"}},
+      {kDecode, {{"key_stride", "2"}}, {"key_stride is 2", "total_seqlens is not", "1"}},
+      {kDecode, {{"key_offset", "1"}}, {"key_offset is 1", "total_seqlens is not", "0"}},
+      {with(kDecode, total), {{"key_stride", "0"}}, {"key_stride", "'0'"}},
+      {with(kDecode, total),
+       {{"key_stride", "2"}, {"key_offset", "2"}},
+       {"key_offset is 2", "0 to 1"}},
+      {with(with(kDecode, kNew), total), {}, {"k_new", "total_seqlens"}},
+      {with(kDecode, {kTurns[0]}), {}, {"rope_cos", "without rope_sin"}},
+      {with(kDecode, {{"rope_cos", LATHE_F32, {-1, 33}}, {"rope_sin", LATHE_F32, {-1, 33}}}),
+       {},
+       {"R/2 = 33", "1 to 32", "D = 64"}},
+      {with(kDecode, {kTurns[0], {"rope_sin", LATHE_F16, {-1, 16}}}),
+       {},
+       {"rope_sin", "f16", "f32"}},
+      {with(kDecode, {{"rope_positions", LATHE_I32, {-1}}}), {}, {"rope_positions", "rope_cos"}},
+  });
+}
+
+TEST_CASE("decode: caches in 8 bits that do not fit") {
+  const Tensors codes = {{"k_cache", LATHE_F8_E4M3, {-1, -1, 2, 64}},
+                         {"v_cache", LATHE_F8_E4M3, {-1, -1, 2, 128}}};
+  const Tensors scales = {{"k_scale", LATHE_F32, {-1}}, {"v_scale", LATHE_F32, {-1}}};
+  const Tensors narrow = with(with(kDecode, codes), scales);
+  CHECK(request.accepted(narrow).attention.problem.narrow == lathe::kHeadScales);
+  request.check_refused({
+      {with(kDecode, codes), {}, {"k_scale is not declared", "f8_e4m3 needs it"}},
+      {with(kDecode, scales), {}, {"k_scale is declared", "belongs to f8_e4m3"}},
+      {with(narrow, {{"v_cache", LATHE_BF16, {-1, -1, 2, 128}}}),
+       {},
+       {"v_cache", "bf16", "f8_e4m3"}},
+      {with(narrow, {{"v_scale", LATHE_F32, {-1, -1, 2}}}), {}, {"k_scale and v_scale", "kinds"}},
+      {without(narrow, "v_scale"), {}, {"v_scale is not declared"}},
+      {narrow, {{"row_format", "e4m3_656"}}, {"k_cache", "f8_e4m3", "row_format is e4m3_656"}},
+      {with(kDecode, {{"k_cache", LATHE_U8, {-1, -1, 2, 64}}}), {}, {"k_cache", "u8"}},
+      {with(narrow,
+            {{"q", LATHE_BF16, {-1, -1, 8, 72}}, {"k_cache", LATHE_F8_E4M3, {-1, -1, 2, 72}}}),
+       {},
+       {"f8_e4m3", "D = 72", "multiples of 16"}},
+  });
+  const Tensors latent = {
+      {"q", LATHE_BF16, {-1, -1, 8, 576}},   {"k_cache", LATHE_U8, {-1, -1, 656}},
+      {"block_table", LATHE_I32, {-1, -1}},  {"cache_seqlens", LATHE_I32, {-1}},
+      {"out", LATHE_BF16, {-1, -1, 8, 512}}, {"lse", LATHE_F32, {-1, 8, -1}}};
+  CHECK(request.accepted(latent, {{"row_format", "e4m3_656"}}).attention.problem.narrow ==
+        lathe::kByteRows);
+  request.check_refused({
+      {latent, {}, {"k_cache has dtype u8", "row_format is none"}},
+      {with(latent, {{"k_cache", LATHE_U8, {-1, -1, 640}}}),
+       {{"row_format", "e4m3_656"}},
+       {"640 bytes", "656"}},
+  });
+}
+
+TEST_CASE("decode: what a call has beside its pages becomes flags of the code") {
+  const auto plain = request.accepted(kDecode).attention.problem;
+  check_flags(false, {plain.ragged, plain.spread, plain.rotary, plain.local});
+  const auto packed = request.accepted(
+      with(kPacked, {{"cu_seqlens_q", LATHE_I64, {-1}}, {"leftpad", LATHE_I32, {-1}}}));
+  check_flags(true, {packed.attention.problem.ragged, packed.attention.problem.spread,
+                     packed.attention.problem.local});
+  CHECK(packed.attention.problem.cu_seqlens == lathe::Dtype::i64);
+  const auto rich =
+      request.accepted(with(with(kDecode, kTurns), {{"total_seqlens", LATHE_I32, {-1}}}),
+                       {{"key_stride", "4"}, {"key_offset", "3"}, {"rope_interleaved", "1"}});
+  check_flags(true, {rich.attention.problem.spread, rich.attention.problem.rotary,
+                     rich.attention.problem.interleaved});
+  CHECK(rich.key_stride == 4);
+  CHECK(rich.key_offset == 3);
 }
 
 TEST_CASE("decode: what is legal but not covered is refused by name") {

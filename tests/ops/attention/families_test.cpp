@@ -11,8 +11,6 @@ using namespace apitest;
 
 namespace {
 
-const bool kFamily = choose_family("auto");
-
 constexpr const char* kOwn = "attention_backward_warpgroups";
 
 struct Choice {
@@ -55,8 +53,7 @@ void check_choice(AttentionCase c, const Choice& choice) {
 }  // namespace
 
 // First, while no other test has opened the simulator: children run under other schedules.
-TEST_CASE("families: deterministic gradients are the same bits under three schedules") {
-  REQUIRE(kFamily);
+FAMILY_CASE("auto", "families: deterministic gradients are the same bits under three schedules") {
   for (const Choice& choice : kChoices) {
     AttentionCase c = case_of(choice);
     c.kv_heads = 1, c.group = 2;
@@ -71,7 +68,8 @@ TEST_CASE("families: deterministic gradients are the same bits under three sched
   }
 }
 
-TEST_CASE("families: heads of a group in a block each and in one, whose number a call decides") {
+FAMILY_CASE("auto",
+            "families: heads of a group in a block each and in one, whose number a call decides") {
   for (const Choice& choice : kChoices) {
     AttentionCase c = case_of(choice);
     c.queries = {129, 129}, c.keys = {150, 150};
@@ -85,7 +83,7 @@ TEST_CASE("families: heads of a group in a block each and in one, whose number a
   }
 }
 
-TEST_CASE("families: packed sequences with padding, sinks and every option") {
+FAMILY_CASE("auto", "families: packed sequences with padding, sinks and every option") {
   for (const Choice& choice : kChoices) {
     AttentionCase c = case_of(choice);
     c.packed = true, c.dtype = LATHE_F16;
@@ -97,7 +95,8 @@ TEST_CASE("families: packed sequences with padding, sinks and every option") {
   }
 }
 
-TEST_CASE("families: a mask_mod, whose lists are of the chosen kernel's tiles, and both forms") {
+FAMILY_CASE("auto",
+            "families: a mask_mod, whose lists are of the chosen kernel's tiles, and both forms") {
   // With a mask_mod Hopper's kernel has forms.
   const Choice choices[] = {
       {"m=64 n=128 stages=2 width_warps=1 queries=64 warps=12", kOwn},

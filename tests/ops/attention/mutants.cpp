@@ -35,7 +35,7 @@ constexpr uint64_t kSchedulesOfCovered = 40, kSchedulesOfKept = 6;
 // A context reads these when it is made. Few multiprocessors give each block several tiles, so that
 // stages are used again and phases turn.
 void set_environment() {
-  choose_family("sm90");
+  family = "sm90";
   setenv("LATHE_SIM_MULTIPROCESSORS", "1", 1);
   setenv("LATHE_SIM_QUIET", "1", 0);
   setenv("LATHE_SIM_INSTRUCTION_LIMIT", "8000000", 1);

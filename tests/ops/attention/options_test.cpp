@@ -14,7 +14,7 @@ TEST_CASE("attention: at least 300 combinations of options") {
   CHECK(count_cases(attention_options()) >= 300);
 }
 
-TEST_CASE("attention: combinations of options against float64") {
+EVERY_FAMILY_CASE("attention: combinations of options against float64") {
   run_combinations(attention_options(), 8, [](const AttentionCase& attention, size_t, size_t) {
     return checked(attention).kernels;
   });

@@ -39,7 +39,7 @@ AttentionCase sample() {
   return c;
 }
 
-TEST_CASE("attention: deterministic gradients are the same bits under ten schedules") {
+EVERY_FAMILY_CASE("attention: deterministic gradients are the same bits under ten schedules") {
   AttentionCase c = sample();
   c.deterministic = true;
   check_schedules(c);
@@ -49,7 +49,7 @@ TEST_CASE("attention: deterministic gradients are the same bits under ten schedu
   check_schedules(c);
 }
 
-TEST_CASE("attention: packed and with every option they are too") {
+EVERY_FAMILY_CASE("attention: packed and with every option they are too") {
   AttentionCase c{.dtype = LATHE_F16, .head_dim = 128, .value_dim = 120, .group = 2};
   c.queries = {40, 0, 70}, c.keys = {140, 3, 90}, c.padding_q = 5;
   c.left = 90, c.right = 0, c.softcap = 3, c.slopes = Slopes::per_head;
@@ -57,14 +57,14 @@ TEST_CASE("attention: packed and with every option they are too") {
   check_schedules(c);
 }
 
-TEST_CASE("attention: one sequence of wide heads in a window, with sinks, is too") {
+EVERY_FAMILY_CASE("attention: one sequence of wide heads in a window, with sinks, is too") {
   AttentionCase c{.dtype = LATHE_F16, .head_dim = 128, .value_dim = 120, .group = 2};
   c.queries = {100}, c.keys = {190}, c.left = 90, c.right = 0;
   c.sinks = c.backward = c.deterministic = true;
   check_schedules(c);
 }
 
-TEST_CASE("attention: without asking for it all but dq are") {
+EVERY_FAMILY_CASE("attention: without asking for it all but dq are") {
   check_schedules(sample(), "dq");
   AttentionCase c{.head_dim = 128, .value_dim = 120, .group = 2, .queries = {100}, .keys = {190}};
   c.backward = true;
@@ -72,7 +72,7 @@ TEST_CASE("attention: without asking for it all but dq are") {
 }
 
 // A persistent kernel deals its tiles out to as many blocks as there are multiprocessors.
-TEST_CASE("attention: grids of one, two, three and many blocks give the same bits") {
+EVERY_FAMILY_CASE("attention: grids of one, two, three and many blocks give the same bits") {
   AttentionCase packed{.kv_heads = 2, .queries = {130, 3, 0, 200}, .keys = {260, 0, 5, 390}};
   packed.packed = true;
   AttentionCase causal{.head_dim = 128, .value_dim = 128, .kv_heads = 3};
@@ -100,7 +100,7 @@ TEST_CASE("attention: grids of one, two, three and many blocks give the same bit
   }
 }
 
-TEST_CASE("attention over ranks: any interleaving of ranks gives the same bits") {
+EVERY_FAMILY_CASE("attention over ranks: any interleaving of ranks gives the same bits") {
   AttentionCase c = sample();
   c.queries = {70, 70}, c.keys = {90, 90};
   c.deterministic = true;

@@ -48,6 +48,15 @@ std::vector<KernelSpec> attention_specs(const DeviceFacts& facts) {
     specs.push_back(how->candidates({latent, {}, 16}, facts).front());
   }
   specs.push_back(kAttentionDecodePortable.candidates({pages, {}, 16}, facts).front());
+  // What a call of decoding has beside its pages.
+  AttentionProblem served = pages;
+  served.ragged = served.spread = served.rotary = true, served.narrow = kRowScales;
+  AttentionProblem bytes = latent;
+  bytes.ragged = true, bytes.narrow = kByteRows;
+  for (const AttentionProblem& each : {served, bytes}) {
+    specs.insert(specs.end(), {attention_append_spec(each), attention_combine_spec(each),
+                               kAttentionDecodePortable.candidates({each, {}, 16}, facts).front()});
+  }
   return specs;
 }
 

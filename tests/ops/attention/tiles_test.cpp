@@ -14,9 +14,6 @@ namespace {
 
 using namespace apitest;
 
-// Which tile a call gets is said of the portable kernels.
-const bool kFamily = choose_family("portable");
-
 // Flags: packed, wide (offsets), local, softcap, alibi, sinks, dlse, pack_gqa, listed, ordered,
 // apart, together.
 const std::vector<TileRow> kForward = tile_rows(R"(
@@ -185,15 +182,18 @@ void check_all(const std::vector<AttentionCase>& cases, bool sums = false) {
 
 }  // namespace
 
-TEST_CASE("attention forward: random shapes on every kind of tile, under every check") {
+FAMILY_CASE("portable",
+            "attention forward: random shapes on every kind of tile, under every check") {
   check_all(cases_of(kForward, kLong, 6, false));
 }
 
-TEST_CASE("attention backward: random shapes on every kind of tile, under every check") {
+FAMILY_CASE("portable",
+            "attention backward: random shapes on every kind of tile, under every check") {
   check_all(cases_of(kBackward, kLong, 4, true));
 }
 
-TEST_CASE("attention forward: float32 is not rounded to less, however tensor cores add") {
+FAMILY_CASE("portable",
+            "attention forward: float32 is not rounded to less, however tensor cores add") {
   check_all(cases_of(kForwardF32, kShort, 2, false), true);
   std::vector<AttentionCase> ones;
   for (uint64_t seed = 1; seed <= 3; ++seed) {
@@ -204,11 +204,13 @@ TEST_CASE("attention forward: float32 is not rounded to less, however tensor cor
   check_all(ones, true);
 }
 
-TEST_CASE("attention backward: float32 is not rounded to less, however tensor cores add") {
+FAMILY_CASE("portable",
+            "attention backward: float32 is not rounded to less, however tensor cores add") {
   check_all(cases_of(kBackwardF32, kShort, 2, true), true);
 }
 
-TEST_CASE("attention backward: five products for each tile that the mask leaves, on sm_90a too") {
+FAMILY_CASE("portable",
+            "attention backward: five products for each tile that the mask leaves, on sm_90a too") {
   AttentionCase c{.dtype = LATHE_F16, .head_dim = 128, .value_dim = 128};
   c.queries = c.keys = {256}, c.right = 0;
   c.backward = c.given_forward = true;

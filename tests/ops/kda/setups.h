@@ -4,8 +4,10 @@
 // the tile and all options. A shape makes a case of a configuration.
 #pragma once
 
+#include <random>
 #include <string>
 
+#include "tests/harness/family.h"
 #include "tests/harness/tile_rows.h"
 #include "tests/ops/kda/case.h"
 
@@ -55,6 +57,31 @@ inline KdaCase case_of(const KdaSetup& s) {
   kda.backward = s.has("backward") || s.has("both"), kda.apart = s.has("both");
   kda.forward = !s.has("backward");
   kda.dht = kda.backward && final;
+  return kda;
+}
+
+// Returns any shape that the configuration allows. By warpgroups there is one tile.
+inline KdaCase any_shape_of(const KdaSetup& s, uint32_t seed) {
+  std::mt19937 random(seed);
+  const auto one_of = [&](std::initializer_list<int> list) {
+    return *(list.begin() + random() % list.size());
+  };
+  KdaCase kda = case_of(s);
+  if (in_family("sm90")) kda.warps = 0;
+  const int length = one_of({1, 15, 17, 64, 130}), sequences = one_of({1, 2, 4});
+  if (s.has("packed")) {
+    kda.cu_seqlens = {0};
+    for (int n = 0; n < sequences; ++n) {
+      kda.cu_seqlens.push_back(kda.cu_seqlens.back() + one_of({0, 1, 16, 31, 70, 150}));
+    }
+  }
+  kda.batch = sequences, kda.tokens = length;
+  // A token's errors are those of one rounded product of q and k: its root mean square needs many.
+  if (length == 1) kda.batch *= 16;
+  kda.heads = one_of({1, 2});
+  kda.group = s.has("single") ? 1 : s.has("grouped") ? 2 : one_of({1, 2});
+  kda.key_dim = s.width - s.step() * (s.has("narrow") ? one_of({1, 3, 5}) : one_of({0, 1, 3}));
+  kda.value_dim = 16 * s.warps + s.step() * one_of({-3, 0, 1});
   return kda;
 }
 

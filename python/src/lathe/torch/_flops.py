@@ -93,15 +93,17 @@ def _attention_bwd(t: Given, options: Options) -> Any:
 def _decode(t: Given, options: Options) -> Any:
     q, cache = t["q"], t["k_cache"]
     values = t["v_cache"].shape[-1] if t["v_cache"] is not None else 512
-    queries, most = q.shape[1], t["block_table"].shape[1] * cache.shape[1]
+    sequences, most = t["block_table"].shape[0], t["block_table"].shape[1] * cache.shape[1]
+    packed = t["cu_seqlens_q"] is not None
+    rows = _lengths(t["cu_seqlens_q"], q.shape[0]) if packed else [q.shape[1]] * sequences
     lengths = _values(t["cache_seqlens"])
-    if lengths is None:
-        pairs = q.shape[0] * _kept_pairs(queries, most, options)
+    if lengths is None or len(rows) != len(lengths):
+        pairs = sum(_kept_pairs(each, most, options) for each in rows)
     else:
-        new = queries if t["k_new"] is not None else 0
-        pairs = sum(_kept_pairs(queries, min(max(each, 0) + new, most), options)
-                    for each in lengths)
-    return 2 * (q.shape[-1] + values) * q.shape[2] * pairs
+        new = t["k_new"] is not None
+        pairs = sum(_kept_pairs(n, min(max(each, 0) + (n if new else 0), most), options)
+                    for n, each in zip(rows, lengths))
+    return 2 * (q.shape[-1] + values) * q.shape[-2] * pairs
 
 
 def _sparse_pairs(t: Given, options: Options) -> Any:

@@ -185,15 +185,21 @@ def flash_attention(q: Tensor, k: Tensor, v: Tensor, *, alibi_slopes: Tensor | N
 def flash_attention_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor | None, block_table: Tensor,
                            cache_seqlens: Tensor, *, k_new: Tensor | None = None,
                            v_new: Tensor | None = None, alibi_slopes: Tensor | None = None,
-                           sinks: Tensor | None = None, captures: tuple[Tensor, ...] = (),
+                           sinks: Tensor | None = None, cu_seqlens_q: Tensor | None = None,
+                           leftpad: Tensor | None = None, total_seqlens: Tensor | None = None,
+                           rope_cos: Tensor | None = None, rope_sin: Tensor | None = None,
+                           rope_positions: Tensor | None = None, k_scale: Tensor | None = None,
+                           v_scale: Tensor | None = None, captures: tuple[Tensor, ...] = (),
                            **options: Any) -> tuple[Tensor, Tensor]:
     """Returns (out, lse) over a cache in pages, to which k_new and v_new are appended in place.
 
-    Without v_cache, values are the first 512 of the 576 columns of k_cache. There is no gradient.
+    With cu_seqlens_q the queries are packed, any number of rows for each sequence. Without v_cache,
+    values are the first 512 of the 576 columns of k_cache. Caches of float8_e4m3fn have k_scale and
+    v_scale. There is no gradient.
     """
     padded = (*captures, *(None,) * (len(CAPTURES) - len(captures)))
     tensors = (q, k_cache, v_cache, block_table, cache_seqlens, k_new, v_new, alibi_slopes, sinks,
-               *padded)
+               k_scale, v_scale, cu_seqlens_q, leftpad, total_seqlens, rope_cos, rope_sin, rope_positions, *padded)
     return cast(_Two, FLASH_ATTENTION_DECODE(options, *tensors))
 
 

@@ -68,7 +68,9 @@ FLASH_ATTENTION_BWD = Call("flash_attention_bwd", "flash_attention",
                            into=True)
 FLASH_ATTENTION_DECODE = Call("flash_attention_decode", "flash_attention_decode",
                               ("q", "k_cache", "v_cache", "block_table", "cache_seqlens", "k_new",
-                               "v_new", "alibi_slopes", "sinks", *CAPTURES), ("out", "lse"),
+                               "v_new", "alibi_slopes", "sinks", "k_scale", "v_scale",
+                               "cu_seqlens_q", "leftpad", "total_seqlens", "rope_cos", "rope_sin", "rope_positions",
+                               *CAPTURES), ("out", "lse"),
                               rows=("q", "k_new", "v_new"), into=True)
 
 # ---- sparse flash attention ----------------------------------------------------------------------

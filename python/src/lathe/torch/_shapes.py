@@ -20,7 +20,7 @@ from lathe._operators import operator
 from lathe._run import dtype_name
 
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "i32": torch.int32,
-          "i64": torch.int64}
+          "i64": torch.int64, "f8_e4m3": torch.float8_e4m3fn, "u8": torch.uint8}
 # Where a dim is in no input, it equals this one: sequences that are not packed are rows of a batch.
 _SAME_AS = {"N": "B"}
 

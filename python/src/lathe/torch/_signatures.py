@@ -313,31 +313,56 @@ def flash_attention(q: Tensor, k: Tensor, v: Tensor, *, alibi_slopes: Tensor | N
 def flash_attention_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor | None, block_table: Tensor,
                            cache_seqlens: Tensor, *, k_new: Tensor | None = None,
                            v_new: Tensor | None = None, alibi_slopes: Tensor | None = None,
-                           sinks: Tensor | None = None, captures: tuple[Tensor, ...] = (),
+                           sinks: Tensor | None = None, cu_seqlens_q: Tensor | None = None,
+                           leftpad: Tensor | None = None, total_seqlens: Tensor | None = None,
+                           rope_cos: Tensor | None = None, rope_sin: Tensor | None = None,
+                           rope_positions: Tensor | None = None, k_scale: Tensor | None = None,
+                           v_scale: Tensor | None = None, captures: tuple[Tensor, ...] = (),
                            softmax_scale: float | None = None, causal: bool = False,
                            window_left: int = -1, window_right: int = -1, softcap: float = 0.0,
                            deterministic: bool = False,
                            score_mod: str | PathLike[str] | None = None,
                            mask_mod: str | PathLike[str] | None = None, scalar_0: float = 0.0,
                            scalar_1: float = 0.0, scalar_2: float = 0.0, scalar_3: float = 0.0,
-                           num_splits: int = 0
+                           num_splits: int = 0, key_stride: int = 1, key_offset: int = 0,
+                           row_format: Literal["none", "e4m3_656"] = "none",
+                           rope_interleaved: bool = False
                            ) -> tuple[Tensor, Tensor]:
     """Returns (out, lse) over a cache in pages, to which k_new and v_new are appended in place.
 
-    Without v_cache, values are the first 512 of the 576 columns of k_cache. There is no gradient.
+    With cu_seqlens_q the queries are packed, any number of rows for each sequence. Without v_cache,
+    values are the first 512 of the 576 columns of k_cache. Caches of float8_e4m3fn have k_scale and
+    v_scale. There is no gradient.
 
     Args:
-        q: [B,Sq,H,D]. Queries; their dtype is that of keys, values and out.
-        k_cache: [P,page,HK,D]. Keys in pages; HK divides H. It is only read unless k_new is given.
-        v_cache: [P,page,HK,DV]. Values in pages; without them the first 512 of the 576 columns of
-            k_cache are the values. It is only read unless v_new is given.
+        q: [B,Sq,H,D] or [Tq,H,D]. Queries; their dtype is that of keys, values and out.
+        k_cache: [P,page,HK,D] or [P,page,bytes]. Keys in pages; HK divides H. Of q's dtype, f8_e4m3
+            with k_scale, or with row_format rows of bytes. It is only read unless k_new is given.
+        v_cache: [P,page,HK,DV]. Values in pages, of k_cache's dtype; without them the first 512 of
+            the 576 columns of k_cache are the values. It is only read unless v_new is given.
         block_table: [B,M]. The pages of each sequence, in order.
         cache_seqlens: [B]. Keys of each sequence before new ones are appended; below 0: padding,
             whose pages are not looked at.
-        k_new: [B,Sq,HK,D]. Keys of the queries' tokens, appended to the cache.
-        v_new: [B,Sq,HK,DV]. Values of the queries' tokens, appended to the cache; with v_cache.
+        k_new: [B,Sq,HK,D] or [Tq,HK,D]. Keys of the queries' tokens, appended to the cache.
+        v_new: [B,Sq,HK,DV] or [Tq,HK,DV]. Values of the queries' tokens, appended to the cache;
+            with v_cache.
         alibi_slopes: [H] or [B,H]. ALiBi's slopes.
         sinks: [H]. One more logit for each head, whose value row is 0.
+        cu_seqlens_q: [B+1]. Offsets of packed queries, with any number of rows for each sequence;
+            new keys and values are packed alike.
+        leftpad: [B]. The first key of each sequence that counts.
+        total_seqlens: [B]. Keys of each sequence over all ranks, those of the call's rows included.
+            Key j of the cache is key j * key_stride + key_offset of the sequence.
+        rope_cos: [positions,R/2]. Cosines of the rotary embedding by position; the first R columns
+            of q and k_new turn.
+        rope_sin: [positions,R/2]. Its sines.
+        rope_positions: [rows]. The position of each of Tq rows, or of the first row of each of B
+            sequences; without it a row stands where its key does.
+        k_scale: [scales] or [P,page,HK]. What the codes of k_cache are multiplied by: one number,
+            one for each of HK heads, or one for each row of a page and head, which is written with
+            new keys. It is only read unless k_new is given.
+        v_scale: [scales] or [P,page,HK]. The same of v_cache. It is only read unless v_new is
+            given.
         captures: Up to four arrays of numbers that mods read: captures.get<0>(i) and so on.
         softmax_scale: Scores are multiplied by it. Allowed: >0, None: D^-0.5.
         causal: 1: a row sees no key after its own token; the last row and the last key are one
@@ -357,6 +382,13 @@ def flash_attention_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor | None, b
         scalar_3: Mods read it as captures.scalar(3). Allowed: any number.
         num_splits: How many splits of its keys a sequence has, computed at the same time and
             joined; 0: chosen for the device. Allowed: 0, >=0.
+        key_stride: With total_seqlens: how many positions a key of the cache is behind the one
+            before it; the keys between lie on other ranks. Allowed: 1, >=1.
+        key_offset: With total_seqlens: the position of the cache's first key in its sequence; less
+            than key_stride. Allowed: 0, >=0.
+        row_format: How rows of bytes are read; e4m3_656: 512 codes of e4m3, four float32 scales of
+            128 columns each, 64 bfloat16. Allowed: none, e4m3_656.
+        rope_interleaved: 1: the columns of a pair that turns are neighbours; 0: they are R/2 apart.
     """
     raise NotImplementedError
 

@@ -6,12 +6,13 @@
 
 using namespace apitest;
 
-TEST_CASE("gradients: a window and a soft cap as mods are the options', bit for bit") {
+FAMILY_CASE("portable",
+            "gradients: a window and a soft cap as mods are the options', bit for bit") {
   const Sizes s{1, 200, 200, 2, 1, 64};
   check_window(with_gradients(dense(s), s), 0);
 }
 
-TEST_CASE("gradients of any mask and any score_mod: against plain loops") {
+FAMILY_CASE("portable", "gradients of any mask and any score_mod: against plain loops") {
   const Sizes s{2, 70, 150, 4, 2, 64};
   Call call = with_gradients(dense(s), s);
   call.options["softcap"] = "3";
@@ -45,7 +46,8 @@ TEST_CASE("gradients of any mask and any score_mod: against plain loops") {
   check_gradients(run(call), call, a);
 }
 
-TEST_CASE("packed sequences, some empty, with a mask and gradients: against plain loops") {
+FAMILY_CASE("portable",
+            "packed sequences, some empty, with a mask and gradients: against plain loops") {
   constexpr int64_t kHeads = 4, kKeyHeads = 2, kWidth = 64, kRows = 230, kKeys = 300;
   Call call;
   call.draw("q", LATHE_F16, {kRows, kHeads, kWidth}, 1);

@@ -1,24 +1,20 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // These tests cover score_mod and mask_mod through the C API: what options say as well equals them
-// bit for bit with as many products, everything else equals plain loops in double; and what a mod
-// may not be.
+// bit for bit with as many products in the kernels that have both, everything else equals plain
+// loops in double; and what a mod may not be.
 #include "tests/numbers.h"
 #include "tests/ops/attention/mods/mods_case.h"
 
 using namespace apitest;
 
-namespace {
-// Mods and options give the same bits in the kernels that have both.
-const bool kFamily = apitest::choose_family("portable");
-}  // namespace
-
-TEST_CASE("a sliding window as a mask_mod is the option's, and visits as many tiles") {
+FAMILY_CASE("portable",
+            "a sliding window as a mask_mod is the option's, and visits as many tiles") {
   const Answer expected = check_window(dense({}), 2);
   CHECK(run(dense({})).total("tensor_ops") > expected.total("tensor_ops"));  // it did skip
 }
 
-TEST_CASE("documents as a mask_mod over captured numbers are packed sequences") {
+FAMILY_CASE("portable", "documents as a mask_mod over captured numbers are packed sequences") {
   constexpr int64_t kTokens = 512, kHeads = 2, kWidth = 64;
   Call packed, masked = dense({1, kTokens, kTokens, kHeads, kHeads, kWidth});
   for (const char* name : {"q", "k", "v"}) {
@@ -42,7 +38,8 @@ TEST_CASE("documents as a mask_mod over captured numbers are packed sequences") 
   }
 }
 
-TEST_CASE("a soft-capped ALiBi as a score_mod is the options', and does as many products") {
+FAMILY_CASE("portable",
+            "a soft-capped ALiBi as a score_mod is the options', and does as many products") {
   Call option = dense({}), mod = dense({});
   option.options = {{"causal", "1"}, {"softcap", "20"}, {"softmax_scale", "0.7"}};
   option.put("alibi_slopes", LATHE_F32, {2}, {0.5, 0.3});
@@ -68,7 +65,8 @@ TEST_CASE("a soft-capped ALiBi as a score_mod is the options', and does as many 
   check_same(run(mod).outputs, run(option).outputs);
 }
 
-TEST_CASE("any mask, any bias, heads that share a tile, a window: against plain loops") {
+FAMILY_CASE("portable",
+            "any mask, any bias, heads that share a tile, a window: against plain loops") {
   const Sizes s{2, 37, 150, 6, 2, 64};
   Call call = dense(s);
   call.options = {{"window_left", "120"}, {"scalar_1", "-0.25"}};
@@ -110,7 +108,7 @@ TEST_CASE("any mask, any bias, heads that share a tile, a window: against plain 
   check_against(again, a);
 }
 
-TEST_CASE("decoding over pages with a bias and a mask: against plain loops") {
+FAMILY_CASE("portable", "decoding over pages with a bias and a mask: against plain loops") {
   constexpr int64_t kBatch = 2, kQueries = 3, kHeads = 4, kKeyHeads = 2, kWidth = 64;
   constexpr int64_t kPage = 16, kPages = 11, kTable = 6, kKeyRow = kKeyHeads * kWidth;
   const Values lengths = {70, 33}, table = {3, 9, 0, 5, 1, 0, 7, 2, 10, 0, 0, 0};
@@ -155,7 +153,7 @@ TEST_CASE("decoding over pages with a bias and a mask: against plain loops") {
   }
 }
 
-TEST_CASE("rows that a mask empties, and scores of minus infinity") {
+FAMILY_CASE("portable", "rows that a mask empties, and scores of minus infinity") {
   const Sizes s{1, 70, 130, 1, 1, 64};
   Call call = dense(s);
   call.texts["mask_mod"] =
@@ -178,7 +176,8 @@ TEST_CASE("rows that a mask empties, and scores of minus infinity") {
   check_against(run(call), a);
 }
 
-TEST_CASE("a plan says what a mod lacks, with the file's lines, and takes no gradient without") {
+FAMILY_CASE("portable",
+            "a plan says what a mod lacks, with the file's lines, and takes no gradient without") {
   const auto refused = [](Call call, const std::string& expected) {
     const Problem problem = declare(call);
     lathe_plan* made = nullptr;

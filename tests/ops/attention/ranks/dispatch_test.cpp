@@ -1,16 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // flash_attention over ranks by dispatch equals one rank, to the rounding of partial sums, and
-// itself bit for bit from run to run.
+// itself bit for bit from run to run. A rank and one alone take kernels of the same family.
 #include "collective/plans/dispatch_plan.h"
 #include "tests/ops/attention/ranks/calls.h"
 
 using namespace apitest;
-
-namespace {
-// A rank and one alone take the same kernels.
-const bool kFamily = apitest::choose_family("portable");
-}  // namespace
 
 namespace {
 
@@ -62,7 +57,8 @@ Call causal(const CallShape& s, const char* dispatch = "always") {
 
 }  // namespace
 
-TEST_CASE("dispatch: one document, skewed ones and tiny ones over worlds and balances") {
+FAMILY_CASE("portable",
+            "dispatch: one document, skewed ones and tiny ones over worlds and balances") {
   CallShape one = packed({97});
   one.sinks = one.dlse = true;
   CallShape skewed = packed({70, 3, 1, 0, 20, 9});
@@ -79,7 +75,7 @@ TEST_CASE("dispatch: one document, skewed ones and tiny ones over worlds and bal
   equals_one_rank(causal(tiny), ranks_of(2, LATHE_BALANCE_PER_DOCUMENT));  // packed messages
 }
 
-TEST_CASE("dispatch: a batch, rows with gaps, again and again the same bits") {
+FAMILY_CASE("portable", "dispatch: a batch, rows with gaps, again and again the same bits") {
   CallShape s{.heads = 6, .kv_heads = 3, .batch = 3, .queries = 33, .keys = 33};
   s.sinks = s.dlse = true;
   Call call = causal(s);
@@ -96,7 +92,7 @@ TEST_CASE("dispatch: a batch, rows with gaps, again and again the same bits") {
   equals_one_rank(spaced, ranks);
 }
 
-TEST_CASE("dispatch: windows, every key, float32") {
+FAMILY_CASE("portable", "dispatch: windows, every key, float32") {
   CallShape s = packed({50, 31});
   Call window = make_call(s);
   window.options["window_left"] = "13", window.options["window_right"] = "4";
@@ -111,7 +107,8 @@ TEST_CASE("dispatch: windows, every key, float32") {
   equals_one_rank(causal(s), ranks_of(3, LATHE_BALANCE_NONE));
 }
 
-TEST_CASE("dispatch: mods are told of sequences, heads and positions as on one rank") {
+FAMILY_CASE("portable",
+            "dispatch: mods are told of sequences, heads and positions as on one rank") {
   const char* score_mod =
       "__device__ float score_mod(float score, int b, int h, int q, int k) {\n"
       "  return score + 0.25f * h + 0.0625f * (b + 1) * (k - q); }\n"
@@ -129,7 +126,7 @@ TEST_CASE("dispatch: mods are told of sequences, heads and positions as on one r
   }
 }
 
-TEST_CASE("dispatch: a backward of its own") {
+FAMILY_CASE("portable", "dispatch: a backward of its own") {
   CallShape s = packed({60, 20});
   s.sinks = true;
   CallShape forward_only = s;
@@ -146,7 +143,8 @@ TEST_CASE("dispatch: a backward of its own") {
   equals_one_rank(backward, ranks);
 }
 
-TEST_CASE(
+FAMILY_CASE(
+    "portable",
     "dispatch: two groups whatever the plan, the bytes of its copies, none if nothing leaves") {
   CallShape s = packed({70, 3, 24});
   const auto hops = equals_one_rank(causal(s), ranks_of(3, LATHE_BALANCE_NONE)).hops;
@@ -185,7 +183,7 @@ TEST_CASE(
   CHECK(equals_one_rank(causal(even), ranks_of(3, LATHE_BALANCE_NONE)).hops.empty());
 }
 
-TEST_CASE("dispatch: what it does not cover is refused by name") {
+FAMILY_CASE("portable", "dispatch: what it does not cover is refused by name") {
   const auto refused = [](const Call& call, const Ranks& ranks) {
     std::string message;
     try {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// These tests cover mods in the backward by warpgroups: gradients through scores that a mod
+// These tests cover mods in the backward: gradients through scores that a mod
 // changes, lists of query blocks that a mask leaves of each tile of keys, and mods that take more
 // registers than there are, which get another form of the kernel or the portable one.
 #include "tests/harness/check.h"
@@ -9,8 +9,6 @@
 using namespace apitest;
 
 namespace {
-
-const bool kFamily = choose_family("sm90");
 
 struct Width {
   int64_t head_dim, value_dim;
@@ -88,7 +86,7 @@ Answer check_backward(AttentionCase c, const ref::Attention& inputs) {
     c.deterministic = deterministic;
     CAPTURE(c.text());
     Answer answer = checked(c, inputs);
-    if (on_hopper()) {
+    if (by_warpgroups()) {
       CHECK(answer.spec("attention_backward_warpgroups") != "");
       for (const char* kind : {"shared_load_conflicts", "shared_store_conflicts",
                                "local_load_requests", "local_store_requests"}) {
@@ -109,8 +107,7 @@ uint64_t prepare_ops(const AttentionCase& c) {
 
 }  // namespace
 
-TEST_CASE("gradients of mods by warpgroups: a slope and a window, heads of a group") {
-  REQUIRE(kFamily);
+EVERY_FAMILY_CASE("backward, mods: a slope and a window, heads of a group") {
   for (const Width& width : kWidths) {
     AttentionCase c = case_of(width);
     c.queries = {300, 300}, c.keys = {270, 270};
@@ -126,7 +123,7 @@ TEST_CASE("gradients of mods by warpgroups: a slope and a window, heads of a gro
   }
 }
 
-TEST_CASE("gradients of mods by warpgroups: packed sequences beside one of NaN, empty lists") {
+EVERY_FAMILY_CASE("backward, mods: packed sequences beside one of NaN, empty lists") {
   for (const Width& width : kWidths) {
     AttentionCase c = case_of(width);
     c.packed = true, c.dtype = LATHE_F16;
@@ -144,7 +141,7 @@ TEST_CASE("gradients of mods by warpgroups: packed sequences beside one of NaN, 
   }
 }
 
-TEST_CASE("gradients of mods by warpgroups: lengths beside the borders of tiles") {
+EVERY_FAMILY_CASE("backward, mods: lengths beside the borders of tiles") {
   for (const Width& width : {kWidths[0], kWidths[2], kWidths[5]}) {
     for (const int64_t queries : {1, 63, 64, 65, 127, 128, 129}) {
       if (width.head_dim > 128 && queries % 64 != 1) continue;
@@ -157,7 +154,7 @@ TEST_CASE("gradients of mods by warpgroups: lengths beside the borders of tiles"
   }
 }
 
-TEST_CASE("gradients of mods by warpgroups: a mask that leaves nothing, and no queries or keys") {
+EVERY_FAMILY_CASE("backward, mods: a mask that leaves nothing, and no queries or keys") {
   for (const Width& width : {kWidths[2], kWidths[4]}) {
     AttentionCase c = case_of(width);
     c.queries = {130}, c.keys = {200};
@@ -174,13 +171,13 @@ TEST_CASE("gradients of mods by warpgroups: a mask that leaves nothing, and no q
   }
 }
 
-TEST_CASE("gradients of mods by warpgroups: blocks that a mask empties are not visited") {
+EVERY_FAMILY_CASE("backward, mods: blocks that a mask empties are not visited") {
   AttentionCase c = case_of(kWidths[2]);
   c.queries = {450}, c.keys = {400};
   ref::Attention inputs = make_inputs(c);
   give_holes(&c, &inputs);
   const Answer answer = check_backward(c, inputs);
-  if (!on_hopper()) return;
+  if (!by_warpgroups()) return;
   // Head 0 has a list for three of its four tiles of keys, and head 1 for two. The lists name the
   // blocks 0, 2, 3, 6 and 7 of 64 rows. A visit makes five products of 64 by 128 by 128.
   AttentionCase forward = c;
@@ -189,7 +186,7 @@ TEST_CASE("gradients of mods by warpgroups: blocks that a mask empties are not v
   CHECK(own == prepare_ops(c) + uint64_t{5} * 5 * (5 * 2 * 64 * 128 * 128));
 }
 
-TEST_CASE("gradients of a window as a mask_mod by warpgroups are the option's, bit for bit") {
+EVERY_FAMILY_CASE("backward, mods: gradients of a window are the option's, bit for bit") {
   for (const Width& width : kWidths) {
     AttentionCase c = case_of(width);
     c.queries = {200}, c.keys = {300};
@@ -205,7 +202,7 @@ TEST_CASE("gradients of a window as a mask_mod by warpgroups are the option's, b
     const Answer expected = checked(option, inputs);
     const Answer found = run_attention(shared_context(), c, inputs);
     check_clean(found);
-    if (!on_hopper()) continue;
+    if (!by_warpgroups()) continue;
     CHECK(found.spec("attention_backward_warpgroups") != "");
     for (const char* name : {"dk", "dv"}) {
       CHECK_MESSAGE(same_bits(expected.at(name), found.at(name)), name);
@@ -214,7 +211,8 @@ TEST_CASE("gradients of a window as a mask_mod by warpgroups are the option's, b
   }
 }
 
-TEST_CASE("a mod that takes more registers gets scores of fewer queries at a time") {
+EVERY_FAMILY_CASE(
+    "backward, mods: a mod that takes more registers gets scores of fewer queries at a time") {
   AttentionCase c = case_of(kWidths[2]);
   c.queries = {70}, c.keys = {130};
   ref::Attention inputs = make_inputs(c);
@@ -223,7 +221,7 @@ TEST_CASE("a mod that takes more registers gets scores of fewer queries at a tim
   c.texts.erase("mask_mod"), inputs.mask_mod = nullptr;
   give_square(&c, &inputs);
   const Answer heavy = check_backward(c, inputs);
-  if (!on_hopper()) return;
+  if (!by_warpgroups()) return;
   const auto form = [](const Answer& answer) {
     const std::string spec = answer.spec("attention_backward_warpgroups");
     return spec.substr(spec.find(" queries="), 11);
@@ -234,7 +232,8 @@ TEST_CASE("a mod that takes more registers gets scores of fewer queries at a tim
 
 // Its values are all alive at once, beside sums and scores. They do not change the score, but the
 // compiler cannot know.
-TEST_CASE("a mod that takes more registers than there are gets the portable backward") {
+EVERY_FAMILY_CASE(
+    "backward, mods: a mod that takes more registers than there are gets the portable backward") {
   AttentionCase c = case_of(kWidths[2]);
   c.queries = {130}, c.keys = {200};
   ref::Attention inputs = make_inputs(c);
@@ -257,7 +256,7 @@ TEST_CASE("a mod that takes more registers than there are gets the portable back
   CHECK(answer.spec("attention_backward_warpgroups") == "");
   const PlannedCall again(shared_context(), attention_call(c, inputs, AttentionPart::both));
   CHECK(again.compiled() == 0);  // no form of Hopper's kernel is tried again
-  if (!on_hopper()) return;
+  if (!by_warpgroups()) return;
   size_t found = 0;
   for (size_t i = 0; i < again.kernels().size(); ++i) {
     lathe_kernel_info info = {};

@@ -17,8 +17,6 @@ namespace {
 
 constexpr size_t kCases = 208;
 constexpr unsigned kParts = 8;
-const bool kFamily = choose_family("sm90");
-
 AttentionCase drawn(size_t number) {
   constexpr std::pair<int64_t, int64_t> kWidths[] = {{64, 64},   {96, 96},   {128, 128},
                                                      {192, 128}, {192, 192}, {256, 256},
@@ -127,8 +125,7 @@ void check_counts(const AttentionCase& c) {
 
 }  // namespace
 
-TEST_CASE("forward by warpgroups: counted are the visible tiles of drawn problems") {
-  REQUIRE(kFamily);
+FAMILY_CASE("sm90", "forward by warpgroups: counted are the visible tiles of drawn problems") {
   if (!on_simulator()) return;
   const testing::Shard shard = testing::chosen_shard(kParts);
   for (size_t number = 0; number < kCases; ++number) {

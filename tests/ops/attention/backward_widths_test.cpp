@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// These tests cover the backward by warpgroups at every width it has a tile for: lengths beside the
-// borders of its tiles, numbers of query blocks that leave its ring at either stage, all options,
+// These tests cover the backward at every width that a kernel has a tile for: lengths beside the
+// borders of tiles, numbers of query blocks that leave a ring at either stage, all options,
 // and neighbours and padding of NaN, which must not reach a result.
 #include "tests/harness/check.h"
 #include "tests/ops/attention/case.h"
@@ -9,8 +9,6 @@
 using namespace apitest;
 
 namespace {
-
-const bool kFamily = choose_family("sm90");
 
 struct Width {
   int64_t head_dim, value_dim;
@@ -26,15 +24,14 @@ AttentionCase case_of(const Width& width) {
   return c;
 }
 
-// In no order of dq and, where blocks have 128 keys, in a fixed one. Other architectures have the
-// portable kernel, which gets the same cases.
+// In no order of dq and, where blocks have 128 keys, in a fixed one.
 void check_backward(AttentionCase c, const Width& width) {
   for (const bool deterministic : {false, true}) {
     if (deterministic && width.head_dim + width.value_dim > 320) return;
     c.deterministic = deterministic;
     CAPTURE(c.text());
     const Answer answer = checked(c);
-    if (answer.kernels.at(0).spec.find("arch=sm_90a") == std::string::npos) return;
+    if (!by_warpgroups()) continue;
     const std::string spec = answer.spec("attention_backward_warpgroups");
     CHECK_MESSAGE(spec.find(" m=" + std::to_string(width.rows) + " ") != spec.npos, spec);
     CHECK(spec.find(" deterministic=" + std::to_string(deterministic) + " ") != spec.npos);
@@ -47,8 +44,7 @@ void check_backward(AttentionCase c, const Width& width) {
 
 }  // namespace
 
-TEST_CASE("backward by warpgroups: packed sequences of 0 to 5 query blocks beside one of NaN") {
-  REQUIRE(kFamily);
+EVERY_FAMILY_CASE("backward: packed sequences of 0 to 5 query blocks beside one of NaN") {
   for (const Width& width : kWidths) {
     const int64_t m = width.rows;
     AttentionCase c = case_of(width);
@@ -64,7 +60,7 @@ TEST_CASE("backward by warpgroups: packed sequences of 0 to 5 query blocks besid
   }
 }
 
-TEST_CASE("backward by warpgroups: lengths beside the borders of tiles") {
+EVERY_FAMILY_CASE("backward: lengths beside the borders of tiles") {
   for (const Width& width : kWidths) {
     for (const int64_t queries : {1, 63, 64, 65, 127, 128, 129}) {
       // Where heads are wide the simulator takes long, and tiles are those of (128, 128) or less.
@@ -76,7 +72,7 @@ TEST_CASE("backward by warpgroups: lengths beside the borders of tiles") {
   }
 }
 
-TEST_CASE("backward by warpgroups: heads of a group in one block, and in a block each") {
+EVERY_FAMILY_CASE("backward: heads of a group in one block, and in a block each") {
   for (const Width& width : kWidths) {
     AttentionCase c = case_of(width);
     c.queries = {129, 129}, c.keys = {2 * width.rows + 1, 2 * width.rows + 1};
@@ -89,7 +85,7 @@ TEST_CASE("backward by warpgroups: heads of a group in one block, and in a block
   }
 }
 
-TEST_CASE("backward by warpgroups: all options, tensors with gaps") {
+EVERY_FAMILY_CASE("backward: all options, tensors with gaps") {
   for (const Width& width : kWidths) {
     AttentionCase c = case_of(width);
     c.queries = {150, 150}, c.keys = {140, 140};
@@ -104,7 +100,7 @@ TEST_CASE("backward by warpgroups: all options, tensors with gaps") {
   }
 }
 
-TEST_CASE("backward by warpgroups: widths between those of its tiles, and some of the gradients") {
+EVERY_FAMILY_CASE("backward: widths between those of its tiles, and some of the gradients") {
   for (const Width& width : kWidths) {
     AttentionCase c = case_of(width);
     c.head_dim -= 8, c.value_dim -= 16;
@@ -116,7 +112,7 @@ TEST_CASE("backward by warpgroups: widths between those of its tiles, and some o
   }
 }
 
-TEST_CASE("backward by warpgroups: no queries, no keys, no sequences") {
+EVERY_FAMILY_CASE("backward: no queries, no keys, no sequences") {
   for (const Width& width : kWidths) {
     for (const auto& [queries, keys] : {std::pair(0, 90), std::pair(70, 0), std::pair(0, 0)}) {
       AttentionCase c = case_of(width);
@@ -135,7 +131,7 @@ TEST_CASE("backward by warpgroups: no queries, no keys, no sequences") {
   }
 }
 
-TEST_CASE("backward by warpgroups: what it doesn't cover stays with the portable kernel") {
+EVERY_FAMILY_CASE("backward: what it doesn't cover stays with the portable kernel") {
   AttentionCase c = case_of({128, 128, 64});
   c.queries = {70}, c.keys = {90};
   c.value_dim = 64;

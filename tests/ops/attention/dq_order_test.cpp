@@ -15,8 +15,6 @@ using namespace apitest;
 
 namespace {
 
-const bool kFamily = choose_family("sm90");
-
 Answer run_once(const AttentionCase& c, const ref::Attention& inputs, uint64_t number) {
   constexpr const char* kMultiprocessors[] = {"132", "1", "2", "3"};
   constexpr const char* kPolicies[] = {"lazy", "eager", "random"};
@@ -55,8 +53,7 @@ void check_bits(AttentionCase c, const Mask& mask = nullptr) {
 
 }  // namespace
 
-TEST_CASE("backward in order: packed sequences with sinks, groups of heads") {
-  REQUIRE(kFamily);
+FAMILY_CASE("sm90", "backward in order: packed sequences with sinks, groups of heads") {
   AttentionCase c{.kv_heads = 1, .group = 2};
   c.queries = {400, 0, 130, 3}, c.keys = {300, 5, 390, 129};
   c.padding_q = 5, c.padding_k = 3;
@@ -64,21 +61,22 @@ TEST_CASE("backward in order: packed sequences with sinks, groups of heads") {
   check_bits(c);
 }
 
-TEST_CASE("backward in order: causal, wider heads, a block for each head of a group") {
+FAMILY_CASE("sm90", "backward in order: causal, wider heads, a block for each head of a group") {
   AttentionCase c{.head_dim = 128, .value_dim = 128, .group = 2};
   c.queries = {300, 300}, c.keys = {400, 400};
   c.causal = c.fixed_lengths = true;
   check_bits(c);
 }
 
-TEST_CASE("backward in order: a part of dq that two warpgroups share") {
+FAMILY_CASE("sm90", "backward in order: a part of dq that two warpgroups share") {
   AttentionCase c{.head_dim = 192, .value_dim = 128};
   c.queries = {150}, c.keys = {400};
   c.causal = true;
   check_bits(c);
 }
 
-TEST_CASE("backward in order: windows, in which tiles of keys have other queries in common") {
+FAMILY_CASE("sm90",
+            "backward in order: windows, in which tiles of keys have other queries in common") {
   AttentionCase c{.dtype = LATHE_F16, .kv_heads = 2};
   c.queries = {700}, c.keys = {600};
   c.left = 150, c.right = 70, c.slopes = Slopes::per_head;
@@ -87,7 +85,8 @@ TEST_CASE("backward in order: windows, in which tiles of keys have other queries
   check_bits(c);
 }
 
-TEST_CASE("backward in order: lists of a mask, by which tiles of keys share few queries") {
+FAMILY_CASE("sm90",
+            "backward in order: lists of a mask, by which tiles of keys share few queries") {
   AttentionCase c{.kv_heads = 2};
   c.queries = {500, 0, 200}, c.keys = {600, 5, 390};
   c.packed = true;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// These tests cover mods in the forward by warpgroups: scores that a mod changes, lists of visits
+// These tests cover mods in the forward: scores that a mod changes, lists of visits
 // that a mask leaves, both with heads that share tiles; and a mod that takes more registers than
 // there are, which gets the portable kernel.
 #include "tests/harness/check.h"
@@ -9,8 +9,6 @@
 using namespace apitest;
 
 namespace {
-
-const bool kFamily = choose_family("sm90");
 
 struct Width {
   int64_t head_dim, value_dim;
@@ -58,18 +56,16 @@ void give_window(AttentionCase* c, ref::Attention* inputs, bool tiles) {
   };
 }
 
-// Other architectures have the portable kernel, which gets the same cases.
 Answer check_forward(const AttentionCase& c, const ref::Attention& inputs) {
   INFO(c.text());
   Answer answer = checked(c, inputs);
-  if (on_hopper()) CHECK(answer.spec("attention_forward_warpgroups") != "");
+  if (by_warpgroups()) CHECK(answer.spec("attention_forward_warpgroups") != "");
   return answer;
 }
 
 }  // namespace
 
-TEST_CASE("mods by warpgroups: a bias and a window, sequences of the same length") {
-  REQUIRE(kFamily);
+EVERY_FAMILY_CASE("forward, mods: a bias and a window, sequences of the same length") {
   for (const Width& width : kWidths) {
     AttentionCase c = case_of(width);
     c.queries = {300, 300}, c.keys = {300, 300};
@@ -83,8 +79,8 @@ TEST_CASE("mods by warpgroups: a bias and a window, sequences of the same length
   }
 }
 
-TEST_CASE(
-    "mods by warpgroups: heads that share tiles, packed sequences, a window beside the mask") {
+EVERY_FAMILY_CASE(
+    "forward, mods: heads that share tiles, packed sequences, a window beside the mask") {
   for (const Width& width : {kWidths[0], kWidths[1]}) {
     AttentionCase c = case_of(width);
     c.packed = true, c.dtype = LATHE_F16;
@@ -101,7 +97,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("mods by warpgroups: blocks and rows that a mask empties are not visited") {
+EVERY_FAMILY_CASE("forward, mods: blocks and rows that a mask empties are not visited") {
   AttentionCase c = case_of(kWidths[1]);
   c.queries = {300}, c.keys = {400};
   ref::Attention inputs = make_inputs(c);
@@ -110,7 +106,7 @@ TEST_CASE("mods by warpgroups: blocks and rows that a mask empties are not visit
     return (i < 60 || i >= 256) && j / 96 != 1;
   };
   const Answer answer = check_forward(c, inputs);
-  if (!on_hopper()) return;
+  if (!by_warpgroups()) return;
   // Two of the three tiles of each head have a row that sees a key, in four blocks of five.
   const uint64_t block = 2 * 128 * 96 * (128 + 128);
   CHECK(answer.total("tensor_ops") == 2 * 2 * 4 * block);
@@ -118,7 +114,7 @@ TEST_CASE("mods by warpgroups: blocks and rows that a mask empties are not visit
 
 // Its values are all alive at once, beside sums, scores and weights. They do not change the score,
 // but the compiler cannot know.
-TEST_CASE(
+EVERY_FAMILY_CASE(
     "a mod that takes more registers than there are gets the portable kernel, which says why") {
   AttentionCase c = case_of(kWidths[1]);
   c.queries = {130}, c.keys = {200};
@@ -141,7 +137,7 @@ TEST_CASE(
   lathe_kernel_info info = {};
   info.size = sizeof(info);
   REQUIRE(lathe_plan_kernel(again.plan(), 0, &info) == LATHE_OK);
-  if (!on_hopper()) return;
+  if (!by_warpgroups()) return;
   CHECK(std::string(info.family) == "portable");
   const std::string reason = info.family_reason;
   CHECK_MESSAGE(reason.starts_with("not sm90: with these mods the compiler reports "), reason);

@@ -1,8 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The forward of kda by warpgroups with roles, which sm_90a takes by itself, against the recurrence
-// in double: every option that it has, every kind of length and gate. Elsewhere the portable
-// kernel computes the same cases.
+// These tests cover the forward of kda against the recurrence in double, by the kernels of every
+// family: every option, every kind of length and gate, widths, types and tiles.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -16,8 +15,8 @@ namespace {
 
 using namespace apitest;
 
-// Numbers: K as it is padded, and tiles of 64 columns of V.
-const std::vector<KdaSetup> kForwards = setups(R"(
+// Numbers: K as it is padded, and columns of V in parts of 64.
+const std::vector<KdaSetup> kWide = setups(R"(
     bf16 bf16 bf16 128 2 | final
     bf16 f32 f32 128 2 | initial final
     bf16 bf16 bf16 128 2 | l2norm bounded factor bias sigmoid initial final
@@ -28,7 +27,7 @@ const std::vector<KdaSetup> kForwards = setups(R"(
     bf16 f32 f32 64 1 | packed l2norm initial final
 )");
 
-KdaCase shape_of(const KdaSetup& s, uint32_t seed) {
+KdaCase wide_shape_of(const KdaSetup& s, uint32_t seed) {
   std::mt19937 random(seed);
   const auto one_of = [&](std::initializer_list<int> list) {
     return *(list.begin() + random() % list.size());
@@ -49,18 +48,18 @@ KdaCase shape_of(const KdaSetup& s, uint32_t seed) {
   return kda;
 }
 
-TEST_CASE("kda: forwards by warpgroups of random shapes") {
+EVERY_FAMILY_CASE("kda: wide forwards of random shapes") {
   uint32_t seed = 1;
-  for (const KdaSetup& s : kForwards) {
-    for (int turn = 0; turn < 4; ++turn, ++seed) check_case(shape_of(s, seed), seed);
+  for (const KdaSetup& s : kWide) {
+    for (int turn = 0; turn < 4; ++turn, ++seed) check_case(wide_shape_of(s, seed), seed);
   }
 }
 
-TEST_CASE("kda: segments by warpgroups") {
+EVERY_FAMILY_CASE("kda: segments") {
   uint32_t seed = 100;
-  for (const KdaSetup& s : kForwards) {
+  for (const KdaSetup& s : kWide) {
     for (const int segments : {2, 3, 5}) {
-      KdaCase kda = shape_of(s, seed);
+      KdaCase kda = wide_shape_of(s, seed);
       kda.segments = segments;
       kda.tokens = 200 + static_cast<int64_t>(seed % 150);
       for (int64_t& at : kda.cu_seqlens) at *= 2;
@@ -71,7 +70,7 @@ TEST_CASE("kda: segments by warpgroups") {
 
 // Decays of a block of 16 tokens go below what the kernel takes in one part: at every token, at
 // some, and just not.
-TEST_CASE("kda: forwards by warpgroups with gates from 0 to -200") {
+EVERY_FAMILY_CASE("kda: forwards with gates from 0 to -200") {
   for (const double weakest : {-0.001, -1.0, -4.9, -5.2, -12.0, -40.0, -200.0}) {
     for (const lathe_dtype gate : {LATHE_BF16, LATHE_F32}) {
       KdaCase kda;
@@ -83,6 +82,25 @@ TEST_CASE("kda: forwards by warpgroups with gates from 0 to -200") {
       kda.strong_share = 0.05;
       check_case(kda, 4);
     }
+  }
+}
+
+// Numbers: K as it is padded, and the tile: 16 columns of V a warp.
+const std::vector<KdaSetup> kForwards = setups(R"(
+    bf16 f32 f32 64 4 | final
+    bf16 bf16 bf16 128 8 | l2norm bounded factor bias sigmoid initial final
+    f16 f32 f32 128 4 | packed initial final v_first chunks narrow
+    bf16 f32 bf16 64 8 | packed l2norm softplus factor sigmoid negative final
+    bf16 f32 f32 256 4 | l2norm bounded initial final chunks
+    f32 f32 f32 64 4 | packed l2norm bounded bias sigmoid final
+    f32 bf16 f32 128 2 | initial final v_first chunks
+    f32 f32 f32 256 2 | packed l2norm softplus factor sigmoid initial final
+)");
+
+EVERY_FAMILY_CASE("kda: forwards of random shapes on every configuration") {
+  uint32_t seed = 1;
+  for (const KdaSetup& s : kForwards) {
+    for (int turn = 0; turn < 4; ++turn, ++seed) check_case(any_shape_of(s, seed), seed);
   }
 }
 
