@@ -69,6 +69,18 @@ Tensors recurrent() {
   return tensors;
 }
 
+Tensors decode_layer() {
+  const int64_t channels = 3 * kHeads * kWidth;
+  return {{"qkv", kType, {-1, channels}, {4, channels}},
+          {"conv_weight", kType, {channels, 4}, {channels, 4}},
+          {"conv_pool", kType, {-1, channels, 3}, {8, channels, 3}},
+          {"g", kType, {-1, kHeads, kWidth}, {4, kHeads, kWidth}},
+          {"beta", kType, {-1, kHeads}, {4, kHeads}},
+          {"state_pool", LATHE_F32, {-1, kHeads, kWidth, kWidth}, {8, kHeads, kWidth, kWidth}},
+          {"state_indices", LATHE_I32, {-1}, {4}},
+          {"o", kType, {-1, kHeads, kWidth}, {4, kHeads, kWidth}}};
+}
+
 }  // namespace
 
 LaunchCase::LaunchCase(lathe_context* context, const char* op, std::vector<Tensor> tensors,
@@ -135,6 +147,7 @@ std::vector<NamedCase> launch_cases(lathe_context* context) {
       {{"scale", "0.125"}, {"num_splits", "1"}});
   add("kda forward", "kda", kda(1, kRows), {{"segments", "1"}});
   add("kda_recurrent", "kda_recurrent", recurrent(), {});
+  add("kda_decode", "kda_decode", decode_layer(), {});
   return out;
 }
 

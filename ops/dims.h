@@ -43,6 +43,8 @@ enum class TokenAxis : uint8_t { none, queries, keys, chunks, slots };
   X(NT, "NT", true, chunks)     \
   X(slots, "slots", true, slots)\
   X(L, "L", true, none)         \
+  X(C, "C", true, none)         \
+  X(LS, "LS", false, none)      \
   X(C0, "C0", true, none)       \
   X(C1, "C1", true, none)       \
   X(C2, "C2", true, none)       \

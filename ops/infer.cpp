@@ -116,6 +116,7 @@ std::vector<T> elements(const DLTensor& tensor) {
 
 // Returns the dim that offsets cut.
 Dim cut_dim(std::string_view offsets) {
+  if (offsets == "cu_checkpoints") return Dim::C;
   return offsets.ends_with("_q") ? Dim::Tq : offsets.ends_with("_k") ? Dim::Tk : Dim::T;
 }
 

@@ -130,6 +130,7 @@ struct KdaProblem {
   Dtype beta = Dtype::bf16;       // beta
   Dtype cu_seqlens = Dtype::i32;  // meaningful if packed
   Dtype index = Dtype::i32;       // state_indices, num_accepted_tokens; meaningful with a pool
+  Dtype pooled = Dtype::f32;      // state_pool; meaningful with a pool
   int key_dim = 128;              // K: a multiple of 4, 8..256
   int value_dim = 128;            // V: the same
   bool packed = false;
@@ -140,9 +141,11 @@ struct KdaProblem {
   bool sigmoid = false;        // beta is a logit
   bool state_v_first = false;  // states are [.., V, K]
 
-  int states = 0;           // KdaStates: where those of kda_recurrent are
-  Dtype ring = Dtype::f32;  // ring_u; meaningful with rings
-  int alignment = 16;       // of kda_recurrent's rows: pointers and strides are multiples, in bytes
+  int states = 0;            // KdaStates: where those of kda_recurrent are
+  bool pool = false;         // those of kda are in slots, the initial and the final ones
+  bool checkpoints = false;  // with a pool: and some in between
+  Dtype ring = Dtype::f32;   // ring_u; meaningful with rings
+  int alignment = 16;  // of kda_recurrent's rows: pointers and strides are multiples, in bytes
 
   int vector_bytes =
       16;  // 8 or 16: rows of q, k, v and g, and what lies between them, are multiples

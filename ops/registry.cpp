@@ -10,9 +10,9 @@
 
 // One word for each folder of operators: it defines
 // std::span<const Operator> <word>_operators().
-#define LATHE_FAMILIES(family)                                                          \
-  family(conv) family(attention) family(decode) family(ring) family(kda) family(sparse) \
-      family(shard)
+#define LATHE_FAMILIES(family)                                                              \
+  family(conv) family(attention) family(decode) family(ring) family(kda) family(kda_decode) \
+      family(sparse) family(shard)
 
 namespace lathe {
 

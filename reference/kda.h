@@ -195,6 +195,9 @@ struct KdaPool {
   std::vector<int64_t> has_initial_state;  // [N]; empty: 1
   int64_t null_slot = -1;                  // is no slot
   bool updates = true;                     // else states are only read
+  // Without columns: offsets [N + 1] of each sequence's checkpoints, after how many of its tokens
+  // each is, and where its state goes. Empty: none.
+  std::vector<int64_t> cu_checkpoints, checkpoint_tokens, checkpoint_slots;
   Array states;
 
   bool is_slot(int64_t slot) const { return slot >= 0 && slot < slots && slot != null_slot; }
@@ -216,22 +219,30 @@ struct KdaPool {
   }
 };
 
-// o; the pool is changed in place. Without columns a state is written once, after the last token,
-// with them after each token that has one.
+// o; the pool is changed in place. Without columns a state is written after the last token and at
+// checkpoints, with them after each token that has one.
 inline Array kda_pool_forward(const Kda& a, KdaPool* pool) {
   Array o(a.v.size(), 0.0);
   const auto keep = [&](const Array& state, int64_t slot, int64_t hv) {
     if (pool->updates && pool->is_slot(slot)) kda_store(a, state, slot, hv, &pool->states);
+  };
+  const auto check = [&](const Array& state, int64_t n, int64_t token, int64_t hv) {
+    if (pool->cu_checkpoints.empty()) return;
+    for (int64_t c = pool->cu_checkpoints[n]; c < pool->cu_checkpoints[n + 1]; ++c) {
+      if (pool->checkpoint_tokens[c] == token) keep(state, pool->checkpoint_slots[c], hv);
+    }
   };
   for (int64_t n = 0; n < a.sequences(); ++n) {
     const int64_t tokens = a.begin[n + 1] - a.begin[n];
     for (int64_t hv = 0; hv < a.value_heads && !pool->is_padding(n); ++hv) {
       Array state(static_cast<size_t>(a.key_dim * a.value_dim), 0.0);
       if (!pool->starts_from_zero(n)) state = kda_load(a, pool->states, pool->start(n), hv);
+      check(state, n, 0, hv);
       for (int64_t t = 0; t < tokens; ++t) {
         const int64_t row = a.begin[n] + t;
         kda_step(a, kda_token(a, row, hv), state.data(), &o[a.value_at(row, hv)]);
         if (t < pool->columns) keep(state, pool->indices[n * pool->columns + t], hv);
+        check(state, n, t + 1, hv);
       }
       if (pool->columns == 0) keep(state, pool->first_column(n), hv);
     }

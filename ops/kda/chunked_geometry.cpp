@@ -132,6 +132,8 @@ Result<KdaWorkspace> kda_workspace(const KdaProblem& problem, const KdaChunkedSh
   // A forward in one segment, which is the call that has to be fast, keeps nothing.
   if (segments.segments == 1 && !problem.ranks && !walks_back) return out;
   WorkspaceLayout layout;
+  const int64_t before = problem.pool ? shape.sequences : 0;
+  out.before = layout.add({4, before, heads, v, k});
   out.summaries = layout.add({4, kda_end_numbers(segments)});
   out.transitions = layout.add({4, kda_transition_numbers(segments)});
   out.grad_ends = layout.add({4, walks_back ? kda_end_numbers(segments) : 0});
@@ -177,7 +179,12 @@ Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernel
   }
   if (launch.forward > 0) {
     walk(kernels.forward->columns(), kernels.forward->tensor_ops(problem));
-    const uint64_t moved_states = (problem.initial_state + problem.final_state) * states;
+    uint64_t moved_states = (problem.initial_state + problem.final_state) * states;
+    if (problem.pool) {
+      moved_states =
+          (2 * unsigned_product({shape.sequences}) + unsigned_product({shape.checkpoints})) *
+          state / 4 * static_cast<uint64_t>(bytes_of(problem.pooled));
+    }
     const int64_t chunks =
         kda_chunks(problem, shape, chunk_size) * (problem.packed ? 1 : shape.sequences);
     const uint64_t chunk_states = problem.chunk_states ? unsigned_product({chunks}) * state : 0;

@@ -51,7 +51,8 @@ int64_t kda_blocks_at_once(const KernelSpec& walk, const DeviceFacts& facts);
 struct KdaChunkedShape {
   int64_t sequences = 0, heads = 0, value_heads = 0;
   int64_t tokens = 0;
-  int64_t segments = 1;  // of a sequence
+  int64_t segments = 1;     // of a sequence
+  int64_t checkpoints = 0;  // of all sequences, with a pool
 };
 int64_t kda_rows(const KdaProblem& problem, const KdaChunkedShape& shape);   // tokens of all
 int64_t kda_slots(const KdaProblem& problem, const KdaChunkedShape& shape);  // params/kda_chunked.h
@@ -85,6 +86,7 @@ KdaLaunch kda_launch(const KdaProblem& problem, const KdaChunkedKernels& kernels
 // Holds the offsets of the workspace's sections. A section that a call does not use has no bytes.
 // `saved_outside`: the caller's tensors hold the forward's saved values and states.
 struct KdaWorkspace {
+  int64_t before = 0;        // float32 [N, HV, V, K]: read from a pool
   int64_t summaries = 0;     // float32 [N, segments, HV, V, K]
   int64_t transitions = 0;   // float32 [N, segments, HV, K, K]
   int64_t grad_ends = 0;     // float32 [N, segments, HV, V, K]

@@ -30,6 +30,7 @@ KdaChunkedShape KdaExecutor::shape(const Call& call, int64_t sequences) const {
   out.sequences = sequences;
   out.heads = extents[Dim::H], out.value_heads = extents[Dim::HV];
   out.tokens = extents[Dim::T];
+  out.checkpoints = std::max<int64_t>(extents[Dim::C], 0);
   out.segments = kda_segments(problem(), kernels_, facts_, out, request_.segments);
   return out;
 }
@@ -105,6 +106,7 @@ Params KdaExecutor::params_of(const KdaCall& of) const {
                 &p.do_head_stride);
   }
   if constexpr (requires { p.in; }) p.in = inputs_of(of);
+  if constexpr (requires { p.pool; }) p.pool = pool_of(of);
   if constexpr (requires { p.carry; }) p.carry = of.shard.carry;
   // Returns the address of a caller's state tensor at local sequence 0.
   const auto states = [&](int tensor) -> char* {
@@ -135,6 +137,28 @@ KdaInputs KdaExecutor::inputs_of(const KdaCall& of) const {
   in.lower_bound = request_.lower_bound;
   in.beta_factor = request_.beta_factor;
   return in;
+}
+
+KdaPool KdaExecutor::pool_of(const KdaCall& of) const {
+  KdaPool pool = {};
+  if (!problem().pool) return pool;
+  const auto& t = of.call.tensors;
+  const Tensor& states = t[kda::state_pool];
+  pool.states = states.data;
+  pool.slot_stride = states.stride[0];
+  pool.head_stride = states.stride[1];
+  pool.row_stride = states.stride[2];
+  pool.state_indices = t[kda::state_indices].data;
+  pool.source_indices = t[kda::source_indices].data;
+  pool.has_initial_state = t[kda::has_initial_state].data;
+  pool.cu_checkpoints = t[kda::cu_checkpoints].data;
+  pool.checkpoint_tokens = t[kda::checkpoint_tokens].data;
+  pool.checkpoint_slots = t[kda::checkpoint_slots].data;
+  pool.before = of.call.workspace + of.plan.workspace.before;
+  pool.slots = static_cast<int>(of.call.extents[Dim::S]);
+  pool.null_slot = request_.null_slot;
+  pool.checkpoints = static_cast<int>(of.plan.shape.checkpoints);
+  return pool;
 }
 
 KdaSummaryParams KdaExecutor::summary_params(const KdaCall& of, const KdaSummary& summary) const {

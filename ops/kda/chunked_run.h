@@ -60,6 +60,7 @@ class KdaExecutor final : public PlannedExecutor<KdaExecutor, KdaPlan> {
   template <typename Params>
   Params params_of(const KdaCall& of) const;
   KdaInputs inputs_of(const KdaCall& of) const;
+  KdaPool pool_of(const KdaCall& of) const;
   Status run_backward(const KdaCall& of) const;
 
   KdaRequest request_;

@@ -81,6 +81,10 @@ KernelSpec kda_recurrent_spec(const KdaProblem& problem, const KdaRecurrentTile&
   if (problem.states == kKdaStatesRings) {
     spec.add({Constant::type("ring", "RingElement", problem.ring)});
   }
+  // A pool of another type than float32, which states of calls always have.
+  if (pool && problem.pooled != Dtype::f32) {
+    spec.add({Constant::type("pool", "PoolElement", problem.pooled)});
+  }
   add_alignment(problem.alignment, &spec);
   return spec;
 }
@@ -122,7 +126,8 @@ Cost kda_recurrent_cost(const KdaProblem& problem, const KernelSpec& spec, const
   if (problem.states == kKdaStatesPool) moved = 2 * sequences;
   if (problem.states == kKdaStatesColumns) moved = sequences + rows;
   if (problem.states == kKdaStatesRings) moved = sequences;
-  uint64_t state_bytes = moved * value_heads * k * v * 4;
+  const Dtype stored = problem.states == kKdaStatesPlain ? Dtype::f32 : problem.pooled;
+  uint64_t state_bytes = moved * value_heads * k * v * bytes_of(stored);
   if (problem.states == kKdaStatesRings) {
     // The records of the call; how many others there are is on the device.
     state_bytes += rows * (heads * k * bytes_of(problem.element) +

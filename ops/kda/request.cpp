@@ -9,15 +9,10 @@
 #include "codegen/base/integers.h"
 #include "codegen/base/invalid.h"
 #include "templates/params/kda.h"
-#include "templates/params/kda_chunked.h"
 
 namespace lathe {
-namespace {
 
-constexpr int64_t kWidthStep = 4, kLeastWidth = 8, kMostWidth = 256;
-
-// Refuses options that mean nothing without another, or without a tensor.
-Status check_transforms(const Resolved& resolved) {
+Status check_kda_transforms(const Resolved& resolved) {
   const auto& options = resolved.options_as<KdaInputOptions>();
   for (const int tensor : {kda::A_log, kda::dt_bias}) {
     if (options.use_gate_in_kernel || !resolved.has(tensor)) continue;
@@ -41,6 +36,8 @@ Status check_transforms(const Resolved& resolved) {
   }
   return {};
 }
+
+namespace {
 
 // Records stand for writes of one state a slot, which is read and folded in place.
 Status check_rings(const Resolved& resolved) {
@@ -134,11 +131,16 @@ Status check_kda_extents(const Extents& extents, bool packed) {
   return {};
 }
 
+Status check_kda_widths(const char* keys, const char* values, const Resolved& resolved) {
+  constexpr int64_t kStep = 4, kLeast = 8, kMost = 256;
+  LATHE_TRY(check_width(keys, "K", resolved[Dim::K], kStep, kLeast, kMost));
+  return check_width(values, "V", resolved[Dim::V], kStep, kLeast, kMost);
+}
+
 Status check_kda_inputs(const Resolved& resolved) {
-  LATHE_TRY(check_width("q", "K", resolved[Dim::K], kWidthStep, kLeastWidth, kMostWidth));
-  LATHE_TRY(check_width("v", "V", resolved[Dim::V], kWidthStep, kLeastWidth, kMostWidth));
+  LATHE_TRY(check_kda_widths("q", "v", resolved));
   LATHE_TRY(check_kda_extents(resolved.extents, resolved.has(kda::cu_seqlens)));
-  return check_transforms(resolved);
+  return check_kda_transforms(resolved);
 }
 
 Status check_kda_recurrent(const Resolved& resolved) {
@@ -147,19 +149,25 @@ Status check_kda_recurrent(const Resolved& resolved) {
 }
 
 KdaRequest read_kda_inputs(const Resolved& resolved) {
+  KdaRequest out = read_kda_transforms(resolved);
+  out.initial_state = resolved.has(kda::initial_state);
+  KdaProblem& asked = out.problem;
+  asked.packed = resolved.has(kda::cu_seqlens);
+  if (asked.packed) asked.cu_seqlens = resolved.dtype(kda::cu_seqlens);
+  return out;
+}
+
+KdaRequest read_kda_transforms(const Resolved& resolved) {
   const auto& options = resolved.options_as<KdaInputOptions>();
   KdaRequest out;
   out.scale =
       options.scale ? *options.scale : static_cast<float>(1.0 / std::sqrt(resolved[Dim::K]));
   out.lower_bound = options.lower_bound.value_or(0);
   out.beta_factor = options.allow_neg_eigval ? 2.0f : 1.0f;
-  out.initial_state = resolved.has(kda::initial_state);
   KdaProblem& asked = out.problem;
   asked.element = resolved.dtype(kda::q);
   asked.gate = resolved.dtype(kda::g);
   asked.beta = resolved.dtype(kda::beta);
-  asked.packed = resolved.has(kda::cu_seqlens);
-  if (asked.packed) asked.cu_seqlens = resolved.dtype(kda::cu_seqlens);
   asked.key_dim = static_cast<int>(resolved[Dim::K]);
   asked.value_dim = static_cast<int>(resolved[Dim::V]);
   asked.l2norm = options.use_qk_l2norm_in_kernel;
@@ -182,6 +190,7 @@ Result<KdaRequest> kda_recurrent_request(const Resolved& resolved) {
   if (resolved.has(state_pool)) {
     const Declared& indices = resolved.problem.tensors[state_indices];
     asked.index = indices.dtype;
+    asked.pooled = resolved.dtype(state_pool);
     asked.states = indices.shape.rank == 2 ? kKdaStatesColumns : kKdaStatesPool;
     const auto& options = resolved.options_as<KdaRecurrentOptions>();
     out.update_state = options.update_state;
@@ -192,138 +201,6 @@ Result<KdaRequest> kda_recurrent_request(const Resolved& resolved) {
       asked.ring = resolved.dtype(ring_u);
     }
   }
-  return out;
-}
-
-// The functions below are those of `kda` alone.
-namespace {
-
-// Returns whether any gradient needs more than the walk back, which alone gives that of the initial
-// state.
-bool has_gradients(const Resolved& resolved) {
-  for (const int tensor :
-       {kda::dq, kda::dk, kda::dv, kda::dg, kda::dbeta, kda::dA_log, kda::ddt_bias}) {
-    if (resolved.has(tensor)) return true;
-  }
-  return false;
-}
-
-Status check_backward(const Resolved& resolved) {
-  if (!resolved.has(kda::d_o)) return {};
-  if (!has_gradients(resolved) && !resolved.has(kda::dinitial_state)) {
-    return invalid(
-        "do is declared, but no gradient is: declare at least one of dq, dk, dv, dg, dbeta, "
-        "dA_log, ddt_bias, dinitial_state");
-  }
-  if (resolved[Dim::HV] == 0 && resolved[Dim::H] != 0) {
-    return invalid(text("v has HV = 0 and q has H = ", resolved[Dim::H],
-                        "; allowed with a backward are HV that are a multiple of H from H on"));
-  }
-  return {};
-}
-
-// The forward leaves something for the backward only if it is asked to, and must where the backward
-// cannot do without.
-Status check_saved(const Resolved& resolved) {
-  const bool declared = resolved.has(kda::saved_values);
-  if (!resolved.options_as<KdaOptions>().disable_recompute) {
-    if (!declared) return {};
-    return invalid(
-        "saved_values and saved_states are declared and option disable_recompute is 0; allowed is "
-        "1, or neither of them");
-  }
-  if (declared || resolved.has(kda::o) || !has_gradients(resolved)) return {};
-  return invalid(
-      "saved_values is not declared, but option disable_recompute is 1 and so is no o: allowed are "
-      "saved_values and saved_states of the call that gave o, or disable_recompute 0");
-}
-
-Status check_segments(const Resolved& resolved) {
-  const auto& options = resolved.options_as<KdaOptions>();
-  const int64_t segments = options.segments, warmup = options.warmup_segments;
-  if (warmup == 0) return {};
-  const std::string found = text("option warmup_segments is ", warmup, " and ");
-  if (segments > 0) {
-    return invalid(text(found, "segments is ", segments, "; allowed is one of them"));
-  }
-  if (resolved.has(kda::d_o)) {
-    return invalid(
-        text(found, "do is declared; allowed with a backward is 0: the variant is for inference"));
-  }
-  if (resolved.has(kda::saved_values)) {
-    return invalid(text(found,
-                        "saved_values is declared; allowed with it is 0: a backward would need "
-                        "what the bound drops"));
-  }
-  if (options.use_qk_l2norm_in_kernel) return {};
-  return invalid(text(found,
-                      "use_qk_l2norm_in_kernel is 0; it needs 1: the bound of its error holds for "
-                      "keys up to norm 1"));
-}
-
-int vector_bytes(const KdaProblem& problem, int alignment) {
-  const auto fits = [](int width, Dtype dtype) { return width * bytes_of(dtype) % 16 == 0; };
-  return alignment >= 16 && fits(problem.key_dim, problem.element) &&
-                 fits(problem.key_dim, problem.gate) && fits(problem.value_dim, problem.element)
-             ? 16
-             : 8;
-}
-
-}  // namespace
-
-Status check_kda_chunks(const Extents& extents, bool packed, int chunk_size) {
-  const int64_t tokens = extents[Dim::T], chunks = extents[Dim::NT];
-  if (tokens == kUnknown) return {};
-  const int64_t most = ceil_div(tokens, chunk_size);
-  if (!packed && chunks != kUnknown && chunks != most) {
-    return invalid(text("chunk_states has NT = ", chunks, "; allowed is ceil(T / chunk_size) = ",
-                        most, " for T = ", tokens, " and chunk_size ", chunk_size));
-  }
-  const int64_t slots = extents[Dim::slots], sequences = extents[Dim::N];
-  if (slots == kUnknown || sequences == kUnknown) return {};
-  const int64_t needed = kda_slots(packed, sequences, tokens);
-  if (slots == needed) return {};
-  return invalid(text("saved_states has ", slots, " slots; allowed is ",
-                      packed ? "T / 64 + N = " : "B * ceil(T / 64) = ", needed,
-                      " for T = ", tokens));
-}
-
-Status check_kda(const Resolved& resolved) {
-  LATHE_TRY(check_kda_inputs(resolved));
-  LATHE_TRY(check_backward(resolved));
-  LATHE_TRY(check_saved(resolved));
-  LATHE_TRY(check_segments(resolved));
-  return check_kda_chunks(resolved.extents, resolved.has(kda::cu_seqlens),
-                          static_cast<int>(resolved.options_as<KdaOptions>().chunk_size));
-}
-
-Result<KdaRequest> kda_request(const Resolved& resolved) {
-  const auto& options = resolved.options_as<KdaOptions>();
-  KdaRequest out = read_kda_inputs(resolved);
-  out.final_state = resolved.has(kda::final_state);
-  out.chunk_size = static_cast<int>(options.chunk_size);
-  out.segments =
-      static_cast<int>(options.warmup_segments > 0 ? options.warmup_segments : options.segments);
-  out.saved_outside = resolved.has(kda::saved_values);
-  out.declared = {resolved[Dim::N], resolved[Dim::H], resolved[Dim::HV], resolved[Dim::T]};
-  KdaProblem& asked = out.problem;
-  asked.vector_bytes = vector_bytes(asked, resolved.problem.alignment);
-  asked.initial_state = out.initial_state;
-  asked.forward = resolved.has(kda::o);
-  asked.final_state = out.final_state;
-  asked.chunk_states = resolved.has(kda::chunk_states);
-  asked.backward = has_gradients(resolved);
-  // A call that does both walks forward once, wherever what it leaves then lies.
-  asked.saves = asked.forward && (asked.backward || out.saved_outside);
-  asked.given_saved = asked.backward && !asked.forward && out.saved_outside;
-  asked.dht = resolved.has(kda::dht);
-  asked.dinitial_state = resolved.has(kda::dinitial_state);
-  asked.dA_log = resolved.has(kda::dA_log);
-  asked.ddt_bias = resolved.has(kda::ddt_bias);
-  asked.warmup = options.warmup_segments > 1;
-  asked.segmented = !asked.warmup && out.segments != 1;
-  const int64_t heads = resolved[Dim::H], value_heads = resolved[Dim::HV];
-  asked.grouped = heads == kUnknown || value_heads == kUnknown || heads != value_heads;
   return out;
 }
 

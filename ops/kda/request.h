@@ -19,9 +19,9 @@ struct KdaRequest {
   float lower_bound = 0;  // 0: unset
   float beta_factor = 1;  // 2 with negative eigenvalues
   bool initial_state = false, final_state = false;
+  int null_slot = -1;
   // Only `kda_recurrent` uses these.
   bool update_state = true, append = true;
-  int null_slot = -1;
   // Only `kda` uses the members below.
   int chunk_size = 64;
   int segments = 0;            // 0: chosen
@@ -49,6 +49,13 @@ Status check_kda_inputs(const Resolved& resolved);
 // This one reads types, widths, transforms and their numbers.
 KdaRequest read_kda_inputs(const Resolved& resolved);
 
+// These functions are parts of those above, for kda_decode too, whose tensors g to dt_bias are
+// where kda has them. They check K and V, which tensors of these names have; refuse options that
+// mean nothing without another, or without a tensor; and read all but tensors of sequences.
+Status check_kda_widths(const char* keys, const char* values, const Resolved& resolved);
+Status check_kda_transforms(const Resolved& resolved);
+KdaRequest read_kda_transforms(const Resolved& resolved);
+
 // Chooses kernels; compiles nothing.
 MadeExecutor make_kda(const Resolved& resolved, const DeviceFacts& facts);
 MadeExecutor make_kda_recurrent(const Resolved& resolved, const DeviceFacts& facts);
@@ -56,10 +63,13 @@ MadeExecutor make_kda_recurrent(const Resolved& resolved, const DeviceFacts& fac
 // Sets the chunks NT and the slots of saved states. For packed sequences NT is the most chunks that
 // there can be.
 void derive_kda(const lathe_problem& problem, Extents* extents);
-// Sets NT to the chunks that the offsets make.
+// Sets NT to the chunks that the offsets make, and checks the slots of a pool.
 Status check_kda_values(const Values& values);
+// Checks the slots of kda, where there are offsets: each is below S, each is written once, and
+// checkpoints are tokens of their sequence.
+Status check_kda_slots(const Values& values);
 // Checks the slots of kda_recurrent: each is below S, no two sequences use the same, accepted
 // tokens are columns, and each token has a column.
-Status check_kda_slots(const Values& values);
+Status check_kda_recurrent_values(const Values& values);
 
 }  // namespace lathe

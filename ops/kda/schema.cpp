@@ -3,38 +3,15 @@
 // Defines the operators kda and kda_recurrent.
 #include "ops/kda/schema.h"
 
+#include "ops/kda/option_rows.h"
 #include "ops/kda/request.h"
-#include "ops/options.h"
 
 namespace lathe {
 namespace {
 
-// Options that both operators have, before and after those of `kda` alone.
-template <typename Options, typename B = Bind<Options>>
-constexpr std::array kInputOptions = {
-    B::template flag<&Options::use_qk_l2norm_in_kernel>(
-        "use_qk_l2norm_in_kernel", "Whether rows of q and k are divided by their norms."),
-    B::template flag<&Options::use_gate_in_kernel>(
-        "use_gate_in_kernel", "Whether g is the raw gate; lower_bound chooses the formula."),
-    B::template flag<&Options::use_beta_sigmoid_in_kernel>("use_beta_sigmoid_in_kernel",
-                                                           "Whether beta is a logit."),
-    B::template flag<&Options::allow_neg_eigval>("allow_neg_eigval",
-                                                 "1: beta is twice the sigmoid of the logit."),
-    B::template flag<&Options::safe_gate>(
-        "safe_gate",
-        "The promise of flash-linear-attention's callers that g is not below -5. With "
-        "use_gate_in_kernel it needs lower_bound; no result depends on it."),
-    B::template number<&Options::lower_bound>(
-        "lower_bound", "unset", "unset|[-5,0)",
-        "The gate becomes lower_bound * sigmoid; unset: -exp(A_log) * softplus."),
-    B::template flag<&Options::state_v_first>("state_v_first", "Whether states are [..,V,K]."),
+constexpr std::array kFinalState = {
     output_option("output_final_state",
                   "Whether final_state is computed; declaring the tensor says the same."),
-};
-template <typename Options>
-constexpr std::array kScale = {
-    Bind<Options>::template number<&Options::scale>("scale", "K^-0.5", "K^-0.5|>0",
-                                                    "o is multiplied by it."),
 };
 
 using Chunked = Bind<KdaOptions>;
@@ -43,7 +20,7 @@ constexpr auto kKdaOptions = joined(
     std::array{Chunked::integer<&KdaOptions::chunk_size>(
         "chunk_size", "64", "64|16|32",
         "How many tokens lie between two of chunk_states; nothing else depends on it.")},
-    kInputOptions<KdaOptions>,
+    kInputOptions<KdaOptions>, kFinalState, kNullSlot<KdaOptions>,
     std::array{
         output_option("output_chunk_states",
                       "Whether chunk_states are computed; declaring the tensor says the same."),
@@ -62,22 +39,12 @@ constexpr auto kKdaOptions = joined(
         OptionInfo{"deterministic", OptionType::integer, "1", "1|0",
                    "Accepted as other libraries have it: with 0 results repeat bit for bit too."},
     });
-using Recurrent = Bind<KdaRecurrentOptions>;
-constexpr auto kKdaRecurrentOptions =
-    joined(kScale<KdaRecurrentOptions>, kInputOptions<KdaRecurrentOptions>,
-           std::array{
-               Recurrent::integer<&KdaRecurrentOptions::null_slot>(
-                   "null_slot", "-1", "-1|[-2147483648,2147483648)",
-                   "A slot that stands for padding wherever it is named, as those below 0 do."),
-               Recurrent::flag<&KdaRecurrentOptions::update_state>(
-                   "update_state",
-                   "0: state_pool is only read, and o is as if it had been written.", "1|0"),
-               Recurrent::flag<&KdaRecurrentOptions::append>(
-                   "append",
-                   "With rings: whether ring_count grows by the tokens of the call. 0: their "
-                   "records are written, and the caller counts those that he accepts.",
-                   "1|0"),
-           });
+constexpr auto kKdaRecurrentOptions = joined(
+    kScale<KdaRecurrentOptions>, kInputOptions<KdaRecurrentOptions>, kFinalState,
+    kNullSlot<KdaRecurrentOptions>,
+    std::array{Bind<KdaRecurrentOptions>::flag<&KdaRecurrentOptions::update_state>(
+        "update_state", "0: state_pool is only read, and o is as if it had been written.", "1|0")},
+    kAppend<KdaRecurrentOptions>);
 
 constexpr Operator kOperators[] = {
     {.name = "kda",
@@ -104,7 +71,7 @@ constexpr Operator kOperators[] = {
      .new_options = new_options<KdaRecurrentOptions>,
      .check = check_kda_recurrent,
      .make = make_kda_recurrent,
-     .check_values = check_kda_slots},
+     .check_values = check_kda_recurrent_values},
 };
 
 }  // namespace

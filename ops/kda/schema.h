@@ -36,6 +36,43 @@ inline constexpr TensorInfo kInitialState =
         .optional();
 inline constexpr TensorInfo kOffsetsRow =
     input("cu_seqlens", "N+1", kOffsets, "Offsets of packed sequences; B is then 1.").optional();
+// Rows of a pool, of both operators.
+inline constexpr TensorInfo kPool =
+    inout("state_pool", "S,HV,K,V|S,HV,V,K", kFloats,
+          "States in slots, changed in place; slots that nobody names are not touched. Of 16 bits: "
+          "rounded where they are written, and float32 in between.")
+        .needs("state_indices")
+        .strided();
+inline constexpr TensorInfo kSources =
+    input("source_indices", "N", "=state_indices",
+          "The slot that each sequence reads in place of the one that it writes; below 0 or "
+          "null_slot: its state before is 0.")
+        .needs("state_indices");
+inline constexpr TensorInfo kHasInitial =
+    input("has_initial_state", "N", "i32",
+          "0: the state before a sequence is 0, and no slot is read for it.")
+        .needs("state_indices");
+// Records behind the states of a pool; `dtype` is that of keys.
+constexpr std::array<TensorInfo, 4> ring_rows(const char* dtype) {
+  return {
+      inout("ring_k", "S,L,H,K", dtype,
+            "Records of the tokens behind each state of the pool: keys, as the recurrence uses "
+            "them.")
+          .needs("state_pool,ring_u,ring_g,ring_count")
+          .aligned(kAlignment),
+      inout("ring_u", "S,L,HV,V", kFloats,
+            "The update beta (v - S^T k) of each record; float32 or q's dtype.")
+          .needs("ring_k")
+          .aligned(kAlignment),
+      inout("ring_g", "S,L,HV,K", "f32", "The decay's natural logarithm of each record.")
+          .needs("ring_k")
+          .aligned(kAlignment),
+      inout("ring_count", "S", "i32",
+            "How many records of each slot count: its state is that of the pool after these. Where "
+            "a call's tokens leave no room, they are folded into the pool.")
+          .needs("ring_k"),
+  };
+}
 inline constexpr TensorInfo kO = output("o", kValueHeads, "=q", "The result.").strided();
 inline constexpr TensorInfo kFinalState =
     output("final_state", kState, "f32", "The state after each sequence.").needs("o");
@@ -51,6 +88,22 @@ inline constexpr auto kTensors = joined(
     std::array{
         kInitialState.aligned(kAlignment),
         kOffsetsRow,
+        kPool.needs("state_indices,cu_seqlens"),
+        input("state_indices", "N", kOffsets,
+              "The slot of each sequence, in place of initial_state and final_state; below 0 or "
+              "null_slot: padding.")
+            .needs("state_pool"),
+        kSources,
+        kHasInitial,
+        input("cu_checkpoints", "N+1", "i32", "Offsets of each sequence's checkpoints.")
+            .needs("state_pool,checkpoint_tokens,checkpoint_slots"),
+        input("checkpoint_tokens", "C", "i32",
+              "After so many tokens of its sequence, 0 to its length, the state goes to a slot of "
+              "its own too.")
+            .needs("cu_checkpoints"),
+        input("checkpoint_slots", "C", "i32",
+              "The slots of checkpoints; below 0 or null_slot: none is written.")
+            .needs("cu_checkpoints"),
         input("do", kValueHeads, "=q", "The gradient of o.").optional().strided(),
         input("dht", kState, "f32", "The gradient of final_state; without it, 0.")
             .needs("do")
@@ -94,12 +147,17 @@ consteval int at(std::string_view name) { return index_of(kTensors, name); }
 inline constexpr int q = at("q"), k = at("k"), v = at("v"), g = at("g"), beta = at("beta"),
                      A_log = at("A_log"), dt_bias = at("dt_bias"),
                      initial_state = at("initial_state"), cu_seqlens = at("cu_seqlens"),
-                     d_o = at("do"), dht = at("dht"), saved_values = at("saved_values"),
-                     saved_states = at("saved_states"), o = at("o"),
-                     final_state = at("final_state"), chunk_states = at("chunk_states"),
-                     dq = at("dq"), dk = at("dk"), dv = at("dv"), dg = at("dg"),
-                     dbeta = at("dbeta"), dA_log = at("dA_log"), ddt_bias = at("ddt_bias"),
-                     dinitial_state = at("dinitial_state");
+                     state_pool = at("state_pool"), state_indices = at("state_indices"),
+                     source_indices = at("source_indices"),
+                     has_initial_state = at("has_initial_state"),
+                     cu_checkpoints = at("cu_checkpoints"),
+                     checkpoint_tokens = at("checkpoint_tokens"),
+                     checkpoint_slots = at("checkpoint_slots"), d_o = at("do"), dht = at("dht"),
+                     saved_values = at("saved_values"), saved_states = at("saved_states"),
+                     o = at("o"), final_state = at("final_state"),
+                     chunk_states = at("chunk_states"), dq = at("dq"), dk = at("dk"), dv = at("dv"),
+                     dg = at("dg"), dbeta = at("dbeta"), dA_log = at("dA_log"),
+                     ddt_bias = at("ddt_bias"), dinitial_state = at("dinitial_state");
 
 }  // namespace kda
 
@@ -112,41 +170,20 @@ inline constexpr auto kTensors =
            std::array{
                kInitialState.strided(),
                kOffsetsRow,
-               inout("state_pool", "S,HV,K,V|S,HV,V,K", "f32",
-                     "States in slots, changed in place; slots that nobody names are not touched.")
-                   .needs("state_indices")
-                   .strided(),
+               kPool,
                input("state_indices", "N|N,spec", kOffsets,
                      "The slot of each sequence, or with [N,spec] the slot for the state after "
                      "each of its tokens; below 0 or null_slot, in the first column: padding.")
                    .needs("state_pool"),
-               input("source_indices", "N", "=state_indices",
-                     "The slot that each sequence reads in place of the one that it writes; below "
-                     "0 or null_slot: its state before is 0.")
-                   .needs("state_indices"),
-               input("has_initial_state", "N", "i32",
-                     "0: the state before a sequence is 0, and no slot is read for it.")
-                   .needs("state_indices"),
+               kSources,
+               kHasInitial,
                input("num_accepted_tokens", "N", "=state_indices",
                      "With [N,spec]: a sequence starts from the slot in column num_accepted_tokens "
                      "- 1; without it, from that in column 0.")
                    .needs("state_indices"),
-               inout("ring_k", "S,L,H,K", "=q",
-                     "Records of the tokens behind each state of the pool: keys, as the recurrence "
-                     "uses them.")
-                   .needs("state_pool,ring_u,ring_g,ring_count")
-                   .aligned(kAlignment),
-               inout("ring_u", "S,L,HV,V", kFloats,
-                     "The update beta (v - S^T k) of each record; float32 or q's dtype.")
-                   .needs("ring_k")
-                   .aligned(kAlignment),
-               inout("ring_g", "S,L,HV,K", "f32", "The decay's natural logarithm of each record.")
-                   .needs("ring_k")
-                   .aligned(kAlignment),
-               inout("ring_count", "S", "i32",
-                     "How many records of each slot count: its state is that of the pool after "
-                     "these. Where a call's tokens leave no room, they are folded into the pool.")
-                   .needs("ring_k"),
+           },
+           ring_rows("=q"),
+           std::array{
                kO,
                kFinalState.strided(),
            });
@@ -177,6 +214,7 @@ struct KdaRecurrentOptions : KdaInputOptions {
   bool update_state = true, append = true;
 };
 struct KdaOptions : KdaInputOptions {
+  int64_t null_slot = -1;
   int64_t chunk_size = 64, segments = 0, warmup_segments = 0;
   bool disable_recompute = false;
 };

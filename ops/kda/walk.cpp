@@ -68,6 +68,13 @@ std::vector<Constant> kda_constants(const KdaProblem& problem) {
   };
 }
 
+void add_kda_pool(const KdaProblem& problem, bool checkpoints, KernelSpec* spec) {
+  if (!problem.pool) return;
+  spec->add({Constant::type("pool", "PoolElement", problem.pooled),
+             Constant::type("index", "Index", problem.index)});
+  if (checkpoints) spec->add({Constant::flag("checkpoints", "kCheckpoints", true)});
+}
+
 KernelSpec kda_walk_spec(const Template& from, const KdaProblem& problem, const KdaWalkTile& tile) {
   KernelSpec spec = shared_spec(from, "KdaScanSmem", kda_walk_smem(problem, tile), 32 * tile.warps,
                                 kda_constants(problem));

@@ -37,6 +37,8 @@ std::string kda_walk_refusal(const KdaProblem& problem, const DeviceFacts& facts
 Constant kda_offsets(const KdaProblem& problem);
 // Returns the constants that all kernels of the operator have.
 std::vector<Constant> kda_constants(const KdaProblem& problem);
+// Adds what a walk has to know of a pool, if there is one; checkpoints alone are the forward's.
+void add_kda_pool(const KdaProblem& problem, bool checkpoints, KernelSpec* spec);
 // Returns a walk with the constants that all walks have.
 KernelSpec kda_walk_spec(const Template& from, const KdaProblem& problem, const KdaWalkTile& tile);
 

@@ -59,6 +59,17 @@ def kda_inputs(n, dtype, gate=True, sequences=2):
     return found | {"initial_state": torch.randn(sequences, 2, 16, 16)}
 
 
+def kda_layer_inputs(n, dtype):
+    """Returns inputs of kda_decode: a step of n sequences in a pool of n + 2 slots."""
+    found = {"qkv": torch.randn(n, 64), "conv_weight": torch.randn(64, 4) / 2,
+             "conv_pool": torch.randn(n + 2, 64, 3), "g": -torch.rand(n, 2, 16),
+             "beta": torch.rand(n, 2)}
+    found = {name: each.to(dtype) for name, each in found.items()}
+    return found | {"state_pool": torch.randn(n + 2, 2, 16, 16),
+                    "state_indices": torch.arange(n, dtype=torch.int32),
+                    "output_gate": torch.randn(n, 2, 16).to(dtype), "norm_weight": torch.rand(16)}
+
+
 def conv_inputs(n, dtype, width=4):
     return {"x": torch.randn(2, n, 32).to(dtype), "weight": torch.randn(32, 4).to(dtype),
             "bias": torch.randn(32).to(dtype), "residual": torch.randn(2, n, 32).to(dtype),

@@ -13,8 +13,8 @@ import torch
 import lathe.flex
 import lathe.torch as lt
 from function_inputs import (attention_inputs, channels_last, conv_inputs, heads_first, kda_inputs,
-                             mla_inputs, offsets, only, packed_inputs, pages, pool_inputs,
-                             rows_inputs, sparse_exact, sparse_inputs)
+                             kda_layer_inputs, mla_inputs, offsets, only, packed_inputs, pages,
+                             pool_inputs, rows_inputs, sparse_exact, sparse_inputs)
 from lathe.compat import (causal_conv1d, fla, flash_attn, flash_attn_3, flash_attn_4, flash_mla,
                           torch_cp, transformers, sdpa, vllm, vllm_conv)
 
@@ -82,6 +82,12 @@ def _conv_update(x, weight, bias, residual, initial_state):
                                    activation="silu"), state
 
 
+def _layer(state_pool, conv_pool, **given):
+    pools = {name: each.detach().clone(memory_format=torch.contiguous_format)
+             for name, each in (("state_pool", state_pool), ("conv_pool", conv_pool))}
+    return lt.kda_decode(**given, **pools, use_qk_l2norm_in_kernel=True), *pools.values()
+
+
 _BIAS = torch.linspace(-1, 1, 4)
 
 
@@ -117,6 +123,10 @@ TORCH = (
     Row(lt, "kda_recurrent", only(kda_inputs, *_FLOAT), _recurrent(
         lambda rows, pool, slots, cu: lt.kda_recurrent(
             *rows, state_pool=pool, state_indices=slots, cu_seqlens=cu)[0]), what="pool"),
+    Row(lt, "kda", only(kda_inputs, *_FLOAT), _recurrent(
+        lambda rows, pool, slots, cu: lt.kda(
+            *rows, state_pool=pool, state_indices=slots, cu_seqlens=cu)[0]), what="pool"),
+    Row(lt, "kda_decode", kda_layer_inputs, _layer),
     Row(lt, "causal_conv1d", conv_inputs,
         lambda **t: lt.causal_conv1d(**t, activation="silu", output_final_state=True), (0, 1)),
     Row(lt, "causal_conv1d_update", conv_inputs, _conv_update),

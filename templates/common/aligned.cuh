@@ -87,6 +87,18 @@ __device__ __forceinline__ float2 load_written_pair(const float* from) {
     return make_float2(from[0], from[1]);
   }
 }
+// Four elements of such memory.
+template <int kAlignment, class Element>
+__device__ __forceinline__ void load_written_four(const Element* from, float (&to)[4]) {
+  if constexpr (sizeof(Element) == 4) {
+    unpack<f32>(load_written<kAlignment>(from), to);
+  } else if constexpr (kAlignment >= 8) {
+    unpack<Element>(*reinterpret_cast<const Words<8>*>(from), to);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) to[i] = to_float(from[i]);
+  }
+}
 template <int kAlignment>
 __device__ __forceinline__ void store_written_pair(float* to, float2 pair) {
   if constexpr (kAlignment >= 8) {

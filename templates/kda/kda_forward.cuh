@@ -12,9 +12,12 @@
 //
 // q, k, g, beta and v are read once by each thread block, o is written once, and nothing else
 // touches memory. With kSaved the rows vn and the state at the start of each chunk are kept for the
-// backward; without kOutput nothing but they is made.
+// backward; without kOutput nothing but they is made. With a pool states are read from slots and
+// written to slots. Checkpoints cut a sequence into pieces, with the state in registers from one to
+// the next: every piece begins with a block of its own, as a call that starts from its state does.
 #pragma once
 #include "kda/scan.cuh"
+#include "kda/slots.cuh"
 
 namespace lathe {
 
@@ -42,8 +45,17 @@ struct KdaForward : KdaScan<Config> {
                                                const KdaSplit<Element>& values) const;
   __device__ __forceinline__ void store_chunk_state(KdaState<Config>& state, int first) const;
   __device__ __forceinline__ void load_initial_state(KdaState<Config>& state) const;
+  __device__ __forceinline__ void begin_state(KdaState<Config>& state) const;
   __device__ __forceinline__ void walk(KdaState<Config>& state) const;
+  template <class Body>
+  __device__ __forceinline__ void each_piece(const Body& body) const;
+  __device__ __forceinline__ void store_checkpoints(int token, KdaState<Config>& state) const;
+  __device__ __forceinline__ void walk_pieces(KdaState<Config>& state) const;
+  __device__ __forceinline__ void store_slot(KdaState<Config>& state, int slot) const;
   __device__ __forceinline__ void store_final_state(KdaState<Config>& state) const;
+  __device__ __forceinline__ bool is_padding() const;
+  __device__ __forceinline__ void clear_rows(long long from, long long to) const;
+  __device__ __forceinline__ void clear_padding() const;
   __device__ __forceinline__ void clear_rest() const;
   __device__ __forceinline__ void run() const;
 };
@@ -205,12 +217,39 @@ __device__ __forceinline__ void KdaForward<Config>::load_initial_state(
       return;
     }
   }
-  if constexpr (Config::kInitialState) {
+  if constexpr (kPooled<Config>) {
+    using PoolElement = typename Config::PoolElement;
+    const int slot = kda_pool_slots<typename Config::Index>(p.pool, tile.sequence).from;
+    state.clear();
+    if (slot < 0) return;
+    state.load_pooled(static_cast<const PoolElement*>(p.pool.states) + slot * p.pool.slot_stride +
+                          tile.head * p.pool.head_stride,
+                      this->warp_value(), in.key_dim, in.value_dim, p.pool.row_stride);
+  } else if constexpr (Config::kInitialState) {
     state.load(static_cast<const float*>(p.initial_state) + this->warp_state(), this->warp_value(),
                in.key_dim, in.value_dim);
   } else {
     state.clear();
   }
+}
+
+// The state before the tokens of the segment.
+template <class Config>
+__device__ __forceinline__ void KdaForward<Config>::begin_state(KdaState<Config>& state) const {
+  if (tile.segment > 0) {  // from behind the segment before
+    const long long at = this->summary(tile.segment - 1, in.value_dim);
+    state.template load<true>(static_cast<const float*>(p.summaries) + at, this->warp_value(),
+                              in.key_dim, in.value_dim);
+    return;
+  }
+  if constexpr (kPooled<Config>) {
+    if (!tile.last) {  // the block of the last segment writes the slot
+      state.template load<true>(static_cast<const float*>(p.pool.before) + this->warp_state(),
+                                this->warp_value(), in.key_dim, in.value_dim);
+      return;
+    }
+  }
+  load_initial_state(state);
 }
 
 // The state goes through the tokens of the segment.
@@ -238,10 +277,73 @@ __device__ __forceinline__ void KdaForward<Config>::walk(KdaState<Config>& state
   }
 }
 
+// Calls with each run of the segment's tokens between two checkpoints, and with the block of 16
+// tokens of the segment, by its number, that it begins with. States of chunks begin blocks too. The
+// segment is found anew for each: no register holds where it ends while a piece is worked on.
+template <class Config>
+template <class Body>
+__device__ __forceinline__ void KdaForward<Config>::each_piece(const Body& body) const {
+  int first = tile.first, block = 0;
+#pragma unroll 1
+  while (true) {
+    KdaScanTile piece =
+        kda_scan_tile<Config>(in, fresh_block(), in.value_tiles, Scan::Smem::kValues);
+    if (first >= piece.count) return;
+    const KdaCheckpoints checkpoints(p.pool, piece.sequence);
+    piece.first = first;
+    piece.count = checkpoints.next(fresh_lane(), first, piece.count);
+    if constexpr (Config::kChunkStates) {
+      if (piece.first % p.chunk_size != 0) {
+        const int chunk_end = (piece.first / p.chunk_size + 1) * p.chunk_size;
+        piece.count = minimum(piece.count, chunk_end);
+      }
+    }
+    body(piece, block);
+    block += ceil_div(piece.count - first, 16);
+    first = piece.count;
+  }
+}
+
+template <class Config>
+__device__ __forceinline__ void KdaForward<Config>::store_checkpoints(
+    int token, KdaState<Config>& state) const {
+  KdaCheckpoints(p.pool, tile.sequence).at(this->lane_index(), token, [&](int slot) {
+    if (slot >= 0 && slot < p.pool.slots && slot != p.pool.null_slot) store_slot(state, slot);
+  });
+}
+
+// The walk, with the state of each checkpoint to its slot on the way.
+template <class Config>
+__device__ __forceinline__ void KdaForward<Config>::walk_pieces(KdaState<Config>& state) const {
+  if constexpr (kCheckpointed<Config>) {
+    if (tile.first == 0) store_checkpoints(0, state);
+    each_piece([&](const KdaScanTile& piece, int) {
+      KdaForward(p, piece, this->blocks).walk(state);
+      store_checkpoints(piece.count, state);
+    });
+  } else {
+    walk(state);
+  }
+}
+
+template <class Config>
+__device__ __forceinline__ void KdaForward<Config>::store_slot(KdaState<Config>& state,
+                                                               int slot) const {
+  using PoolElement = typename Config::PoolElement;
+  state.store_pooled(static_cast<PoolElement*>(p.pool.states) + slot * p.pool.slot_stride +
+                         tile.head * p.pool.head_stride,
+                     this->warp_value(), in.key_dim, in.value_dim, p.pool.row_stride);
+}
+
 template <class Config>
 __device__ __forceinline__ void KdaForward<Config>::store_final_state(
     KdaState<Config>& state) const {
-  if constexpr (Config::kFinalState) {
+  if constexpr (kPooled<Config>) {
+    if (!tile.last) return;
+    const KdaSlots slots = kda_pool_slots<typename Config::Index>(p.pool, tile.sequence);
+    // Without tokens the slot's own state stays, to the bit.
+    if (tile.count > 0 || slots.from != slots.to) store_slot(state, slots.to);
+  } else if constexpr (Config::kFinalState) {
     if (!tile.last) return;
     if constexpr (Config::kRanks) {
       if (tile.sequence >= p.carry.open) return;  // the rank of its last token has it
@@ -251,21 +353,42 @@ __device__ __forceinline__ void KdaForward<Config>::store_final_state(
   }
 }
 
+// Whether the sequence has no slot.
+template <class Config>
+__device__ __forceinline__ bool KdaForward<Config>::is_padding() const {
+  if constexpr (!kPooled<Config>) {
+    return false;
+  } else {
+    return kda_pool_slots<typename Config::Index>(p.pool, tile.sequence).padding;
+  }
+}
+
+// The block's columns of packed rows become 0.
+template <class Config>
+__device__ __forceinline__ void KdaForward<Config>::clear_rows(long long from, long long to) const {
+  constexpr int kPieces = Scan::Smem::kValues / 4, kStep = Config::kThreads / kPieces;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int column = tile.value + thread % kPieces * 4;
+  if (column >= in.value_dim) return;
+  Element* o = static_cast<Element*>(p.o) + tile.head * p.o_head_stride + column;
+#pragma unroll 1
+  for (long long row = from + thread / kPieces; row < to; row += kStep) {
+    store_global(o + row * p.o_token_stride, Words<4 * sizeof(Element)>{});
+  }
+}
+
+template <class Config>
+__device__ __forceinline__ void KdaForward<Config>::clear_padding() const {
+  if constexpr (Config::kOutput) clear_rows(tile.start + tile.first, tile.start + tile.count);
+}
+
 // Packed rows behind the last sequence are nobody's; the blocks of its first segment clear them.
 template <class Config>
 __device__ __forceinline__ void KdaForward<Config>::clear_rest() const {
   if constexpr (Config::kPacked && Config::kOutput) {
     if (tile.segment > 0 || tile.sequence + 1 < in.sequences) return;
-    constexpr int kPieces = Scan::Smem::kValues / 4, kStep = Config::kThreads / kPieces;
-    const int thread = static_cast<int>(threadIdx.x);
-    const int column = tile.value + thread % kPieces * 4;
-    if (column >= in.value_dim) return;
-    Element* o = static_cast<Element*>(p.o) + tile.head * p.o_head_stride + column;
-    const int end = offset_at<typename Config::Offset>(in.cu_seqlens, in.sequences, in.tokens);
-#pragma unroll 1
-    for (long long row = end + thread / kPieces; row < in.tokens; row += kStep) {
-      store_global(o + row * p.o_token_stride, Words<4 * sizeof(Element)>{});
-    }
+    clear_rows(offset_at<typename Config::Offset>(in.cu_seqlens, in.sequences, in.tokens),
+               in.tokens);
   }
 }
 
@@ -273,15 +396,13 @@ template <class Config>
 __device__ __forceinline__ void KdaForward<Config>::run() const {
   clear_rest();
   if (tile.idle()) return;
-  KdaState<Config> state;
-  if (tile.segment == 0) {
-    load_initial_state(state);
-  } else {  // from behind the segment before
-    const long long at = this->summary(tile.segment - 1, in.value_dim);
-    state.template load<true>(static_cast<const float*>(p.summaries) + at, this->warp_value(),
-                              in.key_dim, in.value_dim);
+  if (is_padding()) {
+    clear_padding();
+    return;
   }
-  walk(state);
+  KdaState<Config> state;
+  begin_state(state);
+  walk_pieces(state);
   store_final_state(state);
 }
 

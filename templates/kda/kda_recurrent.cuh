@@ -52,42 +52,39 @@ struct KdaStateTile {
     }
   }
   // A plain load: the grid writes the pool that it reads.
-  __device__ __forceinline__ void load(const float* from, int lane, int column, long long stride) {
+  template <class Element>
+  __device__ __forceinline__ void load(const Element* from, int lane, int column,
+                                       long long stride) {
     each(lane, column, stride, [from](long long at, float& a, float& b, float& c, float& d) {
       float four[4];
-      unpack<f32>(load_written<kAlignmentOf<Config, float>>(from + at), four);
+      load_written_four<kAlignmentOf<Config, Element>>(from + at, four);
       a = four[0], b = four[1], c = four[2], d = four[3];
     });
   }
-  __device__ __forceinline__ void store(float* to, int lane, int column, long long stride) {
+  template <class Element>
+  __device__ __forceinline__ void store(Element* to, int lane, int column, long long stride) {
     each(lane, column, stride, [to](long long at, float& a, float& b, float& c, float& d) {
-      store_aligned<kAlignmentOf<Config, float>>(to + at, pack<f32, 16>({a, b, c, d}));
+      store_aligned<kAlignmentOf<Config, Element>>(
+          to + at, pack<Element, 4 * sizeof(Element)>({a, b, c, d}));
     });
   }
 };
 
-// Four elements of a record.
-template <class Element>
-__device__ __forceinline__ void kda_record(const Element* from, float (&value)[4]) {
-  Words<4 * sizeof(Element)> raw;
-  load_global(from, raw);
-  unpack<Element>(raw, value);
-}
-// Four updates of a record, by plain loads: the grid writes those of its own tokens beside them.
-template <class Element>
-__device__ __forceinline__ void kda_updates(const Element* from, float (&value)[4]) {
-  if constexpr (sizeof(Element) == 4) {
-    unpack<f32>(load_written<16>(reinterpret_cast<const float*>(from)), value);
-  } else {
-    const float2 pairs = load_written_pair<16>(reinterpret_cast<const float*>(from));
-    unpack<Element>(Words<8>{{bit_cast<unsigned>(pairs.x), bit_cast<unsigned>(pairs.y)}}, value);
-  }
-}
 __device__ __forceinline__ void kda_read(const float* from, float (&value)[4]) {
   Words<16> raw;
   load_shared(from, raw);
   unpack<f32>(raw, value);
 }
+
+// The type of states in memory: a Config whose pool has another one than float32 says which.
+template <class Config, bool kPool = kPooled<Config>>
+struct KdaStateElement {
+  using Type = float;
+};
+template <class Config>
+struct KdaStateElement<Config, true> {
+  using Type = typename Config::PoolElement;
+};
 
 // Sums over the key lanes of a group, eight at a time: each round halves what a lane still adds
 // up. Lane bit 0 says which four it ends with, bits 1 and 2 which of them: 2 bit1 + bit2.
@@ -128,12 +125,21 @@ struct KdaUpdates<Config, true> {
   }
 };
 
-// One token: the state moves on, and the lanes that hold a sum of q store their element of o.
+// Where a walk leaves a token's row of o, from the warp's first column on.
 template <class Config>
+struct KdaOutputs {
+  typename Config::Element* to;
+
+  __device__ __forceinline__ void store(int column, float value) const {
+    store_element(to + column, from_float<typename Config::Element>(value));
+  }
+};
+
+// One token: the state moves on, and the lanes that hold a sum of q store their element of o.
+template <class Config, class Shape, class Outputs>
 __device__ __forceinline__ void kda_walk(const float* token, int lane, int first, int columns_left,
-                                         KdaStateTile<Config>* state, typename Config::Element* o,
+                                         KdaStateTile<Config>* state, Outputs o,
                                          KdaUpdates<Config> updates) {
-  using Shape = KdaRecurrentShape<Config>;
   const int key = 4 * (lane % Shape::kKeyLanes), group = lane / Shape::kKeyLanes;
   float partial[8] = {};
 #pragma unroll
@@ -181,10 +187,7 @@ __device__ __forceinline__ void kda_walk(const float* token, int lane, int first
   }
   const bool stores = (Config::kKeyLanes == 8 || !(lane & 8)) && lane_column < columns_left;
   if (stores && !(lane & 1)) updates.store(lane_column, update);
-  if (stores && (lane & 1)) {
-    store_element(o + lane_column,
-                  from_float<typename Config::Element>(__fmaf_rn(product, paired, sum)));
-  }
+  if (stores && (lane & 1)) o.store(lane_column, __fmaf_rn(product, paired, sum));
 }
 
 // Brings the lane's elements of a state up to date by the records of its slot.
@@ -203,15 +206,16 @@ __device__ __forceinline__ void kda_replay(const KdaRecurrentParams& p, const Kd
                           (record * p.value_heads + tile.value_head) * Config::kKeyDim;
     const RingElement* ring_u = static_cast<const RingElement*>(p.ring_u) +
                                 (record * p.value_heads + tile.value_head) * Config::kValueDim;
+    // Plain loads: the grid writes records of its own tokens beside them.
     float u[4] = {};
-    if (column < Config::kValueDim) kda_updates(ring_u + column, u);
+    if (column < Config::kValueDim) load_written_four<16>(ring_u + column, u);
 #pragma unroll
     for (int b = 0; b < Shape::kBlocks; ++b) {
       const int row = 4 * (tile.lane % Shape::kKeyLanes) + 4 * Shape::kKeyLanes * b;
       if (row >= Config::kKeyDim) continue;
       float k[4], g[4];
-      kda_record(ring_k + row, k);
-      kda_record(ring_g + row, g);
+      load_written_four<16>(ring_k + row, k);
+      load_written_four<16>(ring_g + row, g);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float alpha = kda_decay(g[i]);
@@ -239,12 +243,6 @@ __device__ void kda_zero_rows(typename Config::Element* o, long long token_strid
   }
 }
 
-// Where a sequence's state is read and, of a pool without columns, written; -1: nowhere.
-struct KdaSlots {
-  int from, to;
-  bool padding;
-};
-
 // Returns the slot of a sequence whose row of columns says where drafts have left the state.
 template <class Config>
 __device__ __forceinline__ int kda_accepted_slot(const KdaRecurrentParams& p, int sequence) {
@@ -262,11 +260,9 @@ template <class Config>
 __device__ __forceinline__ KdaSlots kda_slots_of(const KdaRecurrentParams& p, int sequence) {
   using Index = typename Config::Index;
   if constexpr (Config::kStates == kKdaStatesPlain) return {sequence, sequence, false};
-  const bool columns = Config::kStates == kKdaStatesColumns;
-  KdaSlots out = {-1,
-                  kda_slot<Index>(p, p.state_indices,
-                                  static_cast<long long>(sequence) * (columns ? p.columns : 1)),
-                  false};
+  if constexpr (Config::kStates != kKdaStatesColumns) return kda_pool_slots<Index>(p, sequence);
+  KdaSlots out = {
+      -1, kda_slot<Index>(p, p.state_indices, static_cast<long long>(sequence) * p.columns), false};
   out.padding = out.to < 0;
   if (out.padding) return out;
   if (p.has_initial_state != nullptr &&
@@ -276,7 +272,7 @@ __device__ __forceinline__ KdaSlots kda_slots_of(const KdaRecurrentParams& p, in
   if (p.source_indices != nullptr) {
     out.from = kda_slot<Index>(p, p.source_indices, sequence);
   } else {
-    out.from = columns ? kda_accepted_slot<Config>(p, sequence) : out.to;
+    out.from = kda_accepted_slot<Config>(p, sequence);
     out.padding = out.from < 0;
   }
   return out;
@@ -347,11 +343,13 @@ __device__ void kda_recurrent(const KdaRecurrentParams& p) {
   const int first = tile.warp * 4 * Shape::kGroups;  // of the warp's columns within the tile
   const int column = tile.column + first + tile.lane / Shape::kKeyLanes * 4;
   const bool has_columns = tile.column + first < Config::kValueDim;
-  float* state_out = static_cast<float*>(p.state_out) + tile.value_head * p.out_head_stride;
+  using StateElement = typename KdaStateElement<Config>::Type;
+  StateElement* state_out =
+      static_cast<StateElement*>(p.state_out) + tile.value_head * p.out_head_stride;
   KdaStateTile<Config> state;
   state.clear();
   if (p.state_in != nullptr && slots.from >= 0) {
-    state.load(static_cast<const float*>(p.state_in) + slots.from * p.in_slot_stride +
+    state.load(static_cast<const StateElement*>(p.state_in) + slots.from * p.in_slot_stride +
                    tile.value_head * p.in_head_stride,
                tile.lane, column, p.in_row_stride);
   }
@@ -384,8 +382,9 @@ __device__ void kda_recurrent(const KdaRecurrentParams& p) {
     const int count = minimum(Shape::kWarps, tokens - base);
     for (int t = 0; t < count && has_columns; ++t) {
       const float* token = buffers + buffer * kBuffer + t * Shape::kToken;
-      kda_walk<Config>(token, tile.lane, first, Config::kValueDim - tile.column - first, &state,
-                       o + (base + t) * p.o_token_stride + first, updates);
+      kda_walk<Config, Shape>(token, tile.lane, first, Config::kValueDim - tile.column - first,
+                              &state, KdaOutputs<Config>{o + (base + t) * p.o_token_stride + first},
+                              updates);
       if constexpr (kRings) {
         const bool next_fits = base + t + 1 < p.ring_length;
         updates.to = next_fits ? updates.to + p.value_heads * Config::kValueDim : nullptr;

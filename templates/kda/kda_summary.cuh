@@ -27,7 +27,7 @@ namespace lathe {
 template <class Config>
 struct KdaQuiet : Config {
   static constexpr bool kOutput = false, kSaved = false, kChunkStates = false, kFinalState = false;
-  static constexpr bool kInitialStateGrad = false, kRanks = false;
+  static constexpr bool kInitialStateGrad = false, kRanks = false, kCheckpoints = false;
 };
 
 // Says what a thread block of the forward direction makes: columns of E, or of M.
@@ -59,6 +59,10 @@ struct KdaSummaryTile {
       state.identity(row(walk));
     } else if (tile.segment == 0 && !carried) {
       walk.load_initial_state(state);
+      if constexpr (kPooled<Config>) {
+        state.template store<true>(static_cast<float*>(walk.p.pool.before) + walk.warp_state(),
+                                   row(walk), walk.in.key_dim, walk.in.value_dim);
+      }
     } else {
       state.clear();
     }
@@ -80,6 +84,7 @@ __device__ __forceinline__ void summarize_forward(const KdaSummaryParams& p, uns
   if (!of.wanted) return;
   KdaForwardParams walk = {};
   walk.in = p.in, walk.initial_state = p.initial_state;
+  if constexpr (kPooled<Config>) walk.pool = p.pool;
   const KdaForward<Quiet> forward(walk, of.tile, shared);
   KdaState<Quiet> state;
   of.begin(forward, state);

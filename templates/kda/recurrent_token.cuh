@@ -5,6 +5,7 @@
 #pragma once
 #include "common/aligned.cuh"
 #include "common/types.cuh"
+#include "kda/slots.cuh"
 #include "kda/transforms.cuh"
 
 namespace lathe {
@@ -51,14 +52,6 @@ __device__ __forceinline__ float kda_sum(float value) {
   return value;
 }
 
-// A slot of the pool; -1 for whatever is none, and for the one that stands for padding.
-template <class Index>
-__device__ __forceinline__ int kda_slot(const KdaRecurrentParams& p, const void* indices,
-                                        long long at) {
-  const Index slot = load_element(static_cast<const Index*>(indices) + at);
-  return slot >= 0 && slot < p.slots && slot != p.null_slot ? static_cast<int>(slot) : -1;
-}
-
 // A KdaHeadGate has what is the same for all tokens of a value head, for the lane's elements of K.
 template <class Config>
 struct KdaHeadGate {
@@ -81,6 +74,15 @@ struct KdaHeadGate {
       }
       unpack<f32>(raw, bias[pass]);
     }
+  }
+
+  // Returns the logarithm of the decay of the lane's element i of a pass.
+  __device__ __forceinline__ float log_decay(const KdaRecurrentParams& p, int pass, int i,
+                                             float raw) const {
+    float z = raw;
+    if constexpr (Config::kDtBias) z = __fadd_rn(z, bias[pass][i]);
+    if constexpr (Config::kAlog && Config::kGate == kKdaGateSoftplus) z = __fadd_rn(z, rate.shift);
+    return kda_gate<Config::kGate>(z, rate.factor, p.lower_bound);
   }
 };
 
@@ -146,18 +148,6 @@ struct KdaRawToken {
     }
   }
 
-  // Returns the logarithm of the decay of the lane's element i of a pass.
-  __device__ __forceinline__ float log_decay(const KdaRecurrentParams& p,
-                                             const KdaHeadGate<Config>& gate, int pass, int i,
-                                             float raw) const {
-    float z = raw;
-    if constexpr (Config::kDtBias) z = __fadd_rn(z, gate.bias[pass][i]);
-    if constexpr (Config::kAlog && Config::kGate == kKdaGateSoftplus) {
-      z = __fadd_rn(z, gate.rate.shift);
-    }
-    return kda_gate<Config::kGate>(z, gate.rate.factor, p.lower_bound);
-  }
-
   // Section by section into shared memory: q normalised and scaled, k normalised, exp(g), v.
   __device__ __forceinline__ void prepare(const KdaRecurrentParams& p,
                                           const KdaHeadGate<Config>& gate, int lane,
@@ -189,7 +179,7 @@ struct KdaRawToken {
       unpack<Gate>(g[pass], alpha);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        alpha[i] = kda_decay(log_decay(p, gate, pass, i, alpha[i]));
+        alpha[i] = kda_decay(gate.log_decay(p, pass, i, alpha[i]));
         query[pass][i] = __fmul_rn(query[pass][i], of_q);
         key[pass][i] = __fmul_rn(key[pass][i], of_k);
       }
@@ -233,7 +223,7 @@ struct KdaRawToken {
       unpack<Gate>(g[pass], decay);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        decay[i] = log_decay(p, gate, pass, i, decay[i]);
+        decay[i] = gate.log_decay(p, pass, i, decay[i]);
         key[pass][i] = __fmul_rn(key[pass][i], of_k);
       }
       store_global(ring_g + d, pack<f32, 16>(decay));

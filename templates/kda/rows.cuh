@@ -74,6 +74,13 @@ __device__ __forceinline__ int fresh_lane() {
   return lane;
 }
 
+// The block, the same way.
+__device__ __forceinline__ unsigned fresh_block() {
+  unsigned block;
+  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
+  return block;
+}
+
 struct KdaNumbers {
   float scale, lower_bound;
   float beta_factor;     // 2 with negative eigenvalues, else 1

@@ -44,10 +44,10 @@ struct KdaState {
     }
   }
 
-  // `at` is the state of a sequence and head; the warp's values begin at `value`. Body(address,
-  // word) for each word that exists, two neighbouring keys at a time.
-  template <bool kVFirst, class Body>
-  __device__ __forceinline__ void each_pair(int value, int key_dim, int value_dim,
+  // The warp's values begin at `value`. Body(offset, words) for each pair of neighbouring keys that
+  // exists; rows of the state of a sequence and head lie `row` elements apart.
+  template <bool kVFirst, class Stride, class Body>
+  __device__ __forceinline__ void each_pair(int value, int key_dim, int value_dim, Stride row,
                                             const Body& body) {
     const int lane = static_cast<int>(threadIdx.x % 32), g = lane / 4, t = lane % 4;
 #pragma unroll
@@ -56,8 +56,8 @@ struct KdaState {
       for (int h = 0; h < 2; ++h) {
         const int lane_value = value + g + 8 * h, key = 8 * n + 2 * t;
         if (lane_value < value_dim && key < key_dim) {
-          const long long at = kVFirst ? static_cast<long long>(lane_value) * key_dim + key
-                                       : static_cast<long long>(key) * value_dim + lane_value;
+          const long long at = kVFirst ? static_cast<long long>(lane_value) * row + key
+                                       : static_cast<long long>(key) * row + lane_value;
           body(at, s[n][2 * h], s[n][2 * h + 1]);
         }
       }
@@ -66,7 +66,8 @@ struct KdaState {
   template <bool kVFirst = Config::kStateVFirst>
   __device__ __forceinline__ void load(const float* from, int value, int key_dim, int value_dim) {
     clear();
-    each_pair<kVFirst>(value, key_dim, value_dim, [&](long long at, float& x, float& y) {
+    const int row = kVFirst ? key_dim : value_dim;
+    each_pair<kVFirst>(value, key_dim, value_dim, row, [&](long long at, float& x, float& y) {
       if constexpr (kVFirst) {
         Words<8> raw;
         load_global(from + at, raw);
@@ -78,11 +79,45 @@ struct KdaState {
   }
   template <bool kVFirst = Config::kStateVFirst>
   __device__ __forceinline__ void store(float* to, int value, int key_dim, int value_dim) {
-    each_pair<kVFirst>(value, key_dim, value_dim, [&](long long at, float& x, float& y) {
+    const int row = kVFirst ? key_dim : value_dim;
+    each_pair<kVFirst>(value, key_dim, value_dim, row, [&](long long at, float& x, float& y) {
       if constexpr (kVFirst) {
         store_global(to + at, Words<8>{{bit_cast<unsigned>(x), bit_cast<unsigned>(y)}});
       } else {
         store_element(to + at, x), store_element(to + at + value_dim, y);
+      }
+    });
+  }
+
+  // The same of a pool's state, by plain loads: the grid writes the pool that it reads.
+  template <class Element>
+  __device__ __forceinline__ void load_pooled(const Element* from, int value, int key_dim,
+                                              int value_dim, long long row) {
+    constexpr bool kVFirst = Config::kStateVFirst;
+    clear();
+    each_pair<kVFirst>(value, key_dim, value_dim, row, [&](long long at, float& x, float& y) {
+      if constexpr (!kVFirst) {
+        x = to_float(from[at]), y = to_float(from[at + row]);
+      } else if constexpr (sizeof(Element) == 4) {
+        const float2 pair = *reinterpret_cast<const float2*>(from + at);
+        x = pair.x, y = pair.y;
+      } else {
+        unpack_pair(*reinterpret_cast<const unsigned*>(from + at), Element{}, x, y);
+      }
+    });
+  }
+  template <class Element>
+  __device__ __forceinline__ void store_pooled(Element* to, int value, int key_dim, int value_dim,
+                                               long long row) {
+    constexpr bool kVFirst = Config::kStateVFirst;
+    each_pair<kVFirst>(value, key_dim, value_dim, row, [&](long long at, float& x, float& y) {
+      if constexpr (!kVFirst) {
+        store_element(to + at, from_float<Element>(x));
+        store_element(to + at + row, from_float<Element>(y));
+      } else if constexpr (sizeof(Element) == 4) {
+        store_global(to + at, Words<8>{{bit_cast<unsigned>(x), bit_cast<unsigned>(y)}});
+      } else {
+        store_global(to + at, Words<4>{{pack_pair(x, y, Element{})}});
       }
     });
   }

@@ -42,7 +42,7 @@ struct KdaRecurrentParams {
   const void* source_indices;       // [N]: the slots that are read, or null: those of state_indices
   const void* has_initial_state;    // int32 [N], or null: 1
   const void* num_accepted_tokens;  // [N], or null: 1
-  const void* state_in;             // float32 [N or slots, HV, K, V], or null: zeros
+  const void* state_in;             // [N or slots, HV, K, V], or null: zeros
   void* state_out;                  // the same, or null: not wanted
   // Records of each slot, with rings alone: the key, the update beta (v - S^T k) and the logarithm
   // of the decay of each token behind the pool's state; how many of them count.

@@ -5,8 +5,8 @@
 //
 // B batch rows of T tokens, or packed sequences in one row of T tokens; H query and key heads, HV
 // value heads, value head hv reading query head hv / (HV / H). Strides are in elements; widths are
-// contiguous. States of the caller are contiguous too, [.., K, V], or [.., V, K] with
-// state_v_first.
+// contiguous. States of the caller are contiguous too but for those of a pool, [.., K, V], or
+// [.., V, K] with state_v_first.
 //
 // Slots: fixed lengths have ceil(T / 64) of them a row; packed sequence n has those from
 // cu_seqlens[n] / 64 + n on, T / 64 + N in all, and what a sequence does not need lies idle.
@@ -54,9 +54,28 @@ struct KdaCarry {
   int carried, open;
 };
 
+// A KdaPool has the states of sequences in slots, in place of initial_state and final_state. Slots
+// that are negative, past the pool or null_slot stand for padding.
+struct KdaPool {
+  const void* state_indices;      // [N]: the slot that a sequence writes
+  const void* source_indices;     // [N]: the slots that are read, or null: those of state_indices
+  const void* has_initial_state;  // int32 [N], or null: 1
+  const void* cu_checkpoints;     // int32 [N + 1]
+  const void* checkpoint_tokens;  // int32 [checkpoints]: after so many tokens of its sequence
+  const void* checkpoint_slots;   // int32 [checkpoints]: the state goes to this slot too
+  void* states;                   // [slots, HV, K, V], or [slots, HV, V, K], of its own type
+  // float32 [N, HV, V, K]: the state before each sequence of several segments, whose last one may
+  // write the slot before the first one would read it.
+  void* before;
+  long long slot_stride, head_stride, row_stride;  // of states
+  int slots, null_slot;
+  int checkpoints, reserved;
+};
+
 struct KdaForwardParams {
   KdaInputs in;
   KdaCarry carry;             // read with kRanks
+  KdaPool pool;               // read with a pool
   const void* initial_state;  // float32 [N, HV, K, V], or [N, HV, V, K]
   const void* summaries;      // as KdaMergeParams leaves them; read where segments > 1
   void* o;                    // [B, T, HV, V]
@@ -74,6 +93,7 @@ struct KdaForwardParams {
 // leaves out as many blocks as its first sequences would have.
 struct KdaSummaryParams {
   KdaInputs in;
+  KdaPool pool;               // read with a pool
   const void* initial_state;  // in the E of a first segment, or null
   const void* d_o;            // [B, T, HV, V]
   const void* dht;            // float32, as a state: in the gradient of a last segment, or null

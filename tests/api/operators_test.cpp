@@ -144,18 +144,18 @@ TEST_CASE("activations and pools are strided, all else is contiguous") {
   for (const Operator& op : operators()) {
     for (const TensorInfo& tensor : op.tensors) {
       const std::string shape = tensor.shape;
-      // States of KDA are too where they are decoded: serving keeps them in pools with gaps. Rings
-      // of records lie beside a pool.
-      const bool pool = std::string_view(op.name) == "kda_recurrent" &&
-                        shape.find(",HV,") != std::string::npos && !shape.starts_with("S,L");
+      // States of KDA are too in pools, which serving keeps with gaps, and where they are decoded.
+      const bool decoded = std::string_view(op.name) == "kda_recurrent";
+      const bool pool = shape.starts_with("S,HV,") || (decoded && shape.starts_with("N,HV,"));
       // So are rotary columns and lists.
       const bool sparse =
           shape.ends_with(",H,R") || shape.ends_with(",HK,R") || shape.ends_with(",HK,topk");
       // One call leaves these tensors for another.
       const bool saved = std::string_view(tensor.name).starts_with("saved_");
       const bool rows = (shape != "B,Sq|Tq" && shape.starts_with("B,S")) || shape == "B,T,D" ||
-                        shape == "B,D" || shape.starts_with("B,T,H") || shape.starts_with("P,") ||
-                        pool || sparse || shape.ends_with(",bytes") ||
+                        shape == "B,D" || shape.starts_with("B,D|") || shape == "S,D,LS" ||
+                        shape.starts_with("B,HV") || shape.starts_with("B,T,H") ||
+                        shape.starts_with("P,") || pool || sparse || shape.ends_with(",bytes") ||
                         (shape.starts_with("T") && (shape.ends_with("D") || shape.ends_with("DV")));
       // Shard operators move such tensors.
       const bool moved = std::string_view(op.name).ends_with("shard") && shape != "S";

@@ -28,6 +28,8 @@ FAMILIES = (
     ("lse_merge", {**PARTIAL, "block_out": "f32:512,4,32", "block_lse": "f32:4,512"}, (), True),
     ("kda", KDA, (), True),
     ("kda_recurrent", KDA, (), False),
+    ("kda_decode", {"qkv": "bf16:8,384", "conv_weight": "bf16:384,4", "conv_pool": "bf16:8,384,3", "g": "f32:8,2,64", "beta": "bf16:8,2",
+                    "state_pool": "f32:8,2,64,64", "state_indices": "i32:8"}, (), True),
     ("sparse_flash_attention", SPARSE, ("scale=0.1",), True),
     ("shard", {"x": "bf16:512,1,64", "indices": "i32:256"}, (), True),
 )

@@ -132,8 +132,8 @@ class ToolCases(Case):
         self.assertTrue(report["ok"])
         self.assertGreater(report["compiled"], 0)
         self.assertEqual({c["op"] for c in report["cases"]}, {
-            "causal_conv1d", "causal_conv1d_update", "flash_attention", "flash_attention_decode", "kda", "kda_recurrent",
-            "sparse_flash_attention"})
+            "causal_conv1d", "causal_conv1d_update", "flash_attention", "flash_attention_decode", "kda", "kda_decode",
+            "kda_recurrent", "sparse_flash_attention"})
         status, out, err = self.lathe("demo", "--device", "sim")
         self.assertEqual(status, 0, err + out)
         self.assertRegex(out, "all results are right: .* 0 compiled now")

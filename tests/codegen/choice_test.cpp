@@ -10,6 +10,7 @@
 
 #include "ops/conv/update/step.h"
 #include "ops/kda/chunked_kernels.h"
+#include "ops/kda/decode/kernels.h"
 #include "ops/kda/kernels.h"
 #include "ops/sparse/backward_kernels.h"
 #include "tests/ops/attention/kernel_problems.h"
@@ -105,6 +106,13 @@ Specs recurrent() {
   };
 }
 
+Specs decode_layer() {
+  return [](const DeviceFacts& facts) {
+    const KernelSlot kernel = *kda_decode_kernel({}, facts);
+    return texts({&kernel});
+  };
+}
+
 Specs sparse(int group) {
   return [=](const DeviceFacts& facts) {
     SparseProblem problem;
@@ -134,6 +142,7 @@ const Row kProblems[] = {
     {"kda forward, segments", kda(true, false, true), 1},
     {"kda backward", kda(false, true, false), 1},
     {"kda recurrent", recurrent(), 1},
+    {"kda decode", decode_layer(), 1},
     {"sparse 128", sparse(128), 2},
     {"sparse 16", sparse(16), 2},
 };

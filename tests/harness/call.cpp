@@ -25,7 +25,7 @@ std::vector<std::string> split(const std::string& text, char by) {
 // Heads and widths make the code. All other extents vary from call to call.
 bool is_fixed(const std::string& dim) {
   static const std::set<std::string> kFixed = {"H", "HK", "HV", "HV*K", "D", "DV",
-                                               "K", "V",  "W",  "R",    "G"};
+                                               "K", "V",  "W",  "R",    "G", "LS"};
   return kFixed.contains(dim) || std::isdigit(static_cast<unsigned char>(dim[0])) != 0;
 }
 

@@ -9,6 +9,7 @@
 #include "codegen/nvrtc.h"
 #include "codegen/source.h"
 #include "ops/conv/update/step.h"
+#include "ops/kda/decode/kernels.h"
 #include "ops/kda/kernels.h"
 #include "ops/row_kernels.h"
 #include "templates/params/kda.h"
@@ -90,8 +91,28 @@ std::vector<KernelSpec> exchange_specs_for(size_t arch_index) {
           repeat_offsets_spec()};
 }
 
+// A decode layer around the same recurrences, without and with everything.
+KdaDecodeProblem decode_problem_of(const KdaProblem& kda, size_t turn) {
+  KdaDecodeProblem problem;
+  problem.kda = kda;
+  problem.kda.packed = false;
+  problem.kda.states = turn % 2 == 0 ? kKdaStatesPool : kKdaStatesRings;
+  problem.kda.pooled = kda.gate, problem.kda.ring = turn % 4 == 1 ? kda.element : Dtype::f32;
+  problem.conv_weight = kda.beta;
+  problem.conv_width = 2 + static_cast<int>(turn % 7);
+  problem.conv_columns = problem.conv_width + static_cast<int>(turn % 3) - 1;
+  problem.conv_bias = turn % 3 == 0, problem.conv_silu = turn % 3 != 1;
+  problem.tokens = turn % 4 < 2 ? 1 : kKdaDecodeMostTokens;
+  problem.norm = problem.output_gate = turn % 3 != 2;
+  problem.output_gate_silu = turn % 2 == 0;
+  return problem;
+}
+// Bytes that a thread of a decode layer may spill: two of its blocks share a multiprocessor.
+constexpr int kDecodeSpills = 160;
+
 std::vector<compile_test::Job> all_jobs() {
   compile_test::Jobs jobs;
+  size_t turn = 0;
   for (size_t a = 0; a < supported_archs().size(); ++a) {
     const std::string& arch = supported_archs()[a];
     const DeviceFacts facts = *facts_of_arch(arch);
@@ -113,6 +134,9 @@ std::vector<compile_test::Job> all_jobs() {
       const auto kernel = kda_recurrent_kernel(problem, facts);
       REQUIRE_MESSAGE(kernel.ok(), kernel.status().text());
       jobs.add(*kernel, arch);
+      const auto decode = kda_decode_kernel(decode_problem_of(problem, ++turn), facts);
+      REQUIRE_MESSAGE(decode.ok(), decode.status().text());
+      jobs.add(*decode, arch, decode->min_blocks > 1 ? kDecodeSpills : 0);
     }
     for (const KernelSpec& spec : exchange_specs_for(a)) jobs.add(spec, arch);
   }
@@ -121,7 +145,7 @@ std::vector<compile_test::Job> all_jobs() {
 
 }  // namespace
 
-TEST_CASE("every template compiles for every architecture without spills") {
+TEST_CASE("every template compiles for every architecture, without spills but for decode layers") {
   const auto nvrtc = compile_test::open_compiler();
   if (!nvrtc) return;
   const std::vector<compile_test::Job> jobs = all_jobs();

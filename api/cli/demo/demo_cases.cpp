@@ -68,6 +68,10 @@ constexpr DemoLine kLines[] = {
      "q=bf16:3,1,1,64 k=bf16:3,1,1,64 v=bf16:3,1,2,64 g=f32:3,1,2,64 beta=bf16:3,1,2 "
      "state_pool=f32:5,2,64,64 state_indices=i32:3",
      "", "state_indices=4,0,2"},
+    {"kda_decode", "bf16, a layer's step for 3 sequences: convolution, recurrence, gated norm",
+     "qkv=bf16:3,256 conv_weight=bf16:256,4 conv_pool=bf16:5,256,3 g=f32:3,2,64 beta=bf16:3,2 "
+     "state_pool=f32:5,2,64,64 state_indices=i32:3 output_gate=bf16:3,2,64 norm_weight=f32:64",
+     "use_qk_l2norm_in_kernel=1", "state_indices=4,0,2"},
 };
 
 std::vector<std::string> words(const char* text) {
@@ -95,10 +99,13 @@ DemoCase demo_case(const DemoLine& line) {
 
 double bound_of(const Problem& problem, const std::string& output) {
   const bool copied = problem.inputs.count("x") > 0;  // a convolution keeps what it was given
-  if (output == "state" || output == "dresidual" || (copied && output == "final_state")) return 0;
+  if (output == "state" || output == "conv_pool" || output == "dresidual" ||
+      (copied && output == "final_state"))
+    return 0;
   if (output == "lse") return 1e-5;
   const auto& inputs = problem.inputs;
-  switch (inputs.at(inputs.count("x") > 0 ? "x" : "q").dtype) {
+  const char* first = copied ? "x" : inputs.count("q") > 0 ? "q" : "qkv";
+  switch (inputs.at(first).dtype) {
     case LATHE_F16:
       return 3e-3;
     case LATHE_BF16:

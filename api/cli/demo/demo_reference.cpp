@@ -10,6 +10,7 @@
 #include "reference/attention.h"
 #include "reference/conv.h"
 #include "reference/kda_backward.h"
+#include "reference/kda_decode.h"
 #include "reference/sparse_attention.h"
 
 namespace lathe::cli {
@@ -191,6 +192,27 @@ Expected kda(const Problem&, const TensorMap& inputs) {
   return out;
 }
 
+Expected kda_decode(const Problem& problem, const TensorMap& inputs) {
+  ref::KdaDecode a;
+  a.kda.value_heads = extent(inputs, "g", 1), a.kda.key_dim = extent(inputs, "g", 2);
+  a.kda.value_dim = extent(inputs, "norm_weight", 0);
+  const int64_t values_of_heads = a.kda.value_heads * a.kda.value_dim;
+  a.kda.heads = (extent(inputs, "qkv", 1) - values_of_heads) / (2 * a.kda.key_dim);
+  for (int64_t b = 0; b <= extent(inputs, "qkv", 0); ++b) a.kda.begin.push_back(b);
+  a.kda.scale = 1 / std::sqrt(static_cast<double>(a.kda.key_dim));
+  a.kda.l2norm = setting(problem, "use_qk_l2norm_in_kernel") == "1";
+  a.kda.g = values(inputs, "g"), a.kda.beta = values(inputs, "beta");
+  a.pool.slots = extent(inputs, "state_pool", 0);
+  a.pool.indices = integers(inputs.at("state_indices"));
+  a.pool.states = values(inputs, "state_pool");
+  a.width = extent(inputs, "conv_weight", 1), a.columns = extent(inputs, "conv_pool", 2);
+  a.qkv = values(inputs, "qkv"), a.weight = values(inputs, "conv_weight");
+  a.inputs = values(inputs, "conv_pool"), a.output_gate = values(inputs, "output_gate");
+  a.norm_weight = values(inputs, "norm_weight");
+  const Values o = ref::kda_decode(&a);
+  return {{"o", o}, {"state_pool", a.pool.states}, {"conv_pool", a.inputs}};
+}
+
 }  // namespace
 
 Expected reference(const Problem& problem, const TensorMap& inputs) {
@@ -201,7 +223,8 @@ Expected reference(const Problem& problem, const TensorMap& inputs) {
       {"flash_attention_decode", decode},
       {"sparse_flash_attention", sparse},
       {"kda", kda},
-      {"kda_recurrent", kda}};
+      {"kda_recurrent", kda},
+      {"kda_decode", kda_decode}};
   for (const auto& [op, make] : kAll) {
     if (op == std::string(problem.op->name)) return make(problem, inputs);
   }

@@ -82,6 +82,10 @@ Value ranges(const Problem& problem) {
 }
 
 Value value_of(const Problem& problem, const std::string& name, const TensorSpec& spec) {
+  if (name == "cu_checkpoints") {
+    return even_offsets(extent_of(problem, {"C"}, 0), spec.shape[0]);
+  }
+  if (name == "checkpoint_slots") return [](int64_t) { return -1; };  // which are free is not known
   if (name.starts_with("cu_seqlens")) {
     const std::string dim = name == "cu_seqlens" ? "T" : "T" + name.substr(name.size() - 1);
     return even_offsets(extent_of(problem, {dim.c_str()}, 0), spec.shape[0]);

@@ -55,6 +55,7 @@ KernelSpec kda_forward_spec(const KdaProblem& problem, const KdaWalkTile& tile) 
             Constant::flag("output", "kOutput", true),
             Constant::flag("saved", "kSaved", problem.saves),
             Constant::flag("ranks", "kRanks", problem.ranks)});
+  add_kda_pool(problem, problem.checkpoints, &spec);
   // Segments that start early, from a zero state: no launch runs before such a walk.
   if (problem.warmup) {
     spec.kernel = "kda_forward_warmup", spec.source = "kda/kda_forward_warmup.cuh";

@@ -50,6 +50,7 @@ KernelSpec kda_summary_spec(const KdaSummaryProblem& problem) {
             Constant::flag("initial", "kInitialState", parts.states && parts.initial_state),
             Constant::flag("grads", "kGrads", parts.grads),
             Constant::flag("dht", "kFinalStateGrad", parts.grads && parts.dht)});
+  if (parts.states) add_kda_pool(problem.kda, false, &spec);
   return spec;
 }
 

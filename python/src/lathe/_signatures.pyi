@@ -67,6 +67,7 @@ class LseMergeResults(Results):
     rounded: Any
 
 class KdaResults(Results):
+    state_pool: Any
     saved_values: Any
     saved_states: Any
     o: Any
@@ -89,6 +90,15 @@ class KdaRecurrentResults(Results):
     ring_count: Any
     o: Any
     final_state: Any
+
+class KdaDecodeResults(Results):
+    conv_pool: Any
+    state_pool: Any
+    ring_k: Any
+    ring_u: Any
+    ring_g: Any
+    ring_count: Any
+    o: Any
 
 class SparseFlashAttentionResults(Results):
     out: Any
@@ -220,17 +230,21 @@ def run(op: Literal["lse_merge"], *, out: Array, lse: Array, block_out: Array | 
 def run(op: Literal["kda"], *, q: Array, k: Array, v: Array, g: Array, beta: Array,
         A_log: Array | None = None, dt_bias: Array | None = None,
         initial_state: Array | None = None, cu_seqlens: Array | None = None,
-        do: Array | None = None, dht: Array | None = None, saved_values: Array | None = None,
-        saved_states: Array | None = None, o: Array | None = None, final_state: Array | None = None,
-        chunk_states: Array | None = None, dq: Array | None = None, dk: Array | None = None,
-        dv: Array | None = None, dg: Array | None = None, dbeta: Array | None = None,
-        dA_log: Array | None = None, ddt_bias: Array | None = None,
-        dinitial_state: Array | None = None, scale: float | None = None,
-        chunk_size: int | None = None, use_qk_l2norm_in_kernel: int | None = None,
-        use_gate_in_kernel: int | None = None, use_beta_sigmoid_in_kernel: int | None = None,
-        allow_neg_eigval: int | None = None, safe_gate: int | None = None,
-        lower_bound: float | None = None, state_v_first: int | None = None,
-        output_final_state: int | None = None, output_chunk_states: int | None = None,
+        state_pool: Array | None = None, state_indices: Array | None = None,
+        source_indices: Array | None = None, has_initial_state: Array | None = None,
+        cu_checkpoints: Array | None = None, checkpoint_tokens: Array | None = None,
+        checkpoint_slots: Array | None = None, do: Array | None = None, dht: Array | None = None,
+        saved_values: Array | None = None, saved_states: Array | None = None,
+        o: Array | None = None, final_state: Array | None = None, chunk_states: Array | None = None,
+        dq: Array | None = None, dk: Array | None = None, dv: Array | None = None,
+        dg: Array | None = None, dbeta: Array | None = None, dA_log: Array | None = None,
+        ddt_bias: Array | None = None, dinitial_state: Array | None = None,
+        scale: float | None = None, chunk_size: int | None = None,
+        use_qk_l2norm_in_kernel: int | None = None, use_gate_in_kernel: int | None = None,
+        use_beta_sigmoid_in_kernel: int | None = None, allow_neg_eigval: int | None = None,
+        safe_gate: int | None = None, lower_bound: float | None = None,
+        state_v_first: int | None = None, output_final_state: int | None = None,
+        null_slot: int | None = None, output_chunk_states: int | None = None,
         disable_recompute: int | None = None, segments: int | None = None,
         warmup_segments: int | None = None, deterministic: int | None = None,
         context: Context | None = None, stream: Any = None, shard: Shard | None = None,
@@ -252,6 +266,23 @@ def run(op: Literal["kda_recurrent"], *, q: Array, k: Array, v: Array, g: Array,
         null_slot: int | None = None, update_state: int | None = None, append: int | None = None,
         context: Context | None = None, stream: Any = None, shard: Shard | None = None,
         group: Group | None = None, flags: Sequence[str] = ()) -> KdaRecurrentResults: ...
+
+@overload
+def run(op: Literal["kda_decode"], *, qkv: Array, conv_weight: Array, conv_pool: Array, g: Array,
+        beta: Array, state_pool: Array, state_indices: Array, A_log: Array | None = None,
+        dt_bias: Array | None = None, conv_bias: Array | None = None,
+        source_indices: Array | None = None, output_gate: Array | None = None,
+        norm_weight: Array | None = None, ring_k: Array | None = None, ring_u: Array | None = None,
+        ring_g: Array | None = None, ring_count: Array | None = None, o: Array | None = None,
+        scale: float | None = None, use_qk_l2norm_in_kernel: int | None = None,
+        use_gate_in_kernel: int | None = None, use_beta_sigmoid_in_kernel: int | None = None,
+        allow_neg_eigval: int | None = None, safe_gate: int | None = None,
+        lower_bound: float | None = None, state_v_first: int | None = None,
+        null_slot: int | None = None, update_state: int | None = None, append: int | None = None,
+        activation: Literal["silu", "none"] | None = None, norm_eps: float | None = None,
+        gate_activation: Literal["sigmoid", "silu"] | None = None, context: Context | None = None,
+        stream: Any = None, shard: Shard | None = None, group: Group | None = None,
+        flags: Sequence[str] = ()) -> KdaDecodeResults: ...
 
 @overload
 def run(op: Literal["sparse_flash_attention"], *, q: Array, k: Array, indices: Array,

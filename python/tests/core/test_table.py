@@ -26,6 +26,7 @@ PROBLEMS = [
                        "dweight": (8, 4)}, {}),
     ("causal_conv1d_update", {"x": (2, 8), "weight": (8, 4), "state": (2, 8, 4), "y": (2, 8)}, {}),
     ("flash_attention", ATTENTION, {}),
+    ("flash_attention", {**ATTENTION, "q_scale": (1,), "k_scale": (1,), "v_scale": (1,)}, {}),
     ("flash_attention", {**ATTENTION, "dout": (9, 2, 16), "dq": (9, 2, 16), "dk": (9, 1, 16),
                          "dv": (9, 1, 16)}, {}),
     ("flash_attention_decode", {"q": (2, 1, 2, 16), "k_cache": (4, 16, 1, 16),
@@ -46,19 +47,25 @@ PROBLEMS = [
     ("lse_merge", {"block_out": (1, 9, 2, 16), "block_lse": (1, 2, 9), "out": (1, 9, 2, 16),
                    "lse": (1, 2, 9), "rounded": (1, 9, 2, 16)}, {}),
     ("kda", {**KDA, "cu_seqlens": (3,), "do": (1, 9, 1, 16), "dq": (1, 9, 1, 16)}, {}),
+    ("kda", {**KDA, "cu_seqlens": (3,), "state_pool": (4, 1, 16, 16), "state_indices": (2,)}, {}),
     ("kda_recurrent", {**KDA, "cu_seqlens": (3,), "state_pool": (4, 1, 16, 16),
                        "state_indices": (2,)}, {}),
     ("kda_recurrent", {**KDA, "state_pool": (4, 1, 16, 16), "state_indices": (1,),
                        "ring_k": (4, 16, 1, 16), "ring_u": (4, 16, 1, 16),
                        "ring_g": (4, 16, 1, 16), "ring_count": (4,)}, {}),
+    ("kda_decode", {"qkv": (2, 48), "conv_weight": (48, 4), "conv_pool": (4, 48, 3),
+                    "g": (2, 1, 16), "beta": (2, 1), "state_pool": (4, 1, 16, 16),
+                    "state_indices": (2,), "output_gate": (2, 1, 16), "o": (2, 1, 16)}, {}),
     ("sparse_flash_attention", SPARSE, {"scale": 0.25}),
     ("shard", {"x": (9, 4), "indices": (6,), "y": (6, 4)}, {}),
     ("shard", {"buffer": (9, 4), "indices": (9,)}, {}),
     ("unshard", {"x": (6, 4), "indices": (6,), "y": (9, 4)}, {}),
     ("unshard", {"buffer": (9, 4), "indices": (9,)}, {}),
 ]
-# Said in the tensor's sentence: it is as q, or float32.
-REFUSED = {("sparse_flash_attention", "out"), ("kda_recurrent", "ring_u"),
+# Said in the tensor's sentence: these are as q or qkv, or float32.
+REFUSED = {("sparse_flash_attention", "out"), ("flash_attention", "out"),
+           ("kda_recurrent", "ring_u"),
+           ("kda_decode", "ring_u"), ("kda_decode", "norm_weight"),
            ("flash_attention_decode", "k_cache"), ("flash_attention_decode", "v_cache"),
            ("sparse_flash_attention", "k")}
 CAPTURES = {"capture_0", "capture_1", "capture_2", "capture_3"}  # of mods: their own tests
@@ -74,7 +81,8 @@ def choices() -> list[tuple[int, str, str]]:
     table = lathe.operators()
     return [(i, name, dtype) for i, (op, shapes, _) in enumerate(PROBLEMS) for name in shapes
             for dtype in table[op].tensors[name].dtypes.split("|")
-            if "|" in table[op].tensors[name].dtypes and (op, name) not in REFUSED]
+            if "|" in table[op].tensors[name].dtypes and (op, name) not in REFUSED
+            and (name != "q" or (dtype == "f8_e4m3") == ("q_scale" in shapes))]
 
 
 def refusals() -> list[str]:
@@ -86,7 +94,11 @@ def refusals() -> list[str]:
         table = lathe.operators()[op].tensors
         dtypes = {name: dtype if name == tensor else default_dtype(table[name]) for name in shapes
                   if not table[name].dtypes.startswith("=")}
-        dtypes |= {name: dtypes["q"] for name in shapes if (op, name) in REFUSED}
+        if "q_scale" in shapes:
+            dtypes["q"] = "f8_e4m3"
+        own = dtypes.get("q", dtypes.get("qkv"))
+        own = "bf16" if own == "f8_e4m3" else own
+        dtypes |= {name: own for name in shapes if (op, name) in REFUSED}
         tensors = {name: (dtypes.get(name) or dtypes[table[name].dtypes[1:]], shape)
                    for name, shape in shapes.items()}
         try:

@@ -12,7 +12,7 @@ import functions
 import lathe.compat
 import lathe.torch as lt
 from differences import evaluate
-from lathe.torch._operator_calls import FLASH_ATTENTION_DECODE
+from lathe.torch._operator_calls import FLASH_ATTENTION_DECODE, KDA_POOL, KDA_POOL_CHUNKS
 
 pytestmark = pytest.mark.usefixtures("sdpa_on_cpu")
 ROWED = {(row.module, row.function) for row in functions.ROWS}
@@ -79,7 +79,15 @@ def _variants():
                 lt.kda(**given, output_final_state=final, output_chunk_states=chunks,
                        disable_recompute=keeps, use_gate_in_kernel=True)
         lt.kda_recurrent(**inputs, output_final_state=final, use_gate_in_kernel=True)
+    layer = functions.kda_layer_inputs(3, torch.float32)
+    lt.kda_decode(**layer, out=torch.empty(3, 2, 16))
     lt.kda_recurrent(**inputs, out=torch.empty_like(inputs["v"]), use_gate_in_kernel=True)
+    rows = [inputs[name][:1] for name in ("q", "k", "v", "g", "beta")]
+    pool, slots = inputs["initial_state"].clone(), torch.tensor([1], dtype=torch.int32)
+    cu = torch.tensor([0, 9], dtype=torch.int32)
+    for call in (KDA_POOL, KDA_POOL_CHUNKS):
+        call({}, *rows, *(None,) * 11)
+        call({}, *rows, None, None, None, cu, pool, slots, *(None,) * 5)
     given = functions.pages(9, torch.float16)
     caches = (given["q"], given["k_cache"], given["v_cache"], given["table"], given["lengths"])
     out, lse = lt.flash_attention_decode(*caches)

@@ -15,8 +15,8 @@ from lathe.torch import _functions, _operator_calls, _signatures
 
 INNER = {"saved_forward"}  # set by a backward
 FUNCTIONS = [name for name in lt.__all__ if name in lathe.operators()]
-SEVEN = ["causal_conv1d", "causal_conv1d_update", "flash_attention", "flash_attention_decode",
-         "kda", "kda_recurrent", "sparse_flash_attention"]
+ALL = ["causal_conv1d", "causal_conv1d_update", "flash_attention", "flash_attention_decode",
+       "kda", "kda_decode", "kda_recurrent", "sparse_flash_attention"]
 
 
 def options_of(name):
@@ -26,7 +26,7 @@ def options_of(name):
 
 
 def test_these_are_all_functions():
-    assert sorted(FUNCTIONS) == SEVEN
+    assert sorted(FUNCTIONS) == ALL
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -96,6 +96,10 @@ def _recurrent(**options):
     return lt.kda_recurrent(**inputs, **{"use_gate_in_kernel": True, **options})
 
 
+def _layer(**options):
+    return lt.kda_decode(**function_inputs.kda_layer_inputs(3, torch.float32), **options)
+
+
 def _conv(**options):
     return lt.causal_conv1d(**function_inputs.conv_inputs(9, torch.float32), **options)
 
@@ -118,6 +122,7 @@ def _sparse(**options):
 
 
 CALLS = {"flash_attention": _attention, "kda": _kda, "kda_recurrent": _recurrent,
+         "kda_decode": _layer,
          "causal_conv1d": _conv, "causal_conv1d_update": _conv_update,
          "flash_attention_decode": _decode, "sparse_flash_attention": _sparse}
 
@@ -145,7 +150,7 @@ def test_an_unknown_option_is_refused(name):
     own = {"causal_conv1d", "causal_conv1d_update"}
     with pytest.raises(TypeError if name in own else lathe.InvalidArgument,
                        match="unexpected keyword" if name in own else "did you mean"):
-        CALLS[name](**{"num_split" if "decode" in name or "sparse" in name else
+        CALLS[name](**{"num_split" if "flash_attention_decode" == name or "sparse" in name else
                        "causa" if name == "flash_attention" else "state_v_firs": 1})
 
 

@@ -9,14 +9,17 @@ namespace lathe {
 template <class Config>
 __device__ __forceinline__ void KdaWalking<Config>::run() const {
   KdaState<Walkers> state;
-  if (tile.segment == 0) {
-    this->load_initial_state(state);
-  } else {  // from behind the segment before
-    const long long at = this->summary(tile.segment - 1, in.value_dim);
-    state.template load<true>(static_cast<const float*>(p.summaries) + at, this->warp_value(),
-                              in.key_dim, in.value_dim);
+  this->begin_state(state);
+  PipelineState<Smem::kSlots> ring;
+  if constexpr (kCheckpointed<Config>) {
+    if (tile.first == 0) this->store_checkpoints(0, state);
+    this->each_piece([&](const KdaScanTile& piece, int) {
+      KdaWalking(p, piece, shared).walk(state, ring);
+      this->store_checkpoints(piece.count, state);
+    });
+  } else {
+    walk(state, ring);
   }
-  walk(state);
   this->store_final_state(state);
 }
 
@@ -24,8 +27,13 @@ template <class Config>
 __device__ void kda_forward_warpgroups(const KdaForwardWarpgroupsParams& p) {
   extern __shared__ __align__(1024) float4 shared[];
   const KdaWalking<Config> walking(p.forward, blockIdx.x, shared_address(shared));
-  if (threadIdx.x < KdaWalkers<Config>::kThreads) walking.clear_rest();
+  const bool walks = threadIdx.x < KdaWalkers<Config>::kThreads;
+  if (walks) walking.clear_rest();
   if (walking.tile.idle()) return;
+  if (walking.is_padding()) {
+    if (walks) walking.clear_padding();
+    return;
+  }
   kda_roles<Config>(p.maps, walking, [&] { walking.run(); });
 }
 

@@ -11,13 +11,6 @@ namespace lathe {
 template <class Config>
 using KdaSummaryWarpgroupsSmem = KdaWarpgroupsSmem<KdaQuiet<Config>>;
 
-// The block, as new at every call.
-__device__ __forceinline__ unsigned fresh_block() {
-  unsigned block;
-  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
-  return block;
-}
-
 template <class Config>
 __device__ void kda_summary_warpgroups(const KdaSummaryWarpgroupsParams& params) {
   using Quiet = KdaQuiet<Config>;
@@ -27,13 +20,15 @@ __device__ void kda_summary_warpgroups(const KdaSummaryWarpgroupsParams& params)
   constexpr int kValues = KdaScanSmem<Walkers>::kValues;
   KdaForwardParams walk = {};
   walk.in = p.in, walk.initial_state = p.initial_state;
+  if constexpr (kPooled<Config>) walk.pool = p.pool;
   const KdaSummaryTile<Walkers> of(p, blockIdx.x, kValues);
   if (!of.wanted) return;
   const KdaWalking<Quiet> walking(walk, of.tile, shared_address(shared));
   kda_roles<Quiet>(params.maps, walking, [&] {
     KdaState<Walkers> state;
     of.begin(walking, state);
-    walking.walk(state);
+    PipelineState<KdaWarpgroupsSmem<Quiet>::kSlots> ring;
+    walking.walk(state, ring);
     // Computed once more: no register holds it while the warps walk.
     KdaSummaryTile<Walkers>(p, fresh_block(), kValues).end(p, walking, state);
   });

@@ -65,11 +65,23 @@ struct KdaPreparing {
   const KdaNumbers numbers;
   unsigned shared;
   int warp;
+  const int before;  // blocks in earlier records; 0 without checkpoints
 
   __device__ __forceinline__ KdaPreparing(const KdaMaps& tensor_maps, const Forward& walk,
-                                          unsigned address)
-      : maps(tensor_maps), forward(walk), numbers(walk.numbers()), shared(address) {
+                                          unsigned address, int blocks_before = 0)
+      : maps(tensor_maps),
+        forward(walk),
+        numbers(walk.numbers()),
+        shared(address),
+        before(kCheckpointed<Config> ? blocks_before : 0) {
     warp = static_cast<int>(threadIdx.x / 32) - KdaRoles<Config>::kWalking;
+  }
+  // Returns the record of a block, and whether the ring comes around an odd time.
+  __device__ __forceinline__ Record record_of(int block) const {
+    return Record(shared, (before + block) % Smem::kSlots);
+  }
+  __device__ __forceinline__ unsigned phase_of(int block) const {
+    return (before + block) / Smem::kSlots & 1;
   }
 
   __device__ __forceinline__ void copy(int block) const;

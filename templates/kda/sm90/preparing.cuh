@@ -14,8 +14,8 @@ __device__ __forceinline__ void KdaPreparing<Config>::copy(int block) const {
   const KdaScanTile& tile = forward.tile;
   const int first = tile.first + 16 * block;
   if (first >= tile.count) return;
-  const Record record(shared, block % Smem::kSlots);
-  mbarrier_wait(record.empty(), (block / Smem::kSlots & 1) ^ 1);
+  const Record record = record_of(block);
+  mbarrier_wait(record.empty(), phase_of(block) ^ 1);
   const BoxCoordinates<Config> at(tile, first, static_cast<int>(tile.start), tile.count);
   mbarrier_arrive_expect(record.landed(), Smem::kCopied);
 #pragma unroll
@@ -210,11 +210,11 @@ __device__ __forceinline__ void KdaPreparing<Config>::store_decays(const Record&
 template <class Config>
 __device__ __forceinline__ void KdaPreparing<Config>::prepare(int block) const {
   const int lane = fresh_lane();
-  const Record record(shared, block % Smem::kSlots);
+  const Record record = record_of(block);
   const int first = forward.tile.first + 16 * block;
   KdaGatesAhead<Config> ahead(*this, first);
   load_beta(first);
-  mbarrier_wait(record.landed(), block / Smem::kSlots & 1);
+  mbarrier_wait(record.landed(), phase_of(block));
   float prefix[kEach], sum[kEach];
   work(record, first, ahead, prefix, sum);
   if (lane == 0) copy(block + kWarps);

@@ -59,7 +59,8 @@ struct KdaWalking : KdaForward<KdaWalkers<Config>> {
                                                Element* to, int left) const;
   __device__ __forceinline__ void walk_block(const Record& record, unsigned phase,
                                              KdaState<Walkers>& state, Element* to, int left) const;
-  __device__ __forceinline__ void walk(KdaState<Walkers>& state) const;
+  __device__ __forceinline__ void walk(KdaState<Walkers>& state,
+                                       PipelineState<Smem::kSlots>& ring) const;
   __device__ __forceinline__ void run() const;  // of kda_forward_warpgroups
 };
 
@@ -213,9 +214,10 @@ __device__ __forceinline__ void KdaWalking<Config>::walk_block(const Record& rec
   if (this->lane == 0) mbarrier_arrive(record.empty());
 }
 
-// The state goes through the tokens of the segment.
+// The state goes through the tokens of the segment, from record `ring` on.
 template <class Config>
-__device__ __forceinline__ void KdaWalking<Config>::walk(KdaState<Walkers>& state) const {
+__device__ __forceinline__ void KdaWalking<Config>::walk(KdaState<Walkers>& state,
+                                                         PipelineState<Smem::kSlots>& ring) const {
   scale_all(state, Preparing::kUnscaling);
   const int lane = this->lane_index(), g = lane / 4, t = lane % 4;
   const int column = this->warp_value() + (t & 1) * 8 + (t & 2) * 2;
@@ -223,7 +225,6 @@ __device__ __forceinline__ void KdaWalking<Config>::walk(KdaState<Walkers>& stat
                 (tile.start + tile.first + g) * p.o_token_stride + tile.head * p.o_head_stride +
                 column;
   int left = column < in.value_dim ? tile.count - tile.first : 0;
-  PipelineState<Smem::kSlots> ring;
 #pragma unroll 1
   for (int first = tile.first; first < tile.count; first += 16) {
     walk_block(Record(shared, ring.stage), ring.phase, state, to, left);
@@ -254,7 +255,14 @@ __device__ __forceinline__ void kda_roles(const KdaMaps& maps, const KdaWalking<
     walk();
   } else {
     setmaxnreg_dec<Roles::kPreparingRegisters>();
-    KdaPreparing<Config>(maps, walking, walking.shared).run();
+    if constexpr (kCheckpointed<Config>) {
+      walking.each_piece([&](const KdaScanTile& piece, int block) {
+        const typename KdaPreparing<Config>::Forward forward(walking.p, piece, walking.shared);
+        KdaPreparing<Config>(maps, forward, walking.shared, block).run();
+      });
+    } else {
+      KdaPreparing<Config>(maps, walking, walking.shared).run();
+    }
   }
 }
 

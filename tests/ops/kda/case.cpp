@@ -101,6 +101,50 @@ Call kda_base_call(const char* op, const KdaCase& kda, const KdaInputs& inputs, 
   return call;
 }
 
+void put_kda_pool(const KdaCase& kda, const ref::KdaPool& pool, int64_t gap, Call* call) {
+  const auto integers = [&](const char* name, lathe_dtype dtype, std::vector<int64_t> shape,
+                            const std::vector<int64_t>& values) {
+    if (values.empty() && shape[0] != 0) return;
+    call->put(name, dtype, std::move(shape), Array(values.begin(), values.end()));
+  };
+  const int64_t N = kda.sequences();
+  call->put("state_pool", kda.pool_dtype, kda_state_shape(kda, pool.slots), pool.states,
+            kda_placement(kda, gap));
+  call->tensors.at("state_pool").changed = true;
+  std::vector<int64_t> shape = {N};
+  if (pool.columns > 0) shape.push_back(pool.columns);
+  integers("state_indices", kda.index_dtype, shape, pool.indices);
+  if (!pool.accepted.empty()) integers("num_accepted_tokens", kda.index_dtype, {N}, pool.accepted);
+  if (!pool.sources.empty()) integers("source_indices", kda.index_dtype, {N}, pool.sources);
+  if (!pool.has_initial_state.empty()) {
+    integers("has_initial_state", LATHE_I32, {N}, pool.has_initial_state);
+  }
+  if (!pool.cu_checkpoints.empty()) {
+    const int64_t count = std::ssize(pool.checkpoint_tokens);
+    integers("cu_checkpoints", LATHE_I32, {N + 1}, pool.cu_checkpoints);
+    integers("checkpoint_tokens", LATHE_I32, {count}, pool.checkpoint_tokens);
+    integers("checkpoint_slots", LATHE_I32, {count}, pool.checkpoint_slots);
+  }
+  if (pool.null_slot != -1) call->set("null_slot", pool.null_slot);
+  if (!pool.updates) call->set("update_state", int64_t{0});
+}
+
+void check_kda_pool(const KdaInputs& inputs, const Array& actual, const Array& expected,
+                    double bound) {
+  const Array& before = inputs.pool.states;
+  const auto each = std::ssize(before) / std::max<int64_t>(inputs.pool.slots, 1);
+  Array found, wanted;
+  for (int64_t at = 0; at < std::ssize(before); at += each) {
+    if (std::equal(before.begin() + at, before.begin() + at + each, expected.begin() + at)) {
+      CHECK(std::equal(before.begin() + at, before.begin() + at + each, actual.begin() + at));
+      continue;
+    }
+    found.insert(found.end(), actual.begin() + at, actual.begin() + at + each);
+    wanted.insert(wanted.end(), expected.begin() + at, expected.begin() + at + each);
+  }
+  check_rms("state_pool", found, wanted, bound, 1e-7);
+}
+
 Outputs run_kda_call(const KdaCase& kda, const Call& call) {
   const Answer answer = execute(shared_context(), call);
   kda.tight ? check_clean(answer) : check_findings(answer);
@@ -117,7 +161,8 @@ std::string KdaCase::text() const {
          std::to_string(gate) + (dt_bias ? " dt_bias" : "") + (l2norm ? " l2norm" : "") +
          (sigmoid ? " sigmoid" : "") + (negative ? " negative" : "") + (v_first ? " v_first" : "") +
          " states " + kStates[states] +
-         (slot_options != 0 ? " slots " + std::to_string(slot_options) : "") + chunked_text();
+         (slot_options != 0 ? " slots " + std::to_string(slot_options) : "") +
+         (has_pool() ? " pool " + std::to_string(pool_dtype) : "") + chunked_text();
 }
 
 std::string KdaCase::chunked_text() const {
@@ -129,6 +174,7 @@ std::string KdaCase::chunked_text() const {
   if (warps > 0) text += " warps " + std::to_string(warps);
   if (wild_slots) text += " wild slots";
   if (any_gates) text += " any gates";
+  if (checkpoints > 0) text += " checkpoints " + std::to_string(checkpoints);
   if (chunk_states) text += " chunk_states " + std::to_string(chunk);
   if (segments > 0) text += " segments " + std::to_string(segments);
   if (warmup_segments > 0) text += " warmup_segments " + std::to_string(warmup_segments);
@@ -159,6 +205,26 @@ void add_slot_options(const KdaCase& kda, const std::vector<int64_t>& unused, Fi
   pool->updates = (kda.slot_options & 8) == 0;
 }
 
+// Checkpoints of each sequence, a third of them where a block of 16 tokens ends, in any order.
+// Their slots are among the last ones of `unused`, which nobody reads.
+void add_checkpoints(const KdaCase& kda, const ref::Kda& a, std::vector<int64_t> unused, Fill* fill,
+                     ref::KdaPool* pool) {
+  pool->cu_checkpoints = {0};
+  for (int64_t n = 0; n < kda.sequences(); ++n) {
+    const int64_t tokens = a.begin[n + 1] - a.begin[n];
+    for (int64_t count = fill->below(kda.checkpoints + 1); count > 0; --count) {
+      const int64_t token = fill->below(tokens + 1);
+      const int64_t whole = token / 16 * 16;
+      pool->checkpoint_tokens.push_back(fill->below(3) == 0 ? whole : token);
+      const bool skipped = fill->below(6) == 0;
+      pool->checkpoint_slots.push_back(skipped ? (fill->below(2) ? -1 : pool->null_slot)
+                                               : unused.back());
+      if (!skipped) unused.pop_back();
+    }
+    pool->cu_checkpoints.push_back(std::ssize(pool->checkpoint_tokens));
+  }
+}
+
 ref::KdaPool make_pool(const KdaCase& kda, const ref::Kda& a, Fill* fill) {
   ref::KdaPool pool;
   int64_t longest = 1;
@@ -169,8 +235,9 @@ ref::KdaPool make_pool(const KdaCase& kda, const ref::Kda& a, Fill* fill) {
   if (kda.wild_slots && kda.packed()) longest = fill->below(2) ? 3 : 21;
   pool.columns = kda.states == KdaCase::columns ? longest : 0;
   const int64_t used = kda.sequences() * std::max<int64_t>(pool.columns, 1);
-  pool.slots = 3 * used;
-  pool.states = fill->operator()(LATHE_F32, pool.slots * a.value_heads * a.key_dim * a.value_dim);
+  pool.slots = 3 * used + kda.sequences() * kda.checkpoints;
+  pool.states =
+      fill->operator()(kda.pool_dtype, pool.slots * a.value_heads * a.key_dim * a.value_dim);
   pool.indices = fill->order(pool.slots);
   const std::vector<int64_t> unused(pool.indices.begin() + used, pool.indices.end());
   pool.indices.resize(static_cast<size_t>(used));
@@ -183,7 +250,8 @@ ref::KdaPool make_pool(const KdaCase& kda, const ref::Kda& a, Fill* fill) {
     pool.accepted.push_back(kda.wild_slots ? fill->below(pool.columns + 2) : 1 + n % pool.columns);
   }
   if (kda.wild_slots && fill->below(3) == 0) pool.accepted.clear();
-  add_slot_options(kda, unused, fill, &pool);
+  add_slot_options(kda, {unused.begin(), unused.begin() + 2 * used}, fill, &pool);
+  if (kda.checkpoints > 0) add_checkpoints(kda, a, unused, fill, &pool);
   return pool;
 }
 

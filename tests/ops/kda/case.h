@@ -37,6 +37,8 @@ struct KdaCase {
   // With a pool: 1 gives sources, 2 says which sequences have a state before, 4 names a slot that
   // stands for padding, 8 leaves the pool as it is.
   int slot_options = 0;
+  lathe_dtype pool_dtype = LATHE_F32;
+  int64_t checkpoints = 0;  // up to so many for each sequence, with a pool of the chunked operator
   // Errors are held against the bounds that the kernels keep at these lengths, which are far inside
   // the ones that the operator promises, and no launch may have a bank conflict.
   bool tight = false;
@@ -89,6 +91,11 @@ Call kda_recurrent_call(const KdaCase& kda, const KdaInputs& inputs);
 // elements apart.
 Call kda_base_call(const char* op, const KdaCase& kda, const KdaInputs& inputs, int64_t state_gap);
 Placement kda_placement(const KdaCase& kda, int64_t gap);
+// Adds the pool, with what names its slots, and its options. State rows lie `gap` elements apart.
+void put_kda_pool(const KdaCase& kda, const ref::KdaPool& pool, int64_t gap, Call* call);
+// Checks the slots that the reference changes against it; all others keep their bits.
+void check_kda_pool(const KdaInputs& inputs, const ref::Array& actual, const ref::Array& expected,
+                    double bound);
 // Returns [slots, HV, K, V] or [slots, HV, V, K].
 std::vector<int64_t> kda_state_shape(const KdaCase& kda, int64_t slots);
 // Returns the number of chunks of a batch row, or of the packed sequences, that begin before token

@@ -65,6 +65,7 @@ Call start_call(const KdaCase& kda, const KdaInputs& inputs) {
   if (kda.segments > 0) call.set("segments", int64_t{kda.segments});
   if (kda.warmup_segments > 0) call.set("warmup_segments", int64_t{kda.warmup_segments});
   if (kda.saved) call.options["disable_recompute"] = "1";
+  if (kda.has_pool()) put_kda_pool(kda, inputs.pool, kda.gap, &call);
   return call;
 }
 
@@ -135,7 +136,8 @@ lathe_dtype kda_dtype(const KdaCase& kda, const std::string& output) {
 }
 
 double kda_bound(const KdaCase& kda, const std::string& output) {
-  const bool state = output == "o" || output == "final_state" || output == "chunk_states";
+  const bool state = output == "o" || output == "final_state" || output == "chunk_states" ||
+                     output == "state_pool";
   const bool gate = output == "dg" || output == "dbeta";
   if (kda.element != LATHE_F32) {
     return state ? 5e-3 : !gate ? 8e-3 : kda.packed() || kda.tight ? 1.5e-2 : 2e-2;
@@ -149,7 +151,11 @@ double kda_bound(const KdaCase& kda, const std::string& output) {
 
 Outputs kda_reference(const KdaCase& kda, const KdaInputs& inputs) {
   Outputs out;
-  if (kda.forward) {
+  if (kda.has_pool()) {
+    ref::KdaPool pool = inputs.pool;
+    out["o"] = ref::kda_pool_forward(inputs.kda, &pool);
+    out["state_pool"] = std::move(pool.states);
+  } else if (kda.forward) {
     ref::KdaForward forward = ref::kda_forward(inputs.kda);
     out["o"] = std::move(forward.o);
     if (kda.has_final_state()) out["final_state"] = std::move(forward.final_state);
@@ -257,6 +263,11 @@ void check_kda(const KdaCase& kda, const KdaInputs& inputs, const Outputs& actua
     const double bound = terms == expected.end() ? kda_bound(kda, name)
                                                  : bound_of_sum(kda, name, values, terms->second);
     REQUIRE(actual.contains(name));
+    if (name == "state_pool") {
+      const double rounding = numbers::half_ulp(kda.pool_dtype);
+      check_kda_pool(inputs, actual.at(name), values, slack * bound + rounding);
+      continue;
+    }
     check_rms(name, actual.at(name), values, slack * bound, 1e-6);
   }
   check_padding(kda, actual);

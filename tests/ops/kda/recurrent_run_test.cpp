@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 
+#include "tests/numbers.h"
 #include "tests/ops/kda/case.h"
 
 namespace {
@@ -76,6 +77,30 @@ TEST_CASE("kda_recurrent: slots that are read elsewhere, not at all, not written
       if (packed) kda.cu_seqlens = {0, 2, 2, 7, 7, 8};
       for (kda.slot_options = 0; kda.slot_options < 16; ++kda.slot_options) {
         check_case(kda, make_kda_inputs(kda, seed++));
+      }
+    }
+  }
+}
+
+TEST_CASE("kda_recurrent: pools of 16 bits are float32 within a call, rounded where written") {
+  uint64_t seed = 50;
+  for (const lathe_dtype type : {LATHE_BF16, LATHE_F16}) {
+    for (const KdaCase::States states : {KdaCase::pool, KdaCase::columns}) {
+      KdaCase kda;
+      kda.states = states, kda.element = LATHE_F32, kda.value_dim = 60, kda.group = 2;
+      kda.cu_seqlens = {0, 2, 2, 7, 8}, kda.pool_dtype = type;
+      for (const int options : {0, 1, 2, 4, 8, 7}) {
+        kda.slot_options = options, kda.gap = options % 2 != 0 ? 8 : 0;
+        kda.v_first = options > 3;
+        const KdaInputs inputs = make_kda_inputs(kda, seed++);
+        const Outputs narrow = check_case(kda, inputs);
+        KdaCase wide = kda;
+        wide.pool_dtype = LATHE_F32;
+        const Outputs exact = run_kda_recurrent(wide, inputs);
+        CHECK(narrow.at("o") == exact.at("o"));
+        Array rounded = exact.at("state_pool");
+        for (double& value : rounded) value = numbers::rounded(type, value);
+        CHECK(narrow.at("state_pool") == rounded);
       }
     }
   }

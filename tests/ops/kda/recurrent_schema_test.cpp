@@ -30,6 +30,9 @@ TEST_CASE("kda_recurrent: tensors that do not fit are refused by name, with what
   request.check_refused(bad_tensors());
   request.check_refused({
       {with(kPlain, {kPool}), {}, {"state_pool", "without state_indices"}},
+      {with(kPlain, {{"state_pool", LATHE_I32, {-1, 4, 64, 32}}, kSlots}),
+       {},
+       {"state_pool", "i32", "f32|f16|bf16"}},
       {with(kPlain, {kSlots}), {}, {"state_indices", "without state_pool"}},
       {with(kPlain, {kPool, kSlots, kFinal}), {}, {"final_state", "with state_pool"}},
       {with(kPlain, {kPool, kSlots, {"initial_state", LATHE_F32, {-1, 4, 64, 32}}}),

@@ -3,6 +3,7 @@
 #include "tests/templates/sample_specs.h"
 
 #include "ops/kda/chunked_kernels.h"
+#include "ops/kda/decode/kernels.h"
 #include "ops/kda/kernels.h"
 #include "ops/kda/segments.h"
 #include "templates/params/kda.h"
@@ -22,6 +23,13 @@ std::vector<KernelSpec> kda_specs(const DeviceFacts& facts) {
   records.states = kKdaStatesRings;
   const KernelSpec recurrent = *kda_recurrent_kernel(records, facts);
   specs.insert(specs.end(), {recurrent, kda_ring_append_spec(recurrent)});
+  KdaDecodeProblem decode;
+  specs.push_back(*kda_decode_kernel(decode, facts));
+  decode.kda = records, decode.tokens = kKdaDecodeMostTokens;
+  decode.norm = decode.output_gate = true;
+  specs.push_back(*kda_decode_kernel(decode, facts));
+  records.pooled = Dtype::f16;
+  specs.push_back(*kda_recurrent_kernel(records, facts));
   // One configuration of every implementation.
   KdaProblem early = chunked;
   early.warmup = true;
@@ -31,6 +39,16 @@ std::vector<KernelSpec> kda_specs(const DeviceFacts& facts) {
   }
   for (const auto* each : kda_summaries()) {
     specs.push_back(each->candidates({chunked, {}, {}}, facts).front());
+  }
+  // The same over a pool.
+  KdaProblem pooled = chunked;
+  pooled.packed = pooled.initial_state = pooled.final_state = true;
+  pooled.pool = pooled.checkpoints = true;
+  pooled.pooled = Dtype::bf16;
+  pooled.backward = pooled.ranks = false;
+  for (const auto* each : kda_forwards()) specs.push_back(each->candidates(pooled, facts).front());
+  for (const auto* each : kda_summaries()) {
+    specs.push_back(each->candidates({pooled, {.states = true}, {}}, facts).front());
   }
   return specs;
 }

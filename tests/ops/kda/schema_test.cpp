@@ -79,6 +79,47 @@ TEST_CASE("kda: tensors that do not fit are refused by name, with what is allowe
   });
 }
 
+TEST_CASE("kda: a pool excludes states and gradients, and needs offsets and slots") {
+  const Declaration pool = {"state_pool", LATHE_F32, {-1, 4, 64, 32}};
+  const Declaration indices = {"state_indices", LATHE_I32, {-1}};
+  const Declaration offsets = {"cu_checkpoints", LATHE_I32, {-1}};
+  const Declaration tokens = {"checkpoint_tokens", LATHE_I32, {-1}};
+  const Declaration slots = {"checkpoint_slots", LATHE_I32, {-1}};
+  const Tensors pooled = with(kForward, {kOffsets, pool, indices});
+  request.check_refused({
+      {with(kForward, {pool, indices}), {}, {"state_pool", "without cu_seqlens"}},
+      {with(kForward, {kOffsets, pool}), {}, {"state_pool", "without state_indices"}},
+      {with(kForward, {kOffsets, indices}), {}, {"state_indices", "without state_pool"}},
+      {with(pooled, {kFinal}), {}, {"final_state", "with state_pool"}},
+      {with(pooled, {{"initial_state", LATHE_F32, {-1, 4, 64, 32}}}),
+       {},
+       {"initial_state", "with state_pool"}},
+      {with(pooled, {kDo, kDq}), {}, {"do is declared with state_pool", "no gradient"}},
+      {with(pooled, {kSavedValues, kSavedStates}),
+       {{"disable_recompute", "1"}},
+       {"saved_values", "with state_pool"}},
+      {pooled,
+       {{"warmup_segments", "4"}, {"use_qk_l2norm_in_kernel", "1"}},
+       {"warmup_segments is 4", "state_pool"}},
+      {with(pooled, {offsets, tokens}), {}, {"cu_checkpoints", "without checkpoint_slots"}},
+      {with(pooled, {offsets, slots}), {}, {"cu_checkpoints", "without checkpoint_tokens"}},
+      {with(pooled, {tokens, slots}), {}, {"checkpoint_tokens", "without cu_checkpoints"}},
+      {with(pooled, {offsets, {"checkpoint_tokens", LATHE_I64, {-1}}, slots}),
+       {},
+       {"checkpoint_tokens", "i64", "i32"}},
+      {with(pooled, {{"source_indices", LATHE_I64, {-1}}}),
+       {},
+       {"source_indices", "i64", "of state_indices"}},
+      {with(pooled, {{"state_indices", LATHE_I32, {-1, -1}}}), {}, {"state_indices", "rank 2"}},
+      {kForward, {{"null_slot", "0"}}, {"null_slot is 0", "state_pool"}},
+  });
+  const lathe::KdaRequest asked = request.accepted(pooled, {{"null_slot", "3"}});
+  CHECK(asked.problem.pool);
+  CHECK_FALSE(asked.problem.checkpoints);
+  CHECK(asked.problem.final_state);
+  CHECK(asked.null_slot == 3);
+}
+
 TEST_CASE("kda: options out of range, and options that need another, are refused") {
   request.check_refused(bad_options());
   request.check_refused({

@@ -17,17 +17,17 @@ from lathe.torch._ranks import Ranks, group
 
 if TYPE_CHECKING:  # with every option, where a call has **options
     from lathe.torch._signatures import (causal_conv1d, causal_conv1d_update, flash_attention,
-                                         flash_attention_decode, kda, kda_recurrent,
-                                         sparse_flash_attention)
+                                         flash_attention_decode, kda, kda_decode,
+                                         kda_recurrent, sparse_flash_attention)
 else:
     from lathe.torch._functions import (causal_conv1d, causal_conv1d_update, flash_attention,
-                                        flash_attention_decode, kda, kda_recurrent,
-                                        sparse_flash_attention)
+                                        flash_attention_decode, kda, kda_decode,
+                                        kda_recurrent, sparse_flash_attention)
 
 _batching.install()
 _flops.install()
 _sharding.install()
 
 __all__ = ["Call", "Ranks", "causal_conv1d", "causal_conv1d_update", "flash_attention",
-           "flash_attention_decode", "group", "kda", "kda_recurrent", "options_of", "simulated",
-           "sparse_flash_attention", "stats", "use_simulator"]
+           "flash_attention_decode", "group", "kda", "kda_decode", "kda_recurrent", "options_of",
+           "simulated", "sparse_flash_attention", "stats", "use_simulator"]

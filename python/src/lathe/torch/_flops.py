@@ -151,6 +151,13 @@ def _kda_recurrent(t: Given, options: Options) -> Any:
     return 7 * _state_elements(t)
 
 
+def _kda_decode(t: Given, options: Options) -> Any:
+    """Counts the taps, and for each token what a recurrence of it does to a state."""
+    states = t["state_pool"].shape[1] * t["state_pool"].shape[2] * t["state_pool"].shape[3]
+    tokens = t["qkv"].numel() // t["qkv"].shape[-1]
+    return 2 * t["qkv"].numel() * t["conv_weight"].shape[-1] + 7 * tokens * states
+
+
 def _conv(t: Given, options: Options) -> Any:
     return 2 * t["x"].numel() * t["weight"].shape[-1]
 
@@ -165,6 +172,7 @@ _FORMULAS: dict[tuple[str, bool], Callable[[Given, Options], Any]] = {
     ("flash_attention_decode", False): _decode,
     ("sparse_flash_attention", False): _sparse, ("sparse_flash_attention", True): _sparse_bwd,
     ("kda", False): _kda, ("kda", True): _kda_bwd, ("kda_recurrent", False): _kda_recurrent,
+    ("kda_decode", False): _kda_decode,
     ("causal_conv1d", False): _conv, ("causal_conv1d", True): _conv_bwd,
     ("causal_conv1d_update", False): _conv}
 

@@ -25,8 +25,9 @@ from lathe.torch._gradients import (CausalConv1d, FlashAttention, Kda, SparseFla
                                     kda_call)
 from lathe.torch._operator_calls import (CAPTURES, CAUSAL_CONV1D, CAUSAL_CONV1D_FINAL,
                                          CAUSAL_CONV1D_UPDATE, FLASH_ATTENTION,
-                                         FLASH_ATTENTION_DECODE, FLASH_ATTENTION_NARROW,
-                                         KDA_RECURRENT, KDA_RECURRENT_FINAL, SPARSE_FLASH_ATTENTION)
+                                         FLASH_ATTENTION_DECODE, FLASH_ATTENTION_NARROW, KDA_DECODE,
+                                         KDA_POOL, KDA_POOL_CHUNKS, KDA_RECURRENT,
+                                         KDA_RECURRENT_FINAL, SPARSE_FLASH_ATTENTION)
 from lathe.torch._tensors import computed, laid
 
 _Two = tuple[Tensor, Tensor]
@@ -74,10 +75,28 @@ def causal_conv1d_update(x: Tensor, state: Tensor, weight: Tensor, bias: Tensor 
 def kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *, A_log: Tensor | None = None,
         dt_bias: Tensor | None = None, initial_state: Tensor | None = None,
         cu_seqlens: Tensor | None = None, output_final_state: bool = False,
-        output_chunk_states: bool = False, over: Over | None = None, **options: Any
+        output_chunk_states: bool = False, over: Over | None = None,
+        state_pool: Tensor | None = None, state_indices: Tensor | None = None,
+        source_indices: Tensor | None = None, has_initial_state: Tensor | None = None,
+        cu_checkpoints: Tensor | None = None, checkpoint_tokens: Tensor | None = None,
+        checkpoint_slots: Tensor | None = None, **options: Any
         ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Returns (o, final_state, chunk_states) of chunked Kimi Delta Attention."""
+    """Returns (o, final_state, chunk_states) of chunked Kimi Delta Attention.
+
+    A pool of states is changed in place. Such a call has no final state, no gradient and no group.
+    """
     final, chunks = bool(output_final_state), bool(output_chunk_states)
+    pool = (state_pool, state_indices, source_indices, has_initial_state, cu_checkpoints,
+            checkpoint_tokens, checkpoint_slots)
+    if any(each is not None for each in pool):
+        if final or over is not None:
+            raise InvalidArgument("a tensor of a pool is given (state_pool, state_indices, "
+                                  "source_indices, has_initial_state or one of checkpoints) and "
+                                  f"{'output_final_state is True' if final else 'over is given'}; "
+                                  "one can be: a pool's states are written in place, on one rank")
+        tensors = (q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, *pool)
+        results = (KDA_POOL_CHUNKS if chunks else KDA_POOL)(options, *tensors)
+        return results[0], None, results[1] if chunks else None
     # Without a backward there is nothing to keep anything for.
     keeps = bool(options.pop("disable_recompute", False))
     found = computed(kda_call(final, chunks), Kda, options,
@@ -120,6 +139,30 @@ def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *,
         return out, None
     (o,) = KDA_RECURRENT(options, *tensors, *pool)
     return o, None
+
+
+@_declared
+def kda_decode(qkv: Tensor, conv_weight: Tensor, conv_pool: Tensor, g: Tensor, beta: Tensor,
+               state_pool: Tensor, state_indices: Tensor, *, conv_bias: Tensor | None = None,
+               A_log: Tensor | None = None, dt_bias: Tensor | None = None,
+               source_indices: Tensor | None = None, output_gate: Tensor | None = None,
+               norm_weight: Tensor | None = None, ring_k: Tensor | None = None,
+               ring_u: Tensor | None = None, ring_g: Tensor | None = None,
+               ring_count: Tensor | None = None, out: Tensor | None = None,
+               **options: Any) -> Tensor:
+    """Returns o [B,HV,V] or [B,T,HV,V]: a decoding step of a layer in one launch. Both pools and
+    the rings of records are changed in place.
+
+    There is no gradient.
+    """
+    tensors = (qkv, conv_weight, conv_pool, g, beta, A_log, dt_bias, conv_bias, state_pool,
+               state_indices, source_indices, output_gate, norm_weight, ring_k, ring_u, ring_g,
+               ring_count)
+    if out is not None:
+        KDA_DECODE.into(options_of(**options), laid(KDA_DECODE, tensors), (out,))
+        return out
+    (o,) = KDA_DECODE(options, *tensors)
+    return cast(Tensor, o)
 
 
 # ---- attention -----------------------------------------------------------------------------------

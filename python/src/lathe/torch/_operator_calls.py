@@ -28,22 +28,31 @@ _KDA_ROWS = ("q", "k", "v", "g", "beta")
 _KDA_ONLY = (*_KDA_ROWS, "A_log", "dt_bias", "initial_state", "cu_seqlens")
 _SAVED = ("saved_values", "saved_states")  # what a forward leaves to its backward
 _KDA = (*_KDA_ONLY, *_SAVED)
-_POOL = ("state_pool", "state_indices", "source_indices", "has_initial_state",
-         "num_accepted_tokens", "ring_k", "ring_u", "ring_g", "ring_count")
+_SLOTS = ("state_pool", "state_indices", "source_indices", "has_initial_state")
+_RINGS = ("ring_k", "ring_u", "ring_g", "ring_count")
+_POOL = (*_SLOTS, "num_accepted_tokens", *_RINGS)
 
 KDA = Call("kda", "kda", _KDA, ("o",), rows=_KDA_ROWS)
 KDA_FINAL = Call("kda_final", "kda", _KDA, ("o", "final_state"), rows=_KDA_ROWS)
 KDA_CHUNKS = Call("kda_chunks", "kda", _KDA, ("o", "chunk_states"), rows=_KDA_ROWS)
 KDA_FINAL_CHUNKS = Call("kda_final_chunks", "kda", _KDA, ("o", "final_state", "chunk_states"),
                         rows=_KDA_ROWS)
+# A pool's states change in place, so a call over a pool has no final state, and no gradient.
+_KDA_POOL = (*_KDA_ONLY, *_SLOTS, "cu_checkpoints", "checkpoint_tokens", "checkpoint_slots")
+KDA_POOL = Call("kda_pool", "kda", _KDA_POOL, ("o",), rows=_KDA_ROWS)
+KDA_POOL_CHUNKS = Call("kda_pool_chunks", "kda", _KDA_POOL, ("o", "chunk_states"), rows=_KDA_ROWS)
 KDA_BWD = Call("kda_bwd", "kda", (*_KDA_ONLY, "do", "dht", *_SAVED),
                ("dq", "dk", "dv", "dg", "dbeta", "dA_log", "ddt_bias", "dinitial_state"),
                rows=(*_KDA_ROWS, "do"))
-# A pool's states change in place, so a call over a pool has no final state.
 KDA_RECURRENT = Call("kda_recurrent", "kda_recurrent", (*_KDA_ONLY, *_POOL), ("o",), into=True,
                      rows=(*_KDA_ROWS, "initial_state"))
 KDA_RECURRENT_FINAL = Call("kda_recurrent_final", "kda_recurrent", _KDA_ONLY, ("o", "final_state"),
                            rows=(*_KDA_ROWS, "initial_state"))
+
+KDA_DECODE = Call("kda_decode", "kda_decode",
+                  ("qkv", "conv_weight", "conv_pool", "g", "beta", "A_log", "dt_bias", "conv_bias",
+                   "state_pool", "state_indices", "source_indices", "output_gate", "norm_weight",
+                   *_RINGS), ("o",), into=True, rows=("qkv", "g", "beta", "output_gate"))
 
 # ---- flash attention -----------------------------------------------------------------------------
 

@@ -54,14 +54,20 @@ def causal_conv1d_update(x: Tensor, state: Tensor, weight: Tensor, bias: Tensor 
 def kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *, A_log: Tensor | None = None,
         dt_bias: Tensor | None = None, initial_state: Tensor | None = None,
         cu_seqlens: Tensor | None = None, output_final_state: bool = False,
-        output_chunk_states: bool = False, over: Over | None = None, scale: float | None = None,
-        chunk_size: int = 64, use_qk_l2norm_in_kernel: bool = False,
-        use_gate_in_kernel: bool = False, use_beta_sigmoid_in_kernel: bool = False,
-        allow_neg_eigval: bool = False, safe_gate: bool = False, lower_bound: float | None = None,
-        state_v_first: bool = False, disable_recompute: bool = False, segments: int = 0,
+        output_chunk_states: bool = False, over: Over | None = None,
+        state_pool: Tensor | None = None, state_indices: Tensor | None = None,
+        source_indices: Tensor | None = None, has_initial_state: Tensor | None = None,
+        cu_checkpoints: Tensor | None = None, checkpoint_tokens: Tensor | None = None,
+        checkpoint_slots: Tensor | None = None, scale: float | None = None, chunk_size: int = 64,
+        use_qk_l2norm_in_kernel: bool = False, use_gate_in_kernel: bool = False,
+        use_beta_sigmoid_in_kernel: bool = False, allow_neg_eigval: bool = False,
+        safe_gate: bool = False, lower_bound: float | None = None, state_v_first: bool = False,
+        null_slot: int = -1, disable_recompute: bool = False, segments: int = 0,
         warmup_segments: int = 0, deterministic: bool = True
         ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Returns (o, final_state, chunk_states) of chunked Kimi Delta Attention.
+
+    A pool of states is changed in place. Such a call has no final state, no gradient and no group.
 
     Args:
         q: [B,T,H,K]. Queries; their dtype is that of keys, values and o.
@@ -76,6 +82,18 @@ def kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *, A_log: Tens
         output_final_state: Whether final_state is computed and returned.
         output_chunk_states: Whether chunk_states are computed and returned.
         over: The ranks that share the sequence, lathe.torch.Ranks; each calls with its own tokens.
+        state_pool: [S,HV,K,V] or [S,HV,V,K]. States in slots, changed in place; slots that nobody
+            names are not touched. Of 16 bits: rounded where they are written, and float32 in
+            between.
+        state_indices: [N]. The slot of each sequence, in place of initial_state and final_state;
+            below 0 or null_slot: padding.
+        source_indices: [N]. The slot that each sequence reads in place of the one that it writes;
+            below 0 or null_slot: its state before is 0.
+        has_initial_state: [N]. 0: the state before a sequence is 0, and no slot is read for it.
+        cu_checkpoints: [N+1]. Offsets of each sequence's checkpoints.
+        checkpoint_tokens: [C]. After so many tokens of its sequence, 0 to its length, the state
+            goes to a slot of its own too.
+        checkpoint_slots: [C]. The slots of checkpoints; below 0 or null_slot: none is written.
         scale: o is multiplied by it. Allowed: >0, None: K^-0.5.
         chunk_size: How many tokens lie between two of chunk_states; nothing else depends on it.
             Allowed: 64, 16, 32.
@@ -88,6 +106,8 @@ def kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *, A_log: Tens
         lower_bound: The gate becomes lower_bound * sigmoid; unset: -exp(A_log) * softplus. Allowed:
             [-5,0), None: unset.
         state_v_first: Whether states are [..,V,K].
+        null_slot: A slot that stands for padding wherever it is named, as those below 0 do.
+            Allowed: -1, [-2147483648,2147483648).
         disable_recompute: 1: the forward stores saved_values and saved_states, so that the backward
             need not compute them again.
         segments: How many segments each sequence is cut into, computed at the same time; results
@@ -130,7 +150,8 @@ def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *,
         initial_state: [N,HV,K,V] or [N,HV,V,K]. The state before each sequence; without it, 0.
         cu_seqlens: [N+1]. Offsets of packed sequences; B is then 1.
         state_pool: [S,HV,K,V] or [S,HV,V,K]. States in slots, changed in place; slots that nobody
-            names are not touched.
+            names are not touched. Of 16 bits: rounded where they are written, and float32 in
+            between.
         state_indices: [N] or [N,spec]. The slot of each sequence, or with [N,spec] the slot for the
             state after each of its tokens; below 0 or null_slot, in the first column: padding.
         num_accepted_tokens: [N]. With [N,spec]: a sequence starts from the slot in column
@@ -161,6 +182,75 @@ def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *,
         update_state: 0: state_pool is only read, and o is as if it had been written.
         append: With rings: whether ring_count grows by the tokens of the call. 0: their records are
             written, and the caller counts those that he accepts.
+    """
+    raise NotImplementedError
+
+
+def kda_decode(qkv: Tensor, conv_weight: Tensor, conv_pool: Tensor, g: Tensor, beta: Tensor,
+               state_pool: Tensor, state_indices: Tensor, *, conv_bias: Tensor | None = None,
+               A_log: Tensor | None = None, dt_bias: Tensor | None = None,
+               source_indices: Tensor | None = None, output_gate: Tensor | None = None,
+               norm_weight: Tensor | None = None, ring_k: Tensor | None = None,
+               ring_u: Tensor | None = None, ring_g: Tensor | None = None,
+               ring_count: Tensor | None = None, out: Tensor | None = None,
+               scale: float | None = None, use_qk_l2norm_in_kernel: bool = False,
+               use_gate_in_kernel: bool = False, use_beta_sigmoid_in_kernel: bool = False,
+               allow_neg_eigval: bool = False, safe_gate: bool = False,
+               lower_bound: float | None = None, state_v_first: bool = False, null_slot: int = -1,
+               update_state: bool = True, append: bool = True,
+               activation: Literal["silu", "none"] = "silu", norm_eps: float | None = None,
+               gate_activation: Literal["sigmoid", "silu"] = "sigmoid"
+               ) -> Tensor:
+    """Returns o [B,HV,V] or [B,T,HV,V]: a decoding step of a layer in one launch. Both pools and
+    the rings of records are changed in place.
+
+    There is no gradient.
+
+    Args:
+        qkv: [B,D] or [B,T,D]. What the convolution reads: H*K channels of q, H*K of k and HV*V of
+            v. Its dtype is that of o and of keys in records.
+        conv_weight: [D,W]. Taps, oldest first; W is 2 to 8.
+        conv_pool: [S,D,LS]. The last inputs of each slot, the newest in the last of at least W - 1
+            columns, rolled in place.
+        g: [B,HV,K] or [B,T,HV,K]. The decay's natural logarithm, or the raw gate.
+        beta: [B,HV] or [B,T,HV]. The step of the delta rule, or its logit.
+        state_pool: [S,HV,K,V] or [S,HV,V,K]. States in slots, changed in place; slots that nobody
+            names are not touched. Of 16 bits: rounded where they are written, and float32 in
+            between.
+        state_indices: [B]. The slot of each sequence, of both pools; below 0 or null_slot: padding.
+        conv_bias: [D]. Added before the activation.
+        A_log: [HV]. The logarithm of the gate's rate, with use_gate_in_kernel.
+        dt_bias: [HV*K]. Added to the raw gate, with use_gate_in_kernel.
+        source_indices: [B]. The slot that each sequence reads in place of the one that it writes;
+            below 0 or null_slot: its state and its inputs before are 0.
+        output_gate: [B,T,HV,V] or [B,HV,V]. o is multiplied by gate_activation of it.
+        norm_weight: [V]. Rows of o are divided by their root mean square and multiplied by it;
+            float32 or qkv's dtype.
+        ring_k: [S,L,H,K]. Records of the tokens behind each state of the pool: keys, as the
+            recurrence uses them.
+        ring_u: [S,L,HV,V]. The update beta (v - S^T k) of each record; float32 or q's dtype.
+        ring_g: [S,L,HV,K]. The decay's natural logarithm of each record.
+        ring_count: [S]. How many records of each slot count: its state is that of the pool after
+            these. Where a call's tokens leave no room, they are folded into the pool.
+        out: Where o is written, if there is no final state. Its rows are contiguous.
+        scale: o is multiplied by it. Allowed: >0, None: K^-0.5.
+        use_qk_l2norm_in_kernel: Whether rows of q and k are divided by their norms.
+        use_gate_in_kernel: Whether g is the raw gate; lower_bound chooses the formula.
+        use_beta_sigmoid_in_kernel: Whether beta is a logit.
+        allow_neg_eigval: 1: beta is twice the sigmoid of the logit.
+        safe_gate: The promise of flash-linear-attention's callers that g is not below -5. With
+            use_gate_in_kernel it needs lower_bound; no result depends on it.
+        lower_bound: The gate becomes lower_bound * sigmoid; unset: -exp(A_log) * softplus. Allowed:
+            [-5,0), None: unset.
+        state_v_first: Whether states are [..,V,K].
+        null_slot: A slot that stands for padding wherever it is named, as those below 0 do.
+            Allowed: -1, [-2147483648,2147483648).
+        update_state: 0: both pools are only read, and o is as if they had been written.
+        append: With rings: whether ring_count grows by the tokens of the call. 0: their records are
+            written, and the caller counts those that he accepts.
+        activation: The activation after the convolution. Allowed: silu, none.
+        norm_eps: Added to the mean square of a row of o. Allowed: >=0, None: 1e-5.
+        gate_activation: What output_gate goes through. Allowed: sigmoid, silu.
     """
     raise NotImplementedError
 
