@@ -69,13 +69,13 @@ KernelSpec conv_update_spec(const ConvProblem& problem, int smem_bytes, int warp
        Constant::flag("residual", "kResidual", problem.residual)});
 }
 
+ConvUpdateNumbers::ConvUpdateNumbers(const KernelSpec& spec)
+    : channels(32 * conv_vector(spec)), warps(spec.threads / 32), rows(spec.constant("rows", 1)) {}
+
 ConvUpdateShared conv_update_shared(const ConvProblem& problem) {
   const int vector = two_channels(problem);
   return {conv_filter_bytes(problem, vector), 32 * vector * problem.width};
 }
-
-ConvUpdateNumbers::ConvUpdateNumbers(const KernelSpec& spec)
-    : channels(32 * conv_vector(spec)), warps(spec.threads / 32), rows(spec.constant("rows", 1)) {}
 
 Status ConvUpdate::launch(const Call& call, const ConvShape& shape) const {
   const auto& t = call.tensors;
