@@ -4,6 +4,7 @@
 // how large their grids are and how many bytes they move. Pure functions of integers.
 #pragma once
 
+#include "codegen/base/integers.h"
 #include "codegen/launch_shape.h"
 #include "ops/kernel.h"
 #include "ops/kernel_problems.h"
@@ -28,6 +29,7 @@ Result<ConvTile> conv_choose(const ConvProblem& problem, const DeviceFacts& fact
 // Holds the geometry of a call. `tokens` = end - begin of this rank.
 struct ConvShape {
   int64_t batch = 0, tokens = 0, channels = 0, sequences = 0;
+  int64_t multiprocessors = 1;
 };
 
 // causal_conv1d_lines moves and adds up lines of channels between pieces of several ranks.
@@ -37,8 +39,10 @@ KernelSpec conv_lines_spec(Dtype x);
 struct ConvWalk {
   ConvWalk() = default;
   ConvWalk(const KernelSpec& spec);
-  int64_t tokens = 0, channels = 0, warps = 0;  // of a block of threads; 0: no kernel
-  int64_t states = 0, halos = 0;  // warps for the states of a sequence, and of a row of the batch
+  int64_t tokens = 0;               // that a warp has at most
+  int64_t channels = 0, warps = 0;  // of a block of threads; 0: no kernel
+  int64_t blocks = 0;               // on each multiprocessor, with which runs are long enough
+  int64_t states = 0, halos = 0;    // warps for the states of a sequence, and of a row of the batch
 };
 struct ConvHaloNumbers {
   ConvHaloNumbers() = default;
@@ -67,11 +71,40 @@ int conv_tap_pitch(int rows, int channels);
 int conv_filter_bytes(const ConvProblem& problem, int vector);
 int64_t conv_vector(const KernelSpec& spec);  // elements of one access
 
-int64_t conv_tiles(const ConvWalk& walk, int64_t tokens);  // token tiles of one batch row
-int64_t conv_state_tiles(const ConvWalk& walk, const ConvShape& shape);
+// Says how a call lies over warps and blocks. Small calls have short runs, so that all
+// multiprocessors have work.
+struct ConvTiling {
+  int run = 0;          // tokens of a warp
+  int tiles = 0;        // token tiles of one batch row
+  int columns = 0;      // channel tiles
+  int state_tiles = 0;  // blocks for states
+};
+// Inline, as launches ask.
+inline ConvTiling conv_tiling(const ConvWalk& walk, const ConvShape& shape) {
+  constexpr int64_t kLeast = 16;  // tokens: with fewer the rows before a run weigh too much
+  const int64_t columns = ceil_div(shape.channels, walk.channels);
+  const int64_t work = columns * shape.batch * shape.tokens;
+  const int64_t wanted = walk.blocks * shape.multiprocessors;
+  int64_t run = walk.tokens, block = run * walk.warps;
+  while (work < wanted * block && run > kLeast) run /= 2, block /= 2;
+  const int64_t enough = wanted * block;
+  if (walk.blocks > 1) {
+    // Of two rounds that are wanted the second would be nearly empty: one of half as many blocks.
+    if (2 * work > enough && 4 * work < 3 * enough) run *= 2, block *= 2;
+  } else if (5 * work > 12 * enough && 5 * work < 24 * enough) {
+    // All blocks of one round begin and end together: shorter ones, for a round and a half.
+    run = run / 8 * 5, block = run * walk.warps;
+  }
+  ConvTiling out{static_cast<int>(run), static_cast<int>(ceil_div(shape.tokens, block)),
+                 static_cast<int>(columns), 0};
+  const int64_t states = walk.states * shape.sequences + walk.halos * shape.batch;
+  if (states > 0 && columns > 0) out.state_tiles = static_cast<int>(ceil_div(states, walk.warps));
+  return out;
+}
+
 // Returns the grid of a launch over `tiles` token tiles and `state_tiles` state tiles (either may
 // be 0, not both).
-Grid conv_grid(const ConvWalk& walk, const ConvShape& shape, int64_t tiles, int64_t state_tiles);
+Grid conv_grid(const ConvTiling& tiling, int64_t batch, int64_t tiles, int64_t state_tiles);
 Grid conv_weight_grad_grid(const KernelSpec& spec, const ConvShape& shape);
 Grid conv_halo_grid(const ConvHaloNumbers& kernel, const ConvShape& shape);
 

@@ -27,6 +27,9 @@
 //            bits, the order in which warps are chosen.
 //   [mla]    FlashMLA's notes: wgmma holds 865 of 989 TFLOP/s on an H800 for power.
 //   [units]  bench/results/units-h200-2026-11-26.csv: our own measurements of an H200.
+//   [conv]   bench/results/conv-h200-2026-11-26.csv: kernels whose warps have one load under way,
+//            among stores. Their shapes with 8 and 16 warps a multiprocessor, in 16 and 32 bits and
+//            with one store to one or to two loads, all have one and the same turn.
 //   [fit]    fitted on the first half of the table in README.md.
 #include "sim/clock/machine.h"
 
@@ -46,7 +49,8 @@ constexpr Machine kA100 = {
     1, 24.6, 1.0, 0,           // [luo]
     20, 25, 0,                 // [rt]: bar.sync, taken from Hopper; [fit]: mbarrier
     36, 211, 570,              // [benches]: L1, L2, DRAM
-    0, 128, 128, 64, 3830, 1.75e12, 1,  // [benches]: L2; DRAM: what copies reach of 2.039e12
+    // [benches]: L2; DRAM: what copies reach of 2.039e12; its turn is Hopper's microsecond
+    0, 128, 128, 64, 3830, 1.75e12, 1, 1410,
     300, 2.0e-6, 196608};
 constexpr Machine kH100 = {
     "h100", 132, 1.83e9, 1.60e9, {1, 1, 2, 2, 1, 2, 8, 8, 2, 0, 0},   // [guide], [units], [mla]
@@ -55,8 +59,8 @@ constexpr Machine kH100 = {
     20, 76, 180,               // [rt]; blocks of a cluster: [luo]
     34, 264, 650,              // [benches], [hpmll]: L1, L2, DRAM
     // [hpmll]: TMA, beyond a load and an mbarrier; [benches]: L2; [fit]: DRAM, of which copies
-    // reach 2.9e12
-    5, 128, 128, 64, 5050, 3.24e12, 1.24,
+    // reach 2.9e12; [conv]: its turn, a microsecond
+    5, 128, 128, 64, 5050, 3.24e12, 1.24, 1830,
     300, 2.0e-6, 262144};
 // clang-format on
 

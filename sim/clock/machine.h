@@ -35,6 +35,7 @@ struct Machine {
   double l2_bytes;               // of the whole device
   double dram_bytes_per_second;  // that loads reach
   double dram_store;             // what a byte stored costs, against one loaded
+  double dram_turn;              // that a load waits if DRAM is writing when it comes
   double block_start;            // from the end of a block to the first instruction of the next
   double launch_seconds;         // of a kernel on an idle device, beyond its work
   uint32_t l1_bytes;             // of L1 and shared memory together

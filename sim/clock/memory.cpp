@@ -3,6 +3,7 @@
 #include "sim/clock/memory.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace sim::clock {
 namespace {
@@ -11,6 +12,7 @@ constexpr double kSectorBytes = 32;
 constexpr uint64_t kSectorsOfLine = 4;
 constexpr uint64_t kLinesOfPage = 32;
 constexpr double kStoresOfL2 = 4000;  // cycles of DRAM's work
+constexpr double kLately = 2000;      // cycles of a stretch
 
 }  // namespace
 
@@ -71,16 +73,35 @@ double MemorySystem::latency() const {
          (machine_.dram_latency - machine_.l2_latency) * std::min(1.0, setup_.dram_share);
 }
 
+double Lately::share(double time) {
+  if (time >= begin_ + kLately) {
+    before_ = time < begin_ + 2 * kLately ? busy_ : 0;
+    busy_ = 0;
+    begin_ = time - std::fmod(time, kLately);
+  }
+  const double under_way = std::clamp((time - begin_) / kLately, 0.0, 1.0);
+  return std::min(1.0, ((1 - under_way) * before_ + busy_) / kLately);
+}
+
 // DRAM has what nobody of the grid touched before; a request waits for the share of its sectors
-// that comes from there.
+// that comes from there. DRAM reads and writes in turns, as each change costs it time: stores are
+// gathered and written together, and a load that comes meanwhile waits for the end of their turn.
+// As many loads do as DRAM has written for a share of the time.
 double MemorySystem::beyond_l1(double time, double sectors, bool load) {
   const double bytes = sectors * kSectorBytes;
   l2_bytes_ += bytes;
   const double over = port_.serve(time, bytes / l2_share_);
   const double missing = bytes * setup_.dram_share * (load ? 1 : machine_.dram_store);
   dram_bytes_ += bytes * setup_.dram_share;
-  const double fetched = missing > 0 ? dram_.serve(time, missing / dram_share_) : time;
-  return std::max(over, fetched) + (load ? latency() : 0);
+  const double cycles = missing / dram_share_;
+  const double fetched = missing > 0 ? dram_.serve(time, cycles) : time;
+  const double writing = stores_.share(time);
+  if (!load) {
+    stores_.add(cycles);
+    return std::max(over, fetched);
+  }
+  const double turn = machine_.dram_turn * writing * std::min(1.0, setup_.dram_share);
+  return std::max(over, fetched) + latency() + turn;
 }
 
 double MemorySystem::global(double time, const WarpTrace& trace, const Effect& effect, bool load,

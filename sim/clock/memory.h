@@ -26,6 +26,18 @@ struct Queue {
   }
 };
 
+// For how much of the time lately something was busy, in a window that slides over the stretch that
+// is under way and the one before it.
+class Lately {
+ public:
+  double share(double time);
+  // Cycles of work that came at the time that was asked for last.
+  void add(double cycles) { busy_ += cycles; }
+
+ private:
+  double begin_ = 0, busy_ = 0, before_ = 0;
+};
+
 // L1 in lines of 128 bytes with four sectors, four ways, the least recently used goes. Pages count
 // in the order of their first use: where the host happened to put memory must not matter.
 class L1 {
@@ -83,6 +95,7 @@ class MemorySystem {
   const ReplaySetup& setup_;
   L1 l1_;
   Queue shared_, fills_, tags_, port_, dram_, tma_;
+  Lately stores_;  // DRAM's work for them
   std::priority_queue<std::pair<double, double>, std::vector<std::pair<double, double>>,
                       std::greater<>>
       bulk_;                      // when bulk copies read or write shared memory, and passes
