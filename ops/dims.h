@@ -52,10 +52,14 @@ enum class TokenAxis : uint8_t { none, queries, keys, chunks, slots };
   X(NP, "NP", true, none)       \
   X(R, "R", false, none)        \
   X(topk, "topk", true, none)   \
+  X(Tx, "Tx", true, none)       \
+  X(topk2, "topk2", true, none) \
   X(positions, "positions", true, none) \
   X(R2, "R/2", true, none)      \
   X(rows, "rows", true, none)   \
-  X(scales, "scales", true, none) \
+  X(q_scales, "q_scales", true, none) \
+  X(k_scales, "k_scales", true, none) \
+  X(v_scales, "v_scales", true, none) \
   X(bytes, "bytes", true, none) \
   X(G, "G", false, none)
 // clang-format on

@@ -78,10 +78,12 @@ inline AttentionStrides attention_strides(const Tensor& tensor, bool packed) {
 // clang-format off
 #define LATHE_ACTIVATIONS(X) \
   X(x) X(y) X(residual) X(dx) X(dy) X(q) X(k) X(v) X(g) X(beta) X(q_rope) X(k_rope) X(indices) \
+  X(indices_extra) \
   X(o) X(out) X(rounded) X(dout) X(dq) X(dk) X(dv) X(dg) X(dbeta) X(dq_rope) X(dk_rope)
 #define LATHE_POINTERS(X) \
   X(weight) X(bias) X(state) X(initial_state) X(final_state) X(dfinal_state) X(dinitial_state) \
   X(A_log) X(dt_bias) X(cu_seqlens) X(cu_seqlens_q) X(cu_seqlens_k) X(alibi_slopes) X(sinks) \
+  X(topk_length) X(topk_length_extra) X(k_extra) \
   X(lse) X(dlse) X(block_out) X(block_lse) X(softmax_max) X(softmax_sum) X(dsinks)
 // Y(field) lists numbers of a call; plans and shapes name them as the parameter structs do.
 // Z(field) lists arrays in the workspace; their offsets are named like the parameters that point to

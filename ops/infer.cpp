@@ -44,6 +44,12 @@ bool is_wanted(const lathe_problem& problem, const TensorInfo& tensor) {
 Dtype output_dtype(const lathe_problem& problem, const TensorInfo& tensor) {
   const Operator& op = *problem.op;
   if (tensor.dtypes[0] == '=') return problem.tensors[find_tensor(op, tensor.dtypes + 1)].dtype;
+  if (tensor.name == std::string_view("out") && find_option(op, "out_dtype") >= 0) {
+    const std::string wanted = problem.option("out_dtype");
+    for (const DtypeInfo& each : kDtypes) {
+      if (wanted == each.word) return each.dtype;
+    }
+  }
   const Dtype first = problem.tensors[0].dtype;
   if (op.tensors[0].name == std::string_view("q") &&
       std::string_view(tensor.dtypes).find('|') != std::string_view::npos &&

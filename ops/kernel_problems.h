@@ -111,6 +111,8 @@ struct SparseProblem {
   int group = 0;                  // query heads of a key head; 0: varies, tiles then hold 64
   bool packed = false;            // sequences by offsets
   bool sinks = false;
+  bool extra = false;           // keys of a second cache, with a list of their own
+  bool byte_rows = false;       // keys are rows of bytes, e4m3_656
   bool values_in_keys = false;  // v is the first DV columns of k, and its gradient a part of dk
 
   bool forward = false;    // out, and the statistics that are asked for

@@ -75,6 +75,53 @@ Status check_head_width(const char* tensor, const char* dim, int64_t width) {
   return check_width(tensor, dim, width, kWidthStep, kWidthStep, kMostWidth);
 }
 
+Status check_scale(const char* tensor, int64_t found, const char* dim, int64_t heads) {
+  if (found == kUnknown || found == 1 || found == heads) return {};
+  return invalid(text(tensor, " has ", found, " entries; allowed are 1 and ", dim, " = ", heads));
+}
+
+namespace {
+
+// Codes of e4m3 have scales, and a forward alone on one rank; out has q's dtype or out_dtype.
+Status check_codes(const Resolved& resolved) {
+  using namespace attention;
+  const bool codes = resolved.dtype(q) == Dtype::f8_e4m3;
+  using Choice = AttentionOptions::OutDtype;
+  const Choice wanted = resolved.options_as<AttentionOptions>().out_dtype;
+  if (resolved.has(q_scale) != codes) {
+    return invalid(text("q_scale is ", codes ? "not " : "", "declared and q has dtype ",
+                        word(resolved.dtype(q)), "; ",
+                        codes ? "f8_e4m3 needs it" : "it belongs to f8_e4m3"));
+  }
+  if (!codes && wanted != Choice::none) {
+    return invalid(text("option out_dtype is set and q has dtype ", word(resolved.dtype(q)),
+                        "; allowed without f8_e4m3 is none: out has q's dtype"));
+  }
+  const Dtype expected = !codes                  ? resolved.dtype(q)
+                         : wanted == Choice::f16 ? Dtype::f16
+                         : wanted == Choice::f32 ? Dtype::f32
+                                                 : Dtype::bf16;
+  if (resolved.has(out) && resolved.dtype(out) != expected) {
+    return invalid(text("out has dtype ", word(resolved.dtype(out)), "; allowed is ",
+                        word(expected), codes ? ", that of out_dtype" : ", that of q"));
+  }
+  if (!codes) return {};
+  if (resolved.has(dout)) {
+    return invalid("dout is declared and q has dtype f8_e4m3; allowed is a forward alone");
+  }
+  if (resolved.problem.group != nullptr) {
+    return unsupported("the problem has a group and q has dtype f8_e4m3; allowed is one rank");
+  }
+  for (const Dim width : {Dim::D, Dim::DV}) {
+    if (resolved[width] % 16 == 0) continue;
+    return invalid(text("q has dtype f8_e4m3 and ", name_of(width), " = ", resolved[width],
+                        "; allowed are multiples of 16"));
+  }
+  return {};
+}
+
+}  // namespace
+
 Status check_attention(const Resolved& resolved) {
   const bool packed = resolved.has(attention::cu_seqlens_q);
   LATHE_TRY(check_form(resolved.problem, packed,
@@ -82,6 +129,7 @@ Status check_attention(const Resolved& resolved) {
   LATHE_TRY(check_head_width("q", "D", resolved[Dim::D]));
   LATHE_TRY(check_head_width("v", "DV", resolved[Dim::DV]));
   LATHE_TRY(check_backward(resolved));
+  LATHE_TRY(check_codes(resolved));
   return check_heads(resolved[Dim::H], resolved[Dim::HK]);
 }
 
@@ -131,6 +179,8 @@ Result<AttentionRequest> attention_request(const Resolved& resolved) {
   problem.dsinks = asked.gradients.dsinks;
   problem.dlse = resolved.has(dlse);
   problem.deterministic = asked.options.deterministic;
+  // Codes are computed in out's dtype.
+  if (problem.element == Dtype::f8_e4m3) problem.element = resolved.dtype(out);
   asked.declared = attention_shape(resolved.extents, problem.packed);
   return asked;
 }

@@ -55,6 +55,9 @@ AttentionShape attention_shape(const Extents& extents, bool packed);
 // Returns the request of flash_attention.
 Result<AttentionRequest> attention_request(const Resolved& resolved);
 
+// Checks that there is one scale, or one for each of `heads` heads. kUnknown passes.
+Status check_scale(const char* tensor, int64_t found, const char* dim, int64_t heads);
+
 // Returns INVALID_ARGUMENT for options that have no meaning without ranks that exchange keys.
 Status check_without_ranks(const AttentionRequest& request);
 

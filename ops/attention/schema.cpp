@@ -41,6 +41,9 @@ constexpr auto kAttentionOptions = joined(
             "dispatch", "auto", "auto|always|home",
             "Over ranks by dispatch: other ranks compute queries where that pays (auto), always, "
             "or never (home)."),
+        Flash::word<&AttentionOptions::out_dtype>(
+            "out_dtype", "none", "none|bf16|f16|f32",
+            "With queries of f8_e4m3: the dtype of out, in which all is computed; none: bf16."),
         Flash::integer<&AttentionOptions::dispatch_tokens>(
             "dispatch_tokens", "0", "0|>0",
             "Over ranks by dispatch: the most tokens of queries and keys that a rank may receive; "
@@ -51,6 +54,7 @@ MadeExecutor make_flash_attention(const Resolved& resolved, const DeviceFacts& f
   const lathe_problem& problem = resolved.problem;
   Group* group = problem.group ? problem.group->group.get() : nullptr;
   LATHE_ASSIGN(const AttentionRequest request, attention_request(resolved));
+  if (resolved.dtype(attention::q) == Dtype::f8_e4m3) return make_narrow_attention(request, facts);
   if (!group || group->world() == 1) return make_attention(request, facts);
   return make_attention_over_ranks(problem, request, facts, group);
 }

@@ -38,13 +38,21 @@ using namespace attention_rows;
 
 inline constexpr auto kTensors = joined(
     std::array{
-        input("q", kQueries, kHalves, "Queries; their dtype is that of keys, values and out.")
+        input("q", kQueries, "f16|bf16|f32|f8_e4m3",
+              "Queries; their dtype is that of keys and values, and unless it is f8_e4m3 of out.")
             .strided(),
         input("k", kKeys, "=q", "Keys; HK divides H.").strided(),
         input("v", kValues, "=q", "Values; their width may differ from that of the keys.")
             .strided(),
         kSlopes.says("ALiBi's slopes; in a packed call B is the number of sequences."),
         kSinks,
+        input("q_scale", "q_scales", "f32",
+              "What codes of q are multiplied by: one number, or one for each of H heads.")
+            .needs("k_scale,v_scale"),
+        input("k_scale", "k_scales", "f32",
+              "The same of k: one number, or one for each of HK heads.")
+            .needs("q_scale"),
+        input("v_scale", "v_scales", "f32", "The same of v.").needs("q_scale"),
         input("cu_seqlens_q", "N+1", kOffsets, "Offsets of packed queries.").needs("cu_seqlens_k"),
         input("cu_seqlens_k", "N+1", "=cu_seqlens_q", "Offsets of packed keys.")
             .needs("cu_seqlens_q"),
@@ -53,7 +61,11 @@ inline constexpr auto kTensors = joined(
     },
     kCaptures,
     std::array{
-        output("out", kResults, "=q", kOutSentence).given(kSavedForward).needs("lse").strided(),
+        output("out", kResults, "bf16|f16|f32",
+               "The result; 0 in rows that see no key. Its dtype is q's, or out_dtype.")
+            .given(kSavedForward)
+            .needs("lse")
+            .strided(),
         output("lse", kRows, "f32", kLseSentence).given(kSavedForward).needs("out"),
         output("dq", kQueries, "=q", "The gradient of q.").needs("dout").strided(),
         output("dk", kKeys, "=q", "The gradient of k.").needs("dout").strided(),
@@ -64,7 +76,8 @@ inline constexpr auto kTensors = joined(
 inline constexpr int count = std::size(kTensors);
 consteval int at(std::string_view name) { return index_of(kTensors, name); }
 inline constexpr int q = at("q"), k = at("k"), v = at("v"), alibi_slopes = at("alibi_slopes"),
-                     sinks = at("sinks"), cu_seqlens_q = at("cu_seqlens_q"),
+                     sinks = at("sinks"), q_scale = at("q_scale"), k_scale = at("k_scale"),
+                     v_scale = at("v_scale"), cu_seqlens_q = at("cu_seqlens_q"),
                      cu_seqlens_k = at("cu_seqlens_k"), dout = at("dout"), dlse = at("dlse"),
                      capture_0 = at("capture_0"), out = at("out"), lse = at("lse"), dq = at("dq"),
                      dk = at("dk"), dv = at("dv"), dsinks = at("dsinks");
@@ -106,12 +119,12 @@ inline constexpr auto kTensors = joined(
         kSlopes,
         kSinks,
         inout(
-            "k_scale", "scales|P,page,HK", "f32",
+            "k_scale", "k_scales|P,page,HK", "f32",
             "What the codes of k_cache are multiplied by: one number, one for each of HK heads, or "
             "one for each row of a page and head, which is written with new keys.")
             .changed("k_new")
             .optional(),
-        inout("v_scale", "scales|P,page,HK", "f32", "The same of v_cache.")
+        inout("v_scale", "v_scales|P,page,HK", "f32", "The same of v_cache.")
             .changed("v_new")
             .needs("v_cache"),
         input("cu_seqlens_q", "B+1", kOffsets,
@@ -155,11 +168,8 @@ struct AttentionOptions : ScoreOptions {
   bool deterministic = false, saved_forward = false;
   int64_t sm_margin = 0, gather_heads = 0, head_ranks = 0, dispatch_tokens = 0;
   DispatchChoice dispatch = {};
+  enum class OutDtype { none, bf16, f16, f32 } out_dtype = OutDtype::none;
 };
-// How rows of bytes are read. e4m3_656: 512 codes of e4m3, four float32 scales of 128 columns each,
-// 64 bfloat16.
-enum class RowFormat { none, e4m3_656 };
-
 struct DecodeOptions : ScoreOptions {
   int64_t num_splits = 0, key_stride = 1, key_offset = 0;
   bool rope_interleaved = false;

@@ -5,6 +5,7 @@
 #include "ops/sparse/kernels.h"
 
 #include "codegen/base/integers.h"
+#include "ops/shapes.h"
 #include "ops/tiles.h"
 #include "ops/workspace.h"
 #include "templates/params/sparse_attention.h"
@@ -15,7 +16,8 @@ namespace {
 
 constexpr int kMostHeads = 64;
 constexpr int kElementBytes = 2;
-constexpr int kWarpValues = 256;  // columns of v that a warp has in registers
+constexpr int kByteRowsNarrow = 3;  // kByteRows of templates/attention/narrow_rows.cuh
+constexpr int kWarpValues = 256;    // columns of v that a warp has in registers
 constexpr int kCombineThreads = 128;
 constexpr int kLeastKeysOfThree = 32;  // of a step: the list's ring has room for no more tiles
 constexpr int kReservedShared = 1024;  // of each block, by the system
@@ -71,6 +73,10 @@ int sparse_forward_smem(const SparseProblem& problem, const SparseTile& tile) {
   const int values = problem.values_in_keys ? 0 : sparse_padded_width(problem.value_dim);
   const int scores = tile.groups > 1 ? tile.warps() * 16 * tile.keys * 4 : 0;
   const int list = round_up(4 * 4 * tile.keys + 16, 128);
+  if (problem.byte_rows) {
+    return kElementBytes * (tile.heads + tile.keys) * width + scores + list +
+           tile.stages * tile.keys * static_cast<int>(kByteRow);
+  }
   return kElementBytes * (tile.heads * width + tile.stages * tile.keys * (width + values)) +
          scores + list;
 }
@@ -102,7 +108,7 @@ Result<SparseTile> sparse_choose(const SparseProblem& problem, const DeviceFacts
 }
 
 KernelSpec sparse_forward_spec(const SparseProblem& problem, const SparseTile& tile) {
-  return shared_spec(
+  KernelSpec spec = shared_spec(
       LATHE_TEMPLATE("sparse", "sparse_forward", SparseForwardParams, splits), "SparseForwardSmem",
       sparse_forward_smem(problem, tile), 32 * tile.warps(),
       {
@@ -121,6 +127,11 @@ KernelSpec sparse_forward_spec(const SparseProblem& problem, const SparseTile& t
           Constant::flag("sinks", "kSinks", problem.sinks),
           Constant::flag("values_in_keys", "kValuesInKeys", problem.values_in_keys),
       });
+  if (problem.extra) spec.add({Constant::flag("extra", "kExtra", true)});
+  if (problem.byte_rows) {
+    spec.add({Constant::integer("narrow", "kNarrow", kByteRowsNarrow)});
+  }
+  return spec;
 }
 
 KernelSpec sparse_combine_spec(const SparseProblem& problem) {

@@ -55,10 +55,11 @@ struct SparseShape {
   int64_t sequences = 0, heads = 0, kv_heads = 0;
   int64_t seq_q = 0, seq_k = 0;
   int64_t topk = 0, block = 1;  // entries of a list, keys of an entry
+  int64_t extra = 0;            // entries of the list of a second cache
 
   int64_t rows() const { return sequences * seq_q; }
   int64_t group() const { return kv_heads > 0 ? heads / kv_heads : 0; }
-  int64_t listed() const { return topk * block; }  // keys of a list, at most
+  int64_t listed() const { return topk * block + extra; }  // keys of a list, at most
 };
 // Returns the tiles that the heads of a key head are cut into.
 int64_t sparse_head_tiles(const SparseTiling& kernel, const SparseShape& shape);

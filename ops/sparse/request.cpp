@@ -46,6 +46,64 @@ Status check_widths(const Resolved& resolved) {
                       "; without v, values are columns of k: allowed are DV up to D"));
 }
 
+// Keys have q's dtype, or are rows of bytes with what these have inside.
+Status check_keys(const Resolved& resolved) {
+  const auto& options = resolved.options_as<SparseOptions>();
+  const Dtype element = resolved.dtype(of::q), found = resolved.dtype(of::k);
+  const bool bytes = found == Dtype::u8, format = options.row_format != RowFormat::none;
+  if (!bytes && found != element) {
+    return invalid(text("k has dtype ", word(found), "; allowed are ", word(element),
+                        ", that of q, and u8 with row_format"));
+  }
+  if (format != bytes) {
+    return invalid(text("k has dtype ", word(found), " and option row_format is ",
+                        format ? "e4m3_656" : "none", "; rows of bytes are u8 with e4m3_656"));
+  }
+  for (const int tensor : {of::k, of::k_extra}) {
+    if (!resolved.has(tensor)) continue;
+    const Shape& shape = resolved.problem.tensors[tensor].shape;
+    if ((shape.rank == 2) == bytes) continue;
+    return invalid(text(of::kTensors[tensor].name, " has dtype ", word(found), " and shape ",
+                        shape_text(shape), "; rows of bytes have two dims, others heads"));
+  }
+  if (!bytes) return {};
+  if (const int64_t width = resolved[Dim::D]; width != kByteRowColumns) {
+    return invalid(text("q has D = ", width, "; rows of bytes have ", kByteRowColumns, " columns"));
+  }
+  if (const int64_t heads = resolved[Dim::HK]; heads != kUnknown && heads != 1) {
+    return invalid(text("indices has HK = ", heads, "; rows of bytes have 1"));
+  }
+  return check_byte_rows(resolved[Dim::bytes]);
+}
+
+// A second cache and rows of bytes are read by the forward of one rank, whose values are columns.
+Status check_extra(const Resolved& resolved) {
+  const bool bytes = resolved.dtype(of::k) == Dtype::u8, extra = resolved.has(of::k_extra);
+  const bool apart = !resolved.options_as<SparseOptions>().sinks_in_statistics;
+  const std::string what = extra   ? "k_extra is declared"
+                           : bytes ? "k has dtype u8"
+                                   : "sinks_in_statistics is 0";
+  if (!bytes && !extra && !apart) return {};
+  if (resolved.has(of::dout)) {
+    return invalid(text("dout is declared and ", what, "; allowed is a forward alone"));
+  }
+  if (!bytes && !extra) return {};
+  for (const int tensor : {of::v, of::q_rope, of::k_rope}) {
+    if (!resolved.has(tensor)) continue;
+    return invalid(text(of::kTensors[tensor].name, " is declared and ", what,
+                        "; allowed is one of them: values are columns of the keys"));
+  }
+  if (resolved.problem.group != nullptr) {
+    return unsupported(text("the problem has a group and ", what, "; allowed is one rank"));
+  }
+  if (extra && !resolved.options_as<SparseOptions>().absolute()) {
+    return invalid(
+        "k_extra is declared and index_space is sequence; allowed is absolute: entries name its "
+        "rows");
+  }
+  return {};
+}
+
 Status check_options(const SparseOptions& options) {
   if (!options.scale) {
     return invalid(
@@ -108,9 +166,16 @@ Status check_sparse_extents(const Extents& extents, int block_shift) {
                           "; allowed are products up to ", kMostListed));
 }
 
+Status check_byte_rows(int64_t found) {
+  if (found == kUnknown || found == kByteRow) return {};
+  return invalid(text("k has ", found, " bytes in a row; allowed with e4m3_656 are ", kByteRow));
+}
+
 Status check_sparse(const Resolved& resolved) {
   const auto& options = resolved.options_as<SparseOptions>();
   LATHE_TRY(check_layout(resolved));
+  LATHE_TRY(check_keys(resolved));
+  LATHE_TRY(check_extra(resolved));
   LATHE_TRY(check_options(options));
   LATHE_TRY(check_widths(resolved));
   LATHE_TRY(check_out(resolved));
@@ -126,6 +191,7 @@ Result<SparseRequest> sparse_request(const Resolved& resolved) {
   out.causal = options.sparse_mode == 3;
   out.positions = out.causal && resolved.has(of::q_pos);
   out.absolute = options.absolute();
+  out.sinks_apart = !options.sinks_in_statistics;
   out.block_shift = shift_of(options.block_size);
   out.splits = options.num_splits;
   SparseProblem& asked = out.problem;
@@ -139,6 +205,8 @@ Result<SparseRequest> sparse_request(const Resolved& resolved) {
   if (heads != kUnknown && kv_heads > 0) asked.group = static_cast<int>(heads / kv_heads);
   asked.sinks = resolved.has(of::sinks);
   asked.values_in_keys = !resolved.has(of::v);
+  asked.extra = resolved.has(of::k_extra);
+  asked.byte_rows = resolved.dtype(of::k) == Dtype::u8;
   asked.forward = resolved.has(of::out) && resolved.problem.writes(of::out);
   asked.float_out = asked.forward && resolved.dtype(of::out) == Dtype::f32;
   asked.deterministic = options.deterministic;

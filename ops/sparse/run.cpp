@@ -93,6 +93,16 @@ SparseInputs inputs(const SparseCall& of, int64_t head_tiles) {
   if (of.places) put_places(*of.places, problem.packed, &in);
   in.block_shift = of.request.block_shift;
   in.absolute = of.request.absolute, in.causal = of.request.causal;
+  if (problem.byte_rows) {  // which have no head
+    in.k_batch_stride = 0, in.k_token_stride = t[of_op::k].stride[0], in.k_head_stride = 0;
+  }
+  if (problem.extra) {
+    const Tensor& extra = t[of_op::k_extra];
+    in.k_extra_token_stride = extra.stride[0];
+    in.k_extra_head_stride = problem.byte_rows ? 0 : extra.stride[1];
+    in.topk_extra = to_int(shape.extra);
+    in.keys_extra = to_int(of.call.extents[Dim::Tx]);
+  }
   in.head_tiles = to_int(head_tiles);
   in.scale = of.request.scale;
   return in;
@@ -147,6 +157,7 @@ SparseShape SparseExecutor::shape(const Call& call) const {
   shape.heads = e[Dim::H], shape.kv_heads = e[Dim::HK];
   shape.seq_q = e[request_.tokens ? Dim::Tq : Dim::Sq];
   shape.seq_k = e[request_.tokens ? Dim::Tk : Dim::Sk];
+  if (problem().extra) shape.extra = e[Dim::topk2];
   shape.topk = e[Dim::topk], shape.block = int64_t{1} << request_.block_shift;
   return shape;
 }
@@ -185,6 +196,7 @@ Status SparseExecutor::plan_backward(SparsePlan* plan) const {
 }
 
 Result<SparsePlan> SparseExecutor::plan(const Call& call) const {
+  if (problem().byte_rows) LATHE_TRY(check_byte_rows(call.extents[Dim::bytes]));
   LATHE_TRY(check_sparse_extents(call.extents, request_.block_shift));
   SparsePlan out;
   out.shape = shape(call);
@@ -202,13 +214,13 @@ Status SparseExecutor::run_forward(const Call& call, const SparsePlan& plan,
   const SparseCall of{request_, plan, call, places};
   auto p = params_of<SparseForwardParams>(of);
   p.in = inputs(of, plan.head_tiles);
-  p.splits = to_int(plan.splits);
+  p.splits = to_int(plan.splits), p.sinks_apart = request_.sinks_apart;
   if (plan.splits == 1) return kernels_.forward.launch(plan.blocks, &p, call.stream);
   auto combine = params_of<SparseCombineParams>(of);
   combine.partial_out = p.partial_out = call.workspace;
   combine.partial_max = p.partial_max = call.workspace + plan.partials.maxima;
   combine.partial_sum = p.partial_sum = call.workspace + plan.partials.sums;
-  combine.rows = plan.shape.rows();
+  combine.rows = plan.shape.rows(), combine.sinks_apart = request_.sinks_apart;
   combine.splits = p.splits;
   LATHE_TRY(kernels_.forward.launch(plan.blocks, &p, call.stream));
   return kernels_.combine.launch(sparse_combine_blocks(*kernels_.combine, plan.shape), &combine,

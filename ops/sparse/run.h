@@ -20,6 +20,7 @@ struct SparseRequest {
   bool tokens = false;     // rows and keys on one axis each, with offsets or without
   bool positions = false;  // q_pos is there and counts
   bool causal = false, absolute = false;
+  bool sinks_apart = false;  // statistics leave the sinks out
   int block_shift = 0;
   int64_t splits = 0;         // 0: chosen
   SparseGradients gradients;  // those that are asked for
@@ -28,6 +29,9 @@ struct SparseRequest {
 // Refuses problems that the tables cannot exclude: wrong widths, groups of heads that are not
 // whole, tensors of which only some are packed, and options without the option that they need.
 Status check_sparse(const Resolved& resolved);
+
+// Checks the bytes of a row. kUnknown passes.
+Status check_byte_rows(int64_t bytes);
 
 // Makes the checks that a problem with open extents leaves to its calls. kUnknown passes.
 Status check_sparse_extents(const Extents& extents, int block_shift);

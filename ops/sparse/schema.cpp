@@ -31,6 +31,11 @@ constexpr OptionInfo kSparseOptions[] = {
     Sparse::flag<&SparseOptions::deterministic>(
         "deterministic",
         "1: results and gradients repeat bit for bit, whatever other rows the call has."),
+    Sparse::flag<&SparseOptions::sinks_in_statistics>(
+        "sinks_in_statistics",
+        "0: softmax_max, softmax_sum and lse leave the sinks out, which out counts.", "1|0"),
+    Sparse::word<&SparseOptions::row_format>("row_format", "none", "none|e4m3_656",
+                                             kRowFormatSentence),
     Sparse::flag<&SparseOptions::saved_forward>(
         kSavedForward,
         "Whether out, lse and statistics hold the results of an earlier forward; the backward "
@@ -44,6 +49,13 @@ void derive(const lathe_problem&, Extents* extents) {
     e[Dim::G] = e[Dim::H] / e[Dim::HK];
   }
   if (e[Dim::DV] == kUnknown) e[Dim::DV] = e[Dim::D];
+}
+// Values of rows of bytes are the columns of their codes.
+void derive_all(const lathe_problem& problem, Extents* extents) {
+  const bool bytes =
+      problem.has(sparse_attention::k) && problem.tensors[sparse_attention::k].dtype == Dtype::u8;
+  if (bytes && (*extents)[Dim::DV] == kUnknown) (*extents)[Dim::DV] = kByteRowValues;
+  derive(problem, extents);
 }
 
 Status check_values(const Values& values) { return check_sinks(values, sparse_attention::sinks); }
@@ -61,7 +73,7 @@ constexpr Operator kOperators[] = {
      .new_options = new_options<SparseOptions>,
      .check = check_sparse,
      .make = make_sparse,
-     .derive = derive,
+     .derive = derive_all,
      .check_values = check_values},
 };
 

@@ -17,7 +17,9 @@ inline constexpr const char *kHalf = "f16|bf16", *kQueryRopes = "B,Sq,H,R|Tq,H,R
 
 inline constexpr TensorInfo kTensors[] = {
     input("q", kQueries, kHalf, "Queries; their dtype is that of keys, values and out.").strided(),
-    input("k", kKeys, "=q", "Keys; HK divides H.").strided(),
+    input("k", "B,Sk,HK,D|Tk,HK,D|Tk,bytes", "f16|bf16|u8",
+          "Keys, of q's dtype; HK divides H. With row_format they are rows of bytes.")
+        .strided(),
     input("v", kValues, "=q", "Values; without them they are the first DV columns of k.")
         .optional()
         .strided(),
@@ -39,6 +41,20 @@ inline constexpr TensorInfo kTensors[] = {
           "The position of each row with sparse_mode 3; else the last row is at the last key.")
         .optional(),
     input("sinks", "H", "f32", "One more logit for each head, whose value row is 0.").optional(),
+    input("topk_length", "B,Sq|Tq", "i32",
+          "How many entries of each row's lists count, at most topk; the others are skipped.")
+        .optional(),
+    input("k_extra", "Tx,HK,D|Tx,bytes", "=k",
+          "Keys of a second cache, in the same softmax; values are their first DV columns.")
+        .needs("indices_extra")
+        .strided(),
+    input("indices_extra", "B,Sq,HK,topk2|Tq,HK,topk2", "i32",
+          "The list of each row over rows of k_extra.")
+        .needs("k_extra")
+        .strided()
+        .aligned(1),
+    input("topk_length_extra", "B,Sq|Tq", "i32", "The same of indices_extra as topk_length.")
+        .needs("k_extra"),
     input("dout", kResults, "=q", "The gradient of out.").needs("out,lse").strided(),
     output("out", kResults, "f16|bf16|f32",
            "The result; 0 in rows that see no key. Its dtype is q's, or float32 for lse_merge.")
@@ -66,11 +82,14 @@ inline constexpr TensorInfo kTensors[] = {
 consteval int at(std::string_view name) { return index_of(kTensors, name); }
 inline constexpr int q = at("q"), k = at("k"), v = at("v"), q_rope = at("q_rope"),
                      k_rope = at("k_rope"), indices = at("indices"),
-                     cu_seqlens_q = at("cu_seqlens_q"), cu_seqlens_k = at("cu_seqlens_k"),
-                     q_pos = at("q_pos"), sinks = at("sinks"), dout = at("dout"), out = at("out"),
-                     softmax_max = at("softmax_max"), softmax_sum = at("softmax_sum"),
-                     lse = at("lse"), dq = at("dq"), dk = at("dk"), dv = at("dv"),
-                     dq_rope = at("dq_rope"), dk_rope = at("dk_rope"), dsinks = at("dsinks");
+                     topk_length = at("topk_length"), k_extra = at("k_extra"),
+                     indices_extra = at("indices_extra"),
+                     topk_length_extra = at("topk_length_extra"), cu_seqlens_q = at("cu_seqlens_q"),
+                     cu_seqlens_k = at("cu_seqlens_k"), q_pos = at("q_pos"), sinks = at("sinks"),
+                     dout = at("dout"), out = at("out"), softmax_max = at("softmax_max"),
+                     softmax_sum = at("softmax_sum"), lse = at("lse"), dq = at("dq"), dk = at("dk"),
+                     dv = at("dv"), dq_rope = at("dq_rope"), dk_rope = at("dk_rope"),
+                     dsinks = at("dsinks");
 
 }  // namespace sparse_attention
 
@@ -78,7 +97,8 @@ struct SparseOptions {
   std::optional<float> scale;
   int64_t block_size = 1, sparse_mode = 0, num_splits = 0;
   enum class IndexSpace { sequence, absolute } index_space = IndexSpace::sequence;
-  bool deterministic = false, saved_forward = false;
+  bool deterministic = false, saved_forward = false, sinks_in_statistics = true;
+  RowFormat row_format = RowFormat::none;
 
   bool absolute() const { return index_space == IndexSpace::absolute; }
 };

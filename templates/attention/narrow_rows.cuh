@@ -4,6 +4,7 @@
 // a tile of 16-bit elements when their block's turn has come. Config::kNarrow says how they are
 // scaled: by one number for all rows of a head, by one for each row, or inside rows of bytes.
 #pragma once
+#include "attention/mods/mods.cuh"
 #include "attention/tile.cuh"
 #include "common/narrow.cuh"
 #include "common/shared_memory.cuh"

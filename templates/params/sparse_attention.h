@@ -18,30 +18,38 @@
 namespace lathe {
 
 struct SparseInputs {
-  const void* q;             // [B, S1, H, D], or packed [T1, H, D]
-  const void* k;             // [B, S2, HK, D], or [T2, HK, D]
-  const void* v;             // [B, S2, HK, DV], or [T2, HK, DV]; with values in keys not read
-  const void* q_rope;        // [..., H, R]
-  const void* k_rope;        // [..., HK, R]
-  const void* indices;       // int32 [B, S1, HK, topk], or [T1, HK, topk]
-  const void* cu_seqlens_q;  // [N + 1]
-  const void* key_starts;    // [N], of the type of cu_seqlens_q
-  const void* key_ends;      // [N]
-  const void* key_origins;   // [N]: key_starts in the larger key tensor; null: key_starts
-  const void* q_pos;         // int32 [B, S1], or [T1]; or null: the last row is at the last key
-  const void* sinks;         // float32 [H]
+  const void* q;            // [B, S1, H, D], or packed [T1, H, D]
+  const void* k;            // [B, S2, HK, D], or [T2, HK, D]
+  const void* v;            // [B, S2, HK, DV], or [T2, HK, DV]; with values in keys not read
+  const void* q_rope;       // [..., H, R]
+  const void* k_rope;       // [..., HK, R]
+  const void* indices;      // int32 [B, S1, HK, topk], or [T1, HK, topk]
+  const void* topk_length;  // int32 [B, S1], or [T1]: entries that count; null: all
+  // Of a second cache, kExtra: rows of its own, which entries name as they are.
+  const void* k_extra;            // [Tx, HK, D], or rows of bytes
+  const void* indices_extra;      // int32 [B, S1, HK, topk2], or [T1, HK, topk2]
+  const void* topk_length_extra;  // as topk_length
+  const void* cu_seqlens_q;       // [N + 1]
+  const void* key_starts;         // [N], of the type of cu_seqlens_q
+  const void* key_ends;           // [N]
+  const void* key_origins;        // [N]: key_starts in the larger key tensor; null: key_starts
+  const void* q_pos;  // int32 [B, S1], or [T1]; or null: the last row is at the last key
+  const void* sinks;  // float32 [H]
   long long q_batch_stride, q_token_stride, q_head_stride;  // in elements; widths are contiguous
   long long k_batch_stride, k_token_stride, k_head_stride;
   long long v_batch_stride, v_token_stride, v_head_stride;
   long long q_rope_batch_stride, q_rope_token_stride, q_rope_head_stride;
   long long k_rope_batch_stride, k_rope_token_stride, k_rope_head_stride;
   long long indices_batch_stride, indices_token_stride, indices_head_stride;
+  long long k_extra_token_stride, k_extra_head_stride;
+  long long indices_extra_batch_stride, indices_extra_token_stride, indices_extra_head_stride;
   long long q_pos_batch_stride;  // 0: all sequences of a batch have the same positions
   long long origin_stride;       // S2, or that of the larger key tensor
   int sequences, heads, kv_heads;
   int seq_q, seq_k;                   // S1 and S2, or T1 and T2
   int head_dim, rope_dim, value_dim;  // D, R, DV: multiples of 8
   int topk, block_shift;
+  int topk_extra, keys_extra;  // topk2 and Tx
   int absolute, causal;
   int head_tiles;  // that the heads of a key head are cut into
   float scale;
@@ -59,7 +67,8 @@ struct SparseForwardParams {
   void* partial_max;  // float32 [splits, rows, H]
   void* partial_sum;
   long long out_batch_stride, out_token_stride, out_head_stride;
-  int splits, reserved;
+  int sinks_apart;  // statistics and lse leave the sinks out
+  int splits;
 };
 
 // Parts of lists, or of keys, become one. A part without keys has the sum 0; its out is not read.
@@ -76,7 +85,8 @@ struct SparseCombineParams {
   long long rows;  // B * S1, or T1
   int seq_q;       // S1, or T1
   int heads, kv_heads, value_dim;
-  int splits, reserved;
+  int sinks_apart;
+  int splits;
 };
 
 // The backward, in launch order: prepare, the main kernel, finish. Flat row: row b S1 + i, or the

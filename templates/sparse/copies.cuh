@@ -3,6 +3,7 @@
 // The operands of sparse attention on their way into tiles: the heads of a block's row, and keys
 // and values that its list names. Rotary columns stand behind the others.
 #pragma once
+#include "attention/narrow_rows.cuh"
 #include "sparse/gather.cuh"
 #include "sparse/key_list.cuh"
 
@@ -44,6 +45,38 @@ __device__ __forceinline__ void copy_value_heads(const SparseInputs& in, const S
   });
 }
 
+template <class Config, class = void>
+struct HasExtra {
+  static constexpr bool kValue = false;
+};
+template <class Config>
+struct HasExtra<Config, typename Exists<decltype(Config::kExtra)>::Type> {
+  static constexpr bool kValue = true;
+};
+
+// Where key `key` of a list begins; negative ones are rows of the second cache.
+template <class Config, class Element>
+__device__ __forceinline__ const Element* key_row(const SparseInputs& in, const Element* k,
+                                                  int kv_head, int key) {
+  if (HasExtra<Config>::kValue && key < 0) {
+    return static_cast<const Element*>(in.k_extra) + kv_head * in.k_extra_head_stride +
+           (key & 0x7fffffff) * in.k_extra_token_stride;
+  }
+  return k + key * in.k_token_stride;
+}
+
+// The same `count` keys as copy_listed_keys, which are rows of bytes, as they are.
+template <class Config>
+__device__ __forceinline__ void copy_listed_bytes(const SparseInputs& in, const SparseRow& at,
+                                                  unsigned list, int first, int count,
+                                                  unsigned raw) {
+  const auto* k = static_cast<const unsigned char*>(in.k) + at.key_row * in.k_token_stride;
+  copy_raw<Config, Config::kTileN, Config::kWidth>(raw, k, ByteRow::kBytes, [&](int row) {
+    const int key = row < count ? listed_key<Config::kTileN>(list, first + row) : 0;
+    return TileRow{key_row<Config>(in, k, 0, key) - k, row < count};
+  });
+}
+
 // The `count` keys from slot `first` of the list on.
 template <class Config>
 __device__ __forceinline__ void copy_listed_keys(const SparseInputs& in, const SparseRow& at,
@@ -56,9 +89,10 @@ __device__ __forceinline__ void copy_listed_keys(const SparseInputs& in, const S
                         at.key_row * in.k_rope_token_stride + at.kv_head * in.k_rope_head_stride;
   const int width = in.head_dim + in.rope_dim;
   gather_rows<Config::kTileN, Config::kWidth, Config::kThreads>(tile, [&](int row) {
-    const long long key = row < count ? listed_key<Config::kTileN>(list, first + row) : 0;
-    return JoinedRow<Element>{k + key * in.k_token_stride, rope + key * in.k_rope_token_stride,
-                              in.head_dim, row < count ? width : 0};
+    const int key = row < count ? listed_key<Config::kTileN>(list, first + row) : 0;
+    return JoinedRow<Element>{key_row<Config>(in, k, at.kv_head, key),
+                              rope + key * in.k_rope_token_stride, in.head_dim,
+                              row < count ? width : 0};
   });
 }
 template <class Config>

@@ -44,6 +44,7 @@ __device__ void sparse_combine(const SparseCombineParams& p) {
   for (int part = 0; part < p.splits; ++part) {
     parts.most = fmaxf(parts.most, load_element(parts.maxima + part * parts.step));
   }
+  const float own_most = parts.most;
   float sink = minus_infinity();
   if constexpr (Config::kSinks) {
     // A row of no sequence has sums below 0, and no sink.
@@ -75,6 +76,11 @@ __device__ void sparse_combine(const SparseCombineParams& p) {
   }
   if constexpr (Config::kSinks) sum = __fadd_rn(sum, merge_weight(sink, parts.base));
 
+  const float scale = merge_scale(sum);
+  if (Config::kSinks && p.sinks_apart) {  // statistics of the parts alone
+    parts.most = own_most, parts.base = merge_base(own_most), sum = 0.0f;
+    for (int part = 0; part < p.splits; ++part) sum = __fadd_rn(sum, parts.weight(part));
+  }
   const int group = p.heads / p.kv_heads;
   if (lane == 0) {
     const long long statistic =
@@ -90,7 +96,6 @@ __device__ void sparse_combine(const SparseCombineParams& p) {
                     merge_lse(parts.base, sum));
     }
   }
-  const float scale = merge_scale(sum);
   using Out = typename Config::Out;
   Out* out = static_cast<Out*>(p.out) + batch * p.out_batch_stride + token * p.out_token_stride +
              head * p.out_head_stride;

@@ -19,18 +19,23 @@
 
 namespace lathe {
 
-// [q][kStages tiles of k][kStages tiles of v][partial scores][the list of keys]
+// [q][kStages tiles of k][kStages tiles of v][partial scores][the list of keys]. Of rows of bytes
+// there is one tile of k, and behind the list there are kStages tiles of the rows as they are.
 template <class Config>
 struct SparseForwardSmem {
   static constexpr int kTile = Config::kTileN;
   static constexpr int kQ = Tile<Config::kTileM, Config::kWidth>::kBytes;
   static constexpr int kK = Tile<kTile, Config::kWidth>::kBytes;
   static constexpr int kV = Config::kValuesInKeys ? 0 : Tile<kTile, Config::kValueWidth>::kBytes;
-  static constexpr int kKeysAt = kQ, kValuesAt = kKeysAt + Config::kStages * kK;
+  static constexpr bool kBytesOfRows = NarrowOf<Config>::kValue == kByteRows;
+  static constexpr int kRaw = kBytesOfRows ? kTile * ByteRow::kBytes : 0;
+  static constexpr int kKeysAt = kQ;
+  static constexpr int kValuesAt = kKeysAt + (kBytesOfRows ? 1 : Config::kStages) * kK;
   static constexpr int kScoresAt = kValuesAt + Config::kStages * kV;
   static constexpr int kScores = Config::kGroups > 1 ? Config::kThreads / 32 * 16 * kTile * 4 : 0;
   static constexpr int kListAt = kScoresAt + kScores;
-  static constexpr int kBytes = kListAt + KeyListSmem<kTile>::kBytes;
+  static constexpr int kRawAt = kListAt + KeyListSmem<kTile>::kBytes;
+  static constexpr int kBytes = kRawAt + Config::kStages * kRaw;
 };
 
 template <class Config>
@@ -65,7 +70,10 @@ struct SparseForward {
         heads_at(warp / kGroups * 16) {}
 
   __device__ __forceinline__ unsigned k_tile(int tile) const {
-    return shared + Smem::kKeysAt + tile % kStages * Smem::kK;
+    return shared + Smem::kKeysAt + (Smem::kBytesOfRows ? 0 : tile % kStages * Smem::kK);
+  }
+  __device__ __forceinline__ unsigned raw_tile(int tile) const {
+    return shared + Smem::kRawAt + tile % kStages * Smem::kRaw;
   }
   __device__ __forceinline__ unsigned v_tile(int tile) const {
     return Config::kValuesInKeys ? k_tile(tile)
@@ -85,6 +93,9 @@ struct SparseForward {
 template <class Config>
 __device__ __forceinline__ void SparseForward<Config>::copy_keys(int tile, int count) const {
   const unsigned list = shared + Smem::kListAt;
+  if constexpr (Smem::kBytesOfRows) {
+    return copy_listed_bytes<Config>(in, at, list, tile * kTileN, count, raw_tile(tile));
+  }
   copy_listed_keys<Config>(in, at, list, tile * kTileN, count, k_tile(tile));
   if constexpr (!Config::kValuesInKeys) {
     copy_listed_values<Config>(in, at, list, tile * kTileN, count, v_tile(tile));
@@ -143,6 +154,7 @@ __device__ __forceinline__ void SparseForward<Config>::store(const RunningSoftma
     const bool there = tile_row < at.heads;
     float most = softmax.most[0][half], sum = quad_sum(softmax.sum[0][half]), factor = 1.0f;
     most = most == minus_infinity() ? most : __fmul_rn(most, in.scale);
+    const float own_most = most, own_sum = sum;  // without the sink
     if constexpr (Config::kSinks) {
       if (p.splits == 1 && at.inside && there) {
         const float sink = load_element(static_cast<const float*>(in.sinks) + all_heads + head);
@@ -162,6 +174,7 @@ __device__ __forceinline__ void SparseForward<Config>::store(const RunningSoftma
         store_element(static_cast<float*>(p.partial_max) + to, most);
         store_element(static_cast<float*>(p.partial_sum) + to, at.inside ? sum : -1.0f);
       } else {
+        if (p.sinks_apart) most = own_most, sum = own_sum;
         const long long to = at.statistic(in, head);
         if (p.softmax_max != nullptr) store_element(static_cast<float*>(p.softmax_max) + to, most);
         if (p.softmax_sum != nullptr) store_element(static_cast<float*>(p.softmax_sum) + to, sum);
@@ -204,7 +217,7 @@ __device__ __forceinline__ void SparseForward<Config>::store(const RunningSoftma
 template <class Config>
 __device__ __forceinline__ void SparseForward<Config>::run() const {
   const unsigned list = shared + Smem::kListAt;
-  KeyListMaker<kTileN> maker(in, at, list, split, p.splits);
+  KeyListMaker<kTileN, HasExtra<Config>::kValue> maker(in, at, list, split, p.splits);
   if (warp == 0) {
 #pragma unroll 1
     for (int tile = 0; tile < kStages; ++tile) maker.make(tile);
@@ -227,8 +240,13 @@ __device__ __forceinline__ void SparseForward<Config>::run() const {
     __syncthreads();  // the tile is there for all; all have left the last one, and the list goes on
     const int ahead = listed_keys<kTileN>(list, tile + kStages - 1);
     const int more = kStages == 2 ? ahead : listed_keys<kTileN>(list, tile + 1);
+    if constexpr (Smem::kBytesOfRows) {
+      widen_rows<Config, kTileN, Config::kWidth>(k_tile(tile), raw_tile(tile),
+                                                 [](int) { return 1.0f; });
+    }
     if (ahead > 0) copy_keys(tile + kStages - 1, ahead);
     copy_async_commit();
+    if constexpr (Smem::kBytesOfRows) __syncthreads();  // the tile is there for all
     if (warp == 0) maker.make(tile + kStages);
 
     float s[1][kKeyTiles][4] = {};

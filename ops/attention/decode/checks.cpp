@@ -13,7 +13,7 @@ Status check_pages(int64_t page, int64_t table_width) {
                           "; allowed are M * page up to ", kMostTokens, " keys of a sequence"));
 }
 
-Status check_byte_rows(int64_t found) {
+Status check_cache_rows(int64_t found) {
   if (found == kUnknown || found == kByteRow) return {};
   return invalid(
       text("k_cache has ", found, " bytes in a row; allowed with e4m3_656 are ", kByteRow));
@@ -134,7 +134,7 @@ Status check_narrow(const Resolved& resolved) {
                         shape_text(resolved.problem.tensors[k_cache].shape), "; allowed is ",
                         bytes ? "[P,page,bytes]" : "[P,page,HK,D]"));
   }
-  if (bytes) LATHE_TRY(check_byte_rows(resolved[Dim::bytes]));
+  if (bytes) LATHE_TRY(check_cache_rows(resolved[Dim::bytes]));
   const int64_t width = resolved[Dim::D], values = resolved[Dim::DV];
   if (codes && (width % 16 != 0 || values % 16 != 0)) {
     return invalid(text("k_cache has dtype f8_e4m3, D = ", width, " and DV = ", values,

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "ops/attention/kernels.h"
+#include "ops/shapes.h"
 
 namespace lathe {
 
@@ -30,7 +31,6 @@ struct AttentionDecodeShape {
 
 // How a cache in 8 bits is scaled, as templates/attention/narrow_rows.cuh has it.
 enum NarrowRows { kWideRows = 0, kHeadScales = 1, kRowScales = 2, kByteRows = 3 };
-inline constexpr int64_t kByteRow = 656;  // bytes of a row of kByteRows
 // Returns the bytes of a cached key and its value, of one head.
 int64_t attention_cached_bytes(const AttentionProblem& problem);
 

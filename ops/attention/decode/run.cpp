@@ -155,11 +155,10 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
   }
 
   Status check_scales(const Extents& extents, const AttentionDecodeShape& shape) const {
-    if (problem().narrow == kByteRows) return check_byte_rows(extents[Dim::bytes]);
-    const int64_t found = extents[Dim::scales];
-    if (problem().narrow == kHeadScales && found != 1 && found != shape.kv_heads) {
-      return invalid(text("k_scale has ", found, " entries; allowed are 1 and HK = ",
-                          shape.kv_heads, ", and as many in v_scale"));
+    if (problem().narrow == kByteRows) return check_cache_rows(extents[Dim::bytes]);
+    if (problem().narrow == kHeadScales) {
+      LATHE_TRY(check_scale("k_scale", extents[Dim::k_scales], "HK", shape.kv_heads));
+      LATHE_TRY(check_scale("v_scale", extents[Dim::v_scales], "HK", shape.kv_heads));
     }
     if (problem().narrow == kRowScales && shape.pages > kMaxExtent / shape.page) {
       return unsupported(text("k_cache has P = ", shape.pages, " and page = ", shape.page,

@@ -19,7 +19,7 @@ Status check_decode_values(const Values& values);
 // Checks the pages' size, and how many keys a sequence may have. kUnknown passes.
 Status check_pages(int64_t page, int64_t table_width);
 // Checks the bytes of a row. kUnknown passes.
-Status check_byte_rows(int64_t bytes);
+Status check_cache_rows(int64_t bytes);
 
 // Chooses kernels; compiles nothing.
 MadeExecutor make_attention_decode(const Resolved& resolved, const DeviceFacts& facts);

@@ -29,10 +29,8 @@ constexpr auto kDecodeOptions = joined(
             "key_offset", "0", "0|>=0",
             "With total_seqlens: the position of the cache's first key in its sequence; less "
             "than key_stride."),
-        Decode::word<&DecodeOptions::row_format>(
-            "row_format", "none", "none|e4m3_656",
-            "How rows of bytes are read; e4m3_656: 512 codes of e4m3, four float32 scales of 128 "
-            "columns each, 64 bfloat16."),
+        Decode::word<&DecodeOptions::row_format>("row_format", "none", "none|e4m3_656",
+                                                 kRowFormatSentence),
         Decode::flag<&DecodeOptions::rope_interleaved>(
             "rope_interleaved",
             "1: the columns of a pair that turns are neighbours; 0: they are R/2 apart.")});

@@ -64,7 +64,8 @@ PROBLEMS = [
 # Said in the tensor's sentence: these are as q or qkv, or float32.
 REFUSED = {("sparse_flash_attention", "out"), ("kda_recurrent", "ring_u"),
            ("kda_decode", "ring_u"), ("kda_decode", "norm_weight"),
-           ("flash_attention_decode", "k_cache"), ("flash_attention_decode", "v_cache")}
+           ("flash_attention_decode", "k_cache"), ("flash_attention_decode", "v_cache"),
+           ("sparse_flash_attention", "k")}
 CAPTURES = {"capture_0", "capture_1", "capture_2", "capture_3"}  # of mods: their own tests
 
 

@@ -23,6 +23,45 @@ const Options kScaled = {{"scale", "0.125"}};
 
 const Requests<lathe::SparseRequest> request = {"sparse_flash_attention", lathe::sparse_request};
 
+TEST_CASE("sparse attention: a second cache, rows of bytes and sinks that do not fit") {
+  const Tensors tokens = {{"q", LATHE_BF16, {-1, 8, 576}},
+                          {"k", LATHE_BF16, {-1, 1, 576}},
+                          {"indices", LATHE_I32, {-1, 1, -1}},
+                          {"out", LATHE_BF16, {-1, 8, 512}}};
+  const Tensors extra = {{"k_extra", LATHE_BF16, {-1, 1, 576}},
+                         {"indices_extra", LATHE_I32, {-1, 1, -1}}};
+  const Options absolute = {{"scale", "0.125"}, {"index_space", "absolute"}};
+  const Options bytes = {
+      {"scale", "0.125"}, {"index_space", "absolute"}, {"row_format", "e4m3_656"}};
+  const Tensors rows = with(tokens, {{"k", LATHE_U8, {-1, 656}}});
+  CHECK(request.accepted(with(tokens, extra), absolute).problem.extra);
+  CHECK(request.accepted(rows, bytes).problem.byte_rows);
+  const Tensors gradients = {{"dout", LATHE_BF16, {-1, 8, 512}},
+                             {"lse", LATHE_F32, {8, -1}},
+                             {"dq", LATHE_BF16, {-1, 8, 576}}};
+  request.check_refused({
+      {with(tokens, {extra[0]}), absolute, {"k_extra", "indices_extra"}},
+      {with(tokens, {extra[1]}), absolute, {"indices_extra", "k_extra"}},
+      {with(tokens, extra), kScaled, {"k_extra", "index_space is sequence", "absolute"}},
+      {with(with(tokens, extra), gradients), absolute, {"dout", "k_extra", "forward alone"}},
+      {with(with(tokens, extra), {{"v", LATHE_BF16, {-1, 1, 512}}}),
+       absolute,
+       {"v is declared and k_extra", "columns of the keys"}},
+      {with(with(tokens, extra), {{"k_extra", LATHE_F16, {-1, 1, 576}}}),
+       absolute,
+       {"k_extra has dtype f16", "bf16"}},
+      {rows, absolute, {"k has dtype u8", "row_format is none"}},
+      {tokens, bytes, {"k has dtype bf16", "e4m3_656"}},
+      {with(tokens, {{"k", LATHE_U8, {-1, 1, 576}}}), bytes, {"k has dtype u8", "two dims"}},
+      {with(rows, {{"k", LATHE_U8, {-1, 640}}}), bytes, {"640 bytes", "656"}},
+      {with(rows, {{"q", LATHE_BF16, {-1, 8, 512}}}), bytes, {"D = 512", "576"}},
+      {with(rows, {{"indices", LATHE_I32, {-1, 2, -1}}}), bytes, {"HK = 2"}},
+      {with(with(tokens, gradients), {{"sinks", LATHE_F32, {8}}}),
+       {{"scale", "0.125"}, {"sinks_in_statistics", "0"}},
+       {"dout", "sinks_in_statistics is 0"}},
+  });
+}
+
 TEST_CASE("sparse attention: tensors that do not fit are refused by name, with what is allowed") {
   request.check_refused({
       {without(kBatch, "indices"), kScaled, {"indices is not declared"}},

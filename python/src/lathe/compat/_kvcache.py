@@ -14,7 +14,7 @@ from lathe.compat import _places
 from lathe.compat._places import capturing as capturing
 from lathe.compat._attention import NO_CAPTURES, is_odd, narrowed, padded, with_scale
 from lathe.torch._calls import Options, count, traced
-from lathe.torch._operator_calls import FLASH_ATTENTION_DECODE
+from lathe.torch._operator_calls import FLASH_ATTENTION_DECODE, NOT_SERVED
 from lathe.torch._tensors import dense, usable, wants_gradient
 
 
@@ -191,7 +191,8 @@ def decode(options: Options, q: Tensor, k_cache: Tensor, v_cache: Tensor, length
     if num_splits > 0:
         options = (*options, ("num_splits", num_splits))
     tensors: tuple[Tensor | None, ...] = (usable(q), k_cache, v_cache, dense(table), dense(lengths),
-                                          k, v, dense(slopes), dense(sinks), *NO_CAPTURES)
+                                          k, v, dense(slopes), dense(sinks), *NOT_SERVED,
+                                          *NO_CAPTURES)
     if wants_gradient(tensors):
         tensors = tuple(None if each is None else each.detach() for each in tensors)
     if out is None:

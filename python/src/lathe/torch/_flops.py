@@ -109,7 +109,8 @@ def _decode(t: Given, options: Options) -> Any:
 def _sparse_pairs(t: Given, options: Options) -> Any:
     """Returns the pairs of a query and a listed key; all heads of a group share a list."""
     rows = t["q"].numel() // t["q"].shape[-1]
-    return rows * t["indices"].shape[-1] * options.get("block_size", 1)
+    extra = t["indices_extra"].shape[-1] if t["indices_extra"] is not None else 0
+    return rows * (t["indices"].shape[-1] * options.get("block_size", 1) + extra)
 
 
 def _sparse_widths(t: Given) -> tuple[Any, Any]:

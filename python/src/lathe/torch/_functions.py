@@ -25,9 +25,9 @@ from lathe.torch._gradients import (CausalConv1d, FlashAttention, Kda, SparseFla
                                     kda_call)
 from lathe.torch._operator_calls import (CAPTURES, CAUSAL_CONV1D, CAUSAL_CONV1D_FINAL,
                                          CAUSAL_CONV1D_UPDATE, FLASH_ATTENTION,
-                                         FLASH_ATTENTION_DECODE, KDA_DECODE, KDA_POOL,
-                                         KDA_POOL_CHUNKS, KDA_RECURRENT, KDA_RECURRENT_FINAL,
-                                         SPARSE_FLASH_ATTENTION)
+                                         FLASH_ATTENTION_DECODE, FLASH_ATTENTION_NARROW,
+                                         KDA_DECODE, KDA_POOL, KDA_POOL_CHUNKS, KDA_RECURRENT,
+                                         KDA_RECURRENT_FINAL, SPARSE_FLASH_ATTENTION)
 from lathe.torch._tensors import computed, laid
 
 _Two = tuple[Tensor, Tensor]
@@ -171,10 +171,21 @@ def kda_decode(qkv: Tensor, conv_weight: Tensor, conv_pool: Tensor, g: Tensor, b
 @_declared
 def flash_attention(q: Tensor, k: Tensor, v: Tensor, *, alibi_slopes: Tensor | None = None,
                     sinks: Tensor | None = None, cu_seqlens_q: Tensor | None = None,
-                    cu_seqlens_k: Tensor | None = None, captures: tuple[Tensor, ...] = (),
-                    over: Over | None = None, **options: Any) -> tuple[Tensor, Tensor]:
-    """Returns (out, lse) of softmax attention; both can be differentiated."""
+                    cu_seqlens_k: Tensor | None = None, q_scale: Tensor | None = None,
+                    k_scale: Tensor | None = None, v_scale: Tensor | None = None,
+                    captures: tuple[Tensor, ...] = (), over: Over | None = None,
+                    **options: Any) -> tuple[Tensor, Tensor]:
+    """Returns (out, lse) of softmax attention; both can be differentiated.
+
+    Queries, keys and values of float8_e4m3fn have scales, and no gradient.
+    """
     padded = (*captures, *(None,) * (len(CAPTURES) - len(captures)))
+    if q_scale is not None or k_scale is not None or v_scale is not None:
+        if over is not None:
+            raise InvalidArgument("over is given with q_scale; allowed with scales is one rank")
+        return cast(_Two, FLASH_ATTENTION_NARROW(
+            options, q, k, v, alibi_slopes, sinks, q_scale, k_scale, v_scale, cu_seqlens_q,
+            cu_seqlens_k, *padded))
     tensors = (q, k, v, alibi_slopes, sinks, cu_seqlens_q, cu_seqlens_k, *padded)
     if options.get("deterministic") is None and torch.are_deterministic_algorithms_enabled():
         options["deterministic"] = 1
@@ -208,13 +219,17 @@ def sparse_flash_attention(q: Tensor, k: Tensor, v: Tensor | None, indices: Tens
                            q_rope: Tensor | None = None, k_rope: Tensor | None = None,
                            cu_seqlens_q: Tensor | None = None, cu_seqlens_k: Tensor | None = None,
                            q_pos: Tensor | None = None, sinks: Tensor | None = None,
+                           topk_length: Tensor | None = None, k_extra: Tensor | None = None,
+                           indices_extra: Tensor | None = None,
+                           topk_length_extra: Tensor | None = None,
                            over: Over | None = None, **options: Any
                            ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Returns (out, softmax_max, softmax_sum, lse) over the keys that each row's list names.
 
-    out can be differentiated.
+    out can be differentiated, but for a second cache (k_extra) and rows of bytes.
     """
-    tensors = (q, k, v, q_rope, k_rope, indices, cu_seqlens_q, cu_seqlens_k, q_pos, sinks)
+    tensors = (q, k, v, q_rope, k_rope, indices, cu_seqlens_q, cu_seqlens_k, q_pos, sinks,
+               topk_length, k_extra, indices_extra, topk_length_extra)
     if options.get("deterministic") is None and torch.are_deterministic_algorithms_enabled():
         options["deterministic"] = 1
     options["scale"] = scale

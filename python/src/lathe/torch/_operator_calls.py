@@ -62,21 +62,28 @@ _ATTENTION = (*_ATTENTION_ROWS, "alibi_slopes", "sinks", "cu_seqlens_q", "cu_seq
 
 FLASH_ATTENTION = Call("flash_attention", "flash_attention", (*_ATTENTION, *CAPTURES),
                        ("out", "lse"), rows=_ATTENTION_ROWS, into=True)
+# Over float8_e4m3fn, which has no gradient.
+FLASH_ATTENTION_NARROW = Call("flash_attention_narrow", "flash_attention",
+                              (*_ATTENTION[:5], "q_scale", "k_scale", "v_scale", *_ATTENTION[5:],
+                               *CAPTURES), ("out", "lse"))
 FLASH_ATTENTION_BWD = Call("flash_attention_bwd", "flash_attention",
                            (*_ATTENTION, "dout", "dlse", *CAPTURES, "out", "lse"),
                            ("dq", "dk", "dv", "dsinks"), rows=(*_ATTENTION_ROWS, "dout", "out"),
                            into=True)
+# What a call of decoding may have beside its pages.
+_SERVED = ("k_scale", "v_scale", "cu_seqlens_q", "leftpad", "total_seqlens", "rope_cos", "rope_sin",
+           "rope_positions")
+NOT_SERVED = (None,) * len(_SERVED)
 FLASH_ATTENTION_DECODE = Call("flash_attention_decode", "flash_attention_decode",
                               ("q", "k_cache", "v_cache", "block_table", "cache_seqlens", "k_new",
-                               "v_new", "alibi_slopes", "sinks", "k_scale", "v_scale",
-                               "cu_seqlens_q", "leftpad", "total_seqlens", "rope_cos", "rope_sin", "rope_positions",
-                               *CAPTURES), ("out", "lse"),
-                              rows=("q", "k_new", "v_new"), into=True)
+                               "v_new", "alibi_slopes", "sinks", *_SERVED, *CAPTURES),
+                              ("out", "lse"), rows=("q", "k_new", "v_new"), into=True)
 
 # ---- sparse flash attention ----------------------------------------------------------------------
 
 _SPARSE_ROWS = ("q", "k", "v", "q_rope", "k_rope", "indices")
-_SPARSE = (*_SPARSE_ROWS, "cu_seqlens_q", "cu_seqlens_k", "q_pos", "sinks")
+_SPARSE = (*_SPARSE_ROWS, "cu_seqlens_q", "cu_seqlens_k", "q_pos", "sinks", "topk_length",
+           "k_extra", "indices_extra", "topk_length_extra")
 
 SPARSE_FLASH_ATTENTION = Call("sparse_flash_attention", "sparse_flash_attention", _SPARSE,
                               ("out", "softmax_max", "softmax_sum", "lse"), rows=_SPARSE_ROWS)

@@ -257,26 +257,36 @@ def kda_decode(qkv: Tensor, conv_weight: Tensor, conv_pool: Tensor, g: Tensor, b
 
 def flash_attention(q: Tensor, k: Tensor, v: Tensor, *, alibi_slopes: Tensor | None = None,
                     sinks: Tensor | None = None, cu_seqlens_q: Tensor | None = None,
-                    cu_seqlens_k: Tensor | None = None, captures: tuple[Tensor, ...] = (),
-                    over: Over | None = None, softmax_scale: float | None = None,
-                    causal: bool = False, window_left: int = -1, window_right: int = -1,
-                    softcap: float = 0.0, deterministic: bool | None = None,
+                    cu_seqlens_k: Tensor | None = None, q_scale: Tensor | None = None,
+                    k_scale: Tensor | None = None, v_scale: Tensor | None = None,
+                    captures: tuple[Tensor, ...] = (), over: Over | None = None,
+                    softmax_scale: float | None = None, causal: bool = False, window_left: int = -1,
+                    window_right: int = -1, softcap: float = 0.0, deterministic: bool | None = None,
                     score_mod: str | PathLike[str] | None = None,
                     mask_mod: str | PathLike[str] | None = None, scalar_0: float = 0.0,
                     scalar_1: float = 0.0, scalar_2: float = 0.0, scalar_3: float = 0.0,
                     sm_margin: int = 0, gather_heads: int = 0, head_ranks: int = 0,
-                    dispatch: Literal["auto", "always", "home"] = "auto", dispatch_tokens: int = 0
+                    dispatch: Literal["auto", "always", "home"] = "auto",
+                    out_dtype: Literal["none", "bf16", "f16", "f32"] = "none",
+                    dispatch_tokens: int = 0
                     ) -> tuple[Tensor, Tensor]:
     """Returns (out, lse) of softmax attention; both can be differentiated.
 
+    Queries, keys and values of float8_e4m3fn have scales, and no gradient.
+
     Args:
-        q: [B,Sq,H,D] or [Tq,H,D]. Queries; their dtype is that of keys, values and out.
+        q: [B,Sq,H,D] or [Tq,H,D]. Queries; their dtype is that of keys and values, and unless it is
+            f8_e4m3 of out.
         k: [B,Sk,HK,D] or [Tk,HK,D]. Keys; HK divides H.
         v: [B,Sk,HK,DV] or [Tk,HK,DV]. Values; their width may differ from that of the keys.
         alibi_slopes: [H] or [B,H]. ALiBi's slopes; in a packed call B is the number of sequences.
         sinks: [H]. One more logit for each head, whose value row is 0.
         cu_seqlens_q: [N+1]. Offsets of packed queries.
         cu_seqlens_k: [N+1]. Offsets of packed keys.
+        q_scale: [q_scales]. What codes of q are multiplied by: one number, or one for each of H
+            heads.
+        k_scale: [k_scales]. The same of k: one number, or one for each of HK heads.
+        v_scale: [v_scales]. The same of v.
         captures: Up to four arrays of numbers that mods read: captures.get<0>(i) and so on.
         over: The ranks that share the sequence, lathe.torch.Ranks; each calls with its own tokens.
         softmax_scale: Scores are multiplied by it. Allowed: >0, None: D^-0.5.
@@ -304,6 +314,8 @@ def flash_attention(q: Tensor, k: Tensor, v: Tensor, *, alibi_slopes: Tensor | N
             such sets of ranks. 0: all ranks. Allowed: 0, >0.
         dispatch: Over ranks by dispatch: other ranks compute queries where that pays (auto),
             always, or never (home). Allowed: auto, always, home.
+        out_dtype: With queries of f8_e4m3: the dtype of out, in which all is computed; none: bf16.
+            Allowed: none, bf16, f16, f32.
         dispatch_tokens: Over ranks by dispatch: the most tokens of queries and keys that a rank may
             receive; 0: any number. Allowed: 0, >0.
     """
@@ -358,10 +370,10 @@ def flash_attention_decode(q: Tensor, k_cache: Tensor, v_cache: Tensor | None, b
         rope_sin: [positions,R/2]. Its sines.
         rope_positions: [rows]. The position of each of Tq rows, or of the first row of each of B
             sequences; without it a row stands where its key does.
-        k_scale: [scales] or [P,page,HK]. What the codes of k_cache are multiplied by: one number,
+        k_scale: [k_scales] or [P,page,HK]. What the codes of k_cache are multiplied by: one number,
             one for each of HK heads, or one for each row of a page and head, which is written with
             new keys. It is only read unless k_new is given.
-        v_scale: [scales] or [P,page,HK]. The same of v_cache. It is only read unless v_new is
+        v_scale: [v_scales] or [P,page,HK]. The same of v_cache. It is only read unless v_new is
             given.
         captures: Up to four arrays of numbers that mods read: captures.get<0>(i) and so on.
         softmax_scale: Scores are multiplied by it. Allowed: >0, None: D^-0.5.
@@ -397,17 +409,23 @@ def sparse_flash_attention(q: Tensor, k: Tensor, v: Tensor | None, indices: Tens
                            q_rope: Tensor | None = None, k_rope: Tensor | None = None,
                            cu_seqlens_q: Tensor | None = None, cu_seqlens_k: Tensor | None = None,
                            q_pos: Tensor | None = None, sinks: Tensor | None = None,
-                           over: Over | None = None, block_size: int = 1, sparse_mode: int = 0,
+                           topk_length: Tensor | None = None, k_extra: Tensor | None = None,
+                           indices_extra: Tensor | None = None,
+                           topk_length_extra: Tensor | None = None, over: Over | None = None,
+                           block_size: int = 1, sparse_mode: int = 0,
                            index_space: Literal["sequence", "absolute"] = "sequence",
-                           num_splits: int = 0, deterministic: bool | None = None
+                           num_splits: int = 0, deterministic: bool | None = None,
+                           sinks_in_statistics: bool = True,
+                           row_format: Literal["none", "e4m3_656"] = "none"
                            ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Returns (out, softmax_max, softmax_sum, lse) over the keys that each row's list names.
 
-    out can be differentiated.
+    out can be differentiated, but for a second cache (k_extra) and rows of bytes.
 
     Args:
         q: [B,Sq,H,D] or [Tq,H,D]. Queries; their dtype is that of keys, values and out.
-        k: [B,Sk,HK,D] or [Tk,HK,D]. Keys; HK divides H.
+        k: [B,Sk,HK,D] or [Tk,HK,D] or [Tk,bytes]. Keys, of q's dtype; HK divides H. With row_format
+            they are rows of bytes.
         v: [B,Sk,HK,DV] or [Tk,HK,DV]. Values; without them they are the first DV columns of k.
         indices: [B,Sq,HK,topk] or [Tq,HK,topk]. The list of each row; entries below 0 or out of
             range are skipped.
@@ -421,6 +439,12 @@ def sparse_flash_attention(q: Tensor, k: Tensor, v: Tensor | None, indices: Tens
         q_pos: [B,Sq] or [Tq]. The position of each row with sparse_mode 3; else the last row is at
             the last key.
         sinks: [H]. One more logit for each head, whose value row is 0.
+        topk_length: [B,Sq] or [Tq]. How many entries of each row's lists count, at most topk; the
+            others are skipped.
+        k_extra: [Tx,HK,D] or [Tx,bytes]. Keys of a second cache, in the same softmax; values are
+            their first DV columns.
+        indices_extra: [B,Sq,HK,topk2] or [Tq,HK,topk2]. The list of each row over rows of k_extra.
+        topk_length_extra: [B,Sq] or [Tq]. The same of indices_extra as topk_length.
         over: The ranks that share the sequence, lathe.torch.Ranks; each calls with its own tokens.
         block_size: How many consecutive keys an entry names; 1 with absolute entries. Allowed: 1,
             2, 4, 8, 16, 32, 64, 128.
@@ -432,5 +456,9 @@ def sparse_flash_attention(q: Tensor, k: Tensor, v: Tensor | None, indices: Tens
             for the device. Allowed: 0, >=0.
         deterministic: 1: results and gradients repeat bit for bit, whatever other rows the call
             has. None: as torch.use_deterministic_algorithms says.
+        sinks_in_statistics: 0: softmax_max, softmax_sum and lse leave the sinks out, which out
+            counts.
+        row_format: How rows of bytes are read; e4m3_656: 512 codes of e4m3, four float32 scales of
+            128 columns each, 64 bfloat16. Allowed: none, e4m3_656.
     """
     raise NotImplementedError
