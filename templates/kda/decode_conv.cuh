@@ -9,8 +9,6 @@
 
 namespace lathe {
 
-// What columns a slot holds, as elements of registers, or of memory one by one where a call may
-// have several tokens.
 template <class Config>
 struct KdaDecodeConv {
   using Element = typename Config::Element;
