@@ -17,6 +17,7 @@ std::string class_of(KernelSpec spec, const std::vector<const char*>& tile) {
     return std::ranges::count(tile, constant.name) > 0;
   });
   spec.tensor_maps.clear();  // their boxes follow from the tile
+  spec.min_blocks = 1;       // and so do launch bounds
   const std::string all = spec.text();
   const size_t end = all.rfind(" threads=");
   const size_t begin = std::min(spec.kernel.size() + 1, end);

@@ -19,7 +19,7 @@ struct ExtraRows {
   uint64_t before = 0, after = 0;
 };
 ExtraRows extra_rows(const KernelSpec& spec, const ConvShape& shape) {
-  const int64_t tokens = spec.constant("tokens"), reach = spec.constant("width") - 1;
+  const int64_t tokens = conv_tiling(spec, shape).run, reach = spec.constant("width") - 1;
   const int64_t runs = ceil_div(shape.tokens, tokens);
   if (runs == 0) return {};
   const int64_t before = (runs - 1 + spec.constant("halo")) * reach;
@@ -46,15 +46,25 @@ int64_t conv_vector(const KernelSpec& spec) {
 }
 
 ConvWalk::ConvWalk(const KernelSpec& spec)
-    : tokens(spec.constant("tokens") * warps_of(spec)),
-      channels(32 * conv_vector(spec)),
-      warps(warps_of(spec)) {
+    : tokens(spec.constant("tokens")), channels(32 * conv_vector(spec)), warps(warps_of(spec)) {
   const bool forward = spec.kernel == "causal_conv1d";
+  // Of the forward two rounds of blocks; a run of the backward costs more tokens than it has.
+  blocks = forward ? 14 : 2;
   states = spec.constant(forward ? "final_state" : "dinitial_state");
   if (!forward) halos = spec.constant("halo");
 }
 
-int64_t conv_tiles(const ConvWalk& walk, int64_t tokens) { return ceil_div(tokens, walk.tokens); }
+ConvTiling conv_tiling(const ConvWalk& walk, const ConvShape& shape) {
+  constexpr int64_t kLeast = 16;  // tokens: with fewer the rows before a run weigh too much
+  const int64_t columns = ceil_div(shape.channels, walk.channels) * shape.batch;
+  const int64_t wanted = walk.blocks * shape.multiprocessors;
+  int64_t run = walk.tokens, tiles = ceil_div(shape.tokens, run * walk.warps);
+  while (run > kLeast && columns * tiles < wanted) {
+    run /= 2;
+    tiles = ceil_div(shape.tokens, run * walk.warps);
+  }
+  return {static_cast<int>(run), static_cast<int>(tiles)};
+}
 
 int64_t conv_state_tiles(const ConvWalk& walk, const ConvShape& shape) {
   if (shape.channels == 0) return 0;
@@ -88,14 +98,14 @@ Cost conv_cost(const ConvProblem& problem, const ConvKernels& kernels, const Con
     both((problem.initial_state ? state : 0) + (problem.final_state ? state : 0));
     cost.minimum_bytes += filter;
     cost.bytes += extra_rows(*kernels.forward, shape).before * row +
-                  filter * shape.batch * conv_tiles(*kernels.forward, shape.tokens);
+                  filter * shape.batch * conv_tiling(*kernels.forward, shape).tiles;
     cost.flops += taps;
   }
   if (kernels.backward) {
     const bool reads_x = problem.silu || problem.weight_grad;
     ExtraRows extra = extra_rows(*kernels.backward, shape);
     if (!problem.backward) extra.after = 0;  // only dx needs what comes after a run
-    const uint64_t tiles = shape.batch * conv_tiles(*kernels.backward, shape.tokens);
+    const uint64_t tiles = shape.batch * conv_tiling(*kernels.backward, shape).tiles;
     both((1 + (problem.backward ? 1 : 0) + (reads_x ? 1 : 0)) * rows * row);
     both((problem.initial_state ? state : 0) + (problem.dfinal_state ? state : 0) +
          (problem.dinitial_state ? state : 0));

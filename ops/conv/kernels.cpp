@@ -9,39 +9,62 @@
 namespace lathe {
 namespace {
 
-// Every device gives a block this many bytes of shared memory by default.
-constexpr int kDefaultShared = 48 * 1024;
+// At most so much shared memory is asked for, so that several blocks fit on a multiprocessor.
+constexpr int kMostShared = 64 * 1024;
 constexpr int kWeightGradWarps = 8;
 constexpr int kHaloThreads = 128;
 
-// Bytes per access, bounded where the window, the filter and its gradient must fit in registers:
-// wide filters halve the forward, the backward keeps four channels per thread.
-int forward_vector(const ConvProblem& problem) {
-  const int limit = bytes_of(problem.x) == 2 && problem.width > 4 ? 8 : 16;
-  return std::min(problem.vector_bytes, limit);
+// Warps of a multiprocessor that a walk leaves registers for, as many as need no spills.
+int forward_warps(const ConvProblem& problem) {
+  if (problem.width <= 4 && bytes_of(problem.x) == 2) return 28;
+  return problem.width <= 5 ? 20 : 16;
 }
+int backward_warps(const ConvProblem& problem) {
+  return problem.width <= 4 ? 16 : problem.width == 5 ? 12 : 8;
+}
+
+// Bytes per access: the window, the filter and its gradient of four channels fit in registers, and
+// leave room for many warps.
 int four_channels(const ConvProblem& problem) {
   return std::min(problem.vector_bytes, 4 * bytes_of(problem.x));
 }
 struct SharedParts {
   int filter = 0, state = 0;  // bytes
 };
+
+// Rows of the ring of each of a warp's tensors: together so many bytes are under way that a few
+// warps keep memory busy, in whole groups of kConvGroup (templates/conv/ring.cuh).
+constexpr int kGroupRows = 4, kLeastRows = 8, kMostRows = 24;
+constexpr int kWarpBytesUnderWay = 6144;
+int ring_rows(int vector, int tensors) {
+  const int rows = kWarpBytesUnderWay / (32 * vector * std::max(tensors, 1));
+  return std::clamp(rows / kGroupRows * kGroupRows, kLeastRows, kMostRows);
+}
+int rings_bytes(int vector, int tensors) {
+  return 32 * vector * tensors * ring_rows(vector, tensors);
+}
+int forward_rings(const ConvProblem& problem) { return problem.residual ? 2 : 1; }
+int backward_rings(const ConvProblem& problem) {
+  return problem.silu || problem.weight_grad ? 2 : 1;
+}
 SharedParts shared_parts(const ConvProblem& problem, int vector) {
   return {conv_filter_bytes(problem, vector),
           4 * conv_tap_pitch(problem.width, 32 * vector / bytes_of(problem.x)) * problem.width};
 }
 
 int forward_smem(const ConvProblem& problem, const ConvTile& tile) {
-  const SharedParts parts = shared_parts(problem, forward_vector(problem));
+  const SharedParts parts = shared_parts(problem, four_channels(problem));
   const bool states = problem.initial_state || problem.final_state;
-  return parts.filter + (states ? tile.warps * parts.state : 0);
+  return parts.filter + tile.warps * ((states ? parts.state : 0) +
+                                      rings_bytes(four_channels(problem), forward_rings(problem)));
 }
 
 int backward_smem(const ConvProblem& problem, const ConvTile& tile) {
   const int vector = four_channels(problem);
   const SharedParts parts = shared_parts(problem, vector);
   const bool states = problem.initial_state || problem.dfinal_state || problem.dinitial_state;
-  const int walk = parts.filter + (states ? tile.warps * parts.state : 0);
+  const int walk = parts.filter + tile.warps * ((states ? parts.state : 0) +
+                                                rings_bytes(vector, backward_rings(problem)));
   const int sums = 4 * tile.warps * (problem.width + 1) * 32 * vector / bytes_of(problem.x);
   return problem.weight_grad ? std::max(walk, sums) : walk;
 }
@@ -59,10 +82,10 @@ std::vector<Constant> common_constants(const ConvProblem& problem, bool weight, 
 
 // Completes a kernel whose warps walk runs of tokens. `own` are the constants that the other walk
 // lacks.
-KernelSpec walk_spec(KernelSpec spec, const ConvProblem& problem, const ConvTile& tile,
+KernelSpec walk_spec(KernelSpec spec, const ConvProblem& problem, const ConvTile& tile, int ring,
                      std::initializer_list<Constant> own) {
   spec.add({Constant::integer("tokens", "kTokens", tile.tokens),
-            Constant::flag("silu", "kSilu", problem.silu),
+            Constant::integer("ring", "kRing", ring), Constant::flag("silu", "kSilu", problem.silu),
             Constant::flag("bias", "kBias", problem.bias)});
   spec.add(own);
   spec.add({Constant::flag("packed", "kPacked", problem.packed),
@@ -71,23 +94,24 @@ KernelSpec walk_spec(KernelSpec spec, const ConvProblem& problem, const ConvTile
 }
 
 KernelSpec forward_spec(const ConvProblem& problem, const ConvTile& tile) {
-  const KernelSpec spec =
-      shared_spec(LATHE_TEMPLATE("conv", "causal_conv1d", ConvForwardParams, reserved),
-                  "ConvForwardSmem", forward_smem(problem, tile), 32 * tile.warps,
-                  common_constants(problem, true, forward_vector(problem)));
-  return walk_spec(spec, problem, tile,
+  KernelSpec spec = shared_spec(LATHE_TEMPLATE("conv", "causal_conv1d", ConvForwardParams, run),
+                                "ConvForwardSmem", forward_smem(problem, tile), 32 * tile.warps,
+                                common_constants(problem, true, four_channels(problem)));
+  spec.min_blocks = std::max(forward_warps(problem) / tile.warps, 1);
+  return walk_spec(spec, problem, tile, ring_rows(four_channels(problem), forward_rings(problem)),
                    {Constant::flag("residual", "kResidual", problem.residual),
                     Constant::flag("initial_state", "kInitialState", problem.initial_state),
                     Constant::flag("final_state", "kFinalState", problem.final_state)});
 }
 
 KernelSpec backward_spec(const ConvProblem& problem, const ConvTile& tile) {
-  const KernelSpec spec =
-      shared_spec(LATHE_TEMPLATE("conv", "causal_conv1d_bwd", ConvBackwardParams, state_tiles),
+  KernelSpec spec =
+      shared_spec(LATHE_TEMPLATE("conv", "causal_conv1d_bwd", ConvBackwardParams, reserved),
                   "ConvBackwardSmem", backward_smem(problem, tile), 32 * tile.warps,
                   common_constants(problem, true, four_channels(problem)));
+  spec.min_blocks = std::max(backward_warps(problem) / tile.warps, 1);
   KernelSpec out =
-      walk_spec(spec, problem, tile,
+      walk_spec(spec, problem, tile, ring_rows(four_channels(problem), backward_rings(problem)),
                 {Constant::flag("dx", "kDx", problem.backward),
                  Constant::flag("weight_grad", "kWeightGrad", problem.weight_grad),
                  Constant::flag("initial_state", "kInitialState", problem.initial_state),
@@ -161,7 +185,7 @@ int conv_filter_bytes(const ConvProblem& problem, int vector) {
 }
 
 int conv_shared_limit(const DeviceFacts& facts) {
-  return std::min(kDefaultShared, facts.shared_bytes_per_block);
+  return std::min(kMostShared, facts.shared_bytes_per_block);
 }
 
 std::string conv_shared_refusal(const char* kernel, int bytes, const DeviceFacts& facts) {

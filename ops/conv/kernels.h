@@ -28,6 +28,7 @@ Result<ConvTile> conv_choose(const ConvProblem& problem, const DeviceFacts& fact
 // Holds the geometry of a call. `tokens` = end - begin of this rank.
 struct ConvShape {
   int64_t batch = 0, tokens = 0, channels = 0, sequences = 0;
+  int64_t multiprocessors = 1;
 };
 
 // causal_conv1d_lines moves and adds up lines of channels between pieces of several ranks.
@@ -37,8 +38,10 @@ KernelSpec conv_lines_spec(Dtype x);
 struct ConvWalk {
   ConvWalk() = default;
   ConvWalk(const KernelSpec& spec);
-  int64_t tokens = 0, channels = 0, warps = 0;  // of a block of threads; 0: no kernel
-  int64_t states = 0, halos = 0;  // warps for the states of a sequence, and of a row of the batch
+  int64_t tokens = 0;               // that a warp has at most
+  int64_t channels = 0, warps = 0;  // of a block of threads; 0: no kernel
+  int64_t blocks = 0;               // on each multiprocessor, with which runs are long enough
+  int64_t states = 0, halos = 0;    // warps for the states of a sequence, and of a row of the batch
 };
 struct ConvHaloNumbers {
   ConvHaloNumbers() = default;
@@ -67,7 +70,12 @@ int conv_tap_pitch(int rows, int channels);
 int conv_filter_bytes(const ConvProblem& problem, int vector);
 int64_t conv_vector(const KernelSpec& spec);  // elements of one access
 
-int64_t conv_tiles(const ConvWalk& walk, int64_t tokens);  // token tiles of one batch row
+// Says how a call's tokens lie over warps: so many in a row of each, and so many token tiles of one
+// batch row. Small calls have short runs, so that all multiprocessors have work.
+struct ConvTiling {
+  int run = 0, tiles = 0;
+};
+ConvTiling conv_tiling(const ConvWalk& walk, const ConvShape& shape);
 int64_t conv_state_tiles(const ConvWalk& walk, const ConvShape& shape);
 // Returns the grid of a launch over `tiles` token tiles and `state_tiles` state tiles (either may
 // be 0, not both).

@@ -305,9 +305,10 @@ MadeExecutor make_conv_over_pieces(const ConvProblem& asked, const DeviceFacts& 
   pieces.initial_state = true;
   pieces.dinitial_state = pieces.wide_state_grads = asked.backward || asked.dinitial_state;
   LATHE_ASSIGN(ConvKernels kernels, conv_kernels(pieces, facts, reduce));
-  LATHE_ASSIGN(RankStep step, RankStep::make("causal_conv1d",
-                                             executor_of<ConvExecutor>(pieces, std::move(kernels),
-                                                                       reduce ? group : nullptr)));
+  LATHE_ASSIGN(RankStep step,
+               RankStep::make("causal_conv1d", executor_of<ConvExecutor>(pieces, std::move(kernels),
+                                                                         reduce ? group : nullptr,
+                                                                         facts.multiprocessors)));
   return executor_of<RankExecutor<ConvOverPieces, ConvPiecesRun>>(asked, std::move(step), group);
 }
 

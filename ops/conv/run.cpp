@@ -25,7 +25,7 @@ Status check_blocks(const ConvPart& part, int64_t tiles, int64_t state_tiles) {
                           " blocks; split the batch"));
 }
 
-ConvPart conv_part(const Call& call) {
+ConvPart conv_part(const Call& call, int multiprocessors) {
   ConvPart part;
   const int64_t tokens = call.extents[Dim::T];
   part.length = tokens;
@@ -36,25 +36,32 @@ ConvPart conv_part(const Call& call) {
     part.begin = interval.begin;
     part.end = interval.end;
   }
-  part.shape = {call.extents[Dim::B], tokens, call.extents[Dim::D], call.extents[Dim::N]};
+  part.shape = {call.extents[Dim::B], tokens, call.extents[Dim::D], call.extents[Dim::N],
+                multiprocessors};
   return part;
 }
 
 }  // namespace
 
-ConvExecutor::ConvExecutor(const ConvProblem& problem, ConvKernels kernels, Group* group)
-    : problem_(problem), kernels_(std::move(kernels)), group_(group) {
+ConvExecutor::ConvExecutor(const ConvProblem& problem, ConvKernels kernels, Group* group,
+                           int multiprocessors)
+    : problem_(problem),
+      kernels_(std::move(kernels)),
+      group_(group),
+      multiprocessors_(multiprocessors) {
   list({&kernels_.forward, &kernels_.backward, &kernels_.weight_grad, &kernels_.weight_grad_cast,
         &kernels_.halo_pack, &kernels_.halo_join, &kernels_.halo_add});
 }
 
 Result<ConvPlan> ConvExecutor::plan(const Call& call) const {
   ConvPlan out;
-  out.part = conv_part(call);
+  out.part = conv_part(call, multiprocessors_);
   const ConvShape& shape = out.part.shape;
+  if (kernels_.forward) out.forward = conv_tiling(forward(), shape);
+  if (kernels_.backward) out.backward = conv_tiling(backward(), shape);
   WorkspaceLayout layout;
   if (problem_.weight_grad) {
-    const int64_t tiles = conv_tiles(backward(), shape.tokens), taps = problem_.width + 1;
+    const int64_t tiles = out.backward.tiles, taps = problem_.width + 1;
     LATHE_TRY(check_blocks(out.part, tiles, 0));
     out.workspace.partials = layout.add({shape.batch, tiles, taps, shape.channels, 4});
     if (group_) out.workspace.sums = layout.add({taps, shape.channels, 4});
@@ -66,7 +73,8 @@ Result<ConvPlan> ConvExecutor::plan(const Call& call) const {
 
 ConvForwardParams ConvExecutor::forward_params(const Call& call, const ConvPlan& plan) const {
   auto p = conv_params<ConvForwardParams>(call, plan.part);
-  p.tiles = static_cast<int>(conv_tiles(forward(), plan.part.shape.tokens));
+  p.run = plan.forward.run;
+  p.tiles = plan.forward.tiles;
   p.state_tiles = static_cast<int>(conv_state_tiles(forward(), plan.part.shape));
   return p;
 }
@@ -74,7 +82,8 @@ ConvForwardParams ConvExecutor::forward_params(const Call& call, const ConvPlan&
 ConvBackwardParams ConvExecutor::backward_params(const Call& call, const ConvPlan& plan) const {
   auto p = conv_params<ConvBackwardParams>(call, plan.part);
   p.partials = problem_.weight_grad ? call.workspace + plan.workspace.partials : nullptr;
-  p.tiles = p.all_tiles = static_cast<int>(conv_tiles(backward(), plan.part.shape.tokens));
+  p.run = plan.backward.run;
+  p.tiles = p.all_tiles = plan.backward.tiles;
   p.state_tiles = static_cast<int>(conv_state_tiles(backward(), plan.part.shape));
   return p;
 }
@@ -87,7 +96,7 @@ Status ConvExecutor::weight_grad(const Call& call, const ConvPlan& plan) const {
   const Grid grid = conv_weight_grad_grid(*kernels_.weight_grad, shape);
   ConvWeightGradParams p = {};
   p.partials = call.workspace + plan.workspace.partials;
-  p.tiles = static_cast<int>(shape.batch * conv_tiles(backward(), shape.tokens));
+  p.tiles = static_cast<int>(shape.batch * plan.backward.tiles);
   p.channels = static_cast<int>(channels);
   p.dweight = call.tensors[conv::dweight].data;
   p.dbias = call.tensors[conv::dbias].data;
@@ -108,10 +117,11 @@ Status ConvExecutor::weight_grad(const Call& call, const ConvPlan& plan) const {
 
 Status ConvExecutor::check(const ConvPlan& plan) const {
   const ConvShape& shape = plan.part.shape;
-  for (const ConvWalk* walk : {&forward(), &backward()}) {
-    if (walk->channels == 0) continue;
-    LATHE_TRY(
-        check_blocks(plan.part, conv_tiles(*walk, shape.tokens), conv_state_tiles(*walk, shape)));
+  if (kernels_.forward) {
+    LATHE_TRY(check_blocks(plan.part, plan.forward.tiles, conv_state_tiles(forward(), shape)));
+  }
+  if (kernels_.backward) {
+    LATHE_TRY(check_blocks(plan.part, plan.backward.tiles, conv_state_tiles(backward(), shape)));
   }
   return {};
 }
@@ -143,8 +153,8 @@ MadeExecutor make_conv(const Resolved& resolved, const DeviceFacts& facts) {
   const bool reduce = (resolved.problem.group_flags & kReduceParameterGrads) != 0 && problem.halo &&
                       problem.weight_grad;
   LATHE_ASSIGN(ConvKernels kernels, conv_kernels(problem, facts, reduce));
-  auto executor =
-      std::make_unique<ConvExecutor>(problem, std::move(kernels), reduce ? group : nullptr);
+  auto executor = std::make_unique<ConvExecutor>(problem, std::move(kernels),
+                                                 reduce ? group : nullptr, facts.multiprocessors);
   if (!problem.halo) return std::unique_ptr<Executor>(std::move(executor));
   return make_conv_over_ranks(std::move(executor), facts, group, reduce);
 }

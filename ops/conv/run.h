@@ -68,6 +68,7 @@ struct ConvWorkspace {
 
 struct ConvPlan {
   ConvPart part;
+  ConvTiling forward, backward;
   ConvWorkspace workspace;
 
   int64_t total() const { return workspace.total; }
@@ -76,7 +77,7 @@ struct ConvPlan {
 class ConvExecutor final : public PlannedExecutor<ConvExecutor, ConvPlan> {
  public:
   // `group`: gradients of weights are summed over its ranks; null: they are this rank's.
-  ConvExecutor(const ConvProblem& problem, ConvKernels kernels, Group* group);
+  ConvExecutor(const ConvProblem& problem, ConvKernels kernels, Group* group, int multiprocessors);
 
   Result<ConvPlan> plan(const Call& call) const;
   Status launch(const Call& call, const ConvPlan& plan) const;
@@ -107,6 +108,7 @@ class ConvExecutor final : public PlannedExecutor<ConvExecutor, ConvPlan> {
   ConvProblem problem_;
   ConvKernels kernels_;
   Group* group_;
+  int multiprocessors_;
 };
 
 // These return the integers and flags that kernels are chosen by.

@@ -8,74 +8,94 @@
 //   final_state[d, s] = hist[T - W + s]
 //
 // The semantics are those of Dao-AILab/causal-conv1d with W state slots in place of W - 1. Tiles
-// are described in conv/window.cuh; re-reading W - 1 rows per kTokens tokens is the whole overhead.
+// are described in conv/window.cuh; re-reading W - 1 rows per run is the whole overhead.
 #pragma once
+#include "conv/ring.cuh"
 #include "conv/window.cuh"
 #include "params/conv.h"
 
 namespace lathe {
 
-// [weights][one staged state per warp]: the second part only where states are read or written.
+// [weights][one staged state per warp][a ring of x per warp, and one of the residual]: states only
+// where they are read or written.
 template <class Config>
 struct ConvForwardSmem {
   static constexpr int kStates =
       Config::kInitialState || Config::kFinalState ? ConvShape<Config>::kWarps : 0;
-  static constexpr int kBytes =
-      4 * (ConvShape<Config>::kFilterFloats + kStates * ConvShape<Config>::kStateFloats);
+  static constexpr int kRings =
+      4 * (ConvShape<Config>::kFilterFloats +
+           kStates * ConvShape<Config>::kStateFloats);  // where they begin
+  static constexpr int kOfWarp = ConvRing<Config>::kBytes * (Config::kResidual ? 2 : 1);
+  static constexpr int kBytes = kRings + ConvShape<Config>::kWarps * kOfWarp;
 };
 
-// One run of tokens inside one sequence: [position, stop), the window already loaded. Rows are
-// loaded kAhead tokens before their use, into the registers that the row before them has left.
-template <class Config, int kVector>
-__device__ __forceinline__ void conv_run(const ConvForwardParams& p, const ConvTile& at,
-                                         int position, int stop,
-                                         const float (&weight)[Config::kWidth][kVector],
-                                         const float (&bias)[kVector],
-                                         float (&history)[Config::kWidth - 1][kVector]) {
-  using Element = typename Config::Element;
-  constexpr int kAhead = 4;
-  const long long offset = position - p.begin;
-  const Element* x = conv_x<Element>(p, at.row, position) + at.channel;
-  const Element* residual = static_cast<const Element*>(p.residual) +
-                            at.row * p.residual_batch_stride + offset * p.residual_token_stride +
-                            at.channel;
-  Element* y = static_cast<Element*>(p.y) + at.row * p.y_batch_stride + offset * p.y_token_stride +
-               at.channel;
+// A warp's walk: the filter of this thread's channels, the window before the next row, and the rows
+// on their way.
+template <class Config>
+struct ConvForwardWalk {
+  static constexpr int kWidth = Config::kWidth;
+  static constexpr int kVector = ConvShape<Config>::kVector;
+  using Raw = Words<Config::kVectorBytes>;
 
-  Words<Config::kVectorBytes> rows[kAhead], residual_rows[kAhead];
-  const auto fetch = [&](int slot) {
-    load_global(x, rows[slot]);
-    x += p.x_token_stride;
+  float weight[kWidth][kVector], bias[kVector];
+  float history[kWidth - 1][kVector];
+  ConvStream<Config> x, residual;
+  typename Config::Element* y;
+  long long y_stride;
+  bool active;  // whether this lane has channels
+
+  __device__ __forceinline__ void fetch(unsigned offset) {
+    x.fetch(offset);
+    if constexpr (Config::kResidual) residual.fetch(offset);
+    copy_async_commit();
+  }
+  // Row `row` of the group at `offset`: y of one token.
+  __device__ __forceinline__ void token(unsigned offset, int row) {
+    using Element = typename Config::Element;
+    float current[kVector], z[kVector];
+    unpack<Element>(x.read(offset, row), current);
+    conv_filter(weight, bias, history, current, z);
+    shift_in(history, current);
+    if constexpr (Config::kSilu) {
+#pragma unroll
+      for (int v = 0; v < kVector; ++v) z[v] = conv_silu(z[v]);
+    }
     if constexpr (Config::kResidual) {
-      load_global(residual, residual_rows[slot]);
-      residual += p.residual_token_stride;
+      float added[kVector];
+      unpack<Element>(residual.read(offset, row), added);
+#pragma unroll
+      for (int v = 0; v < kVector; ++v) z[v] = __fadd_rn(z[v], added[v]);
     }
-  };
-  int left = at.channel < p.channels ? stop - position : 0;
-#pragma unroll
-  for (int g = 0; g < kAhead; ++g) {
-    if (g < left) fetch(g);
+    store_where(active, y, pack<Element, Config::kVectorBytes>(z));
+    y += y_stride;
   }
-  for (; left > 0; left -= kAhead) {
-#pragma unroll
-    for (int g = 0; g < kAhead; ++g) {
-      if (g < left) {
-        float current[kVector], added[kVector], z[kVector];
-        unpack<Element>(rows[g], current);
-        if constexpr (Config::kResidual) unpack<Element>(residual_rows[g], added);
-        if (g + kAhead < left) fetch(g);
-        conv_filter(weight, bias, history, current, z);
-        shift_in(history, current);
-#pragma unroll
-        for (int v = 0; v < kVector; ++v) {
-          if constexpr (Config::kSilu) z[v] = silu(z[v]);
-          if constexpr (Config::kResidual) z[v] = __fadd_rn(z[v], added[v]);
-        }
-        store_global(y, pack<Element, Config::kVectorBytes>(z));
-        y += p.y_token_stride;
-      }
-    }
+};
+
+// The rows of this warp's tokens, the first kGroups groups of them on their way. Lanes without
+// channels bring the last ones, and store nothing.
+template <class Config>
+__device__ __forceinline__ void conv_start(const ConvForwardParams& p, const ConvTile& at,
+                                           const ConvTokens& tokens, char* ring,
+                                           ConvForwardWalk<Config>& walk) {
+  using Element = typename Config::Element;
+  using Ring = ConvRing<Config>;
+  const long long offset = tokens.first - p.begin;
+  walk.active = at.channel < p.channels;
+  const int from = minimum(at.channel, p.channels - ConvShape<Config>::kVector);
+  const int rows = tokens.last - tokens.first;
+  const unsigned shared =
+      static_cast<unsigned>(__cvta_generic_to_shared(ring)) + at.lane * Config::kVectorBytes;
+  walk.x = {conv_x<Element>(p, at.row, tokens.first) + from, p.x_token_stride, rows, shared};
+  if constexpr (Config::kResidual) {
+    walk.residual = {static_cast<const Element*>(p.residual) + at.row * p.residual_batch_stride +
+                         offset * p.residual_token_stride + from,
+                     p.residual_token_stride, rows, shared + Ring::kBytes};
   }
+  walk.y = static_cast<Element*>(p.y) + at.row * p.y_batch_stride + offset * p.y_token_stride +
+           at.channel;
+  walk.y_stride = p.y_token_stride;
+#pragma unroll 1
+  for (int g = 0; g < Ring::kGroups; ++g) walk.fetch(g * Ring::kGroupBytes);
 }
 
 // y of the padding [position, stop), which is 0 with a residual too.
@@ -135,9 +155,49 @@ __device__ __forceinline__ void conv_final_state(const ConvForwardParams& p, con
       stage, count * kWidth, at.lane);
 }
 
+// All tokens of this warp. Once per sequence that has tokens here the window is loaded; a group of
+// rows inside one sequence is unrolled.
+template <class Config>
+__device__ __forceinline__ void conv_walk(const ConvForwardParams& p, const ConvTile& at,
+                                          const ConvTokens& tokens, float* state_stage,
+                                          ConvForwardWalk<Config>& walk) {
+  unsigned offset = 0;
+  int stop = tokens.first;  // the window is that of a sequence up to here
+#pragma unroll 1
+  for (int group = tokens.first; group < tokens.last; group += kConvGroup) {
+    copy_async_wait<ConvRing<Config>::kGroups - 1>();
+    const int rows = minimum(kConvGroup, tokens.last - group);
+#pragma unroll 1
+    for (int row = 0; row < rows;) {
+      const int position = group + row;
+      if (position == stop) {
+        const Sequence sequence = conv_sequence<Config>(p, at.row, position);
+        if (conv_is_padding<Config>(p, sequence)) {
+          copy_async_wait<0>();
+          conv_zero_rows<Config>(p, at, position, tokens.last);
+          return;
+        }
+        stop = minimum(tokens.last, sequence.end);
+        load_history<Config>(p, at, at.row, sequence, position, state_stage, walk.history);
+      }
+      if (row == 0 && group + kConvGroup <= stop) {
+#pragma unroll
+        for (int g = 0; g < kConvGroup; ++g) walk.token(offset, g);
+        row = kConvGroup;
+      } else {
+        walk.token(offset, row++);
+      }
+    }
+    walk.fetch(offset);
+    offset = ring_next<Config>(offset);
+  }
+  copy_async_wait<0>();
+}
+
 template <class Config>
 __device__ void causal_conv1d(const ConvForwardParams& p) {
   using Shape = ConvShape<Config>;
+  using Smem = ConvForwardSmem<Config>;
   extern __shared__ float4 shared[];
   float* stage = reinterpret_cast<float*>(shared);
   const ConvTile at = conv_tile<Config>(p.channels, p.batch, p.first_tile, p.tiles);
@@ -153,23 +213,14 @@ __device__ void causal_conv1d(const ConvForwardParams& p) {
     return;
   }
 
-  float weight[Shape::kWidth][Shape::kVector], bias[Shape::kVector];
-  load_filter<Config>(p, at, stage, weight, bias);
-
-  const ConvTokens tokens = conv_tokens<Config>(at, p.begin, p.end);
-  int position = tokens.first;
-  while (position < tokens.last) {  // once per sequence that has tokens here
-    const Sequence sequence = conv_sequence<Config>(p, at.row, position);
-    if (conv_is_padding<Config>(p, sequence)) {
-      conv_zero_rows<Config>(p, at, position, tokens.last);
-      break;
-    }
-    const int stop = minimum(tokens.last, sequence.end);
-    float history[Shape::kWidth - 1][Shape::kVector];
-    load_history<Config>(p, at, at.row, sequence, position, state_stage, history);
-    conv_run<Config>(p, at, position, stop, weight, bias, history);
-    position = stop;
-  }
+  // Rows are on their way before anything is waited for.
+  const ConvTokens tokens = conv_tokens<Config>(at, p.run, p.begin, p.end);
+  ConvForwardWalk<Config> walk;
+  conv_start<Config>(p, at, tokens,
+                     reinterpret_cast<char*>(shared) + Smem::kRings + at.warp * Smem::kOfWarp,
+                     walk);
+  load_filter<Config>(p, at, stage, walk.weight, walk.bias);
+  conv_walk<Config>(p, at, tokens, state_stage, walk);
 }
 
 }  // namespace lathe

@@ -49,7 +49,7 @@ __device__ __forceinline__ void conv_update_step(const float (&weight)[Config::k
   conv_filter(weight, bias, history, current, result);
   if constexpr (Config::kSilu) {
 #pragma unroll
-    for (int v = 0; v < kVector; ++v) result[v] = silu(result[v]);
+    for (int v = 0; v < kVector; ++v) result[v] = conv_silu(result[v]);
   }
 }
 

@@ -37,7 +37,7 @@ struct ConvForwardParams {
   int first_tile;  // token tiles [first_tile, first_tile + tiles) of [begin, end) are computed
   int tiles;
   int state_tiles;  // trailing blocks of the grid that write final_state; 0: none in this launch
-  int reserved;
+  int run;          // tokens of a warp: a multiple of 4, at most kTokens and at least W - 1
 };
 
 struct ConvBackwardParams {
@@ -61,6 +61,8 @@ struct ConvBackwardParams {
   int first_tile, tiles;  // as in the forward
   int all_tiles;          // token tiles of [begin, end): rows of `partials` per batch row
   int state_tiles;        // trailing blocks that write dinitial_state and dhalo
+  int run;                // as in the forward
+  int reserved;
 };
 
 // Sums the partials in tile order: dweight[d, i] = sum over tiles of partials[tile, i, d]. Compiled

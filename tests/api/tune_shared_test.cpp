@@ -11,7 +11,7 @@ using namespace tuning;
 TEST_CASE("tune: without a device a choice is used by its GPU's name") {
   const Cache cache;
   Cache::store(
-      record("x=f32 weight=f32 offsets=i32 width=4 vector=16 silu=0 bias=0 residual=0 "
+      record("x=f32 weight=f32 offsets=i32 width=4 vector=16 ring=12 silu=0 bias=0 residual=0 "
              "initial_state=0 final_state=0 packed=0 halo=0",
              "tokens=32 warps=4"));
   for (const char* gpu : {"h100", "sm_90a", "h200"}) {
@@ -34,7 +34,8 @@ TEST_CASE("tune: without a device a choice is used by its GPU's name") {
 TEST_CASE("tune: choices travel with the kernels that were made by them") {
   const Cache cache;
   const std::string problem_class =
-      "x=f32 weight=f32 offsets=i32 width=4 vector=16 silu=0 bias=0 residual=0 initial_state=0 "
+      "x=f32 weight=f32 offsets=i32 width=4 vector=16 ring=12 silu=0 bias=0 residual=0 "
+      "initial_state=0 "
       "final_state=0 packed=0 halo=0";
   Cache::store(record(problem_class, "tokens=32 warps=8") +
                record("x=f16 width=4", "tokens=128 warps=4", "of_no_kernel"));
@@ -118,7 +119,8 @@ TEST_CASE("tune: ranks try the same and choose the same") {
 TEST_CASE("tune: ranks with other databases use none, until rank 0's is shared") {
   const Cache cache;
   const std::string problem_class =
-      "x=f32 weight=f32 offsets=i32 width=4 vector=16 silu=0 bias=0 residual=0 initial_state=0 "
+      "x=f32 weight=f32 offsets=i32 width=4 vector=16 ring=12 silu=0 bias=0 residual=0 "
+      "initial_state=0 "
       "final_state=0 packed=0 halo=1";
   std::string before[2], after[2];
   Cache::store(record(problem_class, "tokens=32 warps=4"));
@@ -144,7 +146,7 @@ TEST_CASE(
     "tune: a line that names a group is warmed for ranks that share choices and that do not") {
   const Cache cache;
   Cache::store(
-      record("x=f32 weight=f32 offsets=i32 width=4 vector=16 silu=0 bias=0 residual=0 "
+      record("x=f32 weight=f32 offsets=i32 width=4 vector=16 ring=12 silu=0 bias=0 residual=0 "
              "initial_state=0 final_state=0 packed=0 halo=1",
              "tokens=32 warps=4"));
   const std::string line =

@@ -71,9 +71,11 @@ void check_rank(int rank, const std::vector<int64_t>& bounds) {
   // The rows once for both directions, then the gradients.
   CHECK(run.fake.groups == (run.peers() ? 2 : 0));
 
-  const lathe::ConvShape shape{2, end - begin, 64, 2};
+  lathe::ConvShape shape{2, end - begin, 64, 2};
+  shape.multiprocessors = world.context.facts.multiprocessors;
   const auto& specs = world.plan->executor->specs();
-  const int tiles = static_cast<int>(lathe::conv_tiles(specs[0], end - begin));
+  const int tiles = lathe::conv_tiling(specs[0], shape).tiles;
+  const int back_tiles = lathe::conv_tiling(specs[1], shape).tiles;
   const void* rows = nullptr;
   const auto forward = world.launches_of("causal_conv1d");
   const auto backward = world.launches_of("causal_conv1d_bwd");
@@ -86,13 +88,13 @@ void check_rank(int rank, const std::vector<int64_t>& bounds) {
   check_cover<lathe::ConvForwardParams>(
       forward, tiles, static_cast<int>(lathe::conv_state_tiles(specs[0], shape)), rows);
   check_cover<lathe::ConvBackwardParams>(
-      backward, tiles, static_cast<int>(lathe::conv_state_tiles(specs[1], shape)), rows);
+      backward, back_tiles, static_cast<int>(lathe::conv_state_tiles(specs[1], shape)), rows);
   for (const Launch& launch : backward) {
     const auto p = launch.as<lathe::ConvBackwardParams>();
     CHECK(p.begin == begin);
     CHECK(p.end == end);
     CHECK(p.length == bounds.back());
-    CHECK(p.all_tiles == tiles);
+    CHECK(p.all_tiles == back_tiles);
   }
 
   const auto sums = world.launches_of("causal_conv1d_weight_grad");
