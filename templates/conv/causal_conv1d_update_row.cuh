@@ -14,7 +14,7 @@ namespace lathe {
 template <class Config>
 struct ConvUpdateRowSmem {
   static constexpr int kFilter = 4 * ConvShape<Config>::kFilterFloats;
-  static constexpr int kWarp = kFilter + ConvUpdateSmem<Config>::kSlots;
+  static constexpr int kWarp = kFilter + kConvUpdateSlots<Config>;
   static constexpr int kBytes = Config::kThreads / 32 * kWarp;
 };
 
@@ -50,7 +50,6 @@ template <class Config>
 __device__ void causal_conv1d_update_row(const ConvUpdateParams& p) {
   using Element = typename Config::Element;
   using Shape = ConvShape<Config>;
-  constexpr int kWidth = Shape::kWidth, kVector = Shape::kVector;
   constexpr int kBlockChannels = Shape::kWarps * Shape::kChannels;
   extern __shared__ float4 shared[];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -60,32 +59,17 @@ __device__ void causal_conv1d_update_row(const ConvUpdateParams& p) {
   if (first >= p.channels) return;
 
   char* warp_memory = reinterpret_cast<char*>(shared) + warp * ConvUpdateRowSmem<Config>::kWarp;
-  Element* slots = reinterpret_cast<Element*>(warp_memory + ConvUpdateRowSmem<Config>::kFilter);
-  Element* state = static_cast<Element*>(p.state) + row * p.state_stride +
-                   static_cast<long long>(first) * kWidth;
-  const int count = minimum(Shape::kChannels, p.channels - first) * kWidth;
-  copy_in(slots, state, count, lane);
-  float weight[kWidth][kVector], bias[kVector];
+  ConvUpdateRow<Config> own;
+  own.slots = reinterpret_cast<Element*>(warp_memory + ConvUpdateRowSmem<Config>::kFilter);
+  own.fetch(p, row, first, lane);
+  copy_async_commit();
+  float weight[Shape::kWidth][Shape::kVector], bias[Shape::kVector];
   load_filter_by_warp<Config>(p, first, lane, reinterpret_cast<float*>(warp_memory), weight, bias);
-
-  const int channel = first + lane * kVector;
-  if (channel < p.channels) {
-    Words<Config::kVectorBytes> raw;
-    float result[kVector];
-    load_global(static_cast<const Element*>(p.x) + row * p.x_stride + channel, raw);
-    conv_update_step<Config>(weight, bias, raw, slots + lane * kVector * kWidth, result);
-    if constexpr (Config::kResidual) {
-      float added[kVector];
-      load_global(static_cast<const Element*>(p.residual) + row * p.residual_stride + channel, raw);
-      unpack<Element>(raw, added);
-#pragma unroll
-      for (int v = 0; v < kVector; ++v) result[v] = __fadd_rn(result[v], added[v]);
-    }
-    store_global(static_cast<Element*>(p.y) + row * p.y_stride + channel,
-                 pack<Element, Config::kVectorBytes>(result));
-  }
+  copy_async_wait<0>();
+  __syncwarp();  // the run of slots is there
+  own.step(p, row, first, lane, weight, bias);
   __syncwarp();  // all lanes have rolled theirs
-  copy_out(state, slots, count, lane);
+  copy_out(own.state, own.slots, own.count, lane);
 }
 
 }  // namespace lathe

@@ -63,9 +63,9 @@ TEST_CASE("golden text of the causal_conv1d kernels") {
         "causal_conv1d_bwd x=bf16 weight=bf16 offsets=i64 width=4 vector=8 tokens=64 ring=12 "
         "silu=1 bias=1 dx=1 weight_grad=1 initial_state=0 dfinal_state=0 dinitial_state=0 packed=1 "
         "halo=1 min_blocks=4 threads=128 smem=27296");
-  CHECK(conv_update_spec(problem).text() ==
-        "causal_conv1d_update x=bf16 weight=bf16 width=4 vector=4 silu=1 bias=1 residual=0 "
-        "threads=256 smem=5536");
+  CHECK(kConvUpdateSequences.candidates(problem, facts).front().text() ==
+        "causal_conv1d_update x=bf16 weight=bf16 width=4 vector=4 silu=1 bias=1 residual=0 rows=4 "
+        "min_blocks=4 threads=256 smem=17824");
   CHECK(kConvUpdateRow.candidates(problem, facts).front().text() ==
         "causal_conv1d_update_row x=bf16 weight=bf16 width=4 vector=4 silu=1 bias=1 residual=0 "
         "threads=128 smem=7808");

@@ -10,13 +10,11 @@ namespace {
 constexpr int kRowWarps[] = {4, 8, 1};
 
 KernelSpec row_spec(const ConvProblem& problem, int warps) {
-  KernelSpec spec = conv_update_spec(problem);
   const ConvUpdateShared shared = conv_update_shared(problem);
+  KernelSpec spec = conv_update_spec(problem, warps * (shared.filter + shared.slots), warps);
   spec.kernel = "causal_conv1d_update_row";
   spec.source = "conv/causal_conv1d_update_row.cuh";
   spec.smem = "ConvUpdateRowSmem";
-  spec.smem_bytes = warps * (shared.filter + shared.slots);
-  spec.threads = 32 * warps;
   return spec;
 }
 

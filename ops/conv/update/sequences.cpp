@@ -12,8 +12,11 @@
 namespace lathe {
 namespace {
 
-// Rows in flight of a block: so many sequences share the filter.
-constexpr int kWarps = 8;
+// So many sequences of each warp are in flight; they share the filter. Few of them suffice where a
+// run of slots is long.
+constexpr int kWarps = 8, kMostRows = 4;
+constexpr int kWarpBytesUnderWay = 2048;
+constexpr int kBlocks = 4;  // of a multiprocessor, that registers are left for
 
 int two_channels(const ConvProblem& problem) {
   return std::min(problem.vector_bytes, 2 * bytes_of(problem.x));
@@ -25,16 +28,25 @@ class Sequences final : public ConvUpdate {
 
   int64_t blocks(const ConvShape& shape) const override {
     return ceil_div(shape.channels, kernel.numbers().channels) *
-           ceil_div(shape.batch, kernel.numbers().warps);
+           ceil_div(shape.batch, kernel.numbers().warps * kernel.numbers().rows);
   }
 };
 
+KernelSpec sequences_spec(const ConvProblem& problem) {
+  const ConvUpdateShared shared = conv_update_shared(problem);
+  const int rows = std::clamp(kWarpBytesUnderWay / shared.slots, 1, kMostRows);
+  KernelSpec spec = conv_update_spec(problem, shared.filter + kWarps * rows * shared.slots, kWarps);
+  spec.add({Constant::integer("rows", "kRows", rows)});
+  spec.min_blocks = kBlocks;
+  return spec;
+}
+
 std::string refusal(const ConvProblem& problem, const DeviceFacts& facts) {
-  return conv_shared_refusal("causal_conv1d_update", conv_update_spec(problem).smem_bytes, facts);
+  return conv_shared_refusal("causal_conv1d_update", sequences_spec(problem).smem_bytes, facts);
 }
 
 std::vector<KernelSpec> candidates(const ConvProblem& problem, const DeviceFacts&) {
-  return {conv_update_spec(problem)};
+  return {sequences_spec(problem)};
 }
 
 std::unique_ptr<ConvUpdate> make(KernelSpec spec, const ConvProblem& problem, const DeviceFacts&) {
@@ -45,11 +57,10 @@ std::unique_ptr<ConvUpdate> make(KernelSpec spec, const ConvProblem& problem, co
 
 const ConvUpdateStep kConvUpdateSequences = {"portable", refusal, candidates, {}, make};
 
-KernelSpec conv_update_spec(const ConvProblem& problem) {
-  const ConvUpdateShared shared = conv_update_shared(problem);
+KernelSpec conv_update_spec(const ConvProblem& problem, int smem_bytes, int warps) {
   return shared_spec(
       LATHE_TEMPLATE("conv", "causal_conv1d_update", ConvUpdateParams, channels), "ConvUpdateSmem",
-      shared.filter + kWarps * shared.slots, 32 * kWarps,
+      smem_bytes, 32 * warps,
       {Constant::type("x", "Element", problem.x),
        Constant::type("weight", "WeightElement", problem.weight),
        Constant::integer("width", "kWidth", problem.width),
@@ -58,13 +69,13 @@ KernelSpec conv_update_spec(const ConvProblem& problem) {
        Constant::flag("residual", "kResidual", problem.residual)});
 }
 
+ConvUpdateNumbers::ConvUpdateNumbers(const KernelSpec& spec)
+    : channels(32 * conv_vector(spec)), warps(spec.threads / 32), rows(spec.constant("rows", 1)) {}
+
 ConvUpdateShared conv_update_shared(const ConvProblem& problem) {
   const int vector = two_channels(problem);
   return {conv_filter_bytes(problem, vector), 32 * vector * problem.width};
 }
-
-ConvUpdateNumbers::ConvUpdateNumbers(const KernelSpec& spec)
-    : channels(32 * conv_vector(spec)), warps(spec.threads / 32) {}
 
 Status ConvUpdate::launch(const Call& call, const ConvShape& shape) const {
   const auto& t = call.tensors;

@@ -14,6 +14,7 @@ struct ConvUpdateNumbers {
   ConvUpdateNumbers() = default;
   ConvUpdateNumbers(const KernelSpec& spec);
   int64_t channels = 0, warps = 0;  // of a warp, and of a block
+  int64_t rows = 1;                 // sequences of a warp
 };
 
 class ConvUpdate {
@@ -36,9 +37,8 @@ class ConvUpdate {
 using ConvUpdateStep = Implementation<ConvProblem, ConvUpdate>;
 LATHE_STEP(ConvUpdateStep, conv_updates, kConvUpdateSequences, kConvUpdateRow)
 
-// Returns the spec that the implementations have in common, with a warp for each of several
-// sequences a block.
-KernelSpec conv_update_spec(const ConvProblem& problem);
+// Returns the spec that the implementations have in common.
+KernelSpec conv_update_spec(const ConvProblem& problem, int smem_bytes, int warps);
 // Holds the bytes that a warp stages: the filter of its channels, and their slots of the state.
 struct ConvUpdateShared {
   int filter = 0, slots = 0;

@@ -121,8 +121,8 @@ TEST_CASE("grids cover every token, channel, row and state") {
     const KernelSpec spec = how.candidates(problem, hopper()).front();
     return how.make(spec, problem, hopper())->blocks(shape);
   };
-  CHECK(blocks(kConvUpdateSequences) == 2 * 5);  // 8 rows, 64 channels a block
-  CHECK(blocks(kConvUpdateRow) == 9 * 2);        // a row, 256 channels a block
+  CHECK(blocks(kConvUpdateSequences) == 5);  // 32 rows, 64 channels a block
+  CHECK(blocks(kConvUpdateRow) == 9 * 2);    // a row, 256 channels a block
   shape.channels = 0;
   CHECK(conv_grid(*kernels.forward, shape, 2, 0).x == 0);
   CHECK(conv_state_tiles(*kernels.forward, shape) == 0);
