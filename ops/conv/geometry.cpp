@@ -54,25 +54,8 @@ ConvWalk::ConvWalk(const KernelSpec& spec)
   if (!forward) halos = spec.constant("halo");
 }
 
-ConvTiling conv_tiling(const ConvWalk& walk, const ConvShape& shape) {
-  constexpr int64_t kLeast = 16;  // tokens: with fewer the rows before a run weigh too much
-  const int64_t columns = ceil_div(shape.channels, walk.channels) * shape.batch;
-  const int64_t wanted = walk.blocks * shape.multiprocessors;
-  int64_t run = walk.tokens, tiles = ceil_div(shape.tokens, run * walk.warps);
-  while (run > kLeast && columns * tiles < wanted) {
-    run /= 2;
-    tiles = ceil_div(shape.tokens, run * walk.warps);
-  }
-  return {static_cast<int>(run), static_cast<int>(tiles)};
-}
-
-int64_t conv_state_tiles(const ConvWalk& walk, const ConvShape& shape) {
-  if (shape.channels == 0) return 0;
-  return ceil_div(walk.states * shape.sequences + walk.halos * shape.batch, walk.warps);
-}
-
-Grid conv_grid(const ConvWalk& walk, const ConvShape& shape, int64_t tiles, int64_t state_tiles) {
-  return line(ceil_div(shape.channels, walk.channels) * (shape.batch * tiles + state_tiles));
+Grid conv_grid(const ConvTiling& tiling, int64_t batch, int64_t tiles, int64_t state_tiles) {
+  return line(int64_t{tiling.columns} * (batch * tiles + state_tiles));
 }
 
 Grid conv_weight_grad_grid(const KernelSpec&, const ConvShape& shape) {

@@ -4,6 +4,7 @@
 // how large their grids are and how many bytes they move. Pure functions of integers.
 #pragma once
 
+#include "codegen/base/integers.h"
 #include "codegen/launch_shape.h"
 #include "ops/kernel.h"
 #include "ops/kernel_problems.h"
@@ -70,16 +71,31 @@ int conv_tap_pitch(int rows, int channels);
 int conv_filter_bytes(const ConvProblem& problem, int vector);
 int64_t conv_vector(const KernelSpec& spec);  // elements of one access
 
-// Says how a call's tokens lie over warps: so many in a row of each, and so many token tiles of one
-// batch row. Small calls have short runs, so that all multiprocessors have work.
+// Says how a call lies over warps and blocks. Small calls have short runs, so that all
+// multiprocessors have work.
 struct ConvTiling {
-  int run = 0, tiles = 0;
+  int run = 0;          // tokens of a warp
+  int tiles = 0;        // token tiles of one batch row
+  int columns = 0;      // channel tiles
+  int state_tiles = 0;  // blocks for states
 };
-ConvTiling conv_tiling(const ConvWalk& walk, const ConvShape& shape);
-int64_t conv_state_tiles(const ConvWalk& walk, const ConvShape& shape);
+// Inline, as launches ask.
+inline ConvTiling conv_tiling(const ConvWalk& walk, const ConvShape& shape) {
+  constexpr int64_t kLeast = 16;  // tokens: with fewer the rows before a run weigh too much
+  const int64_t columns = ceil_div(shape.channels, walk.channels);
+  const int64_t work = columns * shape.batch * shape.tokens;
+  int64_t run = walk.tokens, block = run * walk.warps;
+  while (work < walk.blocks * shape.multiprocessors * block && run > kLeast) run /= 2, block /= 2;
+  ConvTiling out{static_cast<int>(run), static_cast<int>(ceil_div(shape.tokens, block)),
+                 static_cast<int>(columns), 0};
+  const int64_t states = walk.states * shape.sequences + walk.halos * shape.batch;
+  if (states > 0 && columns > 0) out.state_tiles = static_cast<int>(ceil_div(states, walk.warps));
+  return out;
+}
+
 // Returns the grid of a launch over `tiles` token tiles and `state_tiles` state tiles (either may
 // be 0, not both).
-Grid conv_grid(const ConvWalk& walk, const ConvShape& shape, int64_t tiles, int64_t state_tiles);
+Grid conv_grid(const ConvTiling& tiling, int64_t batch, int64_t tiles, int64_t state_tiles);
 Grid conv_weight_grad_grid(const KernelSpec& spec, const ConvShape& shape);
 Grid conv_halo_grid(const ConvHaloNumbers& kernel, const ConvShape& shape);
 

@@ -171,7 +171,6 @@ Status ConvRankRun::run_backward(const HaloBuffers& rows) {
 }
 
 Status ConvRankRun::operator()() {
-  LATHE_TRY(own_.check(plan_));
   const HaloBuffers rows{at(workspace_.rows), at(workspace_.received),
                          static_cast<size_t>(workspace_.row_bytes)};
   if (kernels().forward) LATHE_TRY(run_forward(rows));

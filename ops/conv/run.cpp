@@ -13,16 +13,12 @@ namespace {
 
 // Grids are counted in 31 bits. No block does less than 32 channels of one tile, so this refuses
 // only what no device's memory holds.
-Status check_blocks(const ConvPart& part, int64_t tiles, int64_t state_tiles) {
-  const int64_t channels = (part.shape.channels + 31) / 32;
-  int64_t blocks;
-  if (!__builtin_mul_overflow(part.shape.batch, tiles, &blocks) && blocks <= kMaxExtent &&
-      !__builtin_mul_overflow(blocks + state_tiles, channels, &blocks) && blocks <= kMaxExtent) {
-    return {};
-  }
-  return unsupported(text("x [", part.shape.batch, ", ", part.shape.tokens, ", ",
-                          part.shape.channels, "] needs more than ", kMaxExtent,
-                          " blocks; split the batch"));
+Status check_blocks(const ConvShape& shape, const ConvTiling& tiling) {
+  const int64_t channels = (shape.channels + 31) / 32;
+  const int64_t strips = shape.batch * tiling.tiles + tiling.state_tiles;
+  if (strips <= kMaxExtent && strips * channels <= kMaxExtent) return {};
+  return unsupported(text("x [", shape.batch, ", ", shape.tokens, ", ", shape.channels,
+                          "] needs more than ", kMaxExtent, " blocks; split the batch"));
 }
 
 ConvPart conv_part(const Call& call, int multiprocessors) {
@@ -57,15 +53,19 @@ Result<ConvPlan> ConvExecutor::plan(const Call& call) const {
   ConvPlan out;
   out.part = conv_part(call, multiprocessors_);
   const ConvShape& shape = out.part.shape;
-  if (kernels_.forward) out.forward = conv_tiling(forward(), shape);
-  if (kernels_.backward) out.backward = conv_tiling(backward(), shape);
-  WorkspaceLayout layout;
-  if (problem_.weight_grad) {
-    const int64_t tiles = out.backward.tiles, taps = problem_.width + 1;
-    LATHE_TRY(check_blocks(out.part, tiles, 0));
-    out.workspace.partials = layout.add({shape.batch, tiles, taps, shape.channels, 4});
-    if (group_) out.workspace.sums = layout.add({taps, shape.channels, 4});
+  if (kernels_.forward) {
+    out.forward = conv_tiling(forward(), shape);
+    LATHE_TRY(check_blocks(shape, out.forward));
   }
+  if (kernels_.backward) {
+    out.backward = conv_tiling(backward(), shape);
+    LATHE_TRY(check_blocks(shape, out.backward));
+  }
+  if (!problem_.weight_grad) return out;
+  const int64_t tiles = out.backward.tiles, taps = problem_.width + 1;
+  WorkspaceLayout layout;
+  out.workspace.partials = layout.add({shape.batch, tiles, taps, shape.channels, 4});
+  if (group_) out.workspace.sums = layout.add({taps, shape.channels, 4});
   out.workspace.total = layout.total();
   LATHE_TRY(layout.status());
   return out;
@@ -75,7 +75,7 @@ ConvForwardParams ConvExecutor::forward_params(const Call& call, const ConvPlan&
   auto p = conv_params<ConvForwardParams>(call, plan.part);
   p.run = plan.forward.run;
   p.tiles = plan.forward.tiles;
-  p.state_tiles = static_cast<int>(conv_state_tiles(forward(), plan.part.shape));
+  p.state_tiles = plan.forward.state_tiles;
   return p;
 }
 
@@ -84,7 +84,7 @@ ConvBackwardParams ConvExecutor::backward_params(const Call& call, const ConvPla
   p.partials = problem_.weight_grad ? call.workspace + plan.workspace.partials : nullptr;
   p.run = plan.backward.run;
   p.tiles = p.all_tiles = plan.backward.tiles;
-  p.state_tiles = static_cast<int>(conv_state_tiles(backward(), plan.part.shape));
+  p.state_tiles = plan.backward.state_tiles;
   return p;
 }
 
@@ -115,19 +115,7 @@ Status ConvExecutor::weight_grad(const Call& call, const ConvPlan& plan) const {
   return kernels_.weight_grad_cast.launch(grid, &p, call.stream);
 }
 
-Status ConvExecutor::check(const ConvPlan& plan) const {
-  const ConvShape& shape = plan.part.shape;
-  if (kernels_.forward) {
-    LATHE_TRY(check_blocks(plan.part, plan.forward.tiles, conv_state_tiles(forward(), shape)));
-  }
-  if (kernels_.backward) {
-    LATHE_TRY(check_blocks(plan.part, plan.backward.tiles, conv_state_tiles(backward(), shape)));
-  }
-  return {};
-}
-
 Status ConvExecutor::launch(const Call& call, const ConvPlan& plan) const {
-  LATHE_TRY(check(plan));
   if (kernels_.forward) {
     const ConvForwardParams p = forward_params(call, plan);
     LATHE_TRY(launch_forward(p, plan, 0, p.tiles, p.state_tiles, call.stream));

@@ -50,13 +50,13 @@ Params conv_params(const Call& call, const ConvPart& part) {
 // Launches token tiles [first, first + tiles) of a shard and its state tiles; nothing if there are
 // neither.
 template <typename Params>
-Status launch_tiles(const NumberedSlot<ConvWalk>& kernel, const ConvShape& shape, Params p,
+Status launch_tiles(const NumberedSlot<ConvWalk>& kernel, const ConvTiling& tiling, Params p,
                     int first, int tiles, int state_tiles, CUstream stream) {
   p.first_tile = first;
   p.tiles = std::max(tiles, 0);
   p.state_tiles = state_tiles;
   if (p.tiles == 0 && p.state_tiles == 0) return {};
-  return kernel.launch(conv_grid(kernel.numbers(), shape, p.tiles, p.state_tiles), &p, stream);
+  return kernel.launch(conv_grid(tiling, p.batch, p.tiles, p.state_tiles), &p, stream);
 }
 
 // Holds the offsets of the workspace's sections. A section that a call does not use has no bytes.
@@ -84,17 +84,16 @@ class ConvExecutor final : public PlannedExecutor<ConvExecutor, ConvPlan> {
   Result<Estimate> estimate_plan(const Call& call, const ConvPlan& plan) const;
 
   // A rank among several runs these parts.
-  Status check(const ConvPlan& plan) const;
   ConvForwardParams forward_params(const Call& call, const ConvPlan& plan) const;
   ConvBackwardParams backward_params(const Call& call, const ConvPlan& plan) const;
   // Launches token tiles [first, first + tiles) of a shard and its state tiles.
   Status launch_forward(const ConvForwardParams& p, const ConvPlan& plan, int first, int tiles,
                         int state_tiles, CUstream stream) const {
-    return launch_tiles(kernels_.forward, plan.part.shape, p, first, tiles, state_tiles, stream);
+    return launch_tiles(kernels_.forward, plan.forward, p, first, tiles, state_tiles, stream);
   }
   Status launch_backward(const ConvBackwardParams& p, const ConvPlan& plan, int first, int tiles,
                          int state_tiles, CUstream stream) const {
-    return launch_tiles(kernels_.backward, plan.part.shape, p, first, tiles, state_tiles, stream);
+    return launch_tiles(kernels_.backward, plan.backward, p, first, tiles, state_tiles, stream);
   }
   Status weight_grad(const Call& call, const ConvPlan& plan) const;
 

@@ -28,7 +28,7 @@ class Sequences final : public ConvUpdate {
 
   int64_t blocks(const ConvShape& shape) const override {
     return ceil_div(shape.channels, kernel.numbers().channels) *
-           ceil_div(shape.batch, kernel.numbers().warps * kernel.numbers().rows);
+           ceil_div(shape.batch, kernel.numbers().sequences);
   }
 };
 
@@ -70,7 +70,9 @@ KernelSpec conv_update_spec(const ConvProblem& problem, int smem_bytes, int warp
 }
 
 ConvUpdateNumbers::ConvUpdateNumbers(const KernelSpec& spec)
-    : channels(32 * conv_vector(spec)), warps(spec.threads / 32), rows(spec.constant("rows", 1)) {}
+    : channels(32 * conv_vector(spec)),
+      warps(spec.threads / 32),
+      sequences(warps * spec.constant("rows", 1)) {}
 
 ConvUpdateShared conv_update_shared(const ConvProblem& problem) {
   const int vector = two_channels(problem);

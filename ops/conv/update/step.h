@@ -14,7 +14,7 @@ struct ConvUpdateNumbers {
   ConvUpdateNumbers() = default;
   ConvUpdateNumbers(const KernelSpec& spec);
   int64_t channels = 0, warps = 0;  // of a warp, and of a block
-  int64_t rows = 1;                 // sequences of a warp
+  int64_t sequences = 1;            // of a block whose warps have some each
 };
 
 class ConvUpdate {

@@ -102,17 +102,20 @@ TEST_CASE("grids cover every token, channel, row and state") {
     const ConvTiling tiling = conv_tiling(*kernels.forward, other);
     return std::pair(tiling.run, tiling.tiles);
   };
+  // Three tiles of channels and three rows: nine columns of tokens for fourteen blocks.
   CHECK(tiles(0) == std::pair(16, 0));
-  CHECK(tiles(257) == std::pair(64, 2));  // three tiles of channels, three rows: 18 blocks
+  CHECK(tiles(398) == std::pair(32, 4));
+  CHECK(tiles(399) == std::pair(64, 2));
   // Short runs give more multiprocessors work, down to 16 tokens.
-  CHECK(tiles(256) == std::pair(32, 2));
-  CHECK(tiles(257, 2) == std::pair(16, 5));
-  CHECK(tiles(257, 132) == std::pair(16, 5));
-  CHECK(conv_state_tiles(*kernels.forward, shape) == 1);
-  CHECK(conv_grid(*kernels.forward, shape, 2, 1).x == 3 * (3 * 2 + 1));
-  CHECK(conv_grid(*kernels.forward, shape, 0, 1).x == 3);
-  CHECK(conv_state_tiles(*kernels.backward, shape) == 2);  // 3 sequences and 3 rows, 4 warps
-  CHECK(conv_grid(*kernels.backward, shape, 2, 2).x == 3 * (3 * 2 + 2));
+  CHECK(tiles(399, 2) == std::pair(32, 4));
+  CHECK(tiles(399, 132) == std::pair(16, 7));
+  const ConvTiling tiled = conv_tiling(*kernels.forward, shape);
+  CHECK(tiled.state_tiles == 1);
+  CHECK(conv_grid(tiled, 3, 2, 1).x == 3 * (3 * 2 + 1));
+  CHECK(conv_grid(tiled, 3, 0, 1).x == 3);
+  const ConvTiling back = conv_tiling(*kernels.backward, shape);
+  CHECK(back.state_tiles == 2);  // 3 sequences and 3 rows, 4 warps
+  CHECK(conv_grid(back, 3, 2, 2).x == 3 * (3 * 2 + 2));
   CHECK(conv_weight_grad_grid(*kernels.weight_grad, shape).x == 9);
   CHECK(conv_halo_grid(*kernels.halo_pack, shape).x == 3);
   shape.batch = 9;
@@ -124,11 +127,11 @@ TEST_CASE("grids cover every token, channel, row and state") {
   CHECK(blocks(kConvUpdateSequences) == 5);  // 32 rows, 64 channels a block
   CHECK(blocks(kConvUpdateRow) == 9 * 2);    // a row, 256 channels a block
   shape.channels = 0;
-  CHECK(conv_grid(*kernels.forward, shape, 2, 0).x == 0);
-  CHECK(conv_state_tiles(*kernels.forward, shape) == 0);
+  CHECK(conv_grid(conv_tiling(*kernels.forward, shape), 9, 2, 0).x == 0);
+  CHECK(conv_tiling(*kernels.forward, shape).state_tiles == 0);
   shape.channels = 1, shape.batch = 1, shape.tokens = 0x7fffffff;
-  CHECK(conv_grid(*kernels.forward, shape, conv_tiling(*kernels.forward, shape).tiles, 0).x ==
-        8388608);
+  const ConvTiling longest = conv_tiling(*kernels.forward, shape);
+  CHECK(conv_grid(longest, 1, longest.tiles, 0).x == 8388608);
 }
 
 TEST_CASE("bytes moved stay close to the minimum where it matters") {

@@ -74,8 +74,8 @@ void check_rank(int rank, const std::vector<int64_t>& bounds) {
   lathe::ConvShape shape{2, end - begin, 64, 2};
   shape.multiprocessors = world.context.facts.multiprocessors;
   const auto& specs = world.plan->executor->specs();
-  const int tiles = lathe::conv_tiling(specs[0], shape).tiles;
-  const int back_tiles = lathe::conv_tiling(specs[1], shape).tiles;
+  const lathe::ConvTiling tiling = lathe::conv_tiling(specs[0], shape);
+  const lathe::ConvTiling back = lathe::conv_tiling(specs[1], shape);
   const void* rows = nullptr;
   const auto forward = world.launches_of("causal_conv1d");
   const auto backward = world.launches_of("causal_conv1d_bwd");
@@ -85,23 +85,21 @@ void check_rank(int rank, const std::vector<int64_t>& bounds) {
     rows = forward.at(0).as<lathe::ConvForwardParams>().halo;
     CHECK(rows >= kWorkspace);
   }
-  check_cover<lathe::ConvForwardParams>(
-      forward, tiles, static_cast<int>(lathe::conv_state_tiles(specs[0], shape)), rows);
-  check_cover<lathe::ConvBackwardParams>(
-      backward, back_tiles, static_cast<int>(lathe::conv_state_tiles(specs[1], shape)), rows);
+  check_cover<lathe::ConvForwardParams>(forward, tiling.tiles, tiling.state_tiles, rows);
+  check_cover<lathe::ConvBackwardParams>(backward, back.tiles, back.state_tiles, rows);
   for (const Launch& launch : backward) {
     const auto p = launch.as<lathe::ConvBackwardParams>();
     CHECK(p.begin == begin);
     CHECK(p.end == end);
     CHECK(p.length == bounds.back());
-    CHECK(p.all_tiles == back_tiles);
+    CHECK(p.all_tiles == back.tiles);
   }
 
   const auto sums = world.launches_of("causal_conv1d_weight_grad");
   const auto reduced = sums.at(0).as<lathe::ConvWeightGradParams>();
   CHECK(reduced.dbias == static_cast<float*>(reduced.dweight) + 4 * 64);
   CHECK(run.fake.reductions == 1);
-  if (tiles >= 2) CHECK(run.estimated == recorder.count);
+  if (back.tiles >= 2) CHECK(run.estimated == recorder.count);
 }
 
 TEST_CASE("ranks: each tile once, the boundary with the halo, gradients added and reduced") {
