@@ -49,7 +49,7 @@ ConvWalk::ConvWalk(const KernelSpec& spec)
     : tokens(spec.constant("tokens")), channels(32 * conv_vector(spec)), warps(warps_of(spec)) {
   const bool forward = spec.kernel == "causal_conv1d";
   // Of the forward two rounds of blocks; a run of the backward costs more tokens than it has.
-  blocks = forward ? 14 : 2;
+  blocks = forward ? 14 : 1;
   states = spec.constant(forward ? "final_state" : "dinitial_state");
   if (!forward) halos = spec.constant("halo");
 }

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: 2026 The lathe authors
+# SPDX-License-Identifier: Apache-2.0
+"""causal_conv1d by the simulator's clock, and a copy of the same bytes beside it: beside_copy.py [--gpu GPU] [--write FILE.md]
+
+`lathe explain --clock` says how long a call takes, and the same clock times the copy of streams.cu. ptxas, nvdisasm and
+NVRTC must be found. The table goes to standard output, and between two marks of the file.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+BEGIN, END = "<!-- conv1d clock: begin -->", "<!-- conv1d clock: end -->"
+TOKENS, CHANNELS, SEQUENCES = (2048, 8192, 65536), (2048, 4096, 12288), 16
+UPDATES = ((1, 4096), (16, 4096), (64, 4096), (256, 2048), (256, 4096), (256, 12288), (512, 4096))
+BYTES, WIDTH, OF_BLOCK = 2, 4, 4096  # of an element; taps; that a block of the copy reads
+
+
+def kernels(options: argparse.Namespace, cache: str, words: list[str]) -> dict[str, float]:
+    """Microseconds of each kernel of a call."""
+    command = [str(options.lathe), "explain", words[0], "--gpu", options.gpu, "--clock", "--json", "--cache-dir", cache]
+    for word in [*words[1:], "activation=silu"]:
+        command += ["--tensor" if ":" in word else "--set", word]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return {kernel["name"]: kernel["microseconds_of_all"] for kernel in json.loads(done.stdout)["clock"][0]["kernels"]}
+
+
+def call(options: argparse.Namespace, cache: str, tokens: int, channels: int, packed: bool) -> dict[str, float]:
+    """Microseconds of a forward and of a backward. A call with gradients has the forward's kernel too."""
+    rows = f"bf16:1,{tokens},{channels}"
+    words = ["causal_conv1d", f"x={rows}", f"dy={rows}", f"weight=bf16:{channels},{WIDTH}"]
+    times = kernels(options, cache, words + ([f"cu_seqlens=i32:{SEQUENCES + 1}"] if packed else []))
+    forward = times.pop("causal_conv1d")
+    return {"forward": forward, "backward": sum(times.values())}
+
+
+def copy(options: argparse.Namespace, count: int) -> float:
+    """Microseconds in which so many bytes are read and written."""
+    with tempfile.TemporaryDirectory() as work:
+        variables = os.environ | {
+            "LATHE_SIM_GPU": options.gpu, "LATHE_SIM_CLOCK": f"{work}/clock.jsonl", "LATHE_SIM_SAMPLE_BLOCKS": "16",
+            "LATHE_SIM_CHECK": "none", "LATHE_SIM_QUIET": "1", "CALIBRATE_ARCH": "sm_80" if options.gpu == "a100" else "sm_90a",
+            "LD_LIBRARY_PATH": f"{ROOT}/build/sim:/usr/local/cuda/lib64"}
+        blocks = count // 2 // OF_BLOCK
+        subprocess.run([sys.executable, __file__, "--copy", str(blocks)], env=variables, check=True)
+        return json.loads(pathlib.Path(work, "clock.jsonl").read_text().splitlines()[0])["microseconds"]
+
+
+def launch_copy(blocks: int) -> None:
+    import cuda_cases
+    import cuda_driver
+    cuda_driver.start()
+    ptx = cuda_cases.nvrtc((HERE / "streams.cu").read_text())
+    buffers = [cuda_cases.buffer(blocks * OF_BLOCK) for _ in range(2)]
+    cuda_cases.launch(ptx, "copy", blocks, OF_BLOCK // 16, buffers)
+
+
+def rows(options: argparse.Namespace, cache: str) -> list[str]:
+    lines = ["| bf16, W 4, SiLU | forward, us | of a copy | packed | backward, us | of a copy | packed |", "|---|---|---|---|---|---|---|"]
+    for tokens in TOKENS:
+        for channels in CHANNELS:
+            cells = []
+            times = [call(options, cache, tokens, channels, packed) for packed in (False, True)]
+            for op, tensors in (("forward", 2), ("backward", 3)):
+                alone = copy(options, tensors * tokens * channels * BYTES)
+                cells += [f"{times[0][op]:.1f}", f"{alone / times[0][op]:.2f}", f"{alone / times[1][op]:.2f}"]
+            lines.append(f"| T {tokens}, D {channels} | {' | '.join(cells)} |")
+            print(lines[-1], flush=True)
+    lines += ["", "| bf16, W 4, SiLU | update, us | of a copy |", "|---|---|---|"]
+    for batch, channels in UPDATES:
+        words = ["causal_conv1d_update", f"x=bf16:{batch},{channels}", f"weight=bf16:{channels},{WIDTH}",
+                 f"state=bf16:{batch},{channels},{WIDTH}"]
+        time = sum(kernels(options, cache, words).values())
+        alone = copy(options, 2 * (1 + WIDTH) * batch * channels * BYTES)
+        lines.append(f"| B {batch}, D {channels} | {time:.1f} | {alone / time:.2f} |")
+        print(lines[-1], flush=True)
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--gpu", default="h200")
+    parser.add_argument("--lathe", type=pathlib.Path, default=ROOT / "build/bin/lathe")
+    parser.add_argument("--write", type=pathlib.Path, help="puts the table into this Markdown file")
+    parser.add_argument("--copy", type=int, metavar="BLOCKS", help="only launches the copy, on the driver that is there")
+    options = parser.parse_args()
+    if options.copy:
+        launch_copy(options.copy)
+        return
+    with tempfile.TemporaryDirectory() as cache:
+        text = "\n".join(rows(options, cache))
+    if options.write:
+        before, _, rest = options.write.read_text().partition(BEGIN)
+        options.write.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.partition(END)[2]}")
+
+
+if __name__ == "__main__":
+    main()
