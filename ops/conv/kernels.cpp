@@ -10,7 +10,7 @@ namespace lathe {
 namespace {
 
 // At most so much shared memory is asked for, so that several blocks fit on a multiprocessor.
-constexpr int kMostShared = 64 * 1024;
+constexpr int kMostShared = 80 * 1024;
 constexpr int kWeightGradWarps = 8;
 constexpr int kHaloThreads = 128;
 
@@ -40,8 +40,11 @@ int ring_rows(int vector, int tensors) {
   const int rows = kWarpBytesUnderWay / (32 * vector * std::max(tensors, 1));
   return std::clamp(rows / kGroupRows * kGroupRows, kLeastRows, kMostRows);
 }
-int rings_bytes(int vector, int tensors) {
-  return 32 * vector * tensors * ring_rows(vector, tensors);
+// Bytes of a warp's rings, and of the rows before its first one if it has inputs.
+int rings_bytes(const ConvProblem& problem, int tensors, bool inputs) {
+  const int vector = four_channels(problem);
+  const int rows = tensors * ring_rows(vector, tensors) + (inputs ? problem.width - 1 : 0);
+  return 32 * vector * rows;
 }
 int forward_rings(const ConvProblem& problem) { return problem.residual ? 2 : 1; }
 int backward_rings(const ConvProblem& problem) {
@@ -56,15 +59,15 @@ int forward_smem(const ConvProblem& problem, const ConvTile& tile) {
   const SharedParts parts = shared_parts(problem, four_channels(problem));
   const bool states = problem.initial_state || problem.final_state;
   return parts.filter + tile.warps * ((states ? parts.state : 0) +
-                                      rings_bytes(four_channels(problem), forward_rings(problem)));
+                                      rings_bytes(problem, forward_rings(problem), true));
 }
 
 int backward_smem(const ConvProblem& problem, const ConvTile& tile) {
-  const int vector = four_channels(problem);
+  const int vector = four_channels(problem), rings = backward_rings(problem);
   const SharedParts parts = shared_parts(problem, vector);
   const bool states = problem.initial_state || problem.dfinal_state || problem.dinitial_state;
   const int walk = parts.filter + tile.warps * ((states ? parts.state : 0) +
-                                                rings_bytes(vector, backward_rings(problem)));
+                                                rings_bytes(problem, rings, rings == 2));
   const int sums = 4 * tile.warps * (problem.width + 1) * 32 * vector / bytes_of(problem.x);
   return problem.weight_grad ? std::max(walk, sums) : walk;
 }

@@ -84,8 +84,13 @@ inline ConvTiling conv_tiling(const ConvWalk& walk, const ConvShape& shape) {
   constexpr int64_t kLeast = 16;  // tokens: with fewer the rows before a run weigh too much
   const int64_t columns = ceil_div(shape.channels, walk.channels);
   const int64_t work = columns * shape.batch * shape.tokens;
+  const int64_t wanted = walk.blocks * shape.multiprocessors;
   int64_t run = walk.tokens, block = run * walk.warps;
-  while (work < walk.blocks * shape.multiprocessors * block && run > kLeast) run /= 2, block /= 2;
+  while (work < wanted * block && run > kLeast) run /= 2, block /= 2;
+  // Of two rounds that are wanted the second would be nearly empty: one of half as many blocks.
+  if (2 * work > wanted * block && 4 * work < 3 * wanted * block && walk.blocks > 1) {
+    run *= 2, block *= 2;
+  }
   ConvTiling out{static_cast<int>(run), static_cast<int>(ceil_div(shape.tokens, block)),
                  static_cast<int>(columns), 0};
   const int64_t states = walk.states * shape.sequences + walk.halos * shape.batch;

@@ -29,7 +29,8 @@ struct ConvBackwardSmem {
   static constexpr bool kReadsX = Config::kSilu || Config::kWeightGrad;
   static constexpr int kRings =  // where they begin
       4 * (Shape::kFilterFloats + (kUsesStates ? Shape::kWarps * Shape::kStateFloats : 0));
-  static constexpr int kOfWarp = ConvRing<Config>::kBytes * (kReadsX ? 2 : 1);
+  static constexpr int kOfWarp =
+      ConvRing<Config>::kBytes * (kReadsX ? 2 : 1) + (kReadsX ? ConvRing<Config>::kBeforeBytes : 0);
   static constexpr int kWalk = kRings + Shape::kWarps * kOfWarp;
   static constexpr int kSums =
       Config::kWeightGrad ? 4 * Shape::kWarps * (Shape::kWidth + 1) * Shape::kChannels : 0;
@@ -49,7 +50,8 @@ struct ConvBackwardThread {
   ConvStream<Config> x, dy;
   typename Config::Element* dx;  // of the token W - 1 before the next one
   long long dx_stride;
-  bool active;  // whether this lane has channels
+  bool active;      // whether this lane has channels
+  unsigned before;  // this lane's place in the inputs before the first
 
   __device__ __forceinline__ void fetch(unsigned offset) {
     dy.fetch(offset);

@@ -25,7 +25,8 @@ struct ConvForwardSmem {
   static constexpr int kRings =
       4 * (ConvShape<Config>::kFilterFloats +
            kStates * ConvShape<Config>::kStateFloats);  // where they begin
-  static constexpr int kOfWarp = ConvRing<Config>::kBytes * (Config::kResidual ? 2 : 1);
+  static constexpr int kOfWarp =
+      ConvRing<Config>::kBytes * (Config::kResidual ? 2 : 1) + ConvRing<Config>::kBeforeBytes;
   static constexpr int kBytes = kRings + ConvShape<Config>::kWarps * kOfWarp;
 };
 
@@ -42,7 +43,8 @@ struct ConvForwardWalk {
   ConvStream<Config> x, residual;
   typename Config::Element* y;
   long long y_stride;
-  bool active;  // whether this lane has channels
+  bool active;      // whether this lane has channels
+  unsigned before;  // this lane's place in the rows before the first
 
   __device__ __forceinline__ void fetch(unsigned offset) {
     x.fetch(offset);
@@ -79,6 +81,7 @@ __device__ __forceinline__ void conv_start(const ConvForwardParams& p, const Con
                                            ConvForwardWalk<Config>& walk) {
   using Element = typename Config::Element;
   using Ring = ConvRing<Config>;
+  using Smem = ConvForwardSmem<Config>;
   const long long offset = tokens.first - p.begin;
   walk.active = at.channel < p.channels;
   const int from = minimum(at.channel, p.channels - ConvShape<Config>::kVector);
@@ -94,6 +97,10 @@ __device__ __forceinline__ void conv_start(const ConvForwardParams& p, const Con
   walk.y = static_cast<Element*>(p.y) + at.row * p.y_batch_stride + offset * p.y_token_stride +
            at.channel;
   walk.y_stride = p.y_token_stride;
+  walk.before = shared + Smem::kOfWarp - Ring::kBeforeBytes;
+  if (rows > 0) {
+    fetch_before<Config>(walk.before, walk.x.next, p.x_token_stride, tokens.first - p.begin);
+  }
 #pragma unroll 1
   for (int g = 0; g < Ring::kGroups; ++g) walk.fetch(g * Ring::kGroupBytes);
 }
@@ -178,7 +185,8 @@ __device__ __forceinline__ void conv_walk(const ConvForwardParams& p, const Conv
           return;
         }
         stop = minimum(tokens.last, sequence.end);
-        load_history<Config>(p, at, at.row, sequence, position, state_stage, walk.history);
+        load_history<Config, true>(p, at, at.row, sequence, position, state_stage, walk.before,
+                                   walk.history);
       }
       if (row == 0 && group + kConvGroup <= stop) {
 #pragma unroll

@@ -201,6 +201,10 @@ __device__ __forceinline__ void conv_start_bwd(const ConvBackwardParams& p, cons
   if constexpr (ConvBackwardThread<Config>::kReadsX) {
     thread.x = {conv_x<Element>(p, at.row, tokens.first) + from, p.x_token_stride,
                 rows + (Config::kSilu ? more : 0), shared + Ring::kBytes};
+    thread.before = shared + ConvBackwardSmem<Config>::kOfWarp - Ring::kBeforeBytes;
+    if (rows > 0) {
+      fetch_before<Config>(thread.before, thread.x.next, p.x_token_stride, tokens.first - p.begin);
+    }
   }
   thread.dx = static_cast<Element*>(p.dx) + at.row * p.dx_batch_stride +
               (offset - kBefore) * p.dx_token_stride + at.channel;
@@ -222,7 +226,8 @@ __device__ __forceinline__ ConvBackwardRun conv_run_bwd(const ConvBackwardParams
     run.stop += minimum(kWidth - 1, minimum(sequence.end, p.end) - tokens.last);
   }
   if constexpr (ConvBackwardThread<Config>::kReadsX) {
-    load_history<Config>(p, at, at.row, sequence, position, stage, thread.history);
+    load_history<Config, true>(p, at, at.row, sequence, position, stage, thread.before,
+                               thread.history);
   }
   if constexpr (Config::kDfinalState) {
     if (run.stop > sequence.end - kWidth && sequence.end <= p.end && sequence.index < p.sequences) {

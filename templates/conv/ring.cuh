@@ -21,6 +21,9 @@ struct ConvRing {
   static constexpr int kRowBytes = 32 * Config::kVectorBytes;
   static constexpr int kGroupBytes = kConvGroup * kRowBytes;
   static constexpr int kBytes = kGroups * kGroupBytes;  // of one warp and one tensor
+  // The rows before those that a warp walks, which lie beside its rings.
+  static constexpr int kBefore = Config::kWidth - 1;
+  static constexpr int kBeforeBytes = kBefore * kRowBytes;
   static_assert(kGroups >= 2 && Config::kRing % kConvGroup == 0, "two groups or more, and whole");
 };
 
@@ -119,6 +122,21 @@ struct ConvStream {
     return raw;
   }
 };
+
+// Brings the rows before the first one, as far as `count` of them are in memory: row j goes to
+// place j of kBefore. They belong to the group that is closed next.
+template <class Config>
+__device__ __forceinline__ void fetch_before(unsigned shared, const typename Config::Element* first,
+                                             long long stride, int count) {
+  using Ring = ConvRing<Config>;
+#pragma unroll
+  for (int j = 0; j < Ring::kBefore; ++j) {
+    const int back = Ring::kBefore - j;
+    if (back <= count) {
+      ring_copy<Config::kVectorBytes>(shared + j * Ring::kRowBytes, first - back * stride);
+    }
+  }
+}
 
 // The place of the group behind the one at `offset`.
 template <class Config>

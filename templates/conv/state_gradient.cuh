@@ -21,7 +21,7 @@ __device__ __forceinline__ void conv_slot_gradients(const ConvBackwardParams& p,
   const int length = sequence.end - position;
   const int steps = minimum(minimum(kWidth - 1, length), p.end - position);
   if (Config::kSilu && steps > 0) {
-    load_history<Config>(p, at, row, sequence, position, stage, thread.history);
+    load_history<Config, false>(p, at, row, sequence, position, stage, 0, thread.history);
   }
 #pragma unroll
   for (int t = 0; t < kWidth - 1; ++t) {

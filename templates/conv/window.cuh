@@ -15,6 +15,7 @@
 #include "common/math.cuh"
 #include "common/types.cuh"
 #include "common/varlen.cuh"
+#include "conv/ring.cuh"
 
 namespace lathe {
 
@@ -134,10 +135,12 @@ __device__ __forceinline__ Element* conv_state(Element* states, int channels, in
 }
 
 // history[j] = the input at position - (W - 1) + j: a token of this part, a row of the halo, a slot
-// of the initial state, or 0. `stage` is this warp's shared tile. Called by whole warps.
-template <class Config, class Params, int kVector>
+// of the initial state, or 0. `stage` is this warp's shared tile. With kBefore the tokens were
+// brought to shared memory, this lane's from `before` on. Called by whole warps.
+template <class Config, bool kBefore, class Params, int kVector>
 __device__ __forceinline__ void load_history(const Params& p, const ConvTile& at, int row,
                                              const Sequence& sequence, int position, float* stage,
+                                             unsigned before,
                                              float (&history)[Config::kWidth - 1][kVector]) {
   using Element = typename Config::Element;
   constexpr int kWidth = Config::kWidth;
@@ -164,10 +167,14 @@ __device__ __forceinline__ void load_history(const Params& p, const ConvTile& at
     for (int v = 0; v < kVector; ++v) history[j][v] = 0.0f;
     if (active && (since >= 0 || earlier)) {
       const bool local = !Config::kHalo || position - back >= p.begin;
-      const Element* from = local ? conv_x<Element>(p, row, position - back)
-                                  : conv_halo<Config>(p, row, position - back);
       Words<Config::kVectorBytes> raw;
-      load_global(from + at.channel, raw);
+      if (kBefore && local) {
+        ring_read(before + j * 32 * Config::kVectorBytes, raw);
+      } else {
+        const Element* from = local ? conv_x<Element>(p, row, position - back)
+                                    : conv_halo<Config>(p, row, position - back);
+        load_global(from + at.channel, raw);
+      }
       unpack<Element>(raw, history[j]);
     }
     if constexpr (Config::kInitialState) {

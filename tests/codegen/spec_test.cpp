@@ -58,11 +58,11 @@ TEST_CASE("golden text of the causal_conv1d kernels") {
   CHECK(kernels.forward->text() ==
         "causal_conv1d x=bf16 weight=bf16 offsets=i64 width=4 vector=8 tokens=64 ring=24 silu=1 "
         "bias=1 residual=0 initial_state=0 final_state=0 packed=1 halo=1 min_blocks=7 threads=128 "
-        "smem=27296");
+        "smem=30368");
   CHECK(kernels.backward->text() ==
         "causal_conv1d_bwd x=bf16 weight=bf16 offsets=i64 width=4 vector=8 tokens=64 ring=12 "
         "silu=1 bias=1 dx=1 weight_grad=1 initial_state=0 dfinal_state=0 dinitial_state=0 packed=1 "
-        "halo=1 min_blocks=4 threads=128 smem=27296");
+        "halo=1 min_blocks=4 threads=128 smem=30368");
   CHECK(kConvUpdateSequences.candidates(problem, facts).front().text() ==
         "causal_conv1d_update x=bf16 weight=bf16 width=4 vector=4 silu=1 bias=1 residual=0 rows=4 "
         "min_blocks=4 threads=256 smem=17824");

@@ -67,7 +67,7 @@ TEST_CASE("a device with too little shared memory is refused with the numbers") 
   CHECK((*make_step(conv_updates(), update, small))->kernel->kernel == "causal_conv1d_update_row");
 }
 
-TEST_CASE("every candidate fits into 64 KiB of shared memory and covers a halo") {
+TEST_CASE("every candidate fits into 80 KiB of shared memory and covers a halo") {
   for (int width = 2; width <= 8; ++width) {
     for (const Dtype dtype : {Dtype::f32, Dtype::f16, Dtype::bf16}) {
       ConvProblem problem = training();
@@ -82,8 +82,8 @@ TEST_CASE("every candidate fits into 64 KiB of shared memory and covers a halo")
       CHECK(chosen.warps == candidates[0].warps);
       for (const ConvTile& tile : candidates) CHECK(tile.tokens >= width - 1);
       const ConvKernels kernels = *conv_kernels(problem, hopper(), false);
-      CHECK(kernels.forward->smem_bytes <= 64 * 1024);
-      CHECK(kernels.backward->smem_bytes <= 64 * 1024);
+      CHECK(kernels.forward->smem_bytes <= 80 * 1024);
+      CHECK(kernels.backward->smem_bytes <= 80 * 1024);
       CHECK(kernels.forward->constant("vector") <= problem.vector_bytes);
     }
   }
