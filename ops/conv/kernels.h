@@ -87,9 +87,13 @@ inline ConvTiling conv_tiling(const ConvWalk& walk, const ConvShape& shape) {
   const int64_t wanted = walk.blocks * shape.multiprocessors;
   int64_t run = walk.tokens, block = run * walk.warps;
   while (work < wanted * block && run > kLeast) run /= 2, block /= 2;
-  // Of two rounds that are wanted the second would be nearly empty: one of half as many blocks.
-  if (2 * work > wanted * block && 4 * work < 3 * wanted * block && walk.blocks > 1) {
-    run *= 2, block *= 2;
+  const int64_t enough = wanted * block;
+  if (walk.blocks > 1) {
+    // Of two rounds that are wanted the second would be nearly empty: one of half as many blocks.
+    if (2 * work > enough && 4 * work < 3 * enough) run *= 2, block *= 2;
+  } else if (5 * work > 12 * enough && 5 * work < 24 * enough) {
+    // All blocks of one round begin and end together: shorter ones, for a round and a half.
+    run = run / 8 * 5, block = run * walk.warps;
   }
   ConvTiling out{static_cast<int>(run), static_cast<int>(ceil_div(shape.tokens, block)),
                  static_cast<int>(columns), 0};

@@ -109,6 +109,14 @@ TEST_CASE("grids cover every token, channel, row and state") {
   // Short runs give more multiprocessors work, down to 16 tokens.
   CHECK(tiles(399, 2) == std::pair(32, 4));
   CHECK(tiles(399, 132) == std::pair(16, 7));
+  // Two rounds whose second would be nearly empty become one of longer runs; about one round of the
+  // backward becomes one and a half of shorter ones.
+  CHECK(tiles(257, 4) == std::pair(32, 3));
+  ConvShape round = shape;
+  round.tokens = 1024, round.multiprocessors = 9;
+  CHECK(conv_tiling(*kernels.backward, round).run == 40);
+  round.multiprocessors = 18;
+  CHECK(conv_tiling(*kernels.backward, round).run == 64);
   const ConvTiling tiled = conv_tiling(*kernels.forward, shape);
   CHECK(tiled.state_tiles == 1);
   CHECK(conv_grid(tiled, 3, 2, 1).x == 3 * (3 * 2 + 1));
