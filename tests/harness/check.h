@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "tests/harness/call.h"
+#include "tests/harness/family_case.h"
 
 namespace apitest {
 

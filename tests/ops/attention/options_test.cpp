@@ -6,6 +6,8 @@
 // LATHE_TEST_SHARD=3/8 runs groups 3, 11, 19 ...; without it the first of eight.
 #include "tests/ops/attention/options.h"
 
+#include "tests/harness/family_case.h"
+
 using namespace apitest;
 
 namespace {

@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-#include "tests/harness/family.h"
+#include "tests/harness/family_case.h"
 #include "tests/harness/tile_rows.h"
 #include "tests/ops/kda/case.h"
 
