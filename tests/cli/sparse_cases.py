@@ -21,7 +21,7 @@ class SparseCases(Case):
     def test_tensors(self):
         bad = self.refused
         bad("indices is not declared", {"indices": None})
-        bad("k has dtype f16; allowed is bf16, that of q", {"k": tensor("F16", [2, 9, 2, 16])})
+        bad("k has dtype f16; allowed are bf16, that of q", {"k": tensor("F16", [2, 9, 2, 16])})
         bad("indices has dtype i64; allowed are i32", {"indices": tensor("I64", [2, 5, 2, 4], values=[0] * 80)})
         bad("indices has .*so Sq is 6; \w+ says Sq is 5", {"indices": tensor("I32", [2, 6, 2, 4], values=[0] * 96)})
         bad("indices has .*so HK is 8;", {"indices": tensor("I32", [2, 5, 8, 4], values=[0] * 320)})

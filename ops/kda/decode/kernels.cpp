@@ -62,7 +62,7 @@ KernelSpec kda_decode_spec(const KdaDecodeProblem& problem, const KdaRecurrentTi
                       Constant::integer("k", "kKeyDim", kda.key_dim),
                       Constant::integer("v", "kValueDim", kda.value_dim),
                       Constant::integer("key_lanes", "kKeyLanes", tile.key_lanes),
-                      Constant::integer("tokens", "kTokens", problem.tokens),
+                      Constant::integer("step_tokens", "kTokens", problem.tokens),
                       Constant::integer("states", "kStates", kda.states),
                       Constant::integer("w", "kConvWidth", problem.conv_width),
                       Constant::integer("columns", "kConvColumns", problem.conv_columns),
