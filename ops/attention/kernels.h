@@ -72,6 +72,8 @@ void add_mods(const AttentionProblem& problem, KernelSpec* spec, const char* onl
 // whose spec is `walker`.
 KernelSpec attention_mask_blocks_spec(const AttentionProblem& problem, const KernelSpec& walker);
 KernelSpec attention_mask_queries_spec(const AttentionProblem& problem, const KernelSpec& walker);
+// Widens codes in e4m3 of q, k or v to the dtype of the kernels.
+KernelSpec attention_widen_spec(const AttentionProblem& problem);
 
 // Holds the geometry of a call. If packed, the lengths are capacities, Tq and Tk.
 struct AttentionShape {

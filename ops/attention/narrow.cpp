@@ -4,6 +4,7 @@
 // the plan of another dtype runs.
 #include "codegen/base/integers.h"
 #include "codegen/base/invalid.h"
+#include "ops/attention/kernels.h"
 #include "ops/attention/params.h"
 #include "ops/attention/run.h"
 #include "templates/params/attention_widen.h"
@@ -15,14 +16,6 @@ constexpr int kThreads = 128, kCodes = 16;  // of a thread
 constexpr int kNarrow[] = {attention::q, attention::k, attention::v};
 constexpr int kScales[] = {attention::q_scale, attention::k_scale, attention::v_scale};
 
-KernelSpec widen_spec(const AttentionProblem& problem) {
-  KernelSpec spec = KernelSpec::of(
-      LATHE_TEMPLATE("attention", "attention_widen", AttentionWidenParams, blocks), kThreads);
-  spec.add({Constant::type("element", "Element", problem.element)});
-  add_alignment(problem.alignment, &spec);
-  return spec;
-}
-
 // Holds where the tensors lie in the workspace, behind that of the plan over them.
 struct NarrowPlan {
   int64_t inner = 0, workspace = 0;  // bytes
@@ -33,7 +26,7 @@ struct NarrowPlan {
 class NarrowAttention final : public PlannedExecutor<NarrowAttention, NarrowPlan> {
  public:
   NarrowAttention(const AttentionRequest& request, std::unique_ptr<Executor> inner)
-      : request_(request), inner_(std::move(inner)), widen_(widen_spec(request.problem)) {
+      : request_(request), inner_(std::move(inner)), widen_(attention_widen_spec(request.problem)) {
     list({&widen_});
     list(*inner_);
   }
@@ -130,6 +123,14 @@ class NarrowAttention final : public PlannedExecutor<NarrowAttention, NarrowPlan
 };
 
 }  // namespace
+
+KernelSpec attention_widen_spec(const AttentionProblem& problem) {
+  KernelSpec spec = KernelSpec::of(
+      LATHE_TEMPLATE("attention", "attention_widen", AttentionWidenParams, blocks), kThreads);
+  spec.add({Constant::type("element", "Element", problem.element)});
+  add_alignment(problem.alignment, &spec);
+  return spec;
+}
 
 MadeExecutor make_narrow_attention(const AttentionRequest& request, const DeviceFacts& facts) {
   // The tensors of the workspace are aligned whatever the codes are, and out is as the caller's.

@@ -23,6 +23,7 @@ std::vector<KernelSpec> attention_specs(const DeviceFacts& facts) {
   const AttentionBackwardProblem gradients = {whole, {}};
   std::vector<KernelSpec> specs = {lse_merge_spec({}),
                                    attention_positions_spec(),
+                                   attention_widen_spec(whole),
                                    attention_block_prepare_spec(whole),
                                    attention_block_finish_spec(whole),
                                    attention_append_spec(pages),
