@@ -115,14 +115,17 @@ std::vector<T> elements(const DLTensor& tensor) {
 }
 
 // Returns the dim that offsets cut.
-Dim cut_dim(std::string_view offsets) {
+Dim cut_dim(const lathe_problem& problem, std::string_view offsets) {
   if (offsets == "cu_checkpoints") return Dim::C;
+  // A decoding step has rows of tokens and no axis T.
+  const Shape& first = problem.tensors[0].shape;
+  if (offsets == "cu_seqlens" && first.rank == 2 && has_dim(first, Dim::B)) return Dim::B;
   return offsets.ends_with("_q") ? Dim::Tq : offsets.ends_with("_k") ? Dim::Tk : Dim::T;
 }
 
 Status check_offsets(const Values& values, int tensor) {
   const char* name = values.problem().op->tensors[tensor].name;
-  const Dim dim = cut_dim(name);
+  const Dim dim = cut_dim(values.problem(), name);
   if (values[dim] == kUnknown) {
     return invalid(
         text(name, " is given, but no tensor is packed: none has the extent ", name_of(dim)));

@@ -36,7 +36,14 @@ struct ConvProblem {
   bool dfinal_state = false;
   bool dinitial_state = false;
 
-  bool update = false;  // causal_conv1d_update: one token per sequence
+  bool update = false;  // causal_conv1d_update
+  bool slots = false;   // of the update: anything but one token for each row of the states
+  bool indexed = false, ring = false, drafts = false;
+  Dtype index = Dtype::i32;  // of slots; meaningful if `indexed`
+  int columns = 0;           // of a state
+  // These two are parameters of the launch.
+  int null_slot = -1;
+  bool update_state = true;
 };
 
 struct AttentionProblem {

@@ -114,6 +114,12 @@ class ConvExecutor final : public PlannedExecutor<ConvExecutor, ConvPlan> {
 ConvProblem conv_problem(const Resolved& resolved, int world);
 ConvProblem conv_update_problem(const Resolved& resolved);
 
+// These check what causal_conv1d_update has beyond the tables: what is declared, what a call
+// brings, and the slots and counts that it reads on the device.
+Status check_conv_update(const Resolved& resolved);
+Status check_conv_update_extents(const ConvProblem& problem, const Extents& extents);
+Status check_conv_update_values(const Values& values);
+
 // Chooses kernels; compiles nothing.
 MadeExecutor make_conv(const Resolved& resolved, const DeviceFacts& facts);
 MadeExecutor make_conv_update(const Resolved& resolved, const DeviceFacts& facts);

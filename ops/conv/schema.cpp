@@ -18,10 +18,21 @@ constexpr OptionInfo kConvOptions[] = {
     output_option("output_final_state",
                   "Whether final_state is computed; declaring the tensor says the same."),
 };
-constexpr OptionInfo kConvUpdateOptions[] = {kActivation};
+constexpr OptionInfo kConvUpdateOptions[] = {
+    kActivation,
+    Bind<ConvOptions>::integer<&ConvOptions::null_slot>(
+        "null_slot", "-1", "-1|[-2147483648,2147483648)",
+        "A slot that stands for padding wherever it is named, as those below 0 do."),
+    Bind<ConvOptions>::flag<&ConvOptions::update_state>(
+        "update_state", "0: state is only read, and comes out as it went in.", "1|0"),
+};
 
 Status check_conv(const Resolved& resolved) {
   return check_width("weight", "W", resolved[Dim::W], 1, kMinWidth, kMaxWidth);
+}
+Status check_conv_widths(const Resolved& resolved) {
+  LATHE_TRY(check_conv(resolved));
+  return check_conv_update(resolved);
 }
 
 // Returns the part of a problem that both operators share. The arguments are tensors of the
@@ -55,9 +66,11 @@ constexpr Operator kOperators[] = {
      .tensors = conv_update::kTensors,
      .options = kConvUpdateOptions,
      .produces = "y",
+     .sequences = Sequences::apart,
      .new_options = new_options<ConvOptions>,
-     .check = check_conv,
-     .make = make_conv_update},
+     .check = check_conv_widths,
+     .make = make_conv_update,
+     .check_values = check_conv_update_values},
 };
 
 }  // namespace
@@ -83,7 +96,20 @@ ConvProblem conv_problem(const Resolved& resolved, int world) {
 ConvProblem conv_update_problem(const Resolved& resolved) {
   using namespace conv_update;
   ConvProblem asked = filter_problem(resolved, x, weight, bias, residual);
+  const auto& options = resolved.options_as<ConvOptions>();
   asked.update = true;
+  asked.packed = resolved.has(cu_seqlens);
+  if (asked.packed) asked.cu_seqlens = resolved.dtype(cu_seqlens);
+  asked.indexed = resolved.has(state_indices);
+  if (asked.indexed) asked.index = resolved.dtype(state_indices);
+  asked.ring = resolved.has(cache_seqlens);
+  asked.drafts = resolved.has(num_accepted_tokens);
+  asked.columns = static_cast<int>(resolved[Dim::LS]);
+  asked.null_slot = static_cast<int>(options.null_slot);
+  asked.update_state = options.update_state;
+  asked.slots = asked.packed || asked.indexed || asked.ring || asked.drafts ||
+                resolved.problem.tensors[x].shape.rank == 3 || asked.columns != asked.width ||
+                !asked.update_state;
   return asked;
 }
 

@@ -48,22 +48,47 @@ inline constexpr int x = at("x"), weight = at("weight"), bias = at("bias"),
 namespace conv_update {
 
 inline constexpr TensorInfo kTensors[] = {
-    input("x", "B,D", kFloats, "One token for each sequence.").strided(),
+    input("x", "B,T,D|B,D", kFloats,
+          "One token for each sequence, or T of them; with cu_seqlens rows of packed sequences.")
+        .strided(),
     input("weight", "D,W", kFloats, "Taps, oldest first; W is 2 to 8."),
     input("bias", "D", "=weight", "Added before the activation.").optional(),
-    input("residual", "B,D", "=x", "Added after the activation.").optional().strided(),
-    inout("state", "B,D,W", "=x", "The last W inputs of each sequence, rolled by one in place."),
-    output("y", "B,D", "=x", "The result, from the rolled state.").required().strided(),
+    input("residual", "B,T,D|B,D", "=x", "Added after the activation.").optional().strided(),
+    inout("state", "S,D,LS", "=x",
+          "The last inputs of each sequence, the newest at the right end, rolled in place: W of "
+          "them, more, or W - 1.")
+        .strided(),
+    input("cu_seqlens", "N+1", kOffsets, "Offsets of packed sequences.").optional(),
+    input("state_indices", "N", kOffsets,
+          "The slot of state that each sequence writes, and reads; below 0 or null_slot: padding, "
+          "whose y is 0. Without it sequence n has slot n.")
+        .optional(),
+    input("source_indices", "N", "=state_indices",
+          "The slot that each sequence reads; padding: zeros before.")
+        .needs("state_indices"),
+    input("cache_seqlens", "N", "i32",
+          "The state is a ring: token t of the call goes to column (cache_seqlens + t) % LS.")
+        .optional(),
+    input("num_accepted_tokens", "N", "i32",
+          "How many tokens of the last call count, at least 1: column W - 2 + j holds token j of "
+          "it, and this call's tokens follow those that count.")
+        .optional(),
+    output("y", "B,T,D|B,D", "=x", "The result, from the rolled state.").required().strided(),
 };
 
 consteval int at(std::string_view name) { return index_of(kTensors, name); }
 inline constexpr int x = at("x"), weight = at("weight"), bias = at("bias"),
-                     residual = at("residual"), state = at("state"), y = at("y");
+                     residual = at("residual"), state = at("state"), cu_seqlens = at("cu_seqlens"),
+                     state_indices = at("state_indices"), source_indices = at("source_indices"),
+                     cache_seqlens = at("cache_seqlens"),
+                     num_accepted_tokens = at("num_accepted_tokens"), y = at("y");
 
 }  // namespace conv_update
 
 struct ConvOptions {
   enum class Activation { none, silu } activation = Activation::none;
+  int64_t null_slot = -1;  // of the update
+  bool update_state = true;
 };
 
 }  // namespace lathe

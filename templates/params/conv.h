@@ -86,6 +86,27 @@ struct ConvUpdateParams {
   int batch, channels;
 };
 
+// Tokens of sequences over slots of a pool. Row r of x is r * x_row_stride further on, or with T
+// tokens of each sequence n * x_batch_stride + t * x_row_stride.
+struct ConvUpdateSlotsParams {
+  const void* x;                    // [B, D], [B, T, D], or packed [rows, D]
+  const void* weight;               // [D, W]
+  const void* bias;                 // [D]
+  const void* residual;             // as x
+  const void* cu_seqlens;           // [N + 1]; null: all sequences have `tokens`
+  const void* state_indices;        // [N]; null: n
+  const void* source_indices;       // [N]; null: the slots that are written
+  const void* cache_seqlens;        // int32 [N]; null: the newest input is at the right end
+  const void* num_accepted_tokens;  // int32 [N], or null
+  void* state;                      // [S, D, L]
+  void* y;                          // as x
+  long long x_batch_stride, x_row_stride, residual_batch_stride, residual_row_stride;
+  long long y_batch_stride, y_row_stride, state_slot_stride, state_channel_stride;
+  int sequences, tokens, rows;  // rows: of packed sequences
+  int slots, length, null_slot, update_state;
+  int channels;
+};
+
 // The rows that later ranks may need of this part: the history at positions [end - (W - 1), end)
 // of the sequence that goes on past `end`: its tokens here, and the initial state's slots before
 // its start. Rows that are not this rank's to know are written as zeros.

@@ -139,7 +139,7 @@ class TuneCases(Case):
         status, _, err = self.lathe("tune", *flags, "--extent", "B=2")
         self.assertEqual(status, 2)
         self.assertRegex(err, "line 1: .*T is open")
-        reports = self.tune(*flags, "--extent", "B=2", "--extent", "T=20")
+        reports = self.tune(*flags, "--extent", "B=2", "--extent", "T=20", "--extent", "S=2")
         self.assertEqual([r["op"] for r in reports], ["causal_conv1d", "causal_conv1d_update"])
         self.assertEqual([r["kernels"] for r in reports], [1, 1])
 

@@ -110,6 +110,17 @@ KdaDecodeProblem decode_problem_of(const KdaProblem& kda, size_t turn) {
 // Bytes that a thread of a decode layer may spill: two of its blocks share a multiprocessor.
 constexpr int kDecodeSpills = 160;
 
+// The update of one token of each state, and over slots.
+void add_updates(ConvProblem problem, const DeviceFacts& facts, compile_test::Jobs* jobs) {
+  for (const bool slots : {false, true}) {
+    problem.slots = slots, problem.index = problem.cu_seqlens;
+    for (const ConvUpdateStep* update : conv_updates()) {
+      if (!problem.update || !update->refusal(problem, facts).empty()) continue;
+      jobs->add(update->candidates(problem, facts).front(), facts.arch);
+    }
+  }
+}
+
 std::vector<compile_test::Job> all_jobs() {
   compile_test::Jobs jobs;
   size_t turn = 0;
@@ -125,10 +136,7 @@ std::vector<compile_test::Job> all_jobs() {
                &kernels->halo_add}) {
         if (*spec) jobs.add(**spec, arch);
       }
-      for (const ConvUpdateStep* update : conv_updates()) {
-        if (!problem.update || !update->refusal(problem, facts).empty()) continue;
-        jobs.add(update->candidates(problem, facts).front(), arch);
-      }
+      add_updates(problem, facts, &jobs);
     }
     for (const KdaProblem& problem : kda_problems_for(a)) {
       const auto kernel = kda_recurrent_kernel(problem, facts);

@@ -28,6 +28,7 @@ std::vector<KernelSpec> candidates(const ConvProblem& problem, const DeviceFacts
 }
 
 std::string refusal(const ConvProblem& problem, const DeviceFacts& facts) {
+  if (problem.slots) return kOverSlots;
   return conv_shared_refusal("causal_conv1d_update_row", row_spec(problem, 1).smem_bytes, facts);
 }
 

@@ -42,6 +42,7 @@ KernelSpec sequences_spec(const ConvProblem& problem) {
 }
 
 std::string refusal(const ConvProblem& problem, const DeviceFacts& facts) {
+  if (problem.slots) return kOverSlots;
   return conv_shared_refusal("causal_conv1d_update", sequences_spec(problem).smem_bytes, facts);
 }
 
@@ -92,18 +93,28 @@ Status ConvUpdate::launch(const Call& call, const ConvShape& shape) const {
   return kernel.launch(blocks(shape), &p, call.stream);
 }
 
+// Rows of channels that are read from states and written to them.
+uint64_t ConvUpdate::state_rows(uint64_t sequences, uint64_t tokens) const {
+  if (!problem_.slots) return 2 * problem_.width * sequences;
+  const uint64_t before = (problem_.width - 1) * sequences;
+  if (!problem_.update_state) return before;
+  if (problem_.ring || problem_.drafts) return before + tokens;
+  return 2 * problem_.columns * sequences;
+}
+
 Cost ConvUpdate::cost(const ConvShape& shape) const {
-  const auto batch = static_cast<uint64_t>(shape.batch);
+  const auto sequences = static_cast<uint64_t>(shape.sequences);
+  const auto rows = static_cast<uint64_t>(shape.batch * shape.tokens);
   const uint64_t row = static_cast<uint64_t>(shape.channels) * bytes_of(problem_.x);
   const uint64_t filter = conv_filter_cost(problem_, shape);
   Cost cost;
-  cost.bytes = (2 + (problem_.residual ? 1 : 0) + 2 * problem_.width) * batch * row;
+  cost.bytes = ((2 + (problem_.residual ? 1 : 0)) * rows + state_rows(sequences, rows)) * row;
   cost.minimum_bytes = cost.bytes + filter;
   // Sequences of a block share a filter: it is read as often as blocks lie along the batch.
   ConvShape one = shape;
-  one.batch = 1;
+  one.batch = one.sequences = 1;
   if (shape.channels > 0) cost.bytes += filter * static_cast<uint64_t>(blocks(shape) / blocks(one));
-  cost.flops = 2ull * problem_.width * batch * static_cast<uint64_t>(shape.channels);
+  cost.flops = 2ull * problem_.width * rows * static_cast<uint64_t>(shape.channels);
   return cost;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Declares the step of causal_conv1d_update and its implementations. Each has one launch and no
-// workspace; both read the same parameters, and they differ in how warps lie over a call.
+// workspace. Two have one token for each row of the states, and differ in how warps lie over a
+// call; the third has everything else.
 #pragma once
 
 #include "ops/conv/kernels.h"
@@ -24,18 +25,27 @@ class ConvUpdate {
   virtual ~ConvUpdate() = default;
 
   virtual int64_t blocks(const ConvShape& shape) const = 0;
-  Status launch(const Call& call, const ConvShape& shape) const;
+  virtual Status launch(const Call& call, const ConvShape& shape) const;
   // Counts the bytes that the kernel must move and the operations of the definition.
   Cost cost(const ConvShape& shape) const;
 
   NumberedSlot<ConvUpdateNumbers> kernel;
 
+ protected:
+  const ConvProblem& problem() const { return problem_; }
+
  private:
+  uint64_t state_rows(uint64_t sequences, uint64_t tokens) const;
+
   ConvProblem problem_;
 };
 
 using ConvUpdateStep = Implementation<ConvProblem, ConvUpdate>;
-LATHE_STEP(ConvUpdateStep, conv_updates, kConvUpdateSequences, kConvUpdateRow)
+LATHE_STEP(ConvUpdateStep, conv_updates, kConvUpdateSequences, kConvUpdateRow, kConvUpdateSlots)
+
+// Says why an implementation for one token of each row of the states refuses a problem.
+inline constexpr char kOverSlots[] =
+    "the call has slots, several tokens or states of another width";
 
 // Returns the spec that the implementations have in common.
 KernelSpec conv_update_spec(const ConvProblem& problem, int smem_bytes, int warps);

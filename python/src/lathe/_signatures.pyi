@@ -133,10 +133,13 @@ def run(op: Literal["causal_conv1d"], *, x: Array, weight: Array, bias: Array | 
 
 @overload
 def run(op: Literal["causal_conv1d_update"], *, x: Array, weight: Array, state: Array,
-        bias: Array | None = None, residual: Array | None = None, y: Array | None = None,
-        activation: Literal["none", "silu"] | None = None, context: Context | None = None,
-        stream: Any = None, shard: Shard | None = None, group: Group | None = None,
-        flags: Sequence[str] = ()) -> CausalConv1dUpdateResults: ...
+        bias: Array | None = None, residual: Array | None = None, cu_seqlens: Array | None = None,
+        state_indices: Array | None = None, source_indices: Array | None = None,
+        cache_seqlens: Array | None = None, num_accepted_tokens: Array | None = None,
+        y: Array | None = None, activation: Literal["none", "silu"] | None = None,
+        null_slot: int | None = None, update_state: int | None = None,
+        context: Context | None = None, stream: Any = None, shard: Shard | None = None,
+        group: Group | None = None, flags: Sequence[str] = ()) -> CausalConv1dUpdateResults: ...
 
 @overload
 def run(op: Literal["flash_attention"], *, q: Array, k: Array, v: Array,

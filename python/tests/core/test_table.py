@@ -25,6 +25,8 @@ PROBLEMS = [
     ("causal_conv1d", {**CONV, "cu_seqlens": (3,), "dy": (1, 9, 8), "dx": (1, 9, 8),
                        "dweight": (8, 4)}, {}),
     ("causal_conv1d_update", {"x": (2, 8), "weight": (8, 4), "state": (2, 8, 4), "y": (2, 8)}, {}),
+    ("causal_conv1d_update", {"x": (9, 8), "weight": (8, 4), "state": (5, 8, 3), "y": (9, 8),
+                              "cu_seqlens": (3,), "state_indices": (2,)}, {}),
     ("flash_attention", ATTENTION, {}),
     ("flash_attention", {**ATTENTION, "q_scale": (1,), "k_scale": (1,), "v_scale": (1,)}, {}),
     ("flash_attention", {**ATTENTION, "dout": (9, 2, 16), "dq": (9, 2, 16), "dk": (9, 1, 16),

@@ -127,7 +127,7 @@ TEST_CASE("the update rolls its state in place") {
                    {"state", LATHE_F16, {-1, 96, 3}},
                    {"y", LATHE_F16, {-1, 96}}});
   world.make(builder);
-  world.fill(7, 1, 7, 96, 3);
+  world.fill("B S D W LS", {7, 7, 96, 3, 3});
   const long before = allocations();
   const lathe_status status =
       lathe_plan_run(world.plan.get(), world.slots.data(), nullptr, 0, kStream);

@@ -60,7 +60,8 @@ def rolled(options: Options, x: Tensor, weight: Tensor, bias: Tensor | None, sta
     States that are not contiguous are copied there and back.
     """
     state = dense(states)
-    y: Tensor = CAUSAL_CONV1D_UPDATE(options, usable(x), weight, bias, None, state)[0]
+    y: Tensor = CAUSAL_CONV1D_UPDATE(options, *CAUSAL_CONV1D_UPDATE.ordered(
+        x=usable(x), weight=weight, bias=bias, state=state))[0]
     if state is not states:
         count("states updated by copies")
         states.copy_(state)

@@ -62,9 +62,13 @@ def causal_conv1d(x: Tensor, weight: Tensor, bias: Tensor | None = None, *,
 
 @_declared
 def causal_conv1d_update(x: Tensor, state: Tensor, weight: Tensor, bias: Tensor | None = None, *,
-                         residual: Tensor | None = None, activation: str = "none") -> Tensor:
-    """Returns y [B,D] for one token a row; rolls state [B,D,W] in place. Has no gradient."""
-    (y,) = CAUSAL_CONV1D_UPDATE({"activation": activation}, x, weight, bias, residual, state)
+                         residual: Tensor | None = None, cu_seqlens: Tensor | None = None,
+                         state_indices: Tensor | None = None, source_indices: Tensor | None = None,
+                         cache_seqlens: Tensor | None = None,
+                         num_accepted_tokens: Tensor | None = None, **options: Any) -> Tensor:
+    """Returns y, shaped as x, and rolls state in place. Has no gradient."""
+    (y,) = CAUSAL_CONV1D_UPDATE(options, x, weight, bias, residual, state, cu_seqlens,
+                                state_indices, source_indices, cache_seqlens, num_accepted_tokens)
     return cast(Tensor, y)
 
 

@@ -20,7 +20,9 @@ CAUSAL_CONV1D_FINAL = Call("causal_conv1d_final", "causal_conv1d", _CONV, ("y", 
 CAUSAL_CONV1D_BWD = Call("causal_conv1d_bwd", "causal_conv1d", (*_CONV, "dy", "dfinal_state"),
                          ("dx", "dweight", "dbias", "dinitial_state"), rows=(*_CONV_ROWS, "dy"))
 CAUSAL_CONV1D_UPDATE = Call("causal_conv1d_update", "causal_conv1d_update",
-                            ("x", "weight", "bias", "residual", "state"), ("y",), rows=_CONV_ROWS)
+                            ("x", "weight", "bias", "residual", "state", "cu_seqlens",
+                             "state_indices", "source_indices", "cache_seqlens",
+                             "num_accepted_tokens"), ("y",), rows=_CONV_ROWS)
 
 # ---- Kimi Delta Attention ------------------------------------------------------------------------
 

@@ -35,18 +35,35 @@ def causal_conv1d(x: Tensor, weight: Tensor, bias: Tensor | None = None, *,
 
 
 def causal_conv1d_update(x: Tensor, state: Tensor, weight: Tensor, bias: Tensor | None = None, *,
-                         residual: Tensor | None = None,
-                         activation: Literal["none", "silu"] = "none"
+                         residual: Tensor | None = None, cu_seqlens: Tensor | None = None,
+                         state_indices: Tensor | None = None, source_indices: Tensor | None = None,
+                         cache_seqlens: Tensor | None = None,
+                         num_accepted_tokens: Tensor | None = None,
+                         activation: Literal["none", "silu"] = "none", null_slot: int = -1,
+                         update_state: bool = True
                          ) -> Tensor:
-    """Returns y [B,D] for one token a row; rolls state [B,D,W] in place. Has no gradient.
+    """Returns y, shaped as x, and rolls state in place. Has no gradient.
 
     Args:
-        x: [B,D]. One token for each sequence.
-        state: [B,D,W]. The last W inputs of each sequence, rolled by one in place.
+        x: [B,T,D] or [B,D]. One token for each sequence, or T of them; with cu_seqlens rows of
+            packed sequences.
+        state: [S,D,LS]. The last inputs of each sequence, the newest at the right end, rolled in
+            place: W of them, more, or W - 1.
         weight: [D,W]. Taps, oldest first; W is 2 to 8.
         bias: [D]. Added before the activation.
-        residual: [B,D]. Added after the activation.
+        residual: [B,T,D] or [B,D]. Added after the activation.
+        cu_seqlens: [N+1]. Offsets of packed sequences.
+        state_indices: [N]. The slot of state that each sequence writes, and reads; below 0 or
+            null_slot: padding, whose y is 0. Without it sequence n has slot n.
+        source_indices: [N]. The slot that each sequence reads; padding: zeros before.
+        cache_seqlens: [N]. The state is a ring: token t of the call goes to column (cache_seqlens +
+            t) % LS.
+        num_accepted_tokens: [N]. How many tokens of the last call count, at least 1: column W - 2 +
+            j holds token j of it, and this call's tokens follow those that count.
         activation: The activation after the filter. Allowed: none, silu.
+        null_slot: A slot that stands for padding wherever it is named, as those below 0 do.
+            Allowed: -1, [-2147483648,2147483648).
+        update_state: 0: state is only read, and comes out as it went in.
     """
     raise NotImplementedError
 
