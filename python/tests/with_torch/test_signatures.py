@@ -147,11 +147,12 @@ def test_a_default_that_is_given_is_one_that_is_left_out(name):
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_an_unknown_option_is_refused(name):
     # A function without **options refuses in Python's words.
-    own = {"causal_conv1d", "causal_conv1d_update"}
+    own = {"causal_conv1d"}
     with pytest.raises(TypeError if name in own else lathe.InvalidArgument,
                        match="unexpected keyword" if name in own else "did you mean"):
         CALLS[name](**{"num_split" if "flash_attention_decode" == name or "sparse" in name else
-                       "causa" if name == "flash_attention" else "state_v_firs": 1})
+                       "causa" if name == "flash_attention" else
+                       "null_slo" if name == "causal_conv1d_update" else "state_v_firs": 1})
 
 
 def test_left_at_none_determinism_is_torchs():
