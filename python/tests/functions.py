@@ -82,6 +82,14 @@ def _conv_update(x, weight, bias, residual, initial_state):
                                    activation="silu"), state
 
 
+def _conv_update_slots(x, weight, bias, residual, initial_state):
+    """Three tokens of each sequence, over a pool in which the sequences have slots."""
+    pool = initial_state.detach().repeat(2, 1, 1)
+    slots = torch.tensor([3, 0], dtype=torch.int32)[:len(x)]
+    return lt.causal_conv1d_update(x[:, :3], pool, weight, bias, residual=residual[:, :3],
+                                   state_indices=slots, activation="silu"), pool
+
+
 def _layer(state_pool, conv_pool, **given):
     pools = {name: each.detach().clone(memory_format=torch.contiguous_format)
              for name, each in (("state_pool", state_pool), ("conv_pool", conv_pool))}
@@ -130,6 +138,7 @@ TORCH = (
     Row(lt, "causal_conv1d", conv_inputs,
         lambda **t: lt.causal_conv1d(**t, activation="silu", output_final_state=True), (0, 1)),
     Row(lt, "causal_conv1d_update", conv_inputs, _conv_update),
+    Row(lt, "causal_conv1d_update", conv_inputs, _conv_update_slots, what="slots"),
     Row(lathe.flex, "flex_attention", heads_first,
         lambda q, k, v: lathe.flex.flex_attention(q, k, v, _score_mod, return_lse=True), (0, 1)),
 )
