@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 # The command that must be there, and the package that brings it.
-TOOLS = {"go": ("go", "golang-go"), "luajit": ("luajit", "luajit"),
+TOOLS = {"go": ("go", "golang-go"), "java": ("java", "default-jdk-headless"), "luajit": ("luajit", "luajit"),
          "node": ("node", "nodejs libnode-dev"), "rust": ("cargo", "cargo")}
 OPERATORS = ["causal_conv1d", "flash_attention"]
 
@@ -27,6 +27,12 @@ def missing(language):
     tool, package = TOOLS[language]
     if shutil.which(tool) is None:
         return f"there is no {tool} (remedy: apt-get install {package})"
+    if language == "java":
+        found = subprocess.run([tool, "-version"], stderr=subprocess.PIPE, text=True, check=True).stderr
+        version = re.search(r'version "(\d+)', found)
+        if not version or int(version[1]) < 22:
+            return (f"java.lang.foreign needs JDK 22 or later, and java is {version and version[1]} "
+                    "(remedy: put a later one into PATH)")
     if language == "node":
         headers = pathlib.Path(shutil.which("node")).resolve().parent.parent / "include/node/node_api.h"
         if not headers.is_file():
