@@ -16,6 +16,7 @@ from input_cases import InputCases
 from length_cases import LengthCases
 from page_cases import PageCases
 from picture_cases import PictureCases
+from program_cases import ProgramCases
 from rank_cases import RankCases
 from ship_cases import ShipCases
 from sparse_cases import SparseCases
@@ -28,7 +29,7 @@ if __name__ == "__main__":
     sys.exit(harness.main({"input": InputCases, "page": PageCases, "sparse": SparseCases, "cache": CacheCases, "bundle": BundleCases,
                            "driver": DriverCases, "dump": DumpCases,
                            "tools": ToolCases, "explain": ExplainCases, "clock": ClockCases,
-                           "picture": PictureCases,
+                           "picture": PictureCases, "programs": ProgramCases,
                            "tune": TuneCases,
                            "ranks": RankCases, "lengths": LengthCases, "examples": ExampleCases, "warm": WarmCases,
                            "ship": ShipCases}))
