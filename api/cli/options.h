@@ -16,7 +16,7 @@ namespace lathe::cli {
 using Action = std::function<int()>;
 using AddVerb = Action(CLI::App* app);
 AddVerb add_demo, add_run, add_ops, add_check, add_warm, add_explain, add_dump, add_doctor,
-    add_cache, add_plan, add_tune, add_count;
+    add_cache, add_plan, add_tune, add_count, add_new;
 
 // Lists tensors, shapes, options, defaults and sentences of one operator, in lines.
 std::string operator_text(const lathe_operator_info& op);
