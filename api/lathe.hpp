@@ -1,308 +1,383 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// lathe from C++20: owners of the C API's objects, tensors of spans, and calls whose answer is a
-// value or a failure. Header only, above lathe.h, which states the rules.
+// lathe.h for C++20: objects that free what they own, spans, and results that hold a value or why
+// there is none. It adds no rules: what lathe.h says of units, errors and threads holds here.
 //
-//   lathe::Context context = lathe::Context::open().value();
-//   lathe::Buffer<float> x = context.buffer<float>(host).value(), y = ...;
-//   lathe::Kernel kernel = lathe::kernel("scale.cuh").value();
-//   kernel.set("scale", "2");
-//   lathe::Expected<> done = kernel(context, x.tensor({rows, width}), y.tensor({rows, width}));
-//   if (!done) std::cerr << done.failure().text;
+//   auto context = lathe::Context::make({.device = LATHE_DEVICE_SIM}).value();
+//   auto x = context.upload(std::span(values)).value();        // a Buffer<float>
+//   auto y = context.allocate<float>(x.size()).value();
+//   lathe::Operator conv(context, "causal_conv1d");
+//   conv.set("activation", "silu");
+//   lathe::Result<void> ran = conv({{"x", x.shaped({1, T, D})}, {"weight", w.shaped({D, 4})},
+//                                   {"y", y.shaped({1, T, D})}});
+//   if (!ran) std::cerr << ran.error().text;
 //
-// Nothing here throws but value() of a failure, and what the standard library does without memory.
+// No function throws but Result::value of a result that has none, and the allocations of the
+// standard library.
 #pragma once
 
 #include <lathe.h>
 
 #include <cstdint>
-#include <fstream>
-#include <iterator>
+#include <initializer_list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <string_view>
-#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
 
 namespace lathe {
 
-// What the library answered, and its sentence.
-struct Failure {
+struct Error {
   lathe_status status = LATHE_OK;
-  std::string text;
+  std::string text;  // what was wrong, the value found, the values allowed
 };
 
-// A failure, as value() throws it.
-class Error : public std::runtime_error {
+// Holds a value, or the error in its place.
+template <typename T>
+class [[nodiscard]] Result {
  public:
-  explicit Error(const Failure& failure)
-      : std::runtime_error(std::string(lathe_status_name(failure.status)) + ": " + failure.text),
-        status(failure.status) {}
-  lathe_status status;
-};
+  Result(T value) : state_(std::move(value)) {}
+  Result(Error error) : state_(std::move(error)) {}
 
-// A value or a failure.
-template <typename T = std::monostate>
-class [[nodiscard]] Expected {
- public:
-  Expected(T value) : held_(std::move(value)) {}
-  Expected(Failure failure) : held_(std::move(failure)) {}
-
-  bool has_value() const { return std::holds_alternative<T>(held_); }
+  bool has_value() const { return state_.index() == 0; }
   explicit operator bool() const { return has_value(); }
-  // Only where there is none.
-  const Failure& failure() const { return std::get<Failure>(held_); }
-  T& operator*() { return std::get<T>(held_); }
-  T* operator->() { return &std::get<T>(held_); }
-  T& value() & { return require(), std::get<T>(held_); }
-  T value() && { return require(), std::move(std::get<T>(held_)); }
+  // The behaviour is undefined without a value; value() throws std::runtime_error instead.
+  T& operator*() & { return *std::get_if<0>(&state_); }
+  const T& operator*() const& { return *std::get_if<0>(&state_); }
+  T* operator->() { return std::get_if<0>(&state_); }
+  const T* operator->() const { return std::get_if<0>(&state_); }
+  T&& value() && { return std::move(checked()); }
+  T& value() & { return checked(); }
+  const Error& error() const { return *std::get_if<1>(&state_); }
 
  private:
-  void require() const {
-    if (!has_value()) throw Error(failure());
+  T& checked() {
+    if (!has_value()) throw std::runtime_error(error().text);
+    return **this;
   }
-  std::variant<T, Failure> held_;
+  std::variant<T, Error> state_;
 };
 
-// Returns the answer of a call as such.
-inline Expected<> answer(lathe_status status) {
-  if (status == LATHE_OK) return std::monostate();
-  return Failure{status, lathe_last_error()};
+template <>
+class [[nodiscard]] Result<void> {
+ public:
+  Result() = default;
+  Result(Error error) : error_(std::move(error)) {}
+
+  bool has_value() const { return error_.status == LATHE_OK; }
+  explicit operator bool() const { return has_value(); }
+  void value() const {
+    if (!has_value()) throw std::runtime_error(error_.text);
+  }
+  const Error& error() const { return error_; }
+
+ private:
+  Error error_;
+};
+
+// Takes the calling thread's error if a call of lathe.h failed.
+inline Result<void> result_of(lathe_status status) {
+  if (status == LATHE_OK) return {};
+  return Error{status, std::string(lathe_status_name(status)) + ": " + lathe_last_error()};
 }
 
-namespace detail {
-template <auto kDestroy>
-struct Destroy {
-  template <typename T>
-  void operator()(T* object) const {
-    kDestroy(object);
-  }
+// Elements that C++20 has no types for; their bits are those of the device's types.
+struct half {
+  uint16_t bits;
 };
-}  // namespace detail
+struct bfloat16 {
+  uint16_t bits;
+};
+struct e4m3 {
+  uint8_t bits;
+};
 
-using ProblemHandle = std::unique_ptr<lathe_problem, detail::Destroy<lathe_problem_destroy>>;
-using PlanHandle = std::unique_ptr<lathe_plan, detail::Destroy<lathe_plan_destroy>>;
-using OperatorHandle = std::unique_ptr<lathe_operator, detail::Destroy<lathe_operator_destroy>>;
-using ContextHandle = std::unique_ptr<lathe_context, detail::Destroy<lathe_context_destroy>>;
-
-// The dtype of a C++ type. 16-bit and 8-bit floats are structs of the caller's: they name theirs.
 template <typename T>
-constexpr lathe_dtype dtype_of() {
-  using Type = std::remove_cv_t<T>;
-  if constexpr (std::is_same_v<Type, float>) return LATHE_F32;
-  if constexpr (std::is_same_v<Type, int32_t>) return LATHE_I32;
-  if constexpr (std::is_same_v<Type, int64_t>) return LATHE_I64;
-  if constexpr (std::is_same_v<Type, uint8_t>) return LATHE_U8;
-  static_assert(std::is_same_v<Type, float> || std::is_same_v<Type, int32_t> ||
-                    std::is_same_v<Type, int64_t> || std::is_same_v<Type, uint8_t>,
-                "give the dtype of this type");
-}
+inline constexpr bool kIsElement = false;
+template <typename T>
+inline constexpr lathe_dtype kDtype = LATHE_F32;
+#define LATHE_HPP_ELEMENT(Type, dtype)           \
+  template <>                                    \
+  inline constexpr bool kIsElement<Type> = true; \
+  template <>                                    \
+  inline constexpr lathe_dtype kDtype<Type> = dtype;
+LATHE_HPP_ELEMENT(float, LATHE_F32)
+LATHE_HPP_ELEMENT(half, LATHE_F16)
+LATHE_HPP_ELEMENT(bfloat16, LATHE_BF16)
+LATHE_HPP_ELEMENT(int32_t, LATHE_I32)
+LATHE_HPP_ELEMENT(int64_t, LATHE_I64)
+LATHE_HPP_ELEMENT(e4m3, LATHE_F8_E4M3)
+LATHE_HPP_ELEMENT(uint8_t, LATHE_U8)
+#undef LATHE_HPP_ELEMENT
+template <typename T>
+concept Element = kIsElement<T>;
 
-// A view of device memory, without gaps. It owns nothing but its shape.
+// A view of device memory, which others own. Strides are in elements; none: contiguous rows.
 struct Tensor {
   void* data = nullptr;
   lathe_dtype dtype = LATHE_F32;
-  std::vector<int64_t> shape;
+  std::vector<int64_t> shape, strides;
 
-  // Returns DLPack's description, which lives as long as this view stays where it is.
-  DLTensor dl(int ordinal) const {
-    static constexpr DLDataType kTypes[] = {{kDLFloat, 32, 1}, {kDLFloat, 16, 1}, {kDLBfloat, 16, 1},
-                                            {kDLInt, 32, 1},   {kDLInt, 64, 1},   {kDLUInt, 8, 1},
-                                            {kDLUInt, 8, 1}};
-    return {data, {kDLCUDA, ordinal}, static_cast<int32_t>(shape.size()), kTypes[dtype],
-            const_cast<int64_t*>(shape.data()), nullptr, 0};
+  // The struct lends its shape and strides: it outlives what is returned.
+  DLTensor dl() const {
+    constexpr DLDataType kTypes[] = {{kDLFloat, 32, 1}, {kDLFloat, 16, 1}, {kDLBfloat, 16, 1},
+                                     {kDLInt, 32, 1},   {kDLInt, 64, 1},   {kDLUInt, 8, 1},
+                                     {kDLUInt, 8, 1}};
+    return {data,
+            {kDLCUDA, 0},
+            static_cast<int32_t>(shape.size()),
+            kTypes[dtype],
+            const_cast<int64_t*>(shape.data()),
+            strides.empty() ? nullptr : const_cast<int64_t*>(strides.data()),
+            0};
   }
 };
 
-// Device memory of a context, given back at the end; the context outlives it.
-template <typename T>
+// Owns device memory of `size()` elements; the context outlives it.
+template <Element T>
 class Buffer {
  public:
-  Buffer(lathe_context* context, void* data, size_t count)
-      : context_(context), data_(data), count_(count) {}
-  Buffer(Buffer&& other) noexcept
-      : context_(other.context_), data_(std::exchange(other.data_, nullptr)), count_(other.count_) {}
-  Buffer& operator=(Buffer&& other) noexcept {
-    std::swap(context_, other.context_), std::swap(data_, other.data_);
-    std::swap(count_, other.count_);
-    return *this;
-  }
-  ~Buffer() {
-    if (data_ != nullptr) lathe_free(context_, data_);
-  }
+  Buffer(lathe_context* context, void* data, size_t size)
+      : data_(data, Free{context}), size_(size) {}
 
-  size_t size() const { return count_; }
-  Expected<> upload(std::span<const T> from, void* stream = nullptr) {
-    if (from.size() != count_) return Failure{LATHE_INVALID_ARGUMENT, "the span has another size"};
-    return answer(lathe_copy_to_device(context_, data_, from.data(), from.size_bytes(), stream));
+  T* data() const { return static_cast<T*>(data_.get()); }
+  size_t size() const { return size_; }
+  Tensor shaped(std::vector<int64_t> shape, std::vector<int64_t> strides = {}) const {
+    return {data_.get(), kDtype<T>, std::move(shape), std::move(strides)};
   }
-  Expected<> download(std::span<T> to, void* stream = nullptr) const {
-    if (to.size() != count_) return Failure{LATHE_INVALID_ARGUMENT, "the span has another size"};
-    return answer(lathe_copy_to_host(context_, to.data(), data_, to.size_bytes(), stream));
-  }
-  // A view of the whole, whose elements are as many as the shape has.
-  Tensor tensor(std::vector<int64_t> shape, lathe_dtype dtype = dtype_of<T>()) const {
-    return {data_, dtype, std::move(shape)};
+  // Returns when the elements have arrived, behind what `stream` was given before.
+  Result<std::vector<T>> download(void* stream = nullptr) const {
+    std::vector<T> values(size_);
+    const auto copied = result_of(lathe_copy_to_host(data_.get_deleter().context, values.data(),
+                                                     data(), size_ * sizeof(T), stream));
+    if (!copied) return copied.error();
+    return values;
   }
 
  private:
-  lathe_context* context_;
-  void* data_;
-  size_t count_;
+  struct Free {
+    lathe_context* context;
+    void operator()(void* data) const { lathe_free(context, data); }
+  };
+  std::unique_ptr<void, Free> data_;
+  size_t size_;
 };
 
-// A device and a cache. Any thread may use it.
+struct ContextOptions {
+  lathe_device_kind device = LATHE_DEVICE_DEFAULT;
+  int ordinal = 0;
+  std::string arch = {}, cache_dir = {}, family = {};  // empty: the default
+};
+
+// One device and one cache; any thread may use it. It outlives whatever was made with it.
 class Context {
  public:
-  static Expected<Context> open(const lathe_context_options& options = LATHE_CONTEXT_OPTIONS_INIT) {
-    lathe_context* made = nullptr;
-    if (auto done = answer(lathe_context_create(&made, &options)); !done) return done.failure();
-    lathe_context_info info = {};
-    info.size = sizeof info;
-    Context out{ContextHandle(made), 0};
-    if (auto done = answer(lathe_context_get_info(made, &info)); !done) return done.failure();
-    out.ordinal_ = info.ordinal;
-    return out;
+  static Result<Context> make(const ContextOptions& options = {}) {
+    const auto text = [](const std::string& s) { return s.empty() ? nullptr : s.c_str(); };
+    lathe_context_options raw = LATHE_CONTEXT_OPTIONS_INIT;
+    raw.device = options.device, raw.ordinal = options.ordinal;
+    raw.arch = text(options.arch), raw.cache_dir = text(options.cache_dir);
+    raw.family = text(options.family);
+    lathe_context* context = nullptr;
+    const auto made = result_of(lathe_context_create(&context, &raw));
+    if (!made) return made.error();
+    return Context(context);
   }
-  lathe_context* get() const { return handle_.get(); }
-  int ordinal() const { return ordinal_; }
+  lathe_context* get() const { return context_.get(); }
 
-  template <typename T>
-  Expected<Buffer<T>> buffer(size_t count) const {
+  template <Element T>
+  Result<Buffer<T>> allocate(size_t size) const {
     void* data = nullptr;
-    auto done = answer(lathe_malloc(get(), &data, count > 0 ? count * sizeof(T) : 1));
-    if (!done) return done.failure();
-    return Buffer<T>(get(), data, count);
+    const auto made = result_of(lathe_malloc(get(), &data, size * sizeof(T)));
+    if (!made) return made.error();
+    return Buffer<T>(get(), data, size);
   }
-  template <typename T>
-  Expected<Buffer<T>> buffer(std::span<const T> from) const {
-    auto made = buffer<T>(from.size());
-    if (!made) return made;
-    if (auto done = made->upload(from); !done) return done.failure();
-    return made;
+  template <Element T>
+  Result<Buffer<T>> upload(std::span<const T> values, void* stream = nullptr) const {
+    auto buffer = allocate<T>(values.size());
+    if (!buffer) return buffer;
+    const auto copied = result_of(
+        lathe_copy_to_device(get(), buffer->data(), values.data(), values.size_bytes(), stream));
+    if (!copied) return copied.error();
+    return buffer;
+  }
+  template <Element T>
+  Result<Buffer<T>> upload(const std::vector<T>& values, void* stream = nullptr) const {
+    return upload(std::span<const T>(values), stream);
   }
 
  private:
-  Context(ContextHandle handle, int ordinal) : handle_(std::move(handle)), ordinal_(ordinal) {}
-  ContextHandle handle_;
-  int ordinal_ = 0;
+  explicit Context(lathe_context* context) : context_(context) {}
+  struct Destroy {
+    void operator()(lathe_context* context) const { lathe_context_destroy(context); }
+  };
+  std::unique_ptr<lathe_context, Destroy> context_;
 };
 
-// Tensors by name, in the order of a plan's slots, and what a run needs besides.
+// What is asked of an operator: the tensors that there are, and options.
+class Problem {
+ public:
+  static Result<Problem> make(const std::string& op) {
+    lathe_problem* problem = nullptr;
+    const auto made = result_of(lathe_problem_create(&problem, op.c_str()));
+    if (!made) return made.error();
+    return Problem(problem);
+  }
+  lathe_problem* get() const { return problem_.get(); }
+
+  // -1: varies from run to run.
+  Result<void> tensor(const std::string& name, lathe_dtype dtype, std::span<const int64_t> shape) {
+    return result_of(lathe_problem_tensor(get(), name.c_str(), dtype,
+                                          static_cast<int>(shape.size()), shape.data()));
+  }
+  // Any option may be given as text: "1", "silu".
+  Result<void> set(const std::string& option, const std::string& value) {
+    return result_of(lathe_problem_set_string(get(), option.c_str(), value.c_str()));
+  }
+  // Leaves open whatever may vary without a new kernel.
+  Result<void> open() { return result_of(lathe_problem_open(get())); }
+  Result<std::string> text() const {
+    size_t needed = 0;
+    auto got = result_of(lathe_problem_text(get(), nullptr, 0, &needed));
+    if (!got) return got.error();
+    std::string line(needed, '\0');
+    got = result_of(lathe_problem_text(get(), line.data(), line.size(), &needed));
+    if (!got) return got.error();
+    line.resize(needed - 1);
+    return line;
+  }
+
+ private:
+  explicit Problem(lathe_problem* problem) : problem_(problem) {}
+  struct Destroy {
+    void operator()(lathe_problem* problem) const { lathe_problem_destroy(problem); }
+  };
+  std::unique_ptr<lathe_problem, Destroy> problem_;
+};
+
+// The kernels of a problem, compiled or loaded; immutable, for any thread.
 class Plan {
  public:
-  static Expected<Plan> make(const Context& context, const lathe_problem* problem) {
-    lathe_plan* made = nullptr;
-    if (auto done = answer(lathe_plan_create(&made, context.get(), problem)); !done) {
-      return done.failure();
-    }
-    return Plan(context, PlanHandle(made));
+  static Result<Plan> make(const Context& context, const Problem& problem) {
+    lathe_plan* plan = nullptr;
+    const auto made = result_of(lathe_plan_create(&plan, context.get(), problem.get()));
+    if (!made) return made.error();
+    return Plan(plan);
   }
-  lathe_plan* get() const { return handle_.get(); }
+  lathe_plan* get() const { return plan_.get(); }
 
-  // Enqueues a run and waits for it if it needs a workspace, which goes afterwards.
-  Expected<> run(std::span<const std::pair<std::string, Tensor>> tensors, void* stream = nullptr) const {
-    std::vector<DLTensor> views(tensors.size());
-    std::vector<const DLTensor*> slots(lathe_plan_slot_count(get()), nullptr);
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      size_t slot = 0;
-      auto found = answer(lathe_plan_slot(get(), tensors[i].first.c_str(), &slot));
-      if (!found) return found;
-      views[i] = tensors[i].second.dl(ordinal_);
-      slots[slot] = &views[i];
-    }
+  Result<size_t> slot(const std::string& name) const {
+    size_t slot = 0;
+    const auto found = result_of(lathe_plan_slot(get(), name.c_str(), &slot));
+    if (!found) return found.error();
+    return slot;
+  }
+  Result<size_t> workspace(std::span<const DLTensor* const> slots) const {
     size_t bytes = 0;
-    if (auto done = answer(lathe_plan_workspace(get(), slots.data(), nullptr, &bytes)); !done) {
-      return done;
-    }
-    if (bytes == 0) return answer(lathe_plan_run(get(), slots.data(), nullptr, 0, stream));
-    void* data = nullptr;
-    if (auto done = answer(lathe_malloc(context_, &data, bytes)); !done) return done;
-    const Buffer<uint8_t> workspace(context_, data, bytes);
-    auto done = answer(lathe_plan_run(get(), slots.data(), data, bytes, stream));
-    if (!done) return done;
-    return answer(lathe_stream_synchronize(context_, stream));
+    const auto got = result_of(lathe_plan_workspace(get(), slots.data(), nullptr, &bytes));
+    if (!got) return got.error();
+    return bytes;
+  }
+  // Enqueues the work: no allocation, lock, file or wait. A CUDA graph may capture it.
+  Result<void> run(std::span<const DLTensor* const> slots, void* workspace, size_t bytes,
+                   void* stream = nullptr) const {
+    return result_of(lathe_plan_run(get(), slots.data(), workspace, bytes, stream));
   }
 
  private:
-  Plan(const Context& context, PlanHandle handle)
-      : context_(context.get()), ordinal_(context.ordinal()), handle_(std::move(handle)) {}
-  lathe_context* context_;
-  int ordinal_;
-  PlanHandle handle_;
+  explicit Plan(lathe_plan* plan) : plan_(plan) {}
+  struct Destroy {
+    void operator()(lathe_plan* plan) const { lathe_plan_destroy(plan); }
+  };
+  std::unique_ptr<lathe_plan, Destroy> plan_;
 };
 
-// A kernel of one's own, which is called like a function.
-class Kernel {
+struct Named {
+  std::string name;
+  Tensor tensor;
+};
+
+// An operator that is called with tensors. It makes a plan for each kind of call, keeps it and its
+// workspace, and serves other lengths with the same plan. For one thread and one stream at a time;
+// whoever must not allocate in a call makes a Plan.
+class Operator {
  public:
-  static Expected<Kernel> parse(std::string_view text, const std::string& file = "kernel.cuh") {
-    lathe_operator* made = nullptr;
-    auto done = answer(lathe_operator_parse(&made, text.data(), text.size(), file.c_str()));
-    if (!done) return done.failure();
-    return Kernel(OperatorHandle(made));
-  }
-  const lathe_operator_info& table() const { return *lathe_operator_describe(handle_.get()); }
-  // Sets an option for the calls from now on.
-  Kernel& set(const std::string& option, const std::string& value) {
+  Operator(const Context& context, std::string op) : context_(&context), op_(std::move(op)) {}
+
+  // Any option as text; it holds for the calls that follow.
+  Operator& set(const std::string& option, const std::string& value) {
     options_[option] = value;
     return *this;
   }
 
-  // Makes a plan for tensors of these dtypes and shapes; extents that may vary are left open. A call
-  // makes one each time: whoever calls often keeps a plan.
-  Expected<Plan> plan(const Context& context,
-                      std::span<const std::pair<std::string, Tensor>> tensors) const {
-    lathe_problem* made = nullptr;
-    if (auto done = answer(lathe_problem_create(&made, table().name)); !done) return done.failure();
-    const ProblemHandle problem(made);
-    for (const auto& [name, tensor] : tensors) {
-      auto done = answer(lathe_problem_tensor(made, name.c_str(), tensor.dtype,
-                                              static_cast<int>(tensor.shape.size()),
-                                              tensor.shape.data()));
-      if (!done) return done.failure();
+  // Inputs, and the outputs that are wanted, in any order.
+  Result<void> operator()(std::span<const Named> tensors, void* stream = nullptr) {
+    auto problem = declare(tensors);
+    if (!problem) return problem.error();
+    auto line = problem->text();
+    if (!line) return line.error();
+    auto found = plans_.find(*line);
+    if (found == plans_.end()) {
+      auto plan = Plan::make(*context_, *problem);
+      if (!plan) return plan.error();
+      found = plans_.emplace(std::move(*line), Kept{std::move(*plan), {}}).first;
     }
-    for (const auto& [option, value] : options_) {
-      auto done = answer(lathe_problem_set_string(made, option.c_str(), value.c_str()));
-      if (!done) return done.failure();
-    }
-    if (auto done = answer(lathe_problem_open(made)); !done) return done.failure();
-    return Plan::make(context, made);
+    return run(found->second, tensors, stream);
   }
-
-  // Runs once. The tensors are the description's, in its order, those that are not optional.
-  template <typename... Tensors>
-  Expected<> operator()(const Context& context, const Tensors&... tensors) const {
-    std::vector<std::pair<std::string, Tensor>> named;
-    size_t next = 0;
-    (named.emplace_back(name(&next), Tensor(tensors)), ...);
-    auto made = plan(context, named);
-    if (!made) return made.failure();
-    return made->run(named);
+  Result<void> operator()(std::initializer_list<Named> tensors, void* stream = nullptr) {
+    return (*this)(std::span<const Named>(tensors.begin(), tensors.size()), stream);
   }
 
  private:
-  explicit Kernel(OperatorHandle handle) : handle_(std::move(handle)) {}
-  std::string name(size_t* next) const {
-    const lathe_operator_info& info = table();
-    while (*next < info.tensor_count && info.tensors[*next].optional) ++*next;
-    return *next < info.tensor_count ? info.tensors[(*next)++].name : "a tensor too many";
-  }
-  OperatorHandle handle_;
-  std::map<std::string, std::string> options_;
-};
+  struct Kept {
+    Plan plan;
+    // The last one is the largest. Runs that are under way may use the others.
+    std::vector<Buffer<uint8_t>> workspaces;
+  };
 
-// Reads a kernel of one's own from a file.
-inline Expected<Kernel> kernel(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Failure{LATHE_INVALID_ARGUMENT, "the kernel " + path + " cannot be read"};
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  return Kernel::parse(text, path);
-}
+  Result<Problem> declare(std::span<const Named> tensors) const {
+    auto problem = Problem::make(op_);
+    if (!problem) return problem;
+    for (const auto& [option, value] : options_) {
+      if (auto set = problem->set(option, value); !set) return set.error();
+    }
+    for (const auto& [name, tensor] : tensors) {
+      if (auto set = problem->tensor(name, tensor.dtype, tensor.shape); !set) return set.error();
+    }
+    if (auto opened = problem->open(); !opened) return opened.error();
+    return problem;
+  }
+
+  Result<void> run(Kept& kept, std::span<const Named> tensors, void* stream) const {
+    std::vector<DLTensor> views(tensors.size());
+    std::vector<const DLTensor*> slots(lathe_plan_slot_count(kept.plan.get()));
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const auto slot = kept.plan.slot(tensors[i].name);
+      if (!slot) return slot.error();
+      views[i] = tensors[i].tensor.dl();
+      slots[*slot] = &views[i];
+    }
+    const auto bytes = kept.plan.workspace(slots);
+    if (!bytes) return bytes.error();
+    const bool enough = !kept.workspaces.empty() && kept.workspaces.back().size() >= *bytes;
+    if (*bytes > 0 && !enough) {
+      auto larger = context_->allocate<uint8_t>(*bytes + *bytes / 2);
+      if (!larger) return larger.error();
+      kept.workspaces.push_back(std::move(*larger));
+    }
+    void* workspace = kept.workspaces.empty() ? nullptr : kept.workspaces.back().data();
+    const size_t size = kept.workspaces.empty() ? 0 : kept.workspaces.back().size();
+    return kept.plan.run(slots, workspace, size, stream);
+  }
+
+  const Context* context_;
+  std::string op_;
+  std::map<std::string, std::string> options_;
+  std::map<std::string, Kept> plans_;
+};
 
 }  // namespace lathe
