@@ -19,6 +19,7 @@ kThreads = "32 * (kRows / 32) * (kColumns / 64)"
 [launch]
 grid = ["ceil_div(M, kRows)", "ceil_div(N, kColumns)"]
 block = "kThreads"
+min_blocks = 2             # registers for two blocks on a multiprocessor
 shared = "kStages * kDepth * 2 * (kRows + kColumns)"
 
 [cost]

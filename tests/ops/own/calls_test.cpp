@@ -93,7 +93,7 @@ TEST_CASE("an example, all dtypes and several widths, against float64") {
 
 // Two kernels with an array between them, strides, a dim that follows from others, an optional
 // tensor, options of each type.
-const char* const kMoments = R"(/* lathe
+const char* const kMoments = R"text(/* lathe
 name = "moments"
 [tensors]
 x = { in = ["f32", "bf16"], shape = "T D", strided = true }
@@ -143,7 +143,7 @@ __device__ void groups(const Params& p) {
   p.y[2 * blockIdx.x + 1] = p.T;
   if (blockIdx.x == 0) p.total[0] += 1.0f;
 }
-)";
+)text";
 
 Call moments_call(const Kernel& kernel, int64_t rows, int64_t width, bool bias) {
   Call call;

@@ -11,7 +11,7 @@ namespace {
 
 using namespace launches;
 
-const char* const kText = R"(/* lathe
+const char* const kText = R"text(/* lathe
 tensors.x = { in = "bf16", shape = "T D", strided = true }
 tensors.bias = { in = "f32", shape = "D", optional = true }
 tensors.y = { out = "f32", shape = "T D" }
@@ -32,7 +32,7 @@ block = 32
 */
 template <class Config> __device__ void f(const Params& p) {}
 template <class Config> __device__ void g(const Params& p) {}
-)";
+)text";
 
 // What the text's Params must be.
 struct Expected {
