@@ -46,6 +46,14 @@ enum class TokenAxis : uint8_t { none, queries, keys, chunks, slots };
   X(L, "L", true, none)         \
   X(C, "C", true, none)         \
   X(LS, "LS", false, none)      \
+  X(D0, "D0", false, none)      \
+  X(D1, "D1", false, none)      \
+  X(D2, "D2", false, none)      \
+  X(D3, "D3", false, none)      \
+  X(D4, "D4", false, none)      \
+  X(D5, "D5", false, none)      \
+  X(D6, "D6", false, none)      \
+  X(D7, "D7", false, none)      \
   X(C0, "C0", true, none)       \
   X(C1, "C1", true, none)       \
   X(C2, "C2", true, none)       \

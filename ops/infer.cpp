@@ -40,6 +40,11 @@ bool is_wanted(const lathe_problem& problem, const TensorInfo& tensor) {
   if (const int input = gradient_of(op, tensor.name); input >= 0) {
     return is_wanted_backward(problem) && problem.has(input);
   }
+  if (tensor.cut_by) {
+    const std::string widths = problem.option(tensor.cut_by);
+    const int parts = widths == "none" ? 0 : static_cast<int>(split(widths, ',').size());
+    return tensor.part < 0 ? parts == 0 : tensor.part < parts;
+  }
   const std::string option = text("output_", tensor.name);
   return find_option(op, option) < 0 || problem.option(option.c_str()) == "1";
 }

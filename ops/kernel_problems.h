@@ -36,11 +36,19 @@ struct ConvProblem {
   bool dfinal_state = false;
   bool dinitial_state = false;
 
+  bool pool = false;                // states before and behind sequences are slots of a pool
+  bool checkpoints = false;         // with a pool: and some in between
+  int parts = 0;                    // results of y; 0: one
+  std::array<int64_t, 8> widths{};  // channels of each; parameters of the launch
+  // Returns whether the forward is the one over slots.
+  bool over_slots() const { return pool || parts > 0; }
+
   bool update = false;  // causal_conv1d_update
   bool slots = false;   // of the update: anything but one token for each row of the states
   bool indexed = false, ring = false, drafts = false;
-  Dtype index = Dtype::i32;  // of slots; meaningful if `indexed`
-  int columns = 0;           // of a state
+  bool several = false;      // of the update: tokens of a sequence
+  Dtype index = Dtype::i32;  // of slots; meaningful with a pool or if `indexed`
+  int columns = 0;           // of a state in a slot
   // These two are parameters of the launch.
   int null_slot = -1;
   bool update_state = true;

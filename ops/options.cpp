@@ -44,6 +44,18 @@ bool number_allowed(std::string_view allowed, Number number) {
   return false;
 }
 
+// Reads "16,16,32". Returns false for anything else.
+bool parses_list(std::string_view value, std::vector<int64_t>* numbers) {
+  if (value.empty() || value.back() == ',') return false;
+  for (const std::string_view each : split(value, ',')) {
+    int64_t number = 0;
+    if (each.empty() || each[0] < '1' || each[0] > '9' || !parses(each, &number)) return false;
+    if (number > kMaxExtent) return false;
+    numbers->push_back(number);
+  }
+  return true;
+}
+
 }  // namespace
 
 bool is_allowed(const OptionInfo& option, const std::string& value) {
@@ -56,10 +68,14 @@ bool is_allowed(const OptionInfo& option, const std::string& value) {
       // D^-0.5 and the like stand for themselves.
       if (!parses(value, &number)) return value == option.fallback;
       return std::isfinite(number) && number_allowed(option.allowed, number);
-    case OptionType::word:
+    case OptionType::word: {
       // FILE stands for any name.
+      std::vector<int64_t> numbers;
+      if (value == "LIST") return false;
       return listed(option.allowed, '|', value) ||
-             (!value.empty() && listed(option.allowed, '|', "FILE"));
+             (!value.empty() && listed(option.allowed, '|', "FILE")) ||
+             (listed(option.allowed, '|', "LIST") && parses_list(value, &numbers));
+    }
   }
   return false;
 }
@@ -90,6 +106,12 @@ Status parse_option(const OptionInfo& option, const std::string& value, std::opt
   if (std::isfinite(**out) && !vanishes) return {};
   return invalid(text("option ", option.name, " is ", in_quotes(value),
                       ", which float32 does not hold; allowed are ", option.allowed));
+}
+
+Status parse_option(const OptionInfo&, const std::string& value, std::vector<int64_t>* out) {
+  out->clear();
+  if (!parses_list(value, out)) out->clear();
+  return {};
 }
 
 int word_number(const OptionInfo& option, const std::string& value) {

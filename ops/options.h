@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "ops/schema.h"
 
@@ -18,6 +19,8 @@ Status parse_option(const OptionInfo& option, const std::string& value, bool* ou
 Status parse_option(const OptionInfo& option, const std::string& value, int64_t* out);
 Status parse_option(const OptionInfo& option, const std::string& value, float* out);
 Status parse_option(const OptionInfo& option, const std::string& value, std::optional<float>* out);
+// A LIST; a word that stands for none gives no number.
+Status parse_option(const OptionInfo& option, const std::string& value, std::vector<int64_t>* out);
 // Returns the number of a word in the list of allowed words.
 int word_number(const OptionInfo& option, const std::string& value);
 
@@ -53,6 +56,10 @@ struct Bind {
   static constexpr OptionInfo number(const char* name, const char* fallback, const char* allowed,
                                      const char* sentence) {
     return {name, OptionType::number, fallback, allowed, sentence, store<kMember>};
+  }
+  template <auto kMember>
+  static constexpr OptionInfo list(const char* name, const char* sentence) {
+    return {name, OptionType::word, "none", "none|LIST", sentence, store<kMember>};
   }
   template <auto kMember>
   static constexpr OptionInfo word(const char* name, const char* fallback, const char* allowed,

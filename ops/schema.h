@@ -44,6 +44,11 @@ struct TensorInfo {
   const char* changed_by = nullptr;  // in and out, but only read unless this tensor is given
   const char* needed = "";           // "dx,bias": it means nothing without each of these
   bool is_strided = false;           // strides of batch and tokens are free; rows are contiguous
+  bool has_free_columns = false;     // if strided: the stride of the last dimension is free too
+  // This option says how the columns of a result are cut: into parts, of which the tensor is number
+  // `part`. -1: it is the whole, where the option has no parts.
+  const char* cut_by = nullptr;
+  int part = -1;
   // The tensor's address is a multiple of `alignment` bytes. If 0, a strided tensor has the
   // alignment that wide accesses of its rows need, any other its dtype's size. The alignment is
   // never more than the problem declares.
@@ -52,6 +57,12 @@ struct TensorInfo {
   constexpr TensorInfo optional() const { return with(&TensorInfo::is_optional, true); }
   constexpr TensorInfo required() const { return with(&TensorInfo::is_optional, false); }
   constexpr TensorInfo strided() const { return with(&TensorInfo::is_strided, true); }
+  constexpr TensorInfo free_columns() const {
+    return strided().with(&TensorInfo::has_free_columns, true);
+  }
+  constexpr TensorInfo cut(const char* option, int number = -1) const {
+    return with(&TensorInfo::cut_by, option).with(&TensorInfo::part, number);
+  }
   constexpr TensorInfo aligned(int bytes) const { return with(&TensorInfo::alignment, bytes); }
   constexpr TensorInfo alias(const char* of) const { return with(&TensorInfo::alias_of, of); }
   constexpr TensorInfo given(const char* option) const {
@@ -119,8 +130,8 @@ constexpr auto joined(const std::array<Row, kCounts>&... groups) {
 enum class OptionType { integer, number, word };
 
 // Describes an option of an operator. `allowed` lists values, "none|silu", "0|1", and ranges of
-// numbers, ">0", ">=0", "[-5,0)", "any"; FILE stands for a file's name. ops/options.h makes these
-// rows.
+// numbers, ">0", ">=0", "[-5,0)", "any"; FILE stands for a file's name, LIST for whole numbers from
+// 1 on with commas between them. ops/options.h makes these rows.
 struct OptionInfo {
   const char* name = "";
   OptionType type = OptionType::integer;

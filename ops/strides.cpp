@@ -165,7 +165,7 @@ Status read_strides(const Slot& slot, const DLTensor& from, Tensor* tensor, int6
     if (!slot.strided && stride != tensor->stride[d]) {
       return stride_error(slot, from, "it must be contiguous");
     }
-    if (d == rank - 1 && stride != 1) {
+    if (d == rank - 1 && stride != 1 && !slot.free_columns) {
       return stride_error(slot, from, "the last must be 1: rows are contiguous");
     }
     tensor->stride[d] = stride;

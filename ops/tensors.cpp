@@ -155,6 +155,7 @@ std::vector<Slot> make_slots(const Resolved& resolved) {
     Slot slot(tensor.name, declared.dtype, problem.shape(static_cast<int>(i)));
     slot.tensor = static_cast<int>(i);
     slot.strided = tensor.is_strided;
+    slot.free_columns = tensor.has_free_columns;
     slot.written = problem.writes(slot.tensor);
     slot.in_place = slot.written && tensor.role == Role::inout;
     const Dim last = slot.shape.dims[slot.shape.rank - 1].dim;

@@ -26,6 +26,7 @@ struct Slot {
   Dtype dtype = Dtype::f32;
   Shape shape;
   bool strided = false;
+  bool free_columns = false;  // if strided: the last stride need not be 1
   bool written = false;
   bool in_place = false;  // written and read: the operator changes it
   bool repeats = false;   // only read, by kernels that take a stride of 0

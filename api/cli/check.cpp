@@ -204,7 +204,9 @@ int check_operator(RunOptions options, size_t lines) {
 }  // namespace
 
 Action add_check(CLI::App* app) {
-  auto* verb = app->add_subcommand("check", "run an operator under the simulator's checkers");
+  auto* verb = app->add_subcommand("check",
+                                   "run an operator under the simulator's checkers; check -- "
+                                   "PROGRAM ARGUMENT...: any program");
   const auto options = std::make_shared<RunOptions>();
   add_run_flags(verb, options.get(), {"auto", "sim"});
   const auto lines = std::make_shared<size_t>(0);

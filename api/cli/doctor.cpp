@@ -8,22 +8,23 @@
 #include "api/cli/reports/report.h"
 
 namespace lathe::cli {
-namespace {
 
 // The findings may change between two calls, so the size is only a hint.
-std::string doctor_text() {
+std::vector<std::vector<std::string>> doctor_rows() {
   std::string text;
   size_t needed = 4096;
   do {
     text.assign(needed, '\0');
     check(lathe_doctor(text.data(), text.size(), &needed));
   } while (needed > text.size());
-  return text.c_str();
+  return rows_of(text.c_str(), 4);
 }
+
+namespace {
 
 int doctor(bool json) {
   Json items = Json::array();
-  const auto rows = rows_of(doctor_text(), 4);
+  const auto rows = doctor_rows();
   size_t width = 0;
   for (const auto& row : rows) {
     items.push_back({{"name", row[0]}, {"state", row[1]}, {"where", row[2]}, {"remedy", row[3]}});

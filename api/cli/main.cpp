@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -58,8 +59,19 @@ void check_values_given(const CLI::App& app) {
   for (const CLI::App* verb : app.get_subcommands()) check_values_given(*verb);
 }
 
+// `lathe check FLAG... -- PROGRAM ARGUMENT...` has a command line of its own: the words behind the
+// dashes are the program's.
+bool checks_program(int count, char** words, int* dashes) {
+  *dashes = static_cast<int>(std::find(words, words + count, std::string_view("--")) - words);
+  return count > 1 && words[1] == std::string_view("check") && *dashes < count;
+}
+
 // Does what the words of a command line ask for and returns the exit code. Throws Failure.
 int run_command_line(int count, char** words) {
+  if (int dashes = 0; checks_program(count, words, &dashes)) {
+    if (dashes + 1 == count) refuse("behind -- there is no program");
+    return check_program_command(dashes - 1, words + 1, {words + dashes + 1, words + count});
+  }
   CLI::App app("lathe: CUDA kernels made at run time, for the problem at hand", "lathe");
   app.set_version_flag("--version", std::string("lathe ") + lathe_version());
   app.require_subcommand(1);

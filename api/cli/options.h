@@ -17,6 +17,8 @@ using Action = std::function<int()>;
 using AddVerb = Action(CLI::App* app);
 AddVerb add_demo, add_run, add_ops, add_check, add_warm, add_explain, add_dump, add_doctor,
     add_cache, add_plan, add_tune, add_count, add_new;
+// `lathe check` with the words before the dashes, and the program behind them.
+int check_program_command(int count, char** words, std::vector<std::string> program);
 
 // Lists tensors, shapes, options, defaults and sentences of one operator, in lines.
 std::string operator_text(const lathe_operator_info& op);
@@ -57,6 +59,8 @@ int64_t parse_int(const std::string& flag, const std::string& text, int64_t low,
 std::vector<std::string> split(const std::string& text, char separator);
 // The lines of a text that are not empty, each with so many fields between tabs.
 std::vector<std::vector<std::string>> rows_of(const std::string& text, size_t fields);
+// What lathe_doctor says of the machine: name, "found" or "missing", where and version, remedy.
+std::vector<std::vector<std::string>> doctor_rows();
 
 // Casts for printf's %llu.
 inline unsigned long long llu(uint64_t value) { return value; }

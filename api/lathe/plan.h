@@ -43,8 +43,8 @@ typedef struct lathe_operator_option {
   const char* name;
   lathe_option_type type;
   const char* fallback; /* the default as text */
-  const char* allowed;  /* "none|silu", "0|1", "-1|>=0", "unset|[-5,0)"; FILE: a file's name; any:
-                           any number */
+  const char* allowed;  /* "none|silu", "0|1", "-1|>=0", "unset|[-5,0)"; FILE: a file's name;
+                           LIST: "16,16,32"; any: any number */
   const char* sentence;
 } lathe_operator_option;
 

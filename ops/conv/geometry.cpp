@@ -34,6 +34,18 @@ uint64_t state_bytes(const ConvProblem& problem, const ConvShape& shape) {
          bytes_of(problem.x);
 }
 
+// What states in slots take: each is read and written, and the checkpoints are written. A warp
+// reads the rows of a state again, and those of a sequence's first tokens.
+void add_slots(const ConvProblem& problem, const ConvShape& shape, uint64_t row, Cost* cost) {
+  const auto sequences = static_cast<uint64_t>(shape.sequences);
+  const auto checkpoints = static_cast<uint64_t>(shape.checkpoints);
+  const auto columns = static_cast<uint64_t>(problem.columns);
+  const uint64_t states = (2 * sequences + checkpoints) * columns * row;
+  const auto before = static_cast<uint64_t>(problem.width - 1);
+  cost->minimum_bytes += states;
+  cost->bytes += states + (sequences * (2 * before + columns) + checkpoints * columns) * row;
+}
+
 }  // namespace
 
 uint64_t conv_filter_cost(const ConvProblem& problem, const ConvShape& shape) {
@@ -47,10 +59,10 @@ int64_t conv_vector(const KernelSpec& spec) {
 
 ConvWalk::ConvWalk(const KernelSpec& spec)
     : tokens(spec.constant("tokens")), channels(32 * conv_vector(spec)), warps(warps_of(spec)) {
-  const bool forward = spec.kernel == "causal_conv1d";
+  const bool forward = spec.kernel != "causal_conv1d_bwd";
   // Of the forward two rounds of blocks; a run of the backward costs more tokens than it has.
   blocks = forward ? 14 : 1;
-  states = spec.constant(forward ? "final_state" : "dinitial_state");
+  states = spec.constant("states", spec.constant(forward ? "final_state" : "dinitial_state", 0));
   if (!forward) halos = spec.constant("halo");
 }
 
@@ -79,6 +91,7 @@ Cost conv_cost(const ConvProblem& problem, const ConvKernels& kernels, const Con
   if (kernels.forward) {
     both((2 + (problem.residual ? 1 : 0)) * rows * row);
     both((problem.initial_state ? state : 0) + (problem.final_state ? state : 0));
+    if (problem.pool) add_slots(problem, shape, row, &cost);
     cost.minimum_bytes += filter;
     cost.bytes += extra_rows(*kernels.forward, shape).before * row +
                   filter * shape.batch * conv_tiling(*kernels.forward, shape).tiles;

@@ -5,6 +5,7 @@
 
 #include "codegen/base/invalid.h"
 #include "templates/params/conv_lines.h"
+#include "templates/params/conv_slots.h"
 
 namespace lathe {
 namespace {
@@ -16,7 +17,7 @@ constexpr int kHaloThreads = 128;
 
 // Warps of a multiprocessor that a walk leaves registers for, as many as need no spills.
 int forward_warps(const ConvProblem& problem) {
-  if (problem.width <= 4 && bytes_of(problem.x) == 2) return 28;
+  if (problem.width <= 4 && bytes_of(problem.x) == 2 && !problem.over_slots()) return 28;
   return problem.width <= 5 ? 20 : 16;
 }
 int backward_warps(const ConvProblem& problem) {
@@ -55,8 +56,18 @@ SharedParts shared_parts(const ConvProblem& problem, int vector) {
           4 * conv_tap_pitch(problem.width, 32 * vector / bytes_of(problem.x)) * problem.width};
 }
 
+// Columns of a state that the forward over slots has: none without states.
+int slot_columns(const ConvProblem& problem) {
+  if (problem.pool) return problem.columns;
+  return problem.initial_state || problem.final_state ? problem.width : 0;
+}
+
 int forward_smem(const ConvProblem& problem, const ConvTile& tile) {
   const SharedParts parts = shared_parts(problem, four_channels(problem));
+  if (problem.over_slots()) {
+    return parts.filter + tile.warps * (32 * four_channels(problem) * slot_columns(problem) +
+                                        rings_bytes(problem, forward_rings(problem), true));
+  }
   const bool states = problem.initial_state || problem.final_state;
   return parts.filter + tile.warps * ((states ? parts.state : 0) +
                                       rings_bytes(problem, forward_rings(problem), true));
@@ -101,10 +112,23 @@ KernelSpec forward_spec(const ConvProblem& problem, const ConvTile& tile) {
                                 "ConvForwardSmem", forward_smem(problem, tile), 32 * tile.warps,
                                 common_constants(problem, true, four_channels(problem)));
   spec.min_blocks = std::max(forward_warps(problem) / tile.warps, 1);
-  return walk_spec(spec, problem, tile, ring_rows(four_channels(problem), forward_rings(problem)),
-                   {Constant::flag("residual", "kResidual", problem.residual),
-                    Constant::flag("initial_state", "kInitialState", problem.initial_state),
-                    Constant::flag("final_state", "kFinalState", problem.final_state)});
+  // Over slots states are not those of sequences in order.
+  const bool slots = problem.over_slots();
+  KernelSpec out =
+      walk_spec(spec, problem, tile, ring_rows(four_channels(problem), forward_rings(problem)),
+                {Constant::flag("residual", "kResidual", problem.residual),
+                 Constant::flag("initial_state", "kInitialState", problem.initial_state && !slots),
+                 Constant::flag("final_state", "kFinalState", problem.final_state && !slots)});
+  if (!slots) return out;
+  out.set(LATHE_TEMPLATE("conv", "causal_conv1d_slots", ConvSlotsParams, part_end));
+  out.smem = "ConvSlotsSmem";
+  out.add({Constant::flag("states", "kStates", slot_columns(problem) > 0),
+           Constant::integer("columns", "kColumns", slot_columns(problem)),
+           Constant::flag("pool", "kPool", problem.pool),
+           Constant::type("index", "Index", problem.pool ? problem.index : Dtype::i32),
+           Constant::flag("checkpoints", "kCheckpoints", problem.checkpoints),
+           Constant::integer("parts", "kParts", problem.parts)});
+  return out;
 }
 
 KernelSpec backward_spec(const ConvProblem& problem, const ConvTile& tile) {

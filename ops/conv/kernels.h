@@ -30,6 +30,7 @@ Result<ConvTile> conv_choose(const ConvProblem& problem, const DeviceFacts& fact
 struct ConvShape {
   int64_t batch = 0, tokens = 0, channels = 0, sequences = 0;
   int64_t multiprocessors = 1;
+  int64_t checkpoints = 0;  // states that a pool keeps beside those behind sequences
 };
 
 // causal_conv1d_lines moves and adds up lines of channels between pieces of several ranks.
@@ -97,7 +98,8 @@ inline ConvTiling conv_tiling(const ConvWalk& walk, const ConvShape& shape) {
   }
   ConvTiling out{static_cast<int>(run), static_cast<int>(ceil_div(shape.tokens, block)),
                  static_cast<int>(columns), 0};
-  const int64_t states = walk.states * shape.sequences + walk.halos * shape.batch;
+  const int64_t states =
+      walk.states * (shape.sequences + shape.checkpoints) + walk.halos * shape.batch;
   if (states > 0 && columns > 0) out.state_tiles = static_cast<int>(ceil_div(states, walk.warps));
   return out;
 }

@@ -32,8 +32,8 @@ ConvPart conv_part(const Call& call, int multiprocessors) {
     part.begin = interval.begin;
     part.end = interval.end;
   }
-  part.shape = {call.extents[Dim::B], tokens, call.extents[Dim::D], call.extents[Dim::N],
-                multiprocessors};
+  part.shape = {call.extents[Dim::B], tokens,          call.extents[Dim::D],
+                call.extents[Dim::N], multiprocessors, std::max<int64_t>(call.extents[Dim::C], 0)};
   return part;
 }
 
@@ -116,7 +116,9 @@ Status ConvExecutor::weight_grad(const Call& call, const ConvPlan& plan) const {
 }
 
 Status ConvExecutor::launch(const Call& call, const ConvPlan& plan) const {
-  if (kernels_.forward) {
+  if (kernels_.forward && problem_.over_slots()) {
+    LATHE_TRY(launch_slots(call, plan));
+  } else if (kernels_.forward) {
     const ConvForwardParams p = forward_params(call, plan);
     LATHE_TRY(launch_forward(p, plan, 0, p.tiles, p.state_tiles, call.stream));
   }

@@ -9,6 +9,7 @@
 #include "ops/conv/schema.h"
 #include "ops/executor.h"
 #include "ops/fill.h"
+#include "ops/slot_values.h"
 
 namespace lathe {
 
@@ -96,6 +97,8 @@ class ConvExecutor final : public PlannedExecutor<ConvExecutor, ConvPlan> {
     return launch_tiles(kernels_.backward, plan.backward, p, first, tiles, state_tiles, stream);
   }
   Status weight_grad(const Call& call, const ConvPlan& plan) const;
+  // Launches the forward over slots of a pool, or into parts of the result (slots.cpp).
+  Status launch_slots(const Call& call, const ConvPlan& plan) const;
 
   const ConvProblem& problem() const { return problem_; }
   const ConvKernels& kernels() const { return kernels_; }
@@ -113,6 +116,12 @@ class ConvExecutor final : public PlannedExecutor<ConvExecutor, ConvPlan> {
 // These return the integers and flags that kernels are chosen by.
 ConvProblem conv_problem(const Resolved& resolved, int world);
 ConvProblem conv_update_problem(const Resolved& resolved);
+
+// These check what causal_conv1d has beyond the tables, states in slots and a result in parts: what
+// is declared, and the slots that it reads on the device. The third sets the parts' extents.
+Status check_conv_slots(const Resolved& resolved);
+Status check_conv_values(const Values& values);
+void derive_conv(const lathe_problem& problem, Extents* extents);
 
 // These check what causal_conv1d_update has beyond the tables: what is declared, what a call
 // brings, and the slots and counts that it reads on the device.

@@ -34,10 +34,7 @@ inline constexpr std::array kScale = {
                                                     "o is multiplied by it."),
 };
 
-template <typename Options>
-inline constexpr std::array kNullSlot = {Bind<Options>::template integer<&Options::null_slot>(
-    "null_slot", "-1", "-1|[-2147483648,2147483648)",
-    "A slot that stands for padding wherever it is named, as those below 0 do.")};
+using pool_rows::kNullSlot;
 template <typename Options>
 inline constexpr std::array kAppend = {Bind<Options>::template flag<&Options::append>(
     "append",

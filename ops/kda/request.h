@@ -9,6 +9,7 @@
 #include "ops/kda/chunked_kernels.h"
 #include "ops/kda/schema.h"
 #include "ops/resolve.h"
+#include "ops/slot_values.h"
 
 namespace lathe {
 
@@ -65,11 +66,10 @@ MadeExecutor make_kda_recurrent(const Resolved& resolved, const DeviceFacts& fac
 void derive_kda(const lathe_problem& problem, Extents* extents);
 // Sets NT to the chunks that the offsets make, and checks the slots of a pool.
 Status check_kda_values(const Values& values);
-// Checks the slots of kda, where there are offsets: each is below S, each is written once, and
-// checkpoints are tokens of their sequence.
-Status check_kda_slots(const Values& values);
 // Checks the slots of kda_recurrent: each is below S, no two sequences use the same, accepted
 // tokens are columns, and each token has a column.
 Status check_kda_recurrent_values(const Values& values);
+// Checks the counts of records, and that each token of a call has one. Passes without rings.
+Status check_kda_rings(const Values& values, const PoolTensors& tensors, int ring_count);
 
 }  // namespace lathe

@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "ops/pool_rows.h"
 #include "ops/schema.h"
 #include "ops/shapes.h"
 
@@ -43,15 +44,6 @@ inline constexpr TensorInfo kPool =
           "rounded where they are written, and float32 in between.")
         .needs("state_indices")
         .strided();
-inline constexpr TensorInfo kSources =
-    input("source_indices", "N", "=state_indices",
-          "The slot that each sequence reads in place of the one that it writes; below 0 or "
-          "null_slot: its state before is 0.")
-        .needs("state_indices");
-inline constexpr TensorInfo kHasInitial =
-    input("has_initial_state", "N", "i32",
-          "0: the state before a sequence is 0, and no slot is read for it.")
-        .needs("state_indices");
 // Records behind the states of a pool; `dtype` is that of keys.
 constexpr std::array<TensorInfo, 4> ring_rows(const char* dtype) {
   return {
@@ -89,21 +81,9 @@ inline constexpr auto kTensors = joined(
         kInitialState.aligned(kAlignment),
         kOffsetsRow,
         kPool.needs("state_indices,cu_seqlens"),
-        input("state_indices", "N", kOffsets,
-              "The slot of each sequence, in place of initial_state and final_state; below 0 or "
-              "null_slot: padding.")
-            .needs("state_pool"),
-        kSources,
-        kHasInitial,
-        input("cu_checkpoints", "N+1", "i32", "Offsets of each sequence's checkpoints.")
-            .needs("state_pool,checkpoint_tokens,checkpoint_slots"),
-        input("checkpoint_tokens", "C", "i32",
-              "After so many tokens of its sequence, 0 to its length, the state goes to a slot of "
-              "its own too.")
-            .needs("cu_checkpoints"),
-        input("checkpoint_slots", "C", "i32",
-              "The slots of checkpoints; below 0 or null_slot: none is written.")
-            .needs("cu_checkpoints"),
+    },
+    pool_rows::kOfSequences,
+    std::array{
         input("do", kValueHeads, "=q", "The gradient of o.").optional().strided(),
         input("dht", kState, "f32", "The gradient of final_state; without it, 0.")
             .needs("do")
@@ -175,8 +155,8 @@ inline constexpr auto kTensors =
                      "The slot of each sequence, or with [N,spec] the slot for the state after "
                      "each of its tokens; below 0 or null_slot, in the first column: padding.")
                    .needs("state_pool"),
-               kSources,
-               kHasInitial,
+               pool_rows::kSourceIndices,
+               pool_rows::kHasInitialState,
                input("num_accepted_tokens", "N", "=state_indices",
                      "With [N,spec]: a sequence starts from the slot in column num_accepted_tokens "
                      "- 1; without it, from that in column 0.")

@@ -90,6 +90,18 @@ def _conv_update_slots(x, weight, bias, residual, initial_state):
                                    state_indices=slots, activation="silu"), pool
 
 
+def _conv_pool(x, weight, bias, residual, initial_state, **given):
+    """Packed sequences over a pool in which they have slots and one has another to read."""
+    pool = initial_state.detach().repeat(2, 1, 1)
+    cu = torch.tensor([0, x.shape[1], 2 * x.shape[1]], dtype=torch.int32)
+    slots = torch.tensor([3, 0], dtype=torch.int32)
+    y, _ = lt.causal_conv1d(x.reshape(1, -1, x.shape[2]), weight, bias, cu_seqlens=cu,
+                            residual=residual.reshape(1, -1, x.shape[2]), state_pool=pool,
+                            state_indices=slots, source_indices=slots - 1, activation="silu",
+                            **given)
+    return (*_tuple(y), pool)
+
+
 def _layer(state_pool, conv_pool, **given):
     pools = {name: each.detach().clone(memory_format=torch.contiguous_format)
              for name, each in (("state_pool", state_pool), ("conv_pool", conv_pool))}
@@ -137,6 +149,12 @@ TORCH = (
     Row(lt, "kda_decode", kda_layer_inputs, _layer),
     Row(lt, "causal_conv1d", conv_inputs,
         lambda **t: lt.causal_conv1d(**t, activation="silu", output_final_state=True), (0, 1)),
+    Row(lt, "causal_conv1d", conv_inputs, _conv_pool, what="pool"),
+    Row(lt, "causal_conv1d", conv_inputs,
+        lambda **t: _conv_pool(**t, split=(8, 24)), what="pool, parts"),
+    Row(lt, "causal_conv1d", conv_inputs,
+        lambda **t: (lambda y, last: (*y, last))(*lt.causal_conv1d(
+            **t, split="16,16", output_final_state=True)), (0, 1, 2), "parts"),
     Row(lt, "causal_conv1d_update", conv_inputs, _conv_update),
     Row(lt, "causal_conv1d_update", conv_inputs, _conv_update_slots, what="slots"),
     Row(lathe.flex, "flex_attention", heads_first,

@@ -43,6 +43,8 @@ def option_type(option):
     words = option.allowed.decode().split("|")
     if "FILE" in words:  # a name, or lathe.DeviceText
         return "str | PathLike[str]"
+    if "LIST" in words:
+        return "str | Sequence[int]"
     return f"Literal[{', '.join(repr(word) for word in words)}]".replace("'", '"')
 
 

@@ -20,7 +20,7 @@ HEAD = '''\
 help(), inspect.signature, editors and type checkers read this file; calls go to _functions.py.
 """
 from os import PathLike
-from typing import Literal
+from typing import Any, Literal, Sequence
 
 from torch import Tensor
 
@@ -37,7 +37,7 @@ SENTENCES = {
     "output_final_state": "Whether final_state is computed and returned.",
     "output_chunk_states": "Whether chunk_states are computed and returned.",
 }
-WORDS = {"any": "any number", "FILE": "the name of a file, lathe.DeviceText", "None: none": "None"}
+WORDS = {"any": "any number", "FILE": "the name of a file, lathe.DeviceText", "LIST": "whole numbers", "None: none": "None"}
 BY_TORCH = ("deterministic", "None: as torch.use_deterministic_algorithms says.")
 
 

@@ -14,7 +14,7 @@
 #pragma once
 #include "common/varlen.cuh"
 #include "conv/window.cuh"
-#include "params/conv.h"
+#include "params/conv_slots.h"
 
 namespace lathe {
 
@@ -24,6 +24,7 @@ struct ConvSlots {
   static constexpr int kWidth = Config::kWidth, kBefore = kWidth - 1;
 
   const ConvUpdateSlotsParams& p;
+  const long long stride;  // of a state's columns
   const int sequence, channel;
 
   __device__ __forceinline__ int slot_of(const void* indices) const {
@@ -64,7 +65,7 @@ struct ConvSlots {
       int at = p.length - kBefore + i;
       if (p.cache_seqlens != nullptr) at = ring_column(count_of(p.cache_seqlens), i - kBefore);
       if (p.num_accepted_tokens != nullptr) at = count_of(p.num_accepted_tokens) - 1 + i;
-      before[i] = to_float(from[at]);
+      before[i] = to_float(from[at * stride]);
     }
   }
 
@@ -77,20 +78,20 @@ struct ConvSlots {
     if (p.num_accepted_tokens != nullptr) {
       if (tokens == 0) return;
 #pragma unroll
-      for (int i = 1; i < kBefore; ++i) to[i - 1] = from_float<Element>(before[i]);
+      for (int i = 1; i < kBefore; ++i) to[(i - 1) * stride] = from_float<Element>(before[i]);
       for (int t = 0; t < tokens && kBefore - 1 + t < p.length; ++t) {
-        to[kBefore - 1 + t] = input_at(t);
+        to[(kBefore - 1 + t) * stride] = input_at(t);
       }
       return;
     }
     const Element* from = source < 0 ? nullptr : column(source);
     if (p.cache_seqlens != nullptr) {
       for (int i = 0; source != slot && i < p.length; ++i) {
-        to[i] = from == nullptr ? from_float<Element>(0.0f) : from[i];
+        to[i * stride] = from == nullptr ? from_float<Element>(0.0f) : from[i * stride];
       }
       const int stored = count_of(p.cache_seqlens);
       for (int t = maximum(tokens - p.length, 0); t < tokens; ++t) {
-        to[ring_column(stored, t)] = input_at(t);
+        to[ring_column(stored, t) * stride] = input_at(t);
       }
       return;
     }
@@ -98,9 +99,9 @@ struct ConvSlots {
          ++i) {  // ascending: what is read lies at or behind what is written
       const long long j = static_cast<long long>(i) + tokens;
       if (j >= p.length) {
-        to[i] = input_at(static_cast<int>(j - p.length));
+        to[i * stride] = input_at(static_cast<int>(j - p.length));
       } else {
-        to[i] = from == nullptr ? from_float<Element>(0.0f) : from[j];
+        to[i * stride] = from == nullptr ? from_float<Element>(0.0f) : from[j * stride];
       }
     }
   }
@@ -163,7 +164,8 @@ struct ConvSlotRows {
 
 // Blocks: tiles of channels of each sequence, and of the rows behind the last one.
 template <class Config>
-__device__ void causal_conv1d_update_slots(const ConvUpdateSlotsParams& p) {
+__device__ void causal_conv1d_update_slots(const ConvUpdatePoolParams& pool) {
+  const ConvUpdateSlotsParams& p = pool.call;
   using Element = typename Config::Element;
   const unsigned tiles = (p.channels - 1u) / Config::kThreads + 1u;
   const int sequence = static_cast<int>(blockIdx.x / tiles);
@@ -193,7 +195,7 @@ __device__ void causal_conv1d_update_slots(const ConvUpdateSlotsParams& p) {
     for (int t = 0; t < tokens; ++t) rows.store(t, from_float<Element>(0.0f));
     return;
   }
-  ConvSlots<Config>{p, sequence, channel}.run(tokens, rows);
+  ConvSlots<Config>{p, pool.state_column_stride, sequence, channel}.run(tokens, rows);
 }
 
 }  // namespace lathe

@@ -114,6 +114,17 @@ TEST_CASE("a forward's outputs follow from its inputs and options") {
   CHECK(state.shape("final_state") == Shape{2, 16, 4});
 }
 
+TEST_CASE("a result in parts follows from an option in place of the whole") {
+  Inferred made("causal_conv1d");
+  REQUIRE(conv(made).option("split", "4,12").option("output_final_state", "1").infer() == LATHE_OK);
+  CHECK(made.written() == std::set<std::string>{"y_0", "y_1", "final_state"});
+  CHECK(made.shape("y_0") == Shape{2, 20, 4});
+  CHECK(made.shape("y_1") == Shape{2, 20, 12});
+  Inferred whole("causal_conv1d");
+  REQUIRE(conv(whole).option("split", "none").infer() == LATHE_OK);
+  CHECK(whole.written() == std::set<std::string>{"y"});
+}
+
 TEST_CASE("with the gradient of the result, gradients of the inputs that are there follow") {
   Inferred made("causal_conv1d");
   conv(made).tensor("bias", LATHE_F32, {16}).tensor("residual", LATHE_F16, {2, 20, 16});

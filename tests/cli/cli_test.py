@@ -17,6 +17,7 @@ from length_cases import LengthCases
 from own_cases import LadderCases, OwnCases
 from page_cases import PageCases
 from picture_cases import PictureCases
+from program_cases import ProgramCases
 from rank_cases import RankCases
 from ship_cases import ShipCases
 from sparse_cases import SparseCases
@@ -29,7 +30,7 @@ if __name__ == "__main__":
     sys.exit(harness.main({"input": InputCases, "page": PageCases, "sparse": SparseCases, "cache": CacheCases, "bundle": BundleCases,
                            "driver": DriverCases, "dump": DumpCases,
                            "tools": ToolCases, "explain": ExplainCases, "clock": ClockCases,
-                           "picture": PictureCases,
+                           "picture": PictureCases, "programs": ProgramCases,
                            "tune": TuneCases, "own": OwnCases, "ladder": LadderCases,
                            "ranks": RankCases, "lengths": LengthCases, "examples": ExampleCases, "warm": WarmCases,
                            "ship": ShipCases}))

@@ -7,11 +7,12 @@ import struct
 import tempfile
 
 from attention_input_cases import AttentionInputCases
+from conv_input_cases import ConvInputCases
 from harness import conv, save, tensor, unpack, update, without
 from kda_input_cases import KdaInputCases
 
 
-class InputCases(AttentionInputCases, KdaInputCases):
+class InputCases(AttentionInputCases, ConvInputCases, KdaInputCases):
     def test_tensors(self):
         self.refused("weight is not declared, but causal_conv1d requires it", without(conv(), "weight"))
         self.refused("no tensor 'z'; it has x, weight", {**conv(), "z": tensor("F32", [1])})

@@ -24,8 +24,10 @@ std::vector<std::string> split(const std::string& text, char by) {
 
 // Heads and widths make the code. All other extents vary from call to call.
 bool is_fixed(const std::string& dim) {
-  static const std::set<std::string> kFixed = {"H", "HK", "HV", "HV*K", "D", "DV",
-                                               "K", "V",  "W",  "R",    "G", "LS"};
+  static const std::set<std::string> kFixed = {"H", "HK", "HV", "HV*K", "D", "DV", "K", "V", "W",
+                                               "R", "G", "LS",
+                                               // Parts of D.
+                                               "D0", "D1", "D2", "D3", "D4", "D5", "D6", "D7"};
   return kFixed.contains(dim) || std::isdigit(static_cast<unsigned char>(dim[0])) != 0;
 }
 

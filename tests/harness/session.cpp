@@ -163,8 +163,9 @@ Tensor::Tensor(lathe_context* context, lathe_dtype dtype, std::vector<int64_t> s
       strides_(shape_.size()),
       poison_(placement.poison) {
   int64_t stride = 1, last = 0;
-  for (size_t i = shape_.size(); i-- > 0;) {
-    const size_t from_right = shape_.size() - i;
+  for (size_t each = shape_.size(); each-- > 0;) {
+    const size_t from_right = shape_.size() - each;
+    const size_t i = placement.turned && from_right <= 2 ? each - 3 + 2 * from_right : each;
     if (from_right == 2) stride += placement.token_gap;
     if (from_right == 3) stride += placement.batch_gap;
     strides_[i] = stride;
@@ -182,7 +183,7 @@ Tensor::Tensor(lathe_context* context, lathe_dtype dtype, std::vector<int64_t> s
                  dtype, shape_);
   dl_.byte_offset = static_cast<uint64_t>(placement.offset) * numbers::bytes_of(dtype);
   // Contiguous tensors go without strides, as DLPack allows.
-  const bool plain = placement.token_gap == 0 && placement.batch_gap == 0;
+  const bool plain = placement.token_gap == 0 && placement.batch_gap == 0 && !placement.turned;
   dl_.strides = plain ? nullptr : strides_.data();
 }
 

@@ -79,6 +79,7 @@ struct Placement {
   int64_t offset = 0;           // before the first element; given as DLTensor::byte_offset
   int64_t guard = 0;            // poison before and behind, inside the allocation
   unsigned char poison = 0xff;  // every byte of it: a NaN, or 0x7a for a number near the largest
+  bool turned = false;  // of the last two dimensions the first one's elements are neighbours
 };
 
 // Everything in the buffer that is no element holds poison and must still do so afterwards.

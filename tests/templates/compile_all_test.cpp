@@ -31,7 +31,18 @@ ConvProblem problem_of(Dtype x, Dtype weight, int width, int vector_bytes, bool 
   problem.initial_state = problem.final_state = all;
   problem.dfinal_state = problem.dinitial_state = all;
   problem.cu_seqlens = width % 2 == 0 ? Dtype::i32 : Dtype::i64;
+  problem.columns = width - width % 2;  // of a state in a slot
   return problem;
+}
+
+// The forward over slots of a pool, with its result in parts.
+void add_pool(ConvProblem problem, const DeviceFacts& facts, compile_test::Jobs* jobs) {
+  problem.pool = problem.packed = problem.forward = true;
+  problem.checkpoints = problem.residual,
+  problem.parts = problem.width % 3 == 0 ? 0 : problem.width;
+  problem.backward = problem.weight_grad = problem.halo = false;
+  problem.initial_state = problem.final_state = false;
+  jobs->add(*conv_kernels(problem, facts, false)->forward, facts.arch);
 }
 
 // All widths on every architecture, the types in turn; and always what strains registers most.
@@ -130,6 +141,7 @@ std::vector<compile_test::Job> all_jobs() {
     for (const ConvProblem& problem : problems_for(a)) {
       const auto kernels = conv_kernels(problem, facts, problem.halo);
       REQUIRE_MESSAGE(kernels.ok(), kernels.status().text());
+      add_pool(problem, facts, &jobs);
       for (const KernelSlot* spec : std::initializer_list<const KernelSlot*>{
                &kernels->forward, &kernels->backward, &kernels->weight_grad,
                &kernels->weight_grad_cast, &kernels->halo_pack, &kernels->halo_join,

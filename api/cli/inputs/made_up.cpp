@@ -88,7 +88,8 @@ Value value_of(const Problem& problem, const std::string& name, const TensorSpec
   if (name == "checkpoint_slots") return [](int64_t) { return -1; };  // which are free is not known
   if (name.starts_with("cu_seqlens")) {
     const std::string dim = name == "cu_seqlens" ? "T" : "T" + name.substr(name.size() - 1);
-    return even_offsets(extent_of(problem, {dim.c_str()}, 0), spec.shape[0]);
+    // A decoding step has rows of tokens and no axis T.
+    return even_offsets(extent_of(problem, {dim.c_str(), "B"}, 0), spec.shape[0]);
   }
   if (name == "indices" && problem.extents.contains("topk")) return list_entries(problem, spec);
   // Pages are handed out in order, so no two sequences share one as long as there are enough.

@@ -1,13 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Checks what causal_conv1d_update is given beyond what its table says: how sequences, slots and
-// the columns of states fit together, and the slots and counts that a kernel reads unchecked.
-#include <algorithm>
-#include <map>
-
+// the columns of states fit together, and the counts that a kernel reads unchecked.
 #include "codegen/base/invalid.h"
 #include "ops/conv/run.h"
-#include "ops/infer.h"
+#include "ops/slot_values.h"
 
 namespace lathe {
 namespace {
@@ -73,49 +70,10 @@ Status check_conv_update(const Resolved& resolved) {
 
 namespace {
 
-// Holds the integers of a call that are on the host.
-struct SlotValues {
-  explicit SlotValues(const Values& values)
-      : states(values.integers(state_indices)), sources(states) {
-    if (values.has(source_indices)) sources = values.integers(source_indices);
-    null_slot = std::stoll(values.problem().option("null_slot"));
-    updates = values.problem().option("update_state") != "0";
-  }
-  bool is_null(int64_t slot) const { return slot < 0 || slot == null_slot; }
-
-  std::vector<int64_t> states, sources;
-  int64_t null_slot = -1;
-  bool updates = true;
-};
-
-Status check_slots(const SlotValues& slots, int64_t count) {
-  for (const auto& [name, entries] :
-       {std::pair("state_indices", &slots.states), {"source_indices", &slots.sources}}) {
-    for (size_t i = 0; i < entries->size(); ++i) {
-      if ((*entries)[i] < count || slots.is_null((*entries)[i])) continue;
-      return invalid(text(name, " holds ", (*entries)[i], " at entry ", i,
-                          "; allowed are slots below S = ", count, ", or below 0 for padding"));
-    }
-  }
-  if (!slots.updates) return {};
-  std::map<int64_t, size_t> owners;
-  for (size_t n = 0; n < slots.states.size(); ++n) {
-    if (slots.is_null(slots.states[n])) continue;
-    const auto [owner, fresh] = owners.emplace(slots.states[n], n);
-    if (fresh) continue;
-    return invalid(text("state_indices gives slot ", slots.states[n], " to sequences ",
-                        owner->second, " and ", n, "; allowed is a slot for each"));
-  }
-  for (size_t n = 0; n < slots.sources.size() && n < slots.states.size(); ++n) {
-    if (slots.is_null(slots.states[n]) || slots.is_null(slots.sources[n])) continue;
-    const auto owner = owners.find(slots.sources[n]);
-    if (owner == owners.end() || owner->second == n) continue;
-    return invalid(text("source_indices gives slot ", owner->first, " to sequence ", n,
-                        " to read and to sequence ", owner->second,
-                        " to write; allowed is a slot that no other sequence writes"));
-  }
-  return {};
-}
+constexpr PoolTensors kPool = {.state_pool = state,
+                               .state_indices = state_indices,
+                               .source_indices = source_indices,
+                               .cu_seqlens = cu_seqlens};
 
 // `padding` says which sequences' counts nobody looks at.
 Status check_counts(const Values& values, int tensor, int64_t least, int64_t most,
@@ -147,9 +105,9 @@ Status check_draft_lengths(const Values& values, int64_t most, const std::vector
 Status check_conv_update_values(const Values& values) {
   std::vector<bool> padding;
   if (values.has(state_indices)) {
-    const SlotValues slots(values);
-    LATHE_TRY(check_slots(slots, values[Dim::S]));
-    for (const int64_t slot : slots.states) padding.push_back(slots.is_null(slot));
+    LATHE_TRY(check_pool_values(values, kPool));
+    const SlotValues slots(values, kPool);
+    for (size_t n = 0; n < slots.sequences; ++n) padding.push_back(slots.is_padding(n));
   } else if (values.problem().has(state_indices)) {
     return {};  // which sequences are padding is not known
   }

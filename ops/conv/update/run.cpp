@@ -40,7 +40,8 @@ class ConvUpdateExecutor final : public Executor {
   // The kernels for one token of each state copy whole states.
   Status check_gaps(const Tensor& state) const {
     const int64_t columns = state.extent[2], channels = state.extent[1];
-    const bool gaps = (channels > 1 && state.stride[1] != columns) ||
+    const bool gaps = (columns > 1 && state.stride[2] != 1) ||
+                      (channels > 1 && state.stride[1] != columns) ||
                       (state.extent[0] > 1 && state.stride[0] != columns * channels);
     if (problem_.slots || !gaps || columns * channels == 0) return {};
     return invalid(text("state has strides ", state.stride[0], " and ", state.stride[1],

@@ -18,10 +18,6 @@ constexpr int kWarps = 8, kMostRows = 4;
 constexpr int kWarpBytesUnderWay = 2048;
 constexpr int kBlocks = 4;  // of a multiprocessor, that registers are left for
 
-int two_channels(const ConvProblem& problem) {
-  return std::min(problem.vector_bytes, 2 * bytes_of(problem.x));
-}
-
 class Sequences final : public ConvUpdate {
  public:
   using ConvUpdate::ConvUpdate;
@@ -65,18 +61,23 @@ KernelSpec conv_update_spec(const ConvProblem& problem, int smem_bytes, int warp
       {Constant::type("x", "Element", problem.x),
        Constant::type("weight", "WeightElement", problem.weight),
        Constant::integer("width", "kWidth", problem.width),
-       Constant::integer("vector", "kVectorBytes", two_channels(problem)),
+       Constant::integer("vector", "kVectorBytes", conv_update_vector(problem)),
        Constant::flag("silu", "kSilu", problem.silu), Constant::flag("bias", "kBias", problem.bias),
        Constant::flag("residual", "kResidual", problem.residual)});
 }
 
 ConvUpdateNumbers::ConvUpdateNumbers(const KernelSpec& spec)
-    : channels(32 * conv_vector(spec)),
+    : channels(32 * spec.constant("vector", 0) / bytes_of(static_cast<Dtype>(spec.constant("x")))),
       warps(spec.threads / 32),
-      sequences(warps * spec.constant("rows", 1)) {}
+      rows(spec.constant("rows", 1)),
+      sequences(warps * rows) {}
+
+int conv_update_vector(const ConvProblem& problem) {
+  return std::min(problem.vector_bytes, 2 * bytes_of(problem.x));
+}
 
 ConvUpdateShared conv_update_shared(const ConvProblem& problem) {
-  const int vector = two_channels(problem);
+  const int vector = conv_update_vector(problem);
   return {conv_filter_bytes(problem, vector), 32 * vector * problem.width};
 }
 

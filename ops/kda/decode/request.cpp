@@ -6,7 +6,6 @@
 
 #include "codegen/base/integers.h"
 #include "codegen/base/invalid.h"
-#include "ops/kda/slot_values.h"
 #include "templates/params/kda.h"
 
 namespace lathe {
@@ -151,11 +150,10 @@ Result<KdaDecodeRequest> kda_decode_request(const Resolved& resolved) {
 }
 
 Status check_kda_decode_values(const Values& values) {
-  return check_kda_pool_values(values, {.state_pool = state_pool,
-                                        .state_indices = state_indices,
-                                        .source_indices = source_indices,
-                                        .ring_k = ring_k,
-                                        .ring_count = ring_count});
+  constexpr PoolTensors kPool = {
+      .state_pool = state_pool, .state_indices = state_indices, .source_indices = source_indices};
+  LATHE_TRY(check_pool_values(values, kPool));
+  return check_kda_rings(values, kPool, ring_count);
 }
 
 }  // namespace lathe

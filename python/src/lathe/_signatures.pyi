@@ -20,7 +20,16 @@ class Array(Protocol):
     def dtype(self) -> Any: ...
 
 class CausalConv1dResults(Results):
+    state_pool: Any
     y: Any
+    y_0: Any
+    y_1: Any
+    y_2: Any
+    y_3: Any
+    y_4: Any
+    y_5: Any
+    y_6: Any
+    y_7: Any
     final_state: Any
     dx: Any
     dweight: Any
@@ -123,12 +132,19 @@ class UnshardResults(Results):
 @overload
 def run(op: Literal["causal_conv1d"], *, x: Array, weight: Array, bias: Array | None = None,
         residual: Array | None = None, initial_state: Array | None = None,
-        cu_seqlens: Array | None = None, dy: Array | None = None, dfinal_state: Array | None = None,
-        y: Array | None = None, final_state: Array | None = None, dx: Array | None = None,
-        dweight: Array | None = None, dbias: Array | None = None,
+        cu_seqlens: Array | None = None, state_pool: Array | None = None,
+        state_indices: Array | None = None, source_indices: Array | None = None,
+        has_initial_state: Array | None = None, cu_checkpoints: Array | None = None,
+        checkpoint_tokens: Array | None = None, checkpoint_slots: Array | None = None,
+        dy: Array | None = None, dfinal_state: Array | None = None, y: Array | None = None,
+        y_0: Array | None = None, y_1: Array | None = None, y_2: Array | None = None,
+        y_3: Array | None = None, y_4: Array | None = None, y_5: Array | None = None,
+        y_6: Array | None = None, y_7: Array | None = None, final_state: Array | None = None,
+        dx: Array | None = None, dweight: Array | None = None, dbias: Array | None = None,
         dinitial_state: Array | None = None, activation: Literal["none", "silu"] | None = None,
-        output_final_state: int | None = None, context: Context | None = None, stream: Any = None,
-        shard: Shard | None = None, group: Group | None = None,
+        output_final_state: int | None = None, null_slot: int | None = None,
+        split: str | Sequence[int] | None = None, context: Context | None = None,
+        stream: Any = None, shard: Shard | None = None, group: Group | None = None,
         flags: Sequence[str] = ()) -> CausalConv1dResults: ...
 
 @overload

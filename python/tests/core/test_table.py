@@ -24,6 +24,8 @@ SPARSE = {"q": (9, 2, 16), "k": (9, 1, 16), "v": (9, 1, 16), "indices": (9, 1, 4
 PROBLEMS = [
     ("causal_conv1d", {**CONV, "cu_seqlens": (3,), "dy": (1, 9, 8), "dx": (1, 9, 8),
                        "dweight": (8, 4)}, {}),
+    ("causal_conv1d", {**CONV, "cu_seqlens": (3,), "state_pool": (4, 8, 3),
+                       "state_indices": (2,)}, {}),
     ("causal_conv1d_update", {"x": (2, 8), "weight": (8, 4), "state": (2, 8, 4), "y": (2, 8)}, {}),
     ("causal_conv1d_update", {"x": (9, 8), "weight": (8, 4), "state": (5, 8, 3), "y": (9, 8),
                               "cu_seqlens": (3,), "state_indices": (2,)}, {}),

@@ -234,7 +234,7 @@ def test_update_when_all_rows_are_padding():
 
 @pytest.mark.parametrize("slots", [3, 4])
 def test_a_token_of_three_dimensions(slots):
-    """Where states have W slots, [B,D,1] is one launch, as [B,D] is; it is the same in all ways."""
+    """[B,D,1] is one launch, as [B,D] is; it is the same in all ways."""
     batch, bias = 3, randn(32, seed=3)
     x, states = randn(batch, 32), randn(batch, 32, slots, seed=1)
     wide = [states.clone(), states.clone(), states.transpose(1, 2).contiguous().transpose(1, 2)]
@@ -244,7 +244,7 @@ def test_a_token_of_three_dimensions(slots):
         lathe.torch.stats(reset=True)
         y = compat.causal_conv1d_update(token, given, WEIGHT, bias, "silu")
         copies = lathe.torch.stats(reset=True)
-        assert copies == {} or slots == 3 or given is wide[2]
+        assert copies == {}
         assert y.shape == token.shape
         close(y.view(batch, 32, 1), wanted_y, torch.float32)
         assert torch.equal(given[..., slots - 3:].double(), wanted)
@@ -276,16 +276,6 @@ def test_update_of_no_token_and_of_no_pool():
         y = compat.causal_conv1d_update(randn(3, 32, tokens), pool[:0], WEIGHT,
                                         conv_state_indices=taken)
         assert torch.equal(y, torch.zeros(3, 32, tokens)), "no slot is there: all rows are padding"
-
-
-def test_the_last_of_rows_that_name_one_slot_counts():
-    pool, x = randn(4, 32, 4, seed=1), randn(5, 32)
-    wanted = pool.clone()
-    for row, slot in ((4, 2), (2, 1)):
-        wanted[slot] = torch.cat([pool[slot, :, 1:], x[row, :, None]], 1)
-    y = compat.causal_conv1d_update(x, pool, WEIGHT,
-                                    conv_state_indices=torch.tensor([2, 2, 1, -1, 2]))
-    assert torch.equal(pool, wanted) and not y[3].any()
 
 
 def test_no_token_with_seq_idx():
@@ -364,8 +354,12 @@ def test_statistics():
     compat.causal_conv1d_fn(x.contiguous(), weight)
     assert set(lathe.torch.stats(reset=True)) == {"copied to contiguous rows",
                                                   "transposed to channel-first"}
-    compat.causal_conv1d_update(randn(2, 32), randn(2, 32, 5), weight)
-    assert "states updated by copies" in lathe.torch.stats(reset=True)
+    channels_last = randn(2, 4, 32).transpose(1, 2)
+    for states in (randn(2, 32, 5), randn(2, 32, 6)[..., :4], channels_last):
+        compat.causal_conv1d_update(randn(2, 32), states, weight)
+        compat.causal_conv1d_update(randn(2, 32), states, weight,
+                                    conv_state_indices=torch.tensor([1, 0]))
+    assert lathe.torch.stats(reset=True) == {}, "states are changed where they lie"
 
 
 def test_compile_update_without_slots():

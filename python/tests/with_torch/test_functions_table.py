@@ -12,7 +12,9 @@ import functions
 import lathe.compat
 import lathe.torch as lt
 from differences import evaluate
-from lathe.torch._operator_calls import FLASH_ATTENTION_DECODE, KDA_POOL, KDA_POOL_CHUNKS
+from lathe.torch._operator_calls import (CAUSAL_CONV1D_PARTS, CAUSAL_CONV1D_PARTS_FINAL,
+                                         CAUSAL_CONV1D_POOL, FLASH_ATTENTION_DECODE, KDA_POOL,
+                                         KDA_POOL_CHUNKS)
 
 pytestmark = pytest.mark.usefixtures("sdpa_on_cpu")
 ROWED = {(row.module, row.function) for row in functions.ROWS}
@@ -94,6 +96,10 @@ def _variants():
     for new in ((None, None), (given["k"], given["v"])):
         rest = (None,) * (len(FLASH_ATTENTION_DECODE.inputs) - len(caches) - len(new))
         FLASH_ATTENTION_DECODE.into((), (*caches, *new, *rest), (out, lse))
+    x, weight = torch.randn(1, 9, 32), torch.randn(32, 4)
+    for call, split in ((CAUSAL_CONV1D_POOL, "none"), (CAUSAL_CONV1D_PARTS, "8,24"),
+                        (CAUSAL_CONV1D_PARTS_FINAL, "8,24")):
+        call({"split": split}, x, weight, *(None,) * (len(call.inputs) - 2))
     codes = torch.zeros(1, 9, 2, 16, dtype=torch.float8_e4m3fn)
     scale = torch.ones(1)
     lt.flash_attention(codes, codes, codes, q_scale=scale, k_scale=scale, v_scale=scale)

@@ -16,6 +16,11 @@ std::vector<KernelSpec> conv_specs(const DeviceFacts& facts) {
       *kernels.forward,   *kernels.backward, *kernels.weight_grad,     *kernels.halo_pack,
       *kernels.halo_join, *kernels.halo_add, *kernels.weight_grad_cast};
   specs.push_back(conv_lines_spec(Dtype::bf16));
+  ConvProblem pool;
+  pool.forward = pool.packed = pool.pool = pool.checkpoints = pool.silu = true;
+  pool.columns = 3, pool.parts = 3;
+  specs.push_back(*conv_kernels(pool, facts, false)->forward);
+  problem.columns = 3;
   for (const ConvUpdateStep* update : conv_updates()) {
     specs.push_back(update->candidates(problem, facts).front());
   }

@@ -163,7 +163,7 @@ void check_case(const SlotsCase& c) {
   Call call = call_of(c);
   spoil_unread(c, &call);
   const Expected expected = expected_of(c, call);
-  const Outputs out = run(call).outputs;
+  const Outputs out = run_conv_call(call).outputs;
   check_rms("y", out.at("y"), expected.y, numbers::half_ulp(c.x) + 1e-5);
   check_equal(out, {{"state", expected.state}}, {"state"});
 }
@@ -182,6 +182,18 @@ TEST_CASE("slots: states apart, as a server's pool for several layers has them")
   SlotsCase c{.tokens = {2, 2, 2}, .writes = {3, 1, 0}, .reads = {2, 4, -1}, .columns = 6};
   c.placement = {.batch_gap = 48, .guard = 64};
   check_case(c);
+  // Channels side by side, as servers keep them that append columns.
+  for (const int64_t channels : {37, 64}) {
+    SlotsCase turned{.reads = {2, 4, -1}, .columns = 3, .channels = channels};
+    turned.placement = {.token_gap = 2, .batch_gap = 5, .guard = 32, .turned = true};
+    check_case(turned);
+    turned.x = turned.weight = LATHE_F32, turned.columns = 4, turned.placement.token_gap = 0;
+    check_case(turned);
+    turned.keeps = Keeps::drafts, turned.counts = {1, 2, 3}, turned.columns = 6;
+    check_case(turned);
+    turned.keeps = Keeps::ring, turned.tokens = {5, 5, 5};
+    check_case(turned);
+  }
   // The kernels for a token of each state copy whole ones.
   SlotsCase whole{.writes = {}, .slots = 3};
   whole.placement = c.placement;

@@ -4,8 +4,8 @@
 
 Channel-last x, which is rows.transpose(1, 2), is read where it lies; a channel-first x is
 transposed each way. More is accepted than there: widths up to 8, any number of channels, any
-strides, and states in either layout. One token is a single launch where states have W slots, and a
-row whose slot is none of the pool's is padding.
+strides, and states in either layout. An update is a single launch over the states where they lie,
+and a row whose slot is none of the pool's is padding.
 """
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from lathe._errors import InvalidArgument
-from lathe.compat._conv import (advanced, convolve, options_for, put_states, rolled, slots_of,
-                                take_states, with_unread_slot, without_unread_slot)
+from lathe.compat._conv import options_for, with_unread_slot, without_unread_slot
 from lathe.compat._conv_checks import (check_dtype, check_filter, check_integers,
                                        check_offsets, check_pool, check_shape, check_tensors)
 from lathe.torch._calls import Options, count
-from lathe.torch._operator_calls import CAUSAL_CONV1D, CAUSAL_CONV1D_BWD, CAUSAL_CONV1D_FINAL
+from lathe.torch._operator_calls import (CAUSAL_CONV1D, CAUSAL_CONV1D_BWD, CAUSAL_CONV1D_FINAL,
+                                         CAUSAL_CONV1D_UPDATE)
 from lathe.torch._statistics import is_compiling
 from lathe.torch._tensors import (dense, no_second_gradient, upstream, upstream_or_zeros,
                                   usable, wants_gradient)
@@ -33,9 +33,7 @@ DROP_INS = (
      "transposed to channel-first; offsets made of seq_idx; rows of a negative seq_idx set to 0; "
      "copied to one row of sequences; padded states; cut states; copied to final_states_out",
      ""),
-    ("causal_conv1d_update",
-     "states updated by copies; padded states; states written to a pool",
-     ""),
+    ("causal_conv1d_update", "", ""),
     ("causal_conv1d_varlen_states", "states cut out of a packed input", ""),
 )
 
@@ -161,29 +159,13 @@ def causal_conv1d_fn(x: Tensor, weight: Tensor, bias: Tensor | None = None,
     return y, last
 
 
-def _ring(state: Tensor, x: Tensor, taken: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    """Returns (the width - 1 inputs before x, the state after x) of rings [B,D,L].
-
-    The newest input of row b is at (taken[b] - 1) % L.
-    """
-    channels, slots, tokens = state.shape[1], state.shape[2], x.shape[2]
-    back = torch.arange(1 - width, 0, device=x.device)
-    at = torch.remainder(taken.unsqueeze(1) + back, slots).to(torch.int64).unsqueeze(1)
-    before = state.gather(2, at.expand(-1, channels, -1))
-    kept = min(tokens, slots)  # a ring holds no more than its slots
-    ahead = torch.arange(tokens - kept, tokens, device=x.device)
-    to = torch.remainder(taken.unsqueeze(1) + ahead, slots).to(torch.int64).unsqueeze(1)
-    return before, state.scatter(2, to.expand(-1, channels, -1), x[..., tokens - kept:])
-
-
 def causal_conv1d_update(x: Tensor, conv_state: Tensor, weight: Tensor, bias: Tensor | None = None,
                          activation: str | None = None, cache_seqlens: Tensor | None = None,
                          conv_state_indices: Tensor | None = None) -> Tensor:
     """Returns y for x [B,D] or [B,D,T] and changes conv_state [S,D,L], L >= W-1, in place.
 
     cache_seqlens [B]: the state is a ring. conv_state_indices [B]: the rows' slots; one outside of
-    the pool is padding, whose y is 0. Has no gradient. One launch computes one token of states with
-    L = W that are contiguous and in order; the rest is done between copies of the states.
+    the pool is padding, whose y is 0. No two rows name one slot. Has no gradient.
     """
     check_tensors(x=x, conv_state=conv_state, weight=weight, bias=bias, cache_seqlens=cache_seqlens,
                   conv_state_indices=conv_state_indices)
@@ -193,14 +175,24 @@ def causal_conv1d_update(x: Tensor, conv_state: Tensor, weight: Tensor, bias: Te
                                         conv_state_indices)
     options = options_for(activation)
     _check_update(x, conv_state, weight, cache_seqlens, conv_state_indices)
-    weight, bias = dense(weight), dense(bias)
     tokens = x.unsqueeze(2) if x.dim() == 2 else x
-    if (tokens.shape[2] == 1 and conv_state.shape[2] == weight.shape[1]
-            and cache_seqlens is None and conv_state_indices is None):
-        y = rolled(options, tokens.squeeze(2), weight, bias, conv_state)
-        return y if x.dim() == 2 else y.unsqueeze(2)
-    y = _update(options, tokens, conv_state, weight, bias, cache_seqlens, conv_state_indices)
+    y = _updated(options, tokens, conv_state, dense(weight), dense(bias), cache_seqlens,
+                 conv_state_indices)
     return y.squeeze(2) if x.dim() == 2 else y
+
+
+def _updated(options: Options, x: Tensor, conv_state: Tensor, weight: Tensor, bias: Tensor | None,
+             cache_seqlens: Tensor | None, indices: Tensor | None) -> Tensor:
+    """Returns y [B,D,T] of x [B,D,T], and changes the states where they lie."""
+    if cache_seqlens is not None and cache_seqlens.dtype is not torch.int32:
+        cache_seqlens = torch.remainder(cache_seqlens, max(conv_state.shape[2], 1)).int()
+    # States of W columns in the order of the rows have a kernel of their own, which takes no gaps.
+    plain = (conv_state.shape[2] == weight.shape[1] and cache_seqlens is None and indices is None)
+    one = x.shape[2] == 1 and (not plain or conv_state.is_contiguous())
+    y: Tensor = CAUSAL_CONV1D_UPDATE(options, *CAUSAL_CONV1D_UPDATE.ordered(
+        x=usable(x.squeeze(2) if one else x.transpose(1, 2)), weight=weight, bias=bias,
+        state=conv_state, state_indices=dense(indices), cache_seqlens=dense(cache_seqlens)))[0]
+    return y.unsqueeze(2) if one else y.transpose(1, 2)
 
 
 def _check_update(x: Tensor, conv_state: Tensor, weight: Tensor, cache_seqlens: Tensor | None,
@@ -216,24 +208,6 @@ def _check_update(x: Tensor, conv_state: Tensor, weight: Tensor, cache_seqlens: 
                               "allowed is one for each row: give conv_state_indices, or slice it")
     if cache_seqlens is not None:
         check_integers("cache_seqlens", cache_seqlens, "[B]", (rows,), "give one for each row")
-
-
-def _update(options: Options, x: Tensor, conv_state: Tensor, weight: Tensor, bias: Tensor | None,
-            cache_seqlens: Tensor | None, indices: Tensor | None) -> Tensor:
-    """Computes causal_conv1d_update of x [B,D,T] between copies of the states."""
-    count("states updated by copies")
-    slots = None if indices is None else slots_of(conv_state, indices)
-    states = conv_state if slots is None else take_states(conv_state, slots)
-    if cache_seqlens is not None:
-        before, after = _ring(states, x, cache_seqlens, weight.shape[1])
-        y = convolve(options, x, weight, bias, before)
-    else:
-        y, after = advanced(options, x, weight, bias, states)
-    if slots is None:
-        conv_state.copy_(after)
-        return y
-    put_states(conv_state, slots, after)
-    return y.masked_fill_(~slots.valid[:, None, None], 0)
 
 
 def causal_conv1d_varlen_states(x: Tensor, cu_seqlens: Tensor, state_len: int) -> Tensor:

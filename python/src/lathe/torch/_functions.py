@@ -24,11 +24,12 @@ from lathe.torch._calls import Over, options_of
 from lathe.torch._gradients import (CausalConv1d, FlashAttention, Kda, SparseFlashAttention,
                                     kda_call)
 from lathe.torch._operator_calls import (CAPTURES, CAUSAL_CONV1D, CAUSAL_CONV1D_FINAL,
-                                         CAUSAL_CONV1D_UPDATE, FLASH_ATTENTION,
+                                         CAUSAL_CONV1D_PARTS, CAUSAL_CONV1D_PARTS_FINAL,
+                                         CAUSAL_CONV1D_POOL, CAUSAL_CONV1D_UPDATE, FLASH_ATTENTION,
                                          FLASH_ATTENTION_DECODE, FLASH_ATTENTION_NARROW, KDA_DECODE,
                                          KDA_POOL, KDA_POOL_CHUNKS, KDA_RECURRENT,
                                          KDA_RECURRENT_FINAL, SPARSE_FLASH_ATTENTION)
-from lathe.torch._tensors import computed, laid
+from lathe.torch._tensors import computed, laid, wants_gradient
 
 _Two = tuple[Tensor, Tensor]
 _Four = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -49,15 +50,59 @@ def _declared(function: _Function) -> _Function:
 @_declared
 def causal_conv1d(x: Tensor, weight: Tensor, bias: Tensor | None = None, *,
                   residual: Tensor | None = None, initial_state: Tensor | None = None,
-                  cu_seqlens: Tensor | None = None, activation: str = "none",
-                  output_final_state: bool = False, over: Over | None = None
-                  ) -> tuple[Tensor, Tensor | None]:
-    """Returns (y, final_state): x [B,T,D] convolved along T with weight [D,W]."""
+                  cu_seqlens: Tensor | None = None, output_final_state: bool = False,
+                  over: Over | None = None, state_pool: Tensor | None = None,
+                  state_indices: Tensor | None = None, source_indices: Tensor | None = None,
+                  has_initial_state: Tensor | None = None, cu_checkpoints: Tensor | None = None,
+                  checkpoint_tokens: Tensor | None = None, checkpoint_slots: Tensor | None = None,
+                  **options: Any) -> tuple[Any, Tensor | None]:
+    """Returns (y, final_state): x [B,T,D] convolved along T with weight [D,W].
+
+    With split, y is a tuple of its parts, each contiguous; where a gradient is wanted they are
+    views of one result. A pool of states is changed in place, and has no gradient and no final
+    state. Neither has a group.
+    """
+    tensors = (x, weight, bias, residual, initial_state, cu_seqlens)
+    no_pool = (state_pool is state_indices is source_indices is has_initial_state is
+               cu_checkpoints is checkpoint_tokens is checkpoint_slots is None)
+    if not no_pool or options.get("split") not in (None, "none"):
+        pool = (state_pool, state_indices, source_indices, has_initial_state, cu_checkpoints,
+                checkpoint_tokens, checkpoint_slots)
+        return _convolved(tensors, pool, bool(output_final_state), over, options)
     found = computed(CAUSAL_CONV1D_FINAL if output_final_state else CAUSAL_CONV1D, CausalConv1d,
-                     {"activation": activation},
-                     (x, weight, bias, residual, initial_state, cu_seqlens), over,
-                     output_final_state)
+                     options, tensors, over, output_final_state)
     return (found[0], found[1] if output_final_state else None)
+
+
+def _convolved(tensors: tuple[Tensor | None, ...], pool: tuple[Tensor | None, ...], final: bool,
+               over: Over | None, options: dict[str, Any]) -> tuple[Any, Tensor | None]:
+    """Computes causal_conv1d with a pool of states, or with y in parts."""
+    pooled = any(each is not None for each in pool)
+    what = ("a tensor of a pool is given (state_pool, state_indices, source_indices, "
+            "has_initial_state or one of checkpoints)" if pooled else "split is given")
+    other = "over is given" if over is not None else "output_final_state is True"
+    if over is not None or (pooled and final):
+        raise InvalidArgument(f"{what} and {other}; one can be: a pool's states are written in "
+                              "place, and parts and pools are on one rank")
+    split = options.get("split")
+    if split in (None, "none"):
+        (y,) = CAUSAL_CONV1D_POOL(options, *tensors, *pool)
+        return y, None
+    words = split if isinstance(split, str) else ",".join(map(str, split))
+    widths = [int(each) for each in words.split(",") if each.isdigit()]
+    x = tensors[0]
+    fit = x is not None and sum(widths) == x.shape[-1] and ",".join(map(str, widths)) == words
+    if fit and not pooled and wants_gradient(tensors):
+        del options["split"]
+        found = computed(CAUSAL_CONV1D_FINAL if final else CAUSAL_CONV1D, CausalConv1d, options,
+                         tensors, None, final)
+        return found[0].split(widths, -1), found[1] if final else None
+    options["split"] = words
+    if final:
+        *parts, state = CAUSAL_CONV1D_PARTS_FINAL(options, *tensors)
+    else:
+        parts, state = list(CAUSAL_CONV1D_PARTS(options, *tensors, *pool)), None
+    return tuple(part for part in parts if part is not None), state
 
 
 @_declared

@@ -19,6 +19,16 @@ CAUSAL_CONV1D_FINAL = Call("causal_conv1d_final", "causal_conv1d", _CONV, ("y", 
                            rows=_CONV_ROWS)
 CAUSAL_CONV1D_BWD = Call("causal_conv1d_bwd", "causal_conv1d", (*_CONV, "dy", "dfinal_state"),
                          ("dx", "dweight", "dbias", "dinitial_state"), rows=(*_CONV_ROWS, "dy"))
+# A pool's states change in place, so a call over a pool has no final state, and no gradient.
+_SLOTS = ("state_pool", "state_indices", "source_indices", "has_initial_state")
+_CHECKPOINTS = ("cu_checkpoints", "checkpoint_tokens", "checkpoint_slots")
+_CONV_PARTS = tuple(f"y_{part}" for part in range(8))
+CAUSAL_CONV1D_POOL = Call("causal_conv1d_pool", "causal_conv1d", (*_CONV, *_SLOTS, *_CHECKPOINTS),
+                          ("y",), rows=_CONV_ROWS)
+CAUSAL_CONV1D_PARTS = Call("causal_conv1d_parts", "causal_conv1d",
+                           (*_CONV, *_SLOTS, *_CHECKPOINTS), _CONV_PARTS, rows=_CONV_ROWS)
+CAUSAL_CONV1D_PARTS_FINAL = Call("causal_conv1d_parts_final", "causal_conv1d", _CONV,
+                                 (*_CONV_PARTS, "final_state"), rows=_CONV_ROWS)
 CAUSAL_CONV1D_UPDATE = Call("causal_conv1d_update", "causal_conv1d_update",
                             ("x", "weight", "bias", "residual", "state", "cu_seqlens",
                              "state_indices", "source_indices", "cache_seqlens",
@@ -30,7 +40,6 @@ _KDA_ROWS = ("q", "k", "v", "g", "beta")
 _KDA_ONLY = (*_KDA_ROWS, "A_log", "dt_bias", "initial_state", "cu_seqlens")
 _SAVED = ("saved_values", "saved_states")  # what a forward leaves to its backward
 _KDA = (*_KDA_ONLY, *_SAVED)
-_SLOTS = ("state_pool", "state_indices", "source_indices", "has_initial_state")
 _RINGS = ("ring_k", "ring_u", "ring_g", "ring_count")
 _POOL = (*_SLOTS, "num_accepted_tokens", *_RINGS)
 
@@ -39,8 +48,7 @@ KDA_FINAL = Call("kda_final", "kda", _KDA, ("o", "final_state"), rows=_KDA_ROWS)
 KDA_CHUNKS = Call("kda_chunks", "kda", _KDA, ("o", "chunk_states"), rows=_KDA_ROWS)
 KDA_FINAL_CHUNKS = Call("kda_final_chunks", "kda", _KDA, ("o", "final_state", "chunk_states"),
                         rows=_KDA_ROWS)
-# A pool's states change in place, so a call over a pool has no final state, and no gradient.
-_KDA_POOL = (*_KDA_ONLY, *_SLOTS, "cu_checkpoints", "checkpoint_tokens", "checkpoint_slots")
+_KDA_POOL = (*_KDA_ONLY, *_SLOTS, *_CHECKPOINTS)
 KDA_POOL = Call("kda_pool", "kda", _KDA_POOL, ("o",), rows=_KDA_ROWS)
 KDA_POOL_CHUNKS = Call("kda_pool_chunks", "kda", _KDA_POOL, ("o", "chunk_states"), rows=_KDA_ROWS)
 KDA_BWD = Call("kda_bwd", "kda", (*_KDA_ONLY, "do", "dht", *_SAVED),

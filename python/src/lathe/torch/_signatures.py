@@ -6,7 +6,7 @@
 help(), inspect.signature, editors and type checkers read this file; calls go to _functions.py.
 """
 from os import PathLike
-from typing import Literal
+from typing import Any, Literal, Sequence
 
 from torch import Tensor
 
@@ -15,10 +15,19 @@ from lathe.torch._calls import Over
 
 def causal_conv1d(x: Tensor, weight: Tensor, bias: Tensor | None = None, *,
                   residual: Tensor | None = None, initial_state: Tensor | None = None,
-                  cu_seqlens: Tensor | None = None, activation: Literal["none", "silu"] = "none",
-                  output_final_state: bool = False, over: Over | None = None
-                  ) -> tuple[Tensor, Tensor | None]:
+                  cu_seqlens: Tensor | None = None, output_final_state: bool = False,
+                  over: Over | None = None, state_pool: Tensor | None = None,
+                  state_indices: Tensor | None = None, source_indices: Tensor | None = None,
+                  has_initial_state: Tensor | None = None, cu_checkpoints: Tensor | None = None,
+                  checkpoint_tokens: Tensor | None = None, checkpoint_slots: Tensor | None = None,
+                  activation: Literal["none", "silu"] = "none", null_slot: int = -1,
+                  split: str | Sequence[int] | None = None
+                  ) -> tuple[Any, Tensor | None]:
     """Returns (y, final_state): x [B,T,D] convolved along T with weight [D,W].
+
+    With split, y is a tuple of its parts, each contiguous; where a gradient is wanted they are
+    views of one result. A pool of states is changed in place, and has no gradient and no final
+    state. Neither has a group.
 
     Args:
         x: [B,T,D]. The input; its dtype is that of all activations and states.
@@ -27,9 +36,25 @@ def causal_conv1d(x: Tensor, weight: Tensor, bias: Tensor | None = None, *,
         residual: [B,T,D]. Added after the activation.
         initial_state: [N,D,W]. The last W inputs before each sequence.
         cu_seqlens: [N+1]. Offsets of packed sequences; B is then 1.
-        activation: The activation after the filter. Allowed: none, silu.
         output_final_state: Whether final_state is computed and returned.
         over: The ranks that share the sequence, lathe.torch.Ranks; each calls with its own tokens.
+        state_pool: [S,D,LS]. In place of initial_state and final_state: the last W or W - 1 inputs
+            before each sequence in a slot, changed in place; slots that nobody names are not
+            touched.
+        state_indices: [N]. The slot of each sequence, in place of initial_state and final_state;
+            below 0 or null_slot: padding.
+        source_indices: [N]. The slot that each sequence reads in place of the one that it writes;
+            below 0 or null_slot: its state before is 0.
+        has_initial_state: [N]. 0: the state before a sequence is 0, and no slot is read for it.
+        cu_checkpoints: [N+1]. Offsets of each sequence's checkpoints.
+        checkpoint_tokens: [C]. After so many tokens of its sequence, 0 to its length, the state
+            goes to a slot of its own too.
+        checkpoint_slots: [C]. The slots of checkpoints; below 0 or null_slot: none is written.
+        activation: The activation after the filter. Allowed: none, silu.
+        null_slot: A slot that stands for padding wherever it is named, as those below 0 do.
+            Allowed: -1, [-2147483648,2147483648).
+        split: Channels of each of up to 8 results y_0, y_1, ... in place of y, such as 16,16,32.
+            Allowed: whole numbers, None.
     """
     raise NotImplementedError
 
