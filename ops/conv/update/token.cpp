@@ -14,20 +14,20 @@ namespace {
 // many bytes.
 constexpr int kWarps = 4, kMostRows = 4, kMostWideRows = 2;  // wide: of many taps
 constexpr int kWarpBytesUnderWay = 2048;
-constexpr int kBlocks = 5;  // of a multiprocessor, that registers are left for
+constexpr int kBlocks = 5, kWideBlocks = 4;  // of a multiprocessor, that registers are left for
 constexpr int64_t kWarpsOfMultiprocessor = kBlocks * kWarps;
 
 KernelSpec token_spec(const ConvProblem& problem) {
   const int vector = conv_update_vector(problem), state = 32 * vector * problem.columns;
-  const int most = problem.width > 6 ? kMostWideRows : kMostRows;
-  const int rows = std::clamp(kWarpBytesUnderWay / state, 1, most);
+  const bool wide = problem.width > 6;
+  const int rows = std::clamp(kWarpBytesUnderWay / state, 1, wide ? kMostWideRows : kMostRows);
   KernelSpec spec = shared_spec(
       LATHE_TEMPLATE("conv", "causal_conv1d_update_token", ConvUpdatePoolParams, reserved),
       "ConvTokenSmem", kWarps * rows * state, 32 * kWarps, conv_update_slots_constants(problem));
   spec.add({Constant::integer("vector", "kVectorBytes", vector),
             Constant::integer("columns", "kColumns", problem.columns),
             Constant::integer("rows", "kRows", rows)});
-  spec.min_blocks = kBlocks;
+  spec.min_blocks = wide ? kWideBlocks : kBlocks;
   return spec;
 }
 
