@@ -83,6 +83,7 @@ typedef enum lathe_device_kind {
 } lathe_device_kind;
 
 typedef struct lathe_context lathe_context;
+typedef struct lathe_operator lathe_operator;
 typedef struct lathe_problem lathe_problem;
 typedef struct lathe_plan lathe_plan;
 typedef struct lathe_group lathe_group;

@@ -19,12 +19,15 @@
 #include <lathe.h>
 
 #include <cstdint>
+#include <fstream>
 #include <initializer_list>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -379,5 +382,41 @@ class Operator {
   std::map<std::string, std::string> options_;
   std::map<std::string, Kept> plans_;
 };
+
+// A kernel of one's own: device text with its description in front (docs/own_kernels.md). Its
+// operators and problems are made as long as it is there.
+//
+//   auto kernel = lathe::kernel("add.cuh").value();
+//   lathe::Operator add = kernel.in(context);
+class Kernel {
+ public:
+  // `file`: what messages call the text.
+  static Result<Kernel> parse(std::string_view text, const std::string& file = "kernel.cuh") {
+    lathe_operator* made = nullptr;
+    const auto parsed =
+        result_of(lathe_operator_parse(&made, text.data(), text.size(), file.c_str()));
+    if (!parsed) return parsed.error();
+    return Kernel(made);
+  }
+  lathe_operator* get() const { return operator_.get(); }
+  // Its name, which Problem::make takes, its tensors and its options.
+  const lathe_operator_info& table() const { return *lathe_operator_describe(get()); }
+  Operator in(const Context& context) const { return Operator(context, table().name); }
+
+ private:
+  explicit Kernel(lathe_operator* made) : operator_(made) {}
+  struct Destroy {
+    void operator()(lathe_operator* op) const { lathe_operator_destroy(op); }
+  };
+  std::unique_ptr<lathe_operator, Destroy> operator_;
+};
+
+// Reads a kernel of one's own from a file.
+inline Result<Kernel> kernel(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file) return Error{LATHE_INVALID_ARGUMENT, "the kernel " + path + " cannot be read"};
+  return Kernel::parse(text, path);
+}
 
 }  // namespace lathe

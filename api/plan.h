@@ -29,7 +29,7 @@ PlanDigests digests_of(const lathe_problem& problem);
 struct lathe_plan {
   uint64_t id = 0;  // no other plan of this process ever has it
   lathe_context* context = nullptr;
-  const lathe::Operator* op = nullptr;
+  lathe::OperatorPointer op;
   lathe::Extents declared;
   std::vector<lathe::Slot> slots;
   std::vector<lathe::PlanKernel> kernels;

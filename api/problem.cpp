@@ -64,6 +64,12 @@ const std::vector<Listed>& listed_operators() {
   return all;
 }
 
+// Returns what the C API lends of an operator, as long as that one is there.
+const lathe_operator_info* listed(const Operator& op) {
+  if (op.listed) return &static_cast<const Listed*>(op.listed)->info;
+  return lathe_operator_at(static_cast<size_t>(&op - operators().data()));
+}
+
 lathe_tensor_info tensor_info(const lathe_problem& problem, size_t index) {
   const TensorInfo& tensor = problem.op->tensors[index];
   const Declared& declared = problem.tensors[index];
@@ -78,7 +84,7 @@ lathe_tensor_info tensor_info(const lathe_problem& problem, size_t index) {
   const Shape shape = problem.shape(static_cast<int>(index));
   info.rank = shape.rank;
   for (int d = 0; d < shape.rank; ++d) {
-    const DimInfo& dim = info_of(shape.dims[d].dim);
+    const DimInfo& dim = shape.info(shape.dims[d].dim);
     info.shape[d] = declared.extents[d];
     info.dims[d] = dim.name;
     info.added[d] = shape.dims[d].plus;
@@ -94,7 +100,27 @@ lathe_tensor_info tensor_info(const lathe_problem& problem, size_t index) {
 }
 
 }  // namespace
+
+Result<OperatorPointer> made_operator(std::string from, const std::string& file) {
+  LATHE_ASSIGN(std::shared_ptr<Operator> parsed, parse_operator(std::move(from), file));
+  struct Made {
+    explicit Made(std::shared_ptr<Operator> of) : op(std::move(of)), listed(*op) {}
+    std::shared_ptr<Operator> op;
+    Listed listed;  // points into itself: it stays where it is
+  };
+  const auto made = std::make_shared<Made>(std::move(parsed));
+  made->op->listed = &made->listed;
+  OperatorPointer known = register_operator({made, made->op.get()});
+  if (*known->text == *made->op->text) return known;
+  return invalid(text(file, " has the name ", made->op->name,
+                      " of another text: allowed is a change of either"));
+}
+
 }  // namespace lathe
+
+struct lathe_operator {
+  lathe::OperatorPointer op;
+};
 
 using namespace lathe;
 
@@ -107,17 +133,33 @@ const lathe_operator_info* lathe_operator_at(size_t index) {
 }
 
 const lathe_operator_info* lathe_operator_find(const char* name) {
-  const Operator* op = name ? find_operator(name) : nullptr;
-  return op ? lathe_operator_at(static_cast<size_t>(op - operators().data())) : nullptr;
+  const OperatorPointer op = name ? find_operator(name) : nullptr;
+  return op ? listed(*op) : nullptr;
 }
+
+lathe_status lathe_operator_parse(lathe_operator** out, const char* text, size_t bytes,
+                                  const char* file) {
+  return boundary({{out, "out"}, {text, "text"}}, [&]() -> Status {
+    LATHE_ASSIGN(OperatorPointer made,
+                 made_operator(std::string(text, bytes), file ? file : "kernel.cuh"));
+    *out = new lathe_operator{std::move(made)};
+    return {};
+  });
+}
+
+const lathe_operator_info* lathe_operator_describe(const lathe_operator* op) {
+  return op ? listed(*op->op) : nullptr;
+}
+
+void lathe_operator_destroy(lathe_operator* op) { delete op; }
 
 lathe_status lathe_problem_create(lathe_problem** out, const char* op) {
   return boundary({{out, "out"}, {op, "op"}}, [&]() -> Status {
-    const Operator* found = find_operator(op);
+    OperatorPointer found = find_operator(op);
     if (!found) return invalid(no_such_operator(op));
     auto problem = std::make_unique<lathe_problem>();
-    problem->op = found;
     problem->options.resize(found->options.size());
+    problem->op = std::move(found);
     *out = problem.release();
     return {};
   });

@@ -90,6 +90,7 @@ struct Registry::State {
   Result<Key> key_of(const EmittedKernel& kernel, const std::string& identity) const {
     return make_key(kernel.spec_text, kernel.unit, arch, identity, options);
   }
+  Result<CompiledUnit> compile_unit(const EmittedKernel& kernel, const Compiler& with);
   // The probe runs before the kernel is compiled, so that an error names the mod and not the
   // kernel.
   Status probe(const KernelSpec& spec, const Mod& mod, const Compiler& with);
@@ -156,11 +157,25 @@ Status Registry::State::probe(const KernelSpec& spec, const Mod& mod, const Comp
   return good.status();
 }
 
+// A kernel of a caller that does not compile is an argument of his: he gets the compiler's words.
+Result<CompiledUnit> Registry::State::compile_unit(const EmittedKernel& kernel,
+                                                   const Compiler& with) {
+  const KernelSpec& spec = kernel.spec;
+  const Mod* own = spec.own();
+  if (own == nullptr) {
+    for (const Mod& mod : spec.mods) LATHE_TRY(probe(spec, mod, with));
+    return with.compile(kernel.unit, arch, spec.mods);
+  }
+  std::string log;
+  auto made = with.compile(kernel.unit, arch, spec.mods, &log);
+  if (made.ok() || log.empty()) return made;
+  return Status(Code::invalid_argument, text(own->file, " does not compile for ", arch, "\n", log));
+}
+
 Result<std::shared_ptr<const Entry>> Registry::State::compile(Key key, const EmittedKernel& kernel,
                                                               const Compiler& with) {
   const KernelSpec& spec = kernel.spec;
-  for (const Mod& mod : spec.mods) LATHE_TRY(probe(spec, mod, with));
-  LATHE_ASSIGN(CompiledUnit compiled_unit, with.compile(kernel.unit, arch, spec.mods));
+  LATHE_ASSIGN(CompiledUnit compiled_unit, compile_unit(kernel, with));
   ++compiled;
   auto entry = std::make_shared<const Entry>(
       make_entry(std::move(key), std::move(compiled_unit), spec, with.identity()));

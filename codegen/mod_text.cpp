@@ -31,7 +31,7 @@ struct Spliced {
 
 class Reader {
  public:
-  explicit Reader(std::string_view given) {
+  Reader(std::string_view given, const char* subject) : subject_(subject) {
     splice(given);
     while (out_.problem.empty() && at_ < text().size()) step();
   }
@@ -42,7 +42,7 @@ class Reader {
   char ahead(size_t by) const { return at_ + by < text().size() ? text()[at_ + by] : '\0'; }
 
   void fail(const char* why, size_t at) {
-    out_.problem = why;
+    out_.problem = std::string(subject_) + why;
     out_.line = spliced_.lines.empty() ? 1 : spliced_.lines[std::min(at, text().size() - 1)];
   }
 
@@ -64,8 +64,8 @@ class Reader {
           // Compilers differ about the first, and the second would join what is written after it.
           spliced_.text += ' ';
           spliced_.lines.push_back(line);
-          return fail(end < given.size() ? "a mod has no blanks after a backslash that ends a line"
-                                         : "a mod does not end in a backslash",
+          return fail(end < given.size() ? " has no blanks after a backslash that ends a line"
+                                         : " does not end in a backslash",
                       text().size());
         }
       }
@@ -91,7 +91,7 @@ class Reader {
       at_ = std::min(text().find('\n', at_), text().size());
     } else if (letter == '/' && ahead(1) == '*') {
       const size_t end = text().find("*/", at_ + 2);
-      if (end == text().npos) return fail("a mod ends the comments that it begins", at_);
+      if (end == text().npos) return fail(" ends the comments that it begins", at_);
       at_ = end + 2;
     } else if (is_digit(letter) || (letter == '.' && is_digit(ahead(1)))) {
       number();
@@ -123,7 +123,7 @@ class Reader {
     std::string found = text().substr(begin, at_ - begin);
     const bool raw =
         found == "R" || found == "LR" || found == "uR" || found == "UR" || found == "u8R";
-    if (raw && ahead(0) == '"') return fail("a mod has no raw strings", begin);
+    if (raw && ahead(0) == '"') return fail(" has no raw strings", begin);
     push(Kind::word, std::move(found), begin);
   }
 
@@ -134,7 +134,7 @@ class Reader {
       at_ += text()[at_] == '\\' ? 2 : 1;
     }
     if (ahead(0) != quote) {
-      return fail("a mod ends each literal in its line, with the quote that begins it", begin);
+      return fail(" ends each literal in its line, with the quote that begins it", begin);
     }
     ++at_;
     push(Kind::literal, std::string(1, quote), begin);
@@ -147,13 +147,14 @@ class Reader {
       at_ += length;
       return length;
     };
-    if (text()[at_] == '\\') return fail("a mod has a backslash only in literals", begin);
+    if (text()[at_] == '\\') return fail(" has a backslash only in literals", begin);
     const size_t first = hash();
     if (first == 0) return push(Kind::mark, std::string(1, text()[at_++]), begin);
     const bool same = first == 1 ? ahead(0) == '#' : ahead(0) == '%';  // no ## of two spellings
     push(Kind::mark, same && hash() > 0 ? "##" : "#", begin);
   }
 
+  const char* subject_;
   Spliced spliced_;
   ModTokens out_;
   size_t at_ = 0;
@@ -162,7 +163,9 @@ class Reader {
 
 }  // namespace
 
-ModTokens read_mod(std::string_view text) { return Reader(text).take(); }
+ModTokens read_mod(std::string_view text, const char* subject) {
+  return Reader(text, subject).take();
+}
 
 int line_that_is_not_utf8(std::string_view text) {
   int line = 1;

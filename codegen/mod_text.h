@@ -26,8 +26,8 @@ struct ModTokens {
   int line = 0;
 };
 
-// Time and memory are linear in the text.
-ModTokens read_mod(std::string_view text);
+// Time and memory are linear in the text. `subject`: what `problem` calls the text.
+ModTokens read_mod(std::string_view text, const char* subject = "a mod");
 
 // The line of the first byte that is no UTF-8; 0 if all are.
 int line_that_is_not_utf8(std::string_view text);

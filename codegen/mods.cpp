@@ -215,6 +215,7 @@ struct MacroEnds {
 // that closes it, to say something outside, cannot open it again, and the struct that is declared
 // before the text is not completed behind it.
 std::string mod_header_text(const Mod& mod) {
+  if (mod.is_kernel) return text("#line 1 \"", mod.header(), "\"\n", mod.text, "\n");
   const MacroEnds macros(mod, macros_of(read_mod(mod.text).all));
   const std::string own = mod.digest().substr(0, 32);
   const std::string mark = "every_brace_is_closed_" + own;

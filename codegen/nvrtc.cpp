@@ -96,7 +96,9 @@ bool in_own_process() {
 // Returns "option score_mod: bias.cuh", or the first line of a unit without mods.
 std::string subject(const std::string& unit, const std::vector<Mod>& mods) {
   if (mods.empty()) return unit.substr(0, unit.find('\n'));
-  return comma_list(mods, [](const Mod& mod) { return text("option ", mod.name, ": ", mod.file); });
+  return comma_list(mods, [](const Mod& mod) {
+    return mod.is_kernel ? mod.file : text("option ", mod.name, ": ", mod.file);
+  });
 }
 
 }  // namespace

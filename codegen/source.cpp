@@ -3,8 +3,12 @@
 // Writes the unit that NVRTC compiles. Everything in it comes from the spec.
 #include "codegen/source.h"
 
+#include <algorithm>
 #include <initializer_list>
 #include <string_view>
+#include <utility>
+
+#include "codegen/kernel_text.h"
 
 namespace lathe {
 namespace {
@@ -14,11 +18,14 @@ void append(std::string* to, std::initializer_list<std::string_view> parts) {
   for (const std::string_view part : parts) *to += part;
 }
 
-void append_member(std::string* to, const Constant& constant) {
+// `own`: for a kernel of a caller, outside of namespace lathe.
+void append_member(std::string* to, const Constant& constant, bool own = false) {
   switch (constant.kind) {
-    case Constant::Kind::type:
+    case Constant::Kind::type: {
+      const auto dtype = static_cast<Dtype>(constant.value);
       return append(to, {"  using ", constant.member, " = ",
-                         info(static_cast<Dtype>(constant.value)).device_type, ";\n"});
+                         own ? scoped_device_type(dtype) : info(dtype).device_type, ";\n"});
+    }
     case Constant::Kind::integer:
       return append(to, {"  static constexpr int ", constant.member, " = ",
                          std::to_string(constant.value), ";\n"});
@@ -58,6 +65,39 @@ std::string before_source(const KernelSpec& spec) {
          captures + "};\n}\n" + adapters;
 }
 
+void append_params_asserts(std::string* unit, const KernelSpec& spec) {
+  const std::string &params = spec.params, &last = spec.last_field;
+  append(unit, {"static_assert(sizeof(", params, ") == ", std::to_string(spec.params_bytes),
+                ", \"host and device disagree on ", params, "\");\n"});
+  append(unit, {"static_assert(__INTADDR__(&((", params, "*)0)->", last,
+                ") == ", std::to_string(spec.last_field_offset), ", \"host and device disagree on ",
+                params, "::", last, "\");\n"});
+}
+
+// A kernel of a caller: its text knows the parameters and nothing else of the unit. Names that the
+// description gives are the Config's; block and shared memory are there under lathe's names, unless
+// these are taken.
+std::string emit_own_unit(const KernelSpec& spec, std::string_view spec_text,
+                          const std::string& arch) {
+  std::string unit;
+  append(&unit, {"// ", spec_text, " arch=", arch, "\n", spec.before, "#include \"",
+                 spec.own()->header(), "\"\nstruct Config {\n"});
+  for (const Constant& each : spec.constants) append_member(&unit, each, true);
+  const std::pair<const char*, int> sizes[] = {{"kThreads", spec.threads},
+                                               {"kSmemBytes", spec.smem_bytes}};
+  for (const auto& [name, value] : sizes) {
+    const auto same = [&](const Constant& each) { return each.member == name; };
+    if (std::any_of(spec.constants.begin(), spec.constants.end(), same)) continue;
+    append_member(&unit, Constant::integer(name, name, value));
+  }
+  append(&unit, {"};\n"});
+  append_params_asserts(&unit, spec);
+  append(&unit, {"extern \"C\" __global__ void __launch_bounds__(", std::to_string(spec.threads),
+                 ", ", std::to_string(spec.min_blocks), ")\nentry(const __grid_constant__ ",
+                 spec.params, " p) { ::", spec.source, "<Config>(p); }\n"});
+  return unit;
+}
+
 }  // namespace
 
 std::string emit_unit(const KernelSpec& spec, const std::string& arch) {
@@ -65,16 +105,12 @@ std::string emit_unit(const KernelSpec& spec, const std::string& arch) {
 }
 
 std::string emit_unit(const KernelSpec& spec, std::string_view spec_text, const std::string& arch) {
+  if (spec.own() != nullptr) return emit_own_unit(spec, spec_text, arch);
   std::string unit;
   unit.reserve(4096);
-  const std::string &params = spec.params, &last = spec.last_field;
   append(&unit, {"// ", spec_text, " arch=", arch, "\n", before_source(spec)});
   append(&unit, {"#include \"", spec.source, "\"\n", config_of(spec)});
-  append(&unit, {"static_assert(sizeof(", params, ") == ", std::to_string(spec.params_bytes),
-                 ", \"host and device disagree on ", params, "\");\n"});
-  append(&unit, {"static_assert(__INTADDR__(&((", params, "*)0)->", last,
-                 ") == ", std::to_string(spec.last_field_offset),
-                 ", \"host and device disagree on ", params, "::", last, "\");\n"});
+  append_params_asserts(&unit, spec);
   if (!spec.smem.empty()) {
     append(&unit, {"static_assert(", spec.smem,
                    "<Config>::kBytes == Config::kSmemBytes, \"host and device disagree on "

@@ -37,6 +37,7 @@ struct Mod {
   std::string name;  // "score_mod": its word in the canonical text
   std::string file;  // where the caller has it from, for messages
   std::string text;
+  bool is_kernel = false;  // a whole kernel; otherwise functions that a template's kernel calls
 
   std::string header() const { return "caller/" + name + ".cuh"; }  // without a file of its own
   std::string adapter() const {
@@ -68,8 +69,9 @@ struct Template {
   ::lathe::Template { folder, kernel, #Params, sizeof(Params), #last, offsetof(Params, last) }
 
 struct KernelSpec {
-  std::string kernel;      // stem, function template and log name: "causal_conv1d_bwd"
-  std::string source;      // embedded name: "conv/causal_conv1d_bwd.cuh"
+  std::string kernel;  // stem, function template and log name: "causal_conv1d_bwd"
+  // Embedded name: "conv/causal_conv1d_bwd.cuh"; of a kernel of a caller its function template.
+  std::string source;
   std::string params;      // "ConvBackwardParams"
   int params_bytes = 0;    // sizeof on the host
   std::string last_field;  // "state_tiles"
@@ -83,6 +85,9 @@ struct KernelSpec {
   std::vector<TensorMapRecipe> tensor_maps;
   std::vector<Constant> constants;  // in the template's order
   std::vector<Mod> mods;            // mostly none; mask_mod before score_mod
+  // With a mod that is a kernel: what stands before its text, the headers that it includes and its
+  // parameters.
+  std::string before;
   // With mods: what reads captured arrays for them.
   const char* loads = "attention/mods/capture_loads.cuh";
   // For reports: why a kernel of another family was not taken for this one's step, "not sm90: the
@@ -104,6 +109,8 @@ struct KernelSpec {
   std::string text() const;
   // Returns a spec of a template.
   static KernelSpec of(const Template& from, int threads = 0, std::vector<Constant> constants = {});
+  // Returns the kernel of a caller that the spec is of; null: it is of a template.
+  const Mod* own() const { return !mods.empty() && mods[0].is_kernel ? &mods[0] : nullptr; }
   // Appends constants.
   void add(std::initializer_list<Constant> more) {
     constants.insert(constants.end(), more.begin(), more.end());

@@ -27,14 +27,18 @@ bool listed(std::string_view list, char at, std::string_view word) {
   return false;
 }
 
-Dim find_dim(std::string_view name) {
+Dim find_dim(std::string_view name, OwnDims own) {
+  for (size_t i = 0; i < own.size(); ++i) {
+    if (name == own[i].name) return own_dim(i);
+  }
   int index = 0;
-  while (index + 1 < kDimCount && name != kDims[index].name) ++index;
+  while (index + 1 < kDimCount && (name.empty() || name != kDims[index].name)) ++index;
   return static_cast<Dim>(index);
 }
 
-Shape parse_shape(std::string_view shape) {
+Shape parse_shape(std::string_view shape, OwnDims own) {
   Shape parsed;
+  parsed.own = own.data();
   for (std::string_view word : split(shape, ',')) {
     if (word.front() >= '0' && word.front() <= '9') {
       parsed.dims[parsed.rank++] = {Dim::fixed, std::atoi(std::string(word).c_str())};
@@ -42,20 +46,20 @@ Shape parse_shape(std::string_view shape) {
     }
     const int plus = word.ends_with("+1") ? 1 : 0;
     if (plus) word.remove_suffix(2);
-    parsed.dims[parsed.rank++] = {find_dim(word), plus};
+    parsed.dims[parsed.rank++] = {find_dim(word, own), plus};
   }
   return parsed;
 }
 
-std::vector<Shape> parse_shapes(std::string_view shapes) {
+std::vector<Shape> parse_shapes(std::string_view shapes, OwnDims own) {
   std::vector<Shape> out;
-  for (std::string_view each : split(shapes, '|')) out.push_back(parse_shape(each));
+  for (std::string_view each : split(shapes, '|')) out.push_back(parse_shape(each, own));
   return out;
 }
 
-Shape shape_of_rank(std::string_view shapes, int rank, int number) {
+Shape shape_of_rank(std::string_view shapes, int rank, int number, OwnDims own) {
   Shape found;
-  for (const Shape& shape : parse_shapes(shapes)) {
+  for (const Shape& shape : parse_shapes(shapes, own)) {
     if (shape.rank != rank) continue;
     found = shape;
     if (number-- == 0) break;
@@ -63,14 +67,14 @@ Shape shape_of_rank(std::string_view shapes, int rank, int number) {
   return found;
 }
 
-std::string dim_text(const Axis& axis) {
-  if (axis.dim == Dim::fixed) return std::to_string(axis.plus);
-  return text(name_of(axis.dim), axis.plus ? "+1" : "");
-}
-
 std::string shape_text(const Shape& shape) {
   std::string out = "[";
-  for (int i = 0; i < shape.rank; ++i) out += text(i ? "," : "", dim_text(shape.dims[i]));
+  for (int i = 0; i < shape.rank; ++i) {
+    const Axis axis = shape.dims[i];
+    out += i ? "," : "";
+    out += axis.dim == Dim::fixed ? std::to_string(axis.plus)
+                                  : text(shape.name(axis.dim), axis.plus ? "+1" : "");
+  }
   return out + "]";
 }
 

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,7 +70,19 @@ enum class TokenAxis : uint8_t { none, queries, keys, chunks, slots };
   X(k_scales, "k_scales", true, none) \
   X(v_scales, "v_scales", true, none) \
   X(bytes, "bytes", true, none) \
-  X(G, "G", false, none)
+  X(G, "G", false, none)        \
+  X(own0, "", true, none)       \
+  X(own1, "", true, none)       \
+  X(own2, "", true, none)       \
+  X(own3, "", true, none)       \
+  X(own4, "", true, none)       \
+  X(own5, "", true, none)       \
+  X(own6, "", true, none)       \
+  X(own7, "", true, none)       \
+  X(own8, "", true, none)       \
+  X(own9, "", true, none)       \
+  X(own10, "", true, none)      \
+  X(own11, "", true, none)
 // clang-format on
 
 // Two tensors that use the same dim must have the same extent. `fixed` stands for a number, as in
@@ -89,8 +102,15 @@ inline constexpr DimInfo kDims[] = {LATHE_DIMS(LATHE_DIM){"", false, TokenAxis::
 #undef LATHE_DIM
 inline const DimInfo& info_of(Dim dim) { return kDims[static_cast<int>(dim)]; }
 inline const char* name_of(Dim dim) { return info_of(dim).name; }
+// An operator that is made at run time names its dims itself: OwnDims says what own0, own1, ...
+// are.
+using OwnDims = std::span<const DimInfo>;
+inline constexpr int kMostOwnDims = static_cast<int>(Dim::own11) - static_cast<int>(Dim::own0) + 1;
+inline Dim own_dim(size_t index) {
+  return static_cast<Dim>(static_cast<size_t>(Dim::own0) + index);
+}
 // Returns the dim of this name; `fixed` if there is none.
-Dim find_dim(std::string_view name);
+Dim find_dim(std::string_view name, OwnDims own = {});
 
 inline constexpr int kMaxRank = 5;
 inline constexpr int64_t kUnknown = -1;            // an extent that varies from run to run
@@ -118,14 +138,20 @@ struct Axis {
 struct Shape {
   int rank = 0;
   std::array<Axis, kMaxRank> dims{};
+  const DimInfo* own = nullptr;  // of an operator that is made at run time, which outlives it
+
+  const DimInfo& info(Dim dim) const {
+    if (own == nullptr || dim < Dim::own0 || dim == Dim::fixed) return info_of(dim);
+    return own[static_cast<int>(dim) - static_cast<int>(Dim::own0)];
+  }
+  const char* name(Dim dim) const { return info(dim).name; }
 };
-Shape parse_shape(std::string_view shape);  // a single one
-std::vector<Shape> parse_shapes(std::string_view shapes);
+Shape parse_shape(std::string_view shape, OwnDims own = {});  // a single one
+std::vector<Shape> parse_shapes(std::string_view shapes, OwnDims own = {});
 // Returns the shape of this rank. If there are several, returns the one of that number, or the
 // last. If there is none, the result has rank 0.
-Shape shape_of_rank(std::string_view shapes, int rank, int number = 0);
+Shape shape_of_rank(std::string_view shapes, int rank, int number = 0, OwnDims own = {});
 std::string shape_text(const Shape& shape);                  // "[B,T,D]"
-std::string dim_text(const Axis& axis);                      // "N+1"
 std::string extents_text(int rank, const int64_t* extents);  // "[3, 5]"
 bool has_dim(const Shape& shape, Dim dim);
 // Return whether a shape is that of packed sequences, or of whole rows of a batch; offsets are

@@ -21,7 +21,8 @@ bool is_wanted_backward(const lathe_problem& problem) {
 // Returns the input whose gradient a tensor is, by the name "d" and the input's; -1: it is no
 // gradient.
 int gradient_of(const Operator& op, std::string_view name) {
-  if (!name.starts_with('d')) return -1;
+  // An operator of a caller has no backward of its own: dx is a tensor like others.
+  if (!name.starts_with('d') || op.text != nullptr) return -1;
   const int input = find_tensor(op, name.substr(1));
   return input >= 0 && op.tensors[input].role != Role::output ? input : -1;
 }
@@ -30,6 +31,10 @@ bool is_wanted(const lathe_problem& problem, const TensorInfo& tensor) {
   const Operator& op = *problem.op;
   const bool given = tensor.given_if && problem.option(tensor.given_if) == "1";
   if (tensor.role != Role::output || given) return false;
+  // What a caller's kernel computes with an input is wanted where that one is there.
+  for (std::string_view needed : split(op.text != nullptr ? tensor.needed : "", ',')) {
+    if (!problem.has(find_tensor(op, needed))) return false;
+  }
   // Without the tensor whose dtype it has it means nothing.
   if (tensor.dtypes[0] == '=' && !problem.has(find_tensor(op, tensor.dtypes + 1))) return false;
   if (const int input = gradient_of(op, tensor.name); input >= 0) {
@@ -70,11 +75,12 @@ Dtype output_dtype(const lathe_problem& problem, const TensorInfo& tensor) {
 // Returns the first of several shapes whose dims all belong to the problem, else the first.
 Shape output_shape(const lathe_problem& problem, const TensorInfo& tensor,
                    const std::array<bool, kDimCount>& used) {
-  const std::vector<Shape> shapes = parse_shapes(tensor.shape);
+  const OwnDims own = problem.op->dims;
+  const std::vector<Shape> shapes = parse_shapes(tensor.shape, own);
   for (const Shape& shape : shapes) {
     const auto known = [&](const Axis& axis) { return used[static_cast<int>(axis.dim)]; };
     if (!std::all_of(shape.dims.begin(), shape.dims.begin() + shape.rank, known)) continue;
-    return shape_of_rank(tensor.shape, shape.rank, problem.shape_number());
+    return shape_of_rank(tensor.shape, shape.rank, problem.shape_number(), own);
   }
   return shapes.front();
 }
@@ -181,7 +187,7 @@ void open_extents(lathe_problem* problem) {
   for (Declared& declared : problem->tensors) {
     if (!declared.given) continue;
     for (int d = 0; d < declared.shape.rank; ++d) {
-      if (info_of(declared.shape.dims[d].dim).varies) declared.extents[d] = kUnknown;
+      if (declared.shape.info(declared.shape.dims[d].dim).varies) declared.extents[d] = kUnknown;
     }
   }
 }

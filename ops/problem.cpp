@@ -29,9 +29,9 @@ std::string dtype_text(int dtype) {
 }
 
 // "its shape is [B,T,D], rank 3"; where there are several, "[B,H,Sq], rank 3, or [H,Tq], rank 2".
-std::string shapes_text(const TensorInfo& tensor) {
+std::string shapes_text(const Operator& op, const TensorInfo& tensor) {
   std::string out;
-  for (const Shape& shape : parse_shapes(tensor.shape)) {
+  for (const Shape& shape : parse_shapes(tensor.shape, op.dims)) {
     out += text(out.empty() ? "its shape is " : ", or ", shape_text(shape), ", rank ", shape.rank);
   }
   return out;
@@ -59,8 +59,8 @@ Status declare(lathe_problem& problem, const char* name, int dtype, int rank,
     return invalid(text(name, " has dtype ", dtype_text(dtype), "; allowed are ", allowed,
                         same ? ", that of " : "", same ? tensor.dtypes + 1 : ""));
   }
-  const Shape law = shape_of_rank(tensor.shape, rank);
-  if (law.rank == 0) return invalid(text(name, " has rank ", rank, "; ", shapes_text(tensor)));
+  const Shape law = shape_of_rank(tensor.shape, rank, 0, op.dims);
+  if (law.rank == 0) return invalid(text(name, " has rank ", rank, "; ", shapes_text(op, tensor)));
   LATHE_TRY(require(shape, "shape"));
   for (int i = 0; i < rank; ++i) {
     const int64_t least = law.dims[i].plus;
@@ -231,7 +231,8 @@ int lathe_problem::shape_number() const {
 lathe::Shape lathe_problem::shape(int tensor) const {
   const lathe::Declared& declared = tensors[tensor];
   if (*op->shape_option == '\0') return declared.shape;
-  return lathe::shape_of_rank(op->tensors[tensor].shape, declared.shape.rank, shape_number());
+  return lathe::shape_of_rank(op->tensors[tensor].shape, declared.shape.rank, shape_number(),
+                              op->dims);
 }
 
 std::string lathe_problem::option(const char* name) const {

@@ -29,7 +29,7 @@ struct Declared {
 struct lathe_group;
 
 struct lathe_problem {
-  const lathe::Operator* op = nullptr;
+  lathe::OperatorPointer op;
   std::array<lathe::Declared, lathe::kMaxTensors> tensors;  // as in the table
   std::vector<std::optional<std::string>> options;          // as in the table, checked
   std::vector<lathe::Mod> mods;                             // the texts of those that take a FILE

@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // Finds the operators of all families by name.
+#include <map>
+#include <mutex>
 #include <vector>
 
 #include "codegen/base/nearest_name.h"
@@ -56,9 +58,41 @@ std::span<const Operator> operators() {
   return all;
 }
 
-const Operator* find_operator(std::string_view name) {
+namespace {
+
+// The operators that were made at run time, as long as somebody holds them.
+struct Registered {
+  std::mutex mutex;
+  std::map<std::string, std::weak_ptr<const Operator>, std::less<>> by_name;
+};
+
+Registered& registered() {
+  static Registered all;
+  return all;
+}
+
+}  // namespace
+
+OperatorPointer find_operator(std::string_view name) {
   const int index = find_named(operators(), name);
-  return index < 0 ? nullptr : &operators()[static_cast<size_t>(index)];
+  if (index >= 0) {
+    return {std::shared_ptr<const void>(), &operators()[static_cast<size_t>(index)]};
+  }
+  Registered& all = registered();
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.by_name.find(name);
+  return found == all.by_name.end() ? nullptr : found->second.lock();
+}
+
+OperatorPointer register_operator(OperatorPointer made) {
+  Registered& all = registered();
+  const std::lock_guard lock(all.mutex);
+  // Names of operators that nobody holds any more go when another one comes.
+  std::erase_if(all.by_name, [](const auto& each) { return each.second.expired(); });
+  std::weak_ptr<const Operator>& place = all.by_name[made->name];
+  if (OperatorPointer known = place.lock()) return known;
+  place = made;
+  return made;
 }
 
 int find_tensor(const Operator& op, std::string_view name) { return find_named(op.tensors, name); }

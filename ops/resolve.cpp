@@ -36,8 +36,8 @@ Status collect_extents(const lathe_problem& problem, Extents* extents) {
       int64_t& known = (*extents)[dim];
       if (known != kUnknown && known != found) {
         return invalid(text(tensor.name, " has extent ", declared, " at ", d, " of ",
-                            shape_text(shape), ", so ", name_of(dim), " is ", found, "; ",
-                            first ? first : "the table", " says ", name_of(dim), " is ", known));
+                            shape_text(shape), ", so ", shape.name(dim), " is ", found, "; ",
+                            first ? first : "the table", " says ", shape.name(dim), " is ", known));
       }
       if (known == kUnknown) first = tensor.name;
       known = found;

@@ -174,10 +174,26 @@ struct Operator {
   void (*derive)(const lathe_problem& problem, Extents* extents) = nullptr;
   // Refuses values of integer tensors that a kernel would trust. Null: there are none.
   Status (*check_values)(const Values& values) = nullptr;
+  // What follows is of operators that are made at run time, of a caller's text.
+  OwnDims dims = {};                  // own0, own1, ... of the tensors' shapes
+  const std::string* text = nullptr;  // the whole of it
+  const void* listed = nullptr;       // what the C API lends of it
 };
 
-std::span<const Operator> operators();
-const Operator* find_operator(std::string_view name);
+// Problems and plans hold an operator that is made at run time; the others are there for ever.
+using OperatorPointer = std::shared_ptr<const Operator>;
+
+std::span<const Operator> operators();  // those that are there for ever
+// Finds an operator by name, also one that was registered and that somebody still holds.
+OperatorPointer find_operator(std::string_view name);
+// Lets find_operator find an operator for as long as somebody holds it. If one of the same name is
+// registered already, which then is of the same text, returns that one instead.
+OperatorPointer register_operator(OperatorPointer made);
+// Makes an operator of a caller's text: a kernel with its description in front
+// (docs/own_kernels.md). `file` stands in messages, and the name of the operator begins with the
+// file's, unless the text gives a name. The operator is not registered. INVALID_ARGUMENT names the
+// line and the column.
+Result<std::shared_ptr<Operator>> parse_operator(std::string text, const std::string& file);
 // Return an index into op.tensors or op.options; -1 if none has the name.
 int find_tensor(const Operator& op, std::string_view name);
 int find_option(const Operator& op, std::string_view name);

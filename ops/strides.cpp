@@ -32,11 +32,11 @@ Status extent_error(const Slot& slot, const Extents& declared, const DLTensor& t
   }
   const int64_t expected = declared[axis.dim];
   if (expected != kUnknown && expected != found) {
-    return shape_error(slot, tensor, ", so ", name_of(axis.dim), " is ", found,
-                       "; the problem declared ", name_of(axis.dim), " = ", expected);
+    return shape_error(slot, tensor, ", so ", slot.shape.name(axis.dim), " is ", found,
+                       "; the problem declared ", slot.shape.name(axis.dim), " = ", expected);
   }
-  return shape_error(slot, tensor, ", so ", name_of(axis.dim), " is ", found,
-                     "; the tensors before it have ", name_of(axis.dim), " = ", known);
+  return shape_error(slot, tensor, ", so ", slot.shape.name(axis.dim), " is ", found,
+                     "; the tensors before it have ", slot.shape.name(axis.dim), " = ", known);
 }
 
 Status check_extents(const Slot& slot, const Extents& declared, const DLTensor& tensor,

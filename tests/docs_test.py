@@ -35,7 +35,7 @@ class Documents:
         self.texts = {path: path.read_text() for path in [root / "README.md", root / "python/README.md", root / "sim/README.md",
                                                           *sorted((root / "docs").glob("*.md"))]}
         self.snippets = snippets.snippets()
-        self.examples = {path.name: path.read_text() for path in (root / "examples").iterdir() if path.is_file()}
+        self.examples = {path.name: path.read_text() for path in (root / "examples").rglob("*") if path.is_file()}
         self.flags = {}
         self.failed = []
 

@@ -26,7 +26,7 @@ import sys
 ORDER = ["templates", "codegen", "device", "cache", "collective", "ops", "api"]
 # cuda.h is the only one of a vendor: everything else of NVIDIA's is declared in abi/.
 INSTALLED = {"CLI/CLI.hpp", "cuda.h", "dlpack/dlpack.h", "doctest/doctest.h", "lathe.h", "nlohmann/json.hpp",
-             "sha2.h", "xxhash.h"}
+             "sha2.h", "toml++/toml.h", "xxhash.h"}
 SYSTEM = {"dirent.h", "dlfcn.h", "elf.h", "errno.h", "fcntl.h", "limits.h", "link.h", "math.h", "netdb.h",
           "poll.h", "pthread.h", "sched.h", "semaphore.h", "signal.h", "spawn.h", "stdarg.h", "stddef.h", "stdint.h",
           "stdio.h", "stdlib.h", "string.h", "time.h", "unistd.h", "xmmintrin.h"}

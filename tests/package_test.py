@@ -23,10 +23,12 @@ foreach(name {names})
   target_compile_options(${{name}} PRIVATE -Wall -Wextra -Wpedantic -Werror)
   target_link_libraries(${{name}} PRIVATE lathe::lathe m)
 endforeach()
-add_executable(conv1d_cpp conv1d.cpp)
-set_target_properties(conv1d_cpp PROPERTIES CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
-target_compile_options(conv1d_cpp PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Werror)
-target_link_libraries(conv1d_cpp PRIVATE lathe::lathe)
+foreach(name {names_in_cpp})
+  add_executable(${{name}}_cpp ${{name}}.cpp)
+  set_target_properties(${{name}}_cpp PROPERTIES CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
+  target_compile_options(${{name}}_cpp PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Werror)
+  target_link_libraries(${{name}}_cpp PRIVATE lathe::lathe)
+endforeach()
 """
 
 # What each example says first.
@@ -38,6 +40,7 @@ EXAMPLES = {"conv1d": "causal_conv1d of 100 tokens, 64 channels: largest error "
             "server": "server of 6 requests, 7",
             "kda": "kda of 150 tokens, 4 value heads: largest error ",
             "conv1d_cpp": "causal_conv1d of 100 tokens, 64 channels: largest error ",
+            "own_kernel_cpp": "scale_rows of 100 rows, 40 columns: largest error ",
             "sparse_attention": "sparse_flash_attention of 40 rows, 20 keys each: largest error "}
 
 # What each launcher tells the only process of a run, and of two.
@@ -135,7 +138,8 @@ def main():
         for example in programs:
             shutil.copy(example, outside)
         in_c = [example.stem for example in programs if example.suffix == ".c"]
-        if {*in_c, *(f"{example.stem}_cpp" for example in programs if example.suffix == ".cpp")} != set(EXAMPLES):
+        in_cpp = [example.stem for example in programs if example.suffix == ".cpp"]
+        if {*in_c, *(f"{name}_cpp" for name in in_cpp)} != set(EXAMPLES):
             sys.exit(f"examples: {sorted(outside.iterdir())}, expected {sorted(EXAMPLES)}")
         for header in (source / "examples").glob("*.h"):
             shutil.copy(header, outside)
@@ -149,7 +153,7 @@ def main():
         for wheel in (pathlib.Path(__file__).parent.parent / ".deps/lib").glob("libnvrtc.so.*"):
             env["LATHE_NVRTC"] = str(wheel.resolve())
 
-        (outside / "CMakeLists.txt").write_text(PROJECT.format(version=version, names=" ".join(in_c)))
+        (outside / "CMakeLists.txt").write_text(PROJECT.format(version=version, names=" ".join(in_c), names_in_cpp=" ".join(in_cpp)))
         run("cmake", "-G", "Ninja", "-S", outside, "-B", root / "find_package",
             f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Release")
         run("cmake", "--build", root / "find_package")

@@ -31,24 +31,26 @@ FAMILY_OF_OPERATOR = {"causal_conv1d": "conv", "flash_attention": "attention", "
                       "sparse_flash_attention": "sparse"}
 # A change of the build or of what all tests share is seen by all of them.
 ALL = frozenset({*FAMILIES, "api", "cache", "cli", "codegen", "collective", "device", "golden",
-                 "ops", "python", "ranks", "root", "sim", "templates", "torch"})
+                 "ops", "own", "python", "ranks", "root", "sim", "templates", "torch"})
 # Folders and the areas that see a change in them; the longest prefix that fits counts. A family's
 # own folders and the device text are not here.
 SEEN_BY = {
     ".ci/": {"root"},
     "abi/": {"cache", "collective", "golden", "root", "sim"},
-    "api/": {"api", "cli", "golden", "python", "root"},
+    "api/": {"api", "cli", "golden", "own", "python", "root"},
     "api/cli/": {"cli", "golden", "root"},
     "bench/": {"bench", "root"},
     "bench/results/": {"root"},
-    "cache/": {"api", "cache", "cli", "codegen", "golden", "root"},
+    "cache/": {"api", "cache", "cli", "codegen", "golden", "own", "root"},
     "cmake/": {"cache", "golden", "root"},
     "codegen/": ALL - {"collective", "sim", "torch"},
     "collective/": {"cli", "collective", "ranks", "root"},
     "device/": ALL - {"torch"},
     "docs/": {"root"},
     "examples/": {"cli", "root", "torch"},
-    "ops/": {*FAMILIES, "api", "cli", "golden", "ops", "ranks", "root", "templates"},
+    "examples/own_kernels/": {"cli", "own", "root"},
+    "ops/": {*FAMILIES, "api", "cli", "golden", "ops", "own", "ranks", "root", "templates"},
+    "ops/own/": {"api", "cli", "ops", "own", "root"},
     "ops/shard/": {"ranks", "root"},
     "python/": {"python", "root", "torch"},
     "python/tests/peers/": {"root"},
@@ -59,9 +61,10 @@ SEEN_BY = {
     "tests/": {"root"},
     "tests/fake_nvrtc/": {"api", "cache", "codegen"},
     "tests/fuzz/": {"fuzz"},
-    "tests/harness/": {*FAMILIES, "api", "ranks"},
+    "tests/harness/": {*FAMILIES, "api", "own", "ranks"},
     "tests/nvrtc_memo/": {"golden"},
     "tests/ops/": {*FAMILIES, "ops"},
+    "tests/ops/own/": {"own"},
     "tests/peers/": {"root", "torch"},
     "tests/reference/": set(FAMILIES),
 }
@@ -108,6 +111,8 @@ def _device_areas(root: str, path: str) -> set[str]:
     families = {each for each in FAMILIES if any(name.startswith(each + "/") for name in reached)}
     # The structs of params/ are filled by the host code of the families that they are named after.
     families |= {each for each in FAMILIES if f"params/{each}" in path}
+    # The headers that kernels of callers include.
+    families |= {"cli", "own"} if any(name.startswith("lathe/") for name in reached) else set()
     if any(name.startswith(("rows/", "params/rows")) for name in reached):
         families |= {"ranks"}
     return {*families, "templates", "root"}

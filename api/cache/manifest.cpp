@@ -238,10 +238,26 @@ Status for_each(const Json& line, const char* field,
   return {};
 }
 
+// The operator that a line names. That of a caller's kernel is made of the line's own text.
+Result<OperatorPointer> operator_of(const Json& line, const std::string& asked) {
+  if (!line.contains("kernel")) {
+    OperatorPointer found = find_operator(asked);
+    if (found) return found;
+    return invalid(no_such_operator(asked));
+  }
+  const Json& kernel = line["kernel"];
+  if (!kernel.is_string()) return wrong("kernel", kernel, "the whole text of a kernel");
+  LATHE_ASSIGN(OperatorPointer made,
+               made_operator(kernel.get<std::string>(), asked.substr(0, asked.find('@'))));
+  if (asked == made->name) return made;
+  return wrong("op", line["op"], text(in_quotes(made->name), ", the name of the line's kernel"));
+}
+
 }  // namespace
 
 std::string problem_text(const lathe_problem& problem) {
   Json line = {{"op", problem.op->name}, {"tensors", tensors_json(problem)}};
+  if (problem.op->text != nullptr) line["kernel"] = *problem.op->text;
   Json options = Json::object(), mods = Json::object();
   for (size_t i = 0; i < problem.op->options.size(); ++i) {
     if (!problem.options[i]) continue;
@@ -272,8 +288,9 @@ Status with_problem(const Status& status, const lathe_problem& problem) {
 
 Result<std::unique_ptr<lathe_problem>> parse_problem(std::string_view given) {
   LATHE_ASSIGN(const Json line, read_line(given));
-  LATHE_TRY(check_fields(line, "the line",
-                         {"op", "tensors", "options", "alignment", "mods", kOlderMods, "group"}));
+  LATHE_TRY(check_fields(
+      line, "the line",
+      {"op", "kernel", "tensors", "options", "alignment", "mods", kOlderMods, "group"}));
   if (line.contains("mods") && line.contains(kOlderMods)) {
     return invalid(text("the line has mods and ", kOlderMods, ", which is the older name of mods"));
   }
@@ -281,14 +298,13 @@ Result<std::unique_ptr<lathe_problem>> parse_problem(std::string_view given) {
   if (!line.contains("op")) return invalid("op is missing; allowed is " + operators);
   if (!line["op"].is_string()) return wrong("op", line["op"], operators);
   const auto asked = line["op"].get<std::string>();
-  const Operator* op = find_operator(asked);
-  if (!op) return invalid(no_such_operator(asked));
+  LATHE_ASSIGN(OperatorPointer op, operator_of(line, asked));
   if (!line.contains("tensors")) {
     return invalid("tensors is missing; allowed is {name: [dtype, [extents]]}");
   }
   auto problem = std::make_unique<lathe_problem>();
-  problem->op = op;
   problem->options.resize(op->options.size());
+  problem->op = std::move(op);
   LATHE_TRY(for_each(line, "tensors", std::bind_front(read_tensor, problem.get())));
   LATHE_TRY(for_each(line, "options", std::bind_front(read_option, problem.get())));
   for (const char* name : {"mods", kOlderMods}) {

@@ -22,6 +22,9 @@ inline constexpr size_t kMostLineBytes = 8 << 20;
 // Returns the canonical text, ASCII, without a newline.
 std::string problem_text(const lathe_problem& problem);
 
+// Makes an operator of a caller's text and registers it, for as long as somebody holds it.
+Result<OperatorPointer> made_operator(std::string text, const std::string& file);
+
 // Makes the problem of a line. The rules of a problem's setters about each field hold here too.
 // Opens no file.
 Result<std::unique_ptr<lathe_problem>> parse_problem(std::string_view line);

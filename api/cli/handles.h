@@ -46,6 +46,7 @@ inline std::vector<const char*> pointers(const std::vector<std::string>& names) 
 using Context = std::unique_ptr<lathe_context, Destroyer<lathe_context_destroy>>;
 using ProblemHandle = std::unique_ptr<lathe_problem, Destroyer<lathe_problem_destroy>>;
 using Plan = std::unique_ptr<lathe_plan, Destroyer<lathe_plan_destroy>>;
+using OperatorHandle = std::unique_ptr<lathe_operator, Destroyer<lathe_operator_destroy>>;
 using Group = std::unique_ptr<lathe_group, Destroyer<lathe_group_destroy>>;
 using Warming = std::unique_ptr<lathe_warming, Destroyer<lathe_warming_destroy>>;
 using Shard = std::unique_ptr<lathe_shard, Destroyer<lathe_shard_destroy>>;

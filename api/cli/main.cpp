@@ -29,7 +29,9 @@ void print_operator_help(const CLI::App& app) {
   for (const CLI::App* verb : app.get_subcommands()) {
     const CLI::Option* op = verb->get_option_no_throw("OP");
     if (op == nullptr || op->results().empty()) continue;
-    const auto* info = lathe_operator_find(op->results().front().c_str());
+    const std::string& name = op->results().front();
+    const auto* info =
+        name.ends_with(kKernelEnding) ? find_operator(name) : lathe_operator_find(name.c_str());
     if (info) std::printf("\n%s", operator_text(*info).c_str());
   }
 }
@@ -79,7 +81,7 @@ int run_command_line(int count, char** words) {
   app.fallthrough();
   std::vector<Action> actions;
   for (AddVerb* add : {add_demo, add_run, add_ops, add_check, add_warm, add_explain, add_dump,
-                       add_doctor, add_cache, add_plan, add_tune, add_count}) {
+                       add_doctor, add_cache, add_plan, add_tune, add_count, add_new}) {
     actions.push_back(add(&app));
   }
   try {

@@ -149,7 +149,8 @@ Action add_ops(CLI::App* app) {
   auto* verb = app->add_subcommand("ops", "list the operators, or tensors and options of one");
   const auto op = std::make_shared<std::string>();
   const auto json = std::make_shared<bool>(false);
-  verb->add_option("OP", *op, "the operator; without it all are listed");
+  verb->add_option("OP", *op,
+                   "the operator, or a file of a kernel of your own; without it all are listed");
   add_json_flag(verb, json.get());
   return [op, json]() -> int {
     if (op->empty()) return list(*json);

@@ -53,7 +53,10 @@ void add_json_flag(CLI::App* verb, bool* json) {
 void add_operator(CLI::App* verb, std::string* op) {
   std::vector<std::string> known;
   for (size_t i = 0; i < lathe_operator_count(); ++i) known.push_back(lathe_operator_at(i)->name);
-  verb->add_option("OP", *op, "the operator: " + comma_list(known))->required();
+  verb->add_option(
+          "OP", *op,
+          "the operator: " + comma_list(known) + ", or a file of a kernel of your own, FILE.cuh")
+      ->required();
 }
 
 void add_set_flag(CLI::App* verb, std::vector<std::string>* set) {

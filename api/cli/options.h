@@ -16,7 +16,7 @@ namespace lathe::cli {
 using Action = std::function<int()>;
 using AddVerb = Action(CLI::App* app);
 AddVerb add_demo, add_run, add_ops, add_check, add_warm, add_explain, add_dump, add_doctor,
-    add_cache, add_plan, add_tune, add_count;
+    add_cache, add_plan, add_tune, add_count, add_new;
 // `lathe check` with the words before the dashes, and the program behind them.
 int check_program_command(int count, char** words, std::vector<std::string> program);
 

@@ -3,6 +3,8 @@
 // From tensors and settings to the library's problem, and back to what it says of each tensor.
 #include "api/cli/problem.h"
 
+#include "api/cli/inputs/text.h"
+
 namespace lathe::cli {
 namespace {
 
@@ -40,7 +42,23 @@ int64_t extent_of(const Problem& problem, std::initializer_list<const char*> dim
   return none;
 }
 
+namespace {
+
+// Reads a kernel of the user's own. The program keeps it until it ends.
+const lathe_operator_info* read_kernel(const std::string& path) {
+  static std::map<std::string, OperatorHandle> known;
+  OperatorHandle& kernel = known[path];
+  if (!kernel) {
+    const std::string text = read_text("OP", path);
+    kernel = made<OperatorHandle>(lathe_operator_parse, text.data(), text.size(), path.c_str());
+  }
+  return lathe_operator_describe(kernel.get());
+}
+
+}  // namespace
+
 const lathe_operator_info* find_operator(const std::string& name) {
+  if (name.ends_with(kKernelEnding)) return read_kernel(name);
   create(name, {}, {});
   return lathe_operator_find(name.c_str());
 }

@@ -45,6 +45,9 @@ inline std::span<const lathe_operator_option> options_of(const lathe_operator_in
   return {op.options, op.option_count};
 }
 
+// A path that ends in it is a kernel of the user's own, wherever an operator's name may stand.
+inline constexpr std::string_view kKernelEnding = ".cuh";
+
 // Refuses unknown operators, naming those there are.
 const lathe_operator_info* find_operator(const std::string& name);
 const lathe_operator_tensor* find_tensor(const lathe_operator_info* op, const std::string& name);

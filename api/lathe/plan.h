@@ -59,10 +59,30 @@ typedef struct lathe_operator_info {
   int least_alignment; /* bytes: what lathe_problem_alignment must promise at least; 1: anything */
 } lathe_operator_info;
 
+/* Counts lathe's own operators. */
 LATHE_API size_t lathe_operator_count(void);
-/* Returns NULL if there is no such operator. The struct is lent for ever. */
+/* Returns NULL if there is no such operator. The struct is lent for ever; of an operator that was
+ * made of a text it is lent as long as the operator, a problem or a plan of it is there. */
 LATHE_API const lathe_operator_info* lathe_operator_at(size_t index);
 LATHE_API const lathe_operator_info* lathe_operator_find(const char* name);
+
+/* Makes an operator of a kernel of the caller's own: `bytes` bytes of device text with a
+ * description in front, which docs/own_kernels.md explains. Every function that takes an operator's
+ * name takes its name as well, as long as `out` or a problem of it is there; everything else is as
+ * with lathe's own operators. `file` (may be NULL) is what messages call the text; no file is
+ * opened. The operator's name is the description's, or the file's without folder and ending, then @
+ * and the first 16 digits of the text's SHA-256. Two texts are two operators, even under one name;
+ * one text parsed twice is one operator. Kernels are cached by the bytes of the text, wherever they
+ * came from. The text is code: it has the rights of the process that runs it, as a shared library
+ * has, and compiling it reads no file. INVALID_ARGUMENT names the line and the column of the
+ * description, or the line of the text, the thing found there and what is allowed. What does not
+ * compile is refused when a plan is made, with the compiler's words. Thread-safe. */
+LATHE_API lathe_status lathe_operator_parse(lathe_operator** out, const char* text, size_t bytes,
+                                            const char* file);
+/* Returns the operator's tables, lent as lathe_operator_find says; NULL for NULL. */
+LATHE_API const lathe_operator_info* lathe_operator_describe(const lathe_operator* op);
+/* Problems and plans of the operator stay good. */
+LATHE_API void lathe_operator_destroy(lathe_operator* op);
 
 /* ---- problems ----------------------------------------------------------------------------------
  */
@@ -160,6 +180,7 @@ LATHE_API lathe_status lathe_problem_tensor_info(const lathe_problem* problem, s
  *   {"op": "flash_attention", "tensors": {"q": ["bf16", [-1, -1, 32, 128]], ...},
  *    "options": {"causal": 1}, "alignment": 8, "mods": {"score_mod": "..."},
  *    "group": {"world": 4, "flags": ["allgather"]}}
+ * and, of an operator that was made of a text, "kernel": the whole text,
  * with what was declared, in the order of the operator's table: each tensor's dtype and extents, -1
  * where they vary; the options that were set; the alignment if it is not 16; the whole texts of
  * options that take a FILE; of a group the number of ranks and the flags (reduce_parameter_grads,

@@ -14,6 +14,7 @@ from example_cases import ExampleCases
 from explain_cases import ExplainCases
 from input_cases import InputCases
 from length_cases import LengthCases
+from own_cases import LadderCases, OwnCases
 from page_cases import PageCases
 from picture_cases import PictureCases
 from program_cases import ProgramCases
@@ -30,6 +31,6 @@ if __name__ == "__main__":
                            "driver": DriverCases, "dump": DumpCases,
                            "tools": ToolCases, "explain": ExplainCases, "clock": ClockCases,
                            "picture": PictureCases, "programs": ProgramCases,
-                           "tune": TuneCases,
+                           "tune": TuneCases, "own": OwnCases, "ladder": LadderCases,
                            "ranks": RankCases, "lengths": LengthCases, "examples": ExampleCases, "warm": WarmCases,
                            "ship": ShipCases}))

@@ -16,7 +16,7 @@ std::string read_text(const char* option, const std::string& path) {
   if (from) text << from.rdbuf();
   if (!from) refuse(option, " is ", in_quotes(path), ", which cannot be read");
   if (text.view().find('\0') != std::string_view::npos) {
-    refuse(option, " is ", in_quotes(path), ", which holds a byte 0; allowed is JSON text");
+    refuse(option, " is ", in_quotes(path), ", which holds a byte 0; allowed is text");
   }
   return text.str();
 }

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Reads files of JSON text that options name.
+// Reads files of text that options name.
 #pragma once
 
 #include <string>

@@ -121,6 +121,23 @@ static PyObject* operators(PyObject* self, PyObject* unused) {
   return out;
 }
 
+static void destroy_operator(PyObject* capsule) {
+  lathe_operator_destroy((lathe_operator*)PyCapsule_GetPointer(capsule, NULL));
+}
+
+/* Problems of the operator can be made as long as the first of the two is there. */
+static PyObject* parse_operator(PyObject* self, PyObject* arguments) {
+  (void)self;
+  const char *text, *file;
+  Py_ssize_t size;
+  if (!PyArg_ParseTuple(arguments, "y#s:parse_operator", &text, &size, &file)) return NULL;
+  lathe_operator* made = NULL;
+  if (!succeeded(lathe_operator_parse(&made, text, (size_t)size, file))) return NULL;
+  PyObject* capsule = PyCapsule_New(made, NULL, destroy_operator);
+  if (!capsule) return lathe_operator_destroy(made), NULL;
+  return Py_BuildValue("NN", capsule, operator_row(lathe_operator_describe(made)));
+}
+
 /* ---- functions without an object ----------------------------------------------------------- */
 
 static PyObject* version(PyObject* self, PyObject* unused) {
@@ -151,6 +168,9 @@ static PyObject* shard_plan(PyObject* self, PyObject* arguments) {
 static PyMethodDef functions[] = {
     {"operators", operators, METH_NOARGS,
      "operators() -> list[dict]\n\nReturns the operator table: tensors, options and sentences."},
+    {"parse_operator", parse_operator, METH_VARARGS,
+     "parse_operator(text, file) -> (object, dict)\n\nMakes an operator of a text: an object that "
+     "keeps it, and its table."},
     {"version", version, METH_NOARGS, "version() -> str\n\nReturns the version of the library."},
     {"doctor", doctor, METH_NOARGS,
      "doctor() -> str\n\nReturns what the machine offers, a line for each item."},

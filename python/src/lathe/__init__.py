@@ -14,6 +14,7 @@ from lathe import _core
 from lathe._check import Finding, check
 from lathe._errors import (CompileFailed, InvalidArgument, LatheError, NoDevice, NotCached, Status,
                            Timeout, Unsupported)
+from lathe._kernel import Kernel, kernel
 from lathe._log import set_log
 from lathe._objects import Context, DeviceText, Group, Plan, Problem, Shard, context
 from lathe._operators import Operator, operators
@@ -27,6 +28,6 @@ else:
 __version__ = _core.version()
 
 __all__ = ["CompileFailed", "Context", "DeviceText", "Finding", "Group", "InvalidArgument",
-           "LatheError", "NoDevice", "NotCached", "Operator", "Plan", "Problem", "Results", "Shard",
-           "Status", "Timeout", "Unsupported", "check", "context", "operators", "run", "set_log",
-           "warm"]
+           "Kernel", "LatheError", "NoDevice", "NotCached", "Operator", "Plan", "Problem", "Results",
+           "Shard", "Status", "Timeout", "Unsupported", "check", "context", "kernel", "operators",
+           "run", "set_log", "warm"]

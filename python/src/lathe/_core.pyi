@@ -9,6 +9,8 @@ from typing import Any, Callable, Self, Sequence, final
 
 def operators() -> list[dict[str, Any]]:
     """Returns the operator table: tensors, options and sentences."""
+def parse_operator(text: bytes, file: str, /) -> tuple[object, dict[str, Any]]:
+    """Makes an operator of a text: an object that keeps it, and its table."""
 def version() -> str:
     """Returns the version of the library."""
 def doctor() -> str:

@@ -56,16 +56,18 @@ class Operator(NamedTuple):
         return "\n".join(lines)
 
 
+def of_row(row: Mapping[str, Any]) -> Operator:
+    """Returns the operator of a row of the library's table."""
+    tensors = {each["name"]: Tensor(**each) for each in row["tensors"]}
+    options = {each["name"]: Option(**each) for each in row["options"]}
+    return Operator(row["name"], row["sentence"], tensors, options, row["ranks"],
+                    row["least_alignment"])
+
+
 @functools.cache
 def operators() -> Mapping[str, Operator]:
     """Returns the operators by name."""
-    found = {}
-    for row in _core.operators():
-        tensors = {each["name"]: Tensor(**each) for each in row["tensors"]}
-        options = {each["name"]: Option(**each) for each in row["options"]}
-        found[row["name"]] = Operator(row["name"], row["sentence"], tensors, options, row["ranks"],
-                                      row["least_alignment"])
-    return found
+    return {row["name"]: of_row(row) for row in _core.operators()}
 
 
 def nearest(name: str, names: Any) -> str:

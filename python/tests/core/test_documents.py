@@ -14,7 +14,7 @@ WITH_NUMPY = [each for each in snippets.snippets() if each.kind == ""]
 @pytest.mark.parametrize("snippet", WITH_NUMPY, ids=str)
 def test_snippet(snippet):
     done = subprocess.run([sys.executable, "-c", snippet.text], text=True, capture_output=True,
-                          check=False)
+                          check=False, cwd=snippets.ROOT)
     assert done.returncode == 0 and done.stdout, f"{snippet}\n{done.stdout}{done.stderr}"
 
 

@@ -1,0 +1,7 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Element types and their conversions: lathe::f16, bf16 and f32; to_float, from_float<Element>;
+// load_element and store_element for one element of global memory.
+#pragma once
+
+#include "common/types.cuh"
