@@ -10,6 +10,7 @@ import torch
 
 import lathe.torch as lt
 from function_row import Row
+from tensors import NARROW
 
 E4M3 = torch.float8_e4m3fn
 
@@ -128,7 +129,7 @@ _IN_PLACE = ("state_pool", "conv_pool", "ring_k", "ring_u", "ring_g", "ring_coun
 
 def _kda_decode(**given):
     changed = [name for name in _IN_PLACE if name in given]
-    given |= dict(zip(changed, _copies(*(given[name] for name in changed))))
+    given = {**given, **dict(zip(changed, _copies(*(given[name] for name in changed))))}
     return lt.kda_decode(**given), *(given[name] for name in changed)
 
 
@@ -307,4 +308,4 @@ ATTENTION = (
         what="bytes", full=None, half=torch.bfloat16, refusal="k has dtype u8"),
 )
 
-ROWS = (*KDA, *CONV, *ATTENTION)
+ROWS = tuple(row for row in (*KDA, *CONV, *ATTENTION) if NARROW or row.what != "8 bits")

@@ -10,6 +10,7 @@ from padding_attention import packed, packed_wanted, ragged_wanted
 from padding_caches import batch, batch_named, batch_wanted
 from padding_pages import (D, H, HK, LENGTHS, PAGE, PAGES, attended, ints, keys_of, ragged,
                            random, whole)
+from tensors import NARROW
 
 MODULES = (lt,)
 E4M3 = torch.float8_e4m3fn
@@ -212,6 +213,7 @@ ROWS = (
     Row(lt, "flash_attention_decode", _turning, _turning_call, _turning_wanted, _turning_named,
         what="rotary"),
     Row(lt, "flash_attention_decode", _spread, _spread_call, _spread_wanted, what="spread keys"),
-    Row(lt, "flash_attention_decode", _coded, _coded_call, _coded_wanted, what="8 bits"),
+    *([Row(lt, "flash_attention_decode", _coded, _coded_call, _coded_wanted, what="8 bits")]
+      if NARROW else ()),
     Row(lt, "sparse_flash_attention", _lists, _lists_call, _lists_wanted, what="two caches"),
 )

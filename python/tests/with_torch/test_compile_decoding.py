@@ -14,6 +14,7 @@ from torch._inductor.utils import run_and_get_code
 import lathe.torch as lt
 from lathe.compat import causal_conv1d, fla, flash_attn, flash_attn_3, flash_mla, vllm, vllm_conv
 from lathe.torch import _calls
+from tensors import NARROW
 
 STEPS = 20
 TABLE = torch.tensor([[1, 2, 5], [3, 0, 4]], dtype=torch.int32)
@@ -146,7 +147,8 @@ DECODING = {
         lt.flash_attention_decode(q, k_cache, v_cache, block_table, cache_seqlens, k_new=k,
                                   v_new=v, **options)[0]),
     "flash_attention_decode ragged": (pages, ragged_step, (3, 4, 16)),
-    "flash_attention_decode 8 bits": (pages_of_codes, codes_step, (2, 1, 4, 16)),
+    **({"flash_attention_decode 8 bits": (pages_of_codes, codes_step, (2, 1, 4, 16))}
+       if NARROW else {}),
     "flash_attn.flash_attn_with_kvcache": over_pages(flash_attn.flash_attn_with_kvcache),
     "flash_attn_3.flash_attn_with_kvcache": over_pages(flash_attn_3.flash_attn_with_kvcache,
                                                        "page_table"),

@@ -17,6 +17,7 @@ from torch.distributed.tensor.debug import CommDebugMode
 import lathe
 import lathe.torch as lt
 from dtensor_shared import append, decode_inputs, layer, layer_inputs
+from tensors import NARROW
 from threads import over_ranks
 
 WORLD = 2
@@ -204,6 +205,7 @@ def test_positions_of_sequences():
           [Shard(0)] * 2)
 
 
+@pytest.mark.skipif(not NARROW, reason="this torch lends no tensors of 8-bit floats")
 @pytest.mark.parametrize("numbers", (1, 2))
 def test_scales_of_heads_and_one_of_all(numbers):
     def narrow(q, k_cache, v_cache, table, lengths, scale):
