@@ -42,6 +42,7 @@ class PlanCase {
 
   const Json& at(const char* name) const;
   std::string word(const char* name) const;
+  bool has(const char* name) const { return input_.is_object() && input_.contains(name); }
   bool flag(const char* name) const;  // false if it is not there
   int64_t integer(const char* name, int64_t low, int64_t high) const {
     return integer_of(at(name), name, low, high);
@@ -76,13 +77,14 @@ struct ShardKind {
   const char* name;
   Answer* answer;
 };
-extern const ShardKind kShardKinds[11];
+extern const ShardKind kShardKinds[12];
 
 namespace kinds {
 
 Answer cp_context, cp_context_ragged, balancers, conv_halo;  // in shard_cases.cpp
 Answer ring_schedule, range_rule, gather_slices, merge;      // in attention_cases.cpp
 Answer dispatch_query, dispatch_kv, planner;                 // in dispatch_cases.cpp
+Answer pieces;                                               // in piece_cases.cpp
 
 }  // namespace kinds
 }  // namespace lathe

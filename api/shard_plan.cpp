@@ -33,18 +33,13 @@ Json answer(const ShardKind& kind, const Json& input, int64_t* room) {
 
 }  // namespace
 
-const ShardKind kShardKinds[11] = {
-    {"cp_context", kinds::cp_context},
-    {"cp_context_ragged", kinds::cp_context_ragged},
-    {"balancers", kinds::balancers},
-    {"ring_schedule", kinds::ring_schedule},
-    {"range_rule", kinds::range_rule},
-    {"gather_slices", kinds::gather_slices},
-    {"conv_halo", kinds::conv_halo},
-    {"merge", kinds::merge},
-    {"dispatch_query", kinds::dispatch_query},
-    {"dispatch_kv", kinds::dispatch_kv},
-    {"planner", kinds::planner},
+const ShardKind kShardKinds[12] = {
+    {"cp_context", kinds::cp_context},   {"cp_context_ragged", kinds::cp_context_ragged},
+    {"balancers", kinds::balancers},     {"ring_schedule", kinds::ring_schedule},
+    {"range_rule", kinds::range_rule},   {"gather_slices", kinds::gather_slices},
+    {"conv_halo", kinds::conv_halo},     {"merge", kinds::merge},
+    {"pieces", kinds::pieces},           {"dispatch_query", kinds::dispatch_query},
+    {"dispatch_kv", kinds::dispatch_kv}, {"planner", kinds::planner},
 };
 
 Result<std::string> shard_answers(const std::string& kind, const char* input, int64_t room) {

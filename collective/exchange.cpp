@@ -104,4 +104,30 @@ Status Exchange::joined(Status status) {
   return status.ok() ? join : status;
 }
 
+namespace {
+
+Status all_reduce(Group& group, void* data, size_t count, ncclDataType_t type, size_t bytes,
+                  CUstream stream) {
+  if (group.world() == 1 || count == 0) return {};
+  LATHE_TRY(group.usable());
+  LATHE_TRY(group.exchange_after(stream));
+  const auto sum = [&](const Nccl& nccl, ncclComm_t comm, CUstream exchange) {
+    return nccl.ncclAllReduce(data, data, count, type, ncclSum, comm, exchange);
+  };
+  const Collective what{"ncclAllReduce", 0, count * bytes};
+  const Status status = post(group, what, sum);
+  const Status joined = group.stream_after_exchange(stream);
+  return status.ok() ? joined : status;
+}
+
+}  // namespace
+
+Status all_reduce_f32(Group& group, void* data, size_t count, CUstream stream) {
+  return all_reduce(group, data, count, ncclFloat32, sizeof(float), stream);
+}
+
+Status all_reduce_i64(Group& group, void* data, size_t count, CUstream stream) {
+  return all_reduce(group, data, count, ncclInt64, sizeof(int64_t), stream);
+}
+
 }  // namespace lathe

@@ -77,4 +77,9 @@ Status post(Group& group, const Collective& what, F call) {
   return group.posted({what.step, -1, what.bytes});
 }
 
+// Sum values over ranks in place on the exchange stream, ordered after the work on `stream` so far
+// and before its later work. Integers wrap around, so their sum depends on no order.
+Status all_reduce_f32(Group& group, void* data, size_t count, CUstream stream);
+Status all_reduce_i64(Group& group, void* data, size_t count, CUstream stream);
+
 }  // namespace lathe

@@ -18,10 +18,11 @@ namespace lathe {
 enum GroupFlags : unsigned {
   kReduceParameterGrads = 1,  // gradients of weights, biases and sinks are summed over the ranks
   // These flags say how queries and keys of attention meet. Without one of them keys travel a ring.
-  kAllgather = 2,        // keys are gathered on every rank
-  kDispatch = 4,         // both move to where the planner balances the work
-  kExchangeHeads = 8,    // whole sequences, a share of the heads
-  kNarrowGradients = 16  // gradients of keys travel in the keys' type, not in float32
+  kAllgather = 2,         // keys are gathered on every rank
+  kDispatch = 4,          // both move to where the planner balances the work
+  kExchangeHeads = 8,     // whole sequences, a share of the heads
+  kNarrowGradients = 16,  // gradients of keys travel in the keys' type, not in float32
+  kRankInvariant = 32     // the same bits for any number of ranks and any layout
 };
 
 }  // namespace lathe

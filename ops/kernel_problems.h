@@ -27,6 +27,9 @@ struct ConvProblem {
   bool packed = false;
   bool halo = false;              // the sequence axis is cut over ranks
   bool wide_state_grads = false;  // dinitial_state is float32: ranks add to it
+  // Sums for dweight and dbias are those of sequences, of at most 64 tokens each; the caller adds
+  // them up.
+  bool by_pieces = false;
 
   bool forward = false;  // y, and final_state if the next flag is set
   bool final_state = false;
@@ -72,6 +75,8 @@ struct AttentionProblem {
   bool dsinks = false;         // with or without them
   bool dlse = false;           // lse has a gradient of its own
   bool deterministic = false;  // dq too is the same bit for bit, whatever the order of blocks
+  // With `deterministic`: and whatever sequences are beside one. No matter of the kernels.
+  bool rank_invariant = false;
 
   bool decode = false;  // flash_attention_decode: out and lse over keys and values in pages
   bool append = false;  // new keys and values are stored there first
@@ -137,6 +142,9 @@ struct SparseProblem {
   bool backward = false;       // any of dq, dk, dv and those of the rotary parts
   bool dsinks = false;         // with or without them
   bool deterministic = false;  // gradients of keys too are the same bit for bit
+  // Sums of gradients of keys and sinks are exact ones, which the caller rounds; with
+  // `deterministic`.
+  bool exact = false;
 };
 
 struct KdaProblem {
@@ -180,6 +188,8 @@ struct KdaProblem {
   bool segmented = false;  // sequences may be cut, of which a call tells more
   bool ranks = false;      // sequences may begin and go on on other ranks
   bool grouped = true;     // value heads share those of q and k, or may
+  // The caller adds up what dA_log and ddt_bias are sums of. No matter of the kernels.
+  bool sums_outside = false;
 
   // Returns whether the backward repeats the forward walk.
   bool recomputes() const { return backward && !saves && !given_saved; }

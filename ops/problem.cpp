@@ -18,7 +18,8 @@ namespace lathe {
 namespace {
 
 constexpr unsigned kMethods = kAllgather | kDispatch | kExchangeHeads;
-constexpr unsigned kGroupFlags = kReduceParameterGrads | kMethods | kNarrowGradients;
+constexpr unsigned kGroupFlags =
+    kReduceParameterGrads | kMethods | kNarrowGradients | kRankInvariant;
 
 std::string dtype_text(int dtype) {
   if (dtype < 0 || dtype >= static_cast<int>(std::size(kDtypes))) {
@@ -190,7 +191,13 @@ Status check_group_flags(const Operator& op, unsigned flags) {
     return invalid(text("group flags are ", flags,
                         "; allowed are 0 and sums of LATHE_REDUCE_PARAMETER_GRADS (1), "
                         "LATHE_NARROW_GRADIENTS (16) and one of LATHE_ALLGATHER (2), "
-                        "LATHE_DISPATCH (4), LATHE_EXCHANGE_HEADS (8)"));
+                        "LATHE_DISPATCH (4), LATHE_EXCHANGE_HEADS (8), or of "
+                        "LATHE_REDUCE_PARAMETER_GRADS (1) and LATHE_RANK_INVARIANT (32)"));
+  }
+  if (flags & kRankInvariant && flags & (kMethods | kNarrowGradients)) {
+    return invalid(text("group flags are ", flags,
+                        "; with LATHE_RANK_INVARIANT (32), which has ways of its own, allowed is "
+                        "LATHE_REDUCE_PARAMETER_GRADS (1)"));
   }
   const unsigned method = flags & kMethods;
   if (method & (method - 1)) {
@@ -207,6 +214,12 @@ Status check_group_flags(const Operator& op, unsigned flags) {
                             "LATHE_DISPATCH (4) and LATHE_EXCHANGE_HEADS (8) none is allowed"));
   }
   return {};
+}
+
+Status refuse_rank_invariant(const lathe_problem& problem, const char* why) {
+  if (!(problem.group_flags & kRankInvariant)) return {};
+  return unsupported(text("group flags are ", problem.group_flags, ", and ", problem.op->name, ": ",
+                          why, "; allowed are flags without LATHE_RANK_INVARIANT (32)"));
 }
 
 }  // namespace lathe

@@ -59,6 +59,8 @@ Status declare(lathe_problem& problem, const char* name, int dtype, int rank, co
 Status set_alignment(lathe_problem& problem, int64_t bytes);
 // Checks the flags of lathe_problem_group.
 Status check_group_flags(const Operator& op, unsigned flags);
+// Returns UNSUPPORTED, for this reason, if the problem's group has LATHE_RANK_INVARIANT.
+Status refuse_rank_invariant(const lathe_problem& problem, const char* why);
 Status set_option(lathe_problem* problem, const char* name, OptionType given,
                   const std::string& value);
 

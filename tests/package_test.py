@@ -34,6 +34,7 @@ EXAMPLES = {"conv1d": "causal_conv1d of 100 tokens, 64 channels: largest error "
             "flash_attention": "flash_attention of 200 tokens, 4 heads: largest error ",
             "ranks": "rank 0 of 1: causal_conv1d of tokens 0 to 1000 of 1000: largest error ",
             "ring_attention": "flash_attention of 203 tokens over 4 ranks: largest error ",
+            "hybrid": "two layers of 301 tokens over 4 ranks: largest distance from one rank ",
             "server": "server of 6 requests, 7",
             "kda": "kda of 150 tokens, 4 value heads: largest error ",
             "conv1d_cpp": "causal_conv1d of 100 tokens, 64 channels: largest error ",

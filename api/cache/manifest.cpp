@@ -35,6 +35,7 @@ constexpr GroupFlag kGroupFlagWords[] = {
     {LATHE_DISPATCH, "dispatch"},
     {LATHE_EXCHANGE_HEADS, "exchange_heads"},
     {LATHE_NARROW_GRADIENTS, "narrow_gradients"},
+    {LATHE_RANK_INVARIANT, "rank_invariant"},
 };
 
 Json tensors_json(const lathe_problem& problem) {

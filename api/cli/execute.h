@@ -20,7 +20,7 @@ using Intervals = std::vector<std::pair<int64_t, int64_t>>;
 // How many ranks there are, how keys travel, which tokens each rank holds.
 struct Ranks {
   int count = 0;        // 0: alone, without a group
-  unsigned method = 0;  // of lathe_problem_group
+  unsigned method = 0;  // flags of lathe_problem_group
   lathe_balance balance = LATHE_BALANCE_NONE;
   std::vector<Intervals> ranges = {};  // of each rank; empty: as the balance says
 };

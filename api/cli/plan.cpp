@@ -7,6 +7,7 @@
 #include "api/cli/inputs/text.h"
 #include "api/cli/options.h"
 #include "api/cli/output.h"
+#include "api/cli/reports/pieces_picture.h"
 #include "api/cli/reports/schedule_picture.h"
 
 namespace lathe::cli {
@@ -17,21 +18,27 @@ struct PlanOptions {
   bool picture = false;
 };
 
-// Returns the schedules of the cases that were not refused.
-std::vector<Schedule> schedules_of(const std::string& asked, const char* answers) {
+// Returns what there is to draw of the cases that were not refused.
+template <typename Drawn>
+std::vector<Drawn> drawn_of(const std::string& asked, const char* answers,
+                            Drawn (*read)(const Json& asked, const Json& answer)) {
   const Json cases = Json::parse(asked).at("cases"), results = Json::parse(answers).at("cases");
-  std::vector<Schedule> out;
+  std::vector<Drawn> out;
   for (size_t i = 0; i < cases.size(); ++i) {
-    if (!results[i].contains("error")) out.push_back(read_schedule(cases[i], results[i]));
+    if (!results[i].contains("error")) out.push_back(read(cases[i], results[i]));
   }
-  if (out.empty()) refuse("--svg and --picture: no case of --input has a schedule to draw");
+  if (out.empty()) refuse("--svg and --picture: no case of --input has anything to draw");
   return out;
 }
 
 int answer(const PlanOptions& options) {
   const bool drawn = !options.svg.empty() || options.picture;
-  if (drawn && options.kind != "ring_schedule") {
-    refuse("--svg and --picture draw ring_schedule, not " + in_quotes(options.kind));
+  const bool ring = options.kind == "ring_schedule", pieces = options.kind == "pieces";
+  if (!options.svg.empty() && !ring && !pieces) {
+    refuse("--svg draws ring_schedule and pieces, not " + in_quotes(options.kind));
+  }
+  if (options.picture && !ring) {
+    refuse("--picture draws ring_schedule, not " + in_quotes(options.kind));
   }
   check_apart("--output", options.output, "--input", options.input);
   check_output("--output", options.output);
@@ -43,9 +50,14 @@ int answer(const PlanOptions& options) {
   const std::string text = read_text("--input", options.input);
   const char* answers = nullptr;
   check(lathe_shard_plan(options.kind.c_str(), text.c_str(), &answers));
-  const auto schedules = drawn ? schedules_of(text, answers) : std::vector<Schedule>();
+  const auto schedules =
+      drawn && ring ? drawn_of(text, answers, read_schedule) : std::vector<Schedule>();
+  std::string svg;
+  if (drawn) {
+    svg = ring ? picture_svg(schedules) : pieces_svg(drawn_of(text, answers, read_pieces));
+  }
   write_output("--output", options.output, std::string(answers) + "\n");
-  if (!options.svg.empty()) write_output("--svg", options.svg, picture_svg(schedules));
+  if (!options.svg.empty()) write_output("--svg", options.svg, svg);
   for (size_t i = 0; options.picture && i < schedules.size(); ++i) {
     std::printf("%s%s", i == 0 ? "" : "\n", picture_text(schedules[i], 0).c_str());
   }
@@ -63,7 +75,7 @@ Action add_plan(CLI::App* app) {
                    "JSON with an answer to each case; a link is not followed")
       ->required();
   verb->add_option("--svg", options->svg,
-                   "ring_schedule: draws the schedules into this file; a link is not followed");
+                   "ring_schedule, pieces: draws them into this file; a link is not followed");
   verb->add_flag("--picture", options->picture, "ring_schedule: draws them in the terminal");
   return [options] { return answer(*options); };
 }

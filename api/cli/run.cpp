@@ -64,6 +64,11 @@ Ranks parse_ranks(const RunOptions& options, const lathe_operator_info* op) {
     refuse("--rotate is ", in_quotes(options.rotate), ", but no keys travel in ", op->name);
   }
   take_choice("--balance", options.balance, op, kBalances, &out.balance);
+  if (options.rank_invariant) {
+    if (!op->ranks) refuse("--rank-invariant is given, but ", op->name, " runs on one rank");
+    out.method |= LATHE_RANK_INVARIANT;
+    out.count = 1;  // without --ranks
+  }
   if (options.ranks.empty()) return out;
   const int64_t count = parse_int("--ranks", options.ranks, 1, op->ranks ? kMostRanks : 1);
   if (op->ranks) out.count = static_cast<int>(count);
@@ -121,6 +126,9 @@ void add_run_flags(CLI::App* verb, RunOptions* options, const std::vector<std::s
                    "none, head_tail, per_document or ptrr; who holds which tokens");
   verb->add_option("--ranges", options->table,
                    "JSON file in place of --balance: for each rank its list of [first, last)");
+  verb->add_flag("--rank-invariant", options->rank_invariant,
+                 "the same bits for any number of ranks, 1 included, and any layout on multiples "
+                 "of 64 tokens");
   add_device_flags(verb, &options->device, devices);
   add_json_flag(verb, &options->json);
 }

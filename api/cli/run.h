@@ -12,6 +12,7 @@ struct RunOptions {
   std::string op, input, output;
   // As given; "": not given. `table`: the file of --ranges.
   std::string ranks, rotate, balance, table;
+  bool rank_invariant = false;
   std::vector<std::string> set;
   int alignment = kBestAlignment;
   DeviceOptions device;

@@ -108,6 +108,13 @@ LATHE_API lathe_status lathe_problem_set_text(lathe_problem* problem, const char
 #define LATHE_NARROW_GRADIENTS                                      \
   16u /* gradients of keys travel in the keys' type, not in float32 \
        */
+/* Every output and gradient has the same bits for any number of ranks, one included, any layout
+ * whose bounds are multiples of 64 tokens of a sequence, and whatever else is in the pack. Other
+ * bounds are refused when a shard is prepared. A plan of a group of one rank takes a shard too.
+ * Sums over ranks (dweight, dA_log, dsinks) have the same bits with LATHE_REDUCE_PARAMETER_GRADS.
+ * It goes with none of the flags above but that one. docs/context_parallel.md says what it costs.
+ */
+#define LATHE_RANK_INVARIANT 32u
 LATHE_API lathe_status lathe_problem_group(lathe_problem* problem, lathe_group* group,
                                            unsigned flags);
 
@@ -156,11 +163,11 @@ LATHE_API lathe_status lathe_problem_tensor_info(const lathe_problem* problem, s
  * with what was declared, in the order of the operator's table: each tensor's dtype and extents, -1
  * where they vary; the options that were set; the alignment if it is not 16; the whole texts of
  * options that take a FILE; of a group the number of ranks and the flags (reduce_parameter_grads,
- * allgather, dispatch, exchange_heads, narrow_gradients). Equal problems have equal lines, in ASCII
- * without a newline; the kernels of a line are those of the problem, on any machine. A manifest is
- * a file of such lines. `mods` was called `snippets` in older lines, which are still read.
- * Copies at most `bytes` with a final NUL; `needed` (may be NULL) gets the size of the whole.
- * INVALID_ARGUMENT if a text is no UTF-8. */
+ * allgather, dispatch, exchange_heads, narrow_gradients, rank_invariant). Equal problems have equal
+ * lines, in ASCII without a newline; the kernels of a line are those of the problem, on any
+ * machine. A manifest is a file of such lines. `mods` was called `snippets` in older lines, which
+ * are still read. Copies at most `bytes` with a final NUL; `needed` (may be NULL) gets the size of
+ * the whole. INVALID_ARGUMENT if a text is no UTF-8. */
 LATHE_API lathe_status lathe_problem_text(const lathe_problem* problem, char* text, size_t bytes,
                                           size_t* needed);
 /* Makes the problem of a line of `bytes` bytes. Its text is the line, if the line is canonical:

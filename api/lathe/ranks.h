@@ -137,8 +137,8 @@ LATHE_API lathe_status lathe_shard_view_of(lathe_shard* shard, const int64_t* cu
  * text {"cases": [{...}]}, `*out` {"cases": [{...}]} with the results in the same order, or
  * {"error": "..."} for a case that must be refused. Kinds: cp_context, cp_context_ragged,
  * balancers, ring_schedule, range_rule (pair_rule is its older name), gather_slices, conv_halo,
- * merge, dispatch_query, dispatch_kv, planner. INVALID_ARGUMENT for another kind or for text that
- * is no list of cases.
+ * merge, pieces, dispatch_query, dispatch_kv, planner. INVALID_ARGUMENT for another kind or for
+ * text that is no list of cases.
  * `*out` is lent until the calling thread's next call. */
 LATHE_API lathe_status lathe_shard_plan(const char* kind, const char* input, const char** out);
 

@@ -83,6 +83,26 @@ Job conv() {
           {}};
 }
 
+// A layer of Kimi Delta Attention behind its convolution, which is a job of its own.
+Job kda() {
+  const std::vector<int64_t> rows = {1, -1, 32, 128}, numbers = {1, -1, 32};
+  return {"kda 32 d128",
+          "kda",
+          {{"q", LATHE_BF16, rows},
+           {"k", LATHE_BF16, rows},
+           {"v", LATHE_BF16, rows},
+           {"g", LATHE_F32, rows},
+           {"beta", LATHE_BF16, numbers},
+           {"o", LATHE_BF16, rows},
+           {"do", LATHE_BF16, rows, true},
+           {"dq", LATHE_BF16, rows, true},
+           {"dk", LATHE_BF16, rows, true},
+           {"dv", LATHE_BF16, rows, true},
+           {"dg", LATHE_F32, rows, true},
+           {"dbeta", LATHE_BF16, numbers, true}},
+          {{"use_qk_l2norm_in_kernel", 1}, {"use_beta_sigmoid_in_kernel", 1}}};
+}
+
 // Returns the file that the simulator writes; the name is made before the file is opened.
 std::string timeline_path() {
   static const std::string path = [] {
@@ -258,19 +278,25 @@ Table bench_ring(const Settings& settings) {
   const Variant gather{"allgather", LATHE_ALLGATHER, "none", LATHE_BALANCE_NONE};
   const Variant fair{"allgather", LATHE_ALLGATHER, "head_tail", LATHE_BALANCE_HEAD_TAIL};
   const Variant halo{"halo", LATHE_REDUCE_PARAMETER_GRADS, "none", LATHE_BALANCE_NONE};
+  const Variant pieces{"pieces", LATHE_REDUCE_PARAMETER_GRADS, "head_tail",
+                       LATHE_BALANCE_HEAD_TAIL};
+  const Variant same{"invariant", LATHE_RANK_INVARIANT | LATHE_REDUCE_PARAMETER_GRADS, "head_tail",
+                     LATHE_BALANCE_HEAD_TAIL};
   const std::vector<std::pair<Job, std::vector<Variant>>> all = {
-      {attention("32/8 d128", 32, 8), {ring, balanced, gather, fair}},
+      {attention("32/8 d128", 32, 8), {ring, balanced, gather, fair, same}},
       {attention("64/8 d128", 64, 8), {ring, balanced, gather, fair}},
-      {conv(), {halo}}};
+      {conv(), {halo, pieces, same}},
+      {kda(), {halo, pieces, same}}};
   Table table({"shape", "ranks", "rotate", "balance", "pass", "groups", "MB", "time_us",
                "compute_us", "transfer_us", "exposed_us", "hidden_percent"});
   for (const auto& [job, variants] : all) {
-    for (const int world : {2, 4, 8}) {
+    for (const int world : {1, 2, 4, 8}) {
       for (const Variant& variant : variants) {
         for (const bool backward : {false, true}) {
           const std::string name = job.name + " W" + std::to_string(world) + " " + variant.rotate +
                                    " " + variant.balance_word + (backward ? " bwd" : " fwd");
-          if (!wanted(settings, name)) continue;
+          // One rank alone is what the others are measured against, by name.
+          if (!wanted(settings, name) || (world == 1 && settings.only.empty())) continue;
           const auto spans = run_world(context.get(), job, variant, backward, world, tokens);
           add_row(&table, job, variant, backward, world, spans);
           std::cerr << name << ": " << draw_timeline(spans, 100) << "\n";

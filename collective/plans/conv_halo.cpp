@@ -103,17 +103,4 @@ Status conv_halo_backward(Group& group, const HaloPlan& plan, const HaloBuffers&
   return plan.destinations.empty() ? Status() : run(add, stream);
 }
 
-Status all_reduce_f32(Group& group, void* data, size_t count, CUstream stream) {
-  if (group.world() == 1 || count == 0) return {};
-  LATHE_TRY(group.usable());
-  LATHE_TRY(group.exchange_after(stream));
-  const auto sum = [&](const Nccl& nccl, ncclComm_t comm, CUstream exchange) {
-    return nccl.ncclAllReduce(data, data, count, ncclFloat32, ncclSum, comm, exchange);
-  };
-  const Collective what{"ncclAllReduce", 0, count * sizeof(float)};
-  const Status status = post(group, what, sum);
-  const Status joined = group.stream_after_exchange(stream);
-  return status.ok() ? joined : status;
-}
-
 }  // namespace lathe

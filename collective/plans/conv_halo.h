@@ -84,8 +84,4 @@ Status conv_halo_backward(Group& group, const HaloPlan& plan, const HaloBuffers&
                           const HaloBuffers& gradients, Step pack, Step first_half, Step join,
                           Step boundary, Step second_half, Step add, CUstream stream);
 
-// Sums float32 values over ranks in place on the exchange stream, ordered after the work on
-// `stream` so far and before its later work.
-Status all_reduce_f32(Group& group, void* data, size_t count, CUstream stream);
-
 }  // namespace lathe

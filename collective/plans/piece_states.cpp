@@ -24,7 +24,6 @@ class StatesPlanner {
   PieceStatesPlan operator()();
 
  private:
-  void list_pieces();
   void exchange(const Chain& chain);
   // Adds what the owner of a piece sends to another rank of its chain.
   void add_messages(const Chain& chain, const SequencePiece& piece, int peer, const Span& span);
@@ -111,31 +110,6 @@ PieceWalks Walker::operator()() {
   return std::move(out_);
 }
 
-void StatesPlanner::list_pieces() {
-  out_.pieces = layout_.ranks[rank_];
-  const auto take_in = [](const SequencePiece& piece, PieceWalks* walks) {
-    walks->walks.push_back({static_cast<int>(walks->steps.size()), 2, piece.number, 0});
-    walks->steps.push_back({-1 - piece.number, -1});
-    walks->steps.push_back({piece.number, -1});
-  };
-  for (const SequencePiece& piece : out_.pieces) {
-    const auto sequence = static_cast<int32_t>(piece.sequence);
-    const bool cut = !layout_.is_whole(piece);
-    out_.cut.push_back(cut);
-    if (layout_.is_first(piece)) {
-      out_.first_pieces.push_back(piece.number), out_.first_sequences.push_back(sequence);
-      if (cut && states_) take_in(piece, &out_.given_states);
-    }
-    if (layout_.is_last(piece)) {
-      out_.last_pieces.push_back(piece.number), out_.last_sequences.push_back(sequence);
-      if (cut && grads_) take_in(piece, &out_.given_grads);
-    }
-  }
-  for (PieceWalks* walks : {&out_.given_states, &out_.given_grads}) {
-    walks->levels = {0, static_cast<int>(walks->walks.size())};
-  }
-}
-
 void StatesPlanner::add_messages(const Chain& chain, const SequencePiece& piece, int peer,
                                  const Span& span) {
   const bool forth = states_ && span.last > piece.position;
@@ -197,7 +171,7 @@ void StatesPlanner::walk(bool back) {
 }
 
 PieceStatesPlan StatesPlanner::operator()() {
-  list_pieces();
+  out_ = own_pieces_plan(layout_, rank_, states_, grads_);
   for (const Chain& chain : layout_.chains) {
     if (chain.size() > 1) exchange(chain);
   }
@@ -208,6 +182,33 @@ PieceStatesPlan StatesPlanner::operator()() {
 }
 
 }  // namespace
+
+PieceStatesPlan own_pieces_plan(const PieceLayout& layout, int rank, bool states, bool grads) {
+  PieceStatesPlan out;
+  out.pieces = layout.ranks[rank];
+  const auto take_in = [](const SequencePiece& piece, PieceWalks* walks) {
+    walks->walks.push_back({static_cast<int>(walks->steps.size()), 2, piece.number, 0});
+    walks->steps.push_back({-1 - piece.number, -1});
+    walks->steps.push_back({piece.number, -1});
+  };
+  for (const SequencePiece& piece : out.pieces) {
+    const auto sequence = static_cast<int32_t>(piece.sequence);
+    const bool cut = !layout.is_whole(piece);
+    out.cut.push_back(cut);
+    if (layout.is_first(piece)) {
+      out.first_pieces.push_back(piece.number), out.first_sequences.push_back(sequence);
+      if (cut && states) take_in(piece, &out.given_states);
+    }
+    if (layout.is_last(piece)) {
+      out.last_pieces.push_back(piece.number), out.last_sequences.push_back(sequence);
+      if (cut && grads) take_in(piece, &out.given_grads);
+    }
+  }
+  for (PieceWalks* walks : {&out.given_states, &out.given_grads}) {
+    walks->levels = {0, static_cast<int>(walks->walks.size())};
+  }
+  return out;
+}
 
 bool PieceStatesPlan::cuts() const { return std::ranges::find(cut, true) != cut.end(); }
 

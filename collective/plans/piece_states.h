@@ -59,12 +59,26 @@ struct PieceStatesPlan {
   // sent, and the given gradient into that of a last piece. Step -1 - p begins with the state of
   // piece p.
   PieceWalks given_states, given_grads;
+  // These make elements of the rank's own pieces before the exchange, for what others receive.
+  PieceWalks joined_forward, joined_back;
   PieceWalks forward, back;
   int elements = 0;  // the rank's pieces, then what it receives, then what walks make
 
   bool cuts() const;
 };
-// `states`, `grads`: which directions a call needs.
+// Returns the rank's pieces and the walks that take in given states, without an exchange. `states`,
+// `grads`: which directions a call needs.
+PieceStatesPlan own_pieces_plan(const PieceLayout& layout, int rank, bool states, bool grads);
 PieceStatesPlan piece_states_plan(const PieceLayout& layout, int rank, bool states, bool grads);
+
+// Plans the same over canonical pieces, so that every state has the same bits whoever holds which
+// pieces. Piece i of a chain is a leaf of one binary tree; a node of level k has the leaves from
+// i 2^k up to (i + 1) 2^k, and its maps are made of its two children's, always. The state before
+// piece c goes through the nodes that the binary digits of c name, from the first: 13 = 8 + 4 + 1
+// are leaves 0 to 7, 8 to 11, and 12. The gradient behind a piece goes through the nodes from there
+// to the end the same way. A rank sends the largest nodes that lie wholly in its pieces, so a run
+// of n pieces is at most 2 log n messages; nodes of several ranks' pieces are made where they are
+// needed.
+PieceStatesPlan canonical_states_plan(const PieceLayout& layout, int rank, bool states, bool grads);
 
 }  // namespace lathe

@@ -4,20 +4,28 @@
 #include "collective/plans/pieces.h"
 
 #include <algorithm>
+#include <limits>
+
+#include "codegen/base/invalid.h"
 
 namespace lathe {
 namespace {
 
 // Appends the pieces of the non-empty sequences that meet an interval, whose first row is `row`.
-void append(const std::vector<int64_t>& cu, Interval interval, int64_t row, int rank,
+// They are cut at every `most` tokens of a sequence.
+void append(const std::vector<int64_t>& cu, Interval interval, int64_t row, int rank, int64_t most,
             std::vector<SequencePiece>* pieces) {
   const auto behind = std::upper_bound(cu.begin(), cu.end(), interval.begin);
   for (auto n = behind - cu.begin() - 1; cu[n] < interval.end; ++n) {
-    const int64_t begin = std::max(cu[n], interval.begin), end = std::min(cu[n + 1], interval.end);
-    if (begin >= end) continue;
-    SequencePiece& piece = pieces->emplace_back();
-    piece.rank = rank, piece.sequence = n, piece.row = row + begin - interval.begin;
-    piece.tokens = end - begin, piece.before = begin - cu[n];
+    int64_t begin = std::max(cu[n], interval.begin);
+    const int64_t end = std::min(cu[n + 1], interval.end);
+    while (begin < end) {
+      const int64_t before = begin - cu[n];
+      SequencePiece& piece = pieces->emplace_back();
+      piece.rank = rank, piece.sequence = n, piece.row = row + begin - interval.begin;
+      piece.tokens = std::min(end - begin, most - before % most), piece.before = before;
+      begin += piece.tokens;
+    }
   }
 }
 
@@ -56,14 +64,16 @@ std::vector<int32_t> PieceLayout::offsets(int rank) const {
   return out;
 }
 
-PieceLayout piece_layout(const Layout& layout) {
+namespace {
+
+PieceLayout pieces_of(const Layout& layout, int64_t most) {
   PieceLayout out;
   out.ranks.resize(layout.world());
   out.chains.resize(layout.cu_seqlens.size() - 1);
   for (int rank = 0; rank < layout.world(); ++rank) {
     int64_t row = 0;
     for (const Interval& interval : layout.queries[rank]) {
-      append(layout.cu_seqlens, interval, row, rank, &out.ranks[rank]);
+      append(layout.cu_seqlens, interval, row, rank, most, &out.ranks[rank]);
       row += interval.size();
     }
   }
@@ -84,6 +94,38 @@ PieceLayout piece_layout(const Layout& layout) {
     }
   }
   return out;
+}
+
+}  // namespace
+
+PieceLayout piece_layout(const Layout& layout) {
+  return pieces_of(layout, std::numeric_limits<int64_t>::max());
+}
+
+Status check_canonical(const ShardLayout& ranks, const std::vector<int64_t>& cu_seqlens,
+                       const char* axis, int64_t tokens) {
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    for (const Interval& each : ranks[rank]) {
+      if (each.size() == 0) continue;
+      for (const int64_t bound : {each.begin, each.end}) {
+        const auto behind = std::upper_bound(cu_seqlens.begin(), cu_seqlens.end(), bound);
+        if (behind == cu_seqlens.end()) continue;  // the end of all
+        const int64_t before = bound - *(behind - 1);
+        if (before % tokens == 0) continue;
+        return invalid(text("rank ", rank, " holds ", axis, " [", each.begin, ", ", each.end,
+                            "), and ", bound, " is ", before, " tokens into sequence ",
+                            behind - cu_seqlens.begin() - 1,
+                            "; allowed with LATHE_RANK_INVARIANT are bounds at multiples of ",
+                            tokens, " tokens of a sequence"));
+      }
+    }
+  }
+  return {};
+}
+
+Result<PieceLayout> canonical_pieces(const Layout& layout, int64_t tokens) {
+  LATHE_TRY(check_canonical(layout.queries, layout.cu_seqlens, "tokens", tokens));
+  return pieces_of(layout, tokens);
 }
 
 }  // namespace lathe

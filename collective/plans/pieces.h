@@ -39,4 +39,14 @@ struct PieceLayout {
 };
 PieceLayout piece_layout(const Layout& layout);
 
+// Cuts pieces at every kCanonicalTokens tokens of their sequence as well. So the pieces of a
+// sequence depend on its length alone, and what is computed piece by piece has the same bits for
+// any number of ranks. Returns INVALID_ARGUMENT, with the rank, the sequence and the token, for a
+// bound of a rank's ranges elsewhere within a sequence.
+constexpr int64_t kCanonicalTokens = 64;
+Result<PieceLayout> canonical_pieces(const Layout& layout, int64_t tokens = kCanonicalTokens);
+// Refuses the same bounds, of one axis.
+Status check_canonical(const ShardLayout& ranks, const std::vector<int64_t>& cu_seqlens,
+                       const char* axis, int64_t tokens = kCanonicalTokens);
+
 }  // namespace lathe

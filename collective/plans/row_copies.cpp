@@ -107,17 +107,26 @@ RankCopies copies_of_rank(const RowCopies& copies, int rank, bool packed) {
   return out;
 }
 
-RowCopies axis_copies(const ShardLayout& layout) {
+Interval shares_of(int64_t shares, int rank, int world) { return chunk(rank, 0, shares, world); }
+
+RowCopies axis_copies(const ShardLayout& layout, int64_t shares) {
   const int world = static_cast<int>(layout.size());
+  int64_t all = 0;
+  for (const std::vector<Interval>& intervals : layout) all += total_size(intervals);
   RowCopies out;
+  const auto add = [&](int from, int to, int64_t from_row, int64_t to_row) {
+    for (const Interval& interval : layout[from]) {
+      out.push_back({from, to, from_row, to_row + interval.begin, interval.size()});
+      from_row += interval.size();
+    }
+  };
   for (int from = 0; from < world; ++from) {
     const int64_t tokens = total_size(layout[from]);
     for (int to = 0; to < world; ++to) {
-      // Its own rows are no message and need no place among them.
-      int64_t row = from == to ? 0 : (to < from ? to : to - 1) * tokens;
-      for (const Interval& interval : layout[from]) {
-        out.push_back({from, to, row, interval.begin, interval.size()});
-        row += interval.size();
+      if (from == to) add(from, to, 0, 0);  // it is no message and needs no place among them
+      const Interval its = shares_of(shares, to, world);
+      for (int64_t s = its.begin; from != to && s < its.end; ++s) {
+        add(from, to, s * tokens, (s - its.begin) * all);
       }
     }
   }

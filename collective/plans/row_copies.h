@@ -54,10 +54,13 @@ struct RankCopies {
 // If `packed`, a rank sends one message to each other rank, else one for each copy.
 RankCopies copies_of_rank(const RowCopies& copies, int rank, bool packed);
 
-// Copies every rank's tokens to all others, so that each rank gets the whole axis to compute its
-// share of the heads. The rows that rank r sends to its i-th peer are counted from i * (its
-// tokens).
-RowCopies axis_copies(const ShardLayout& layout);
+// Shares of the heads are dealt out in runs: rank r has the shares [begin, end) of all, maybe none.
+Interval shares_of(int64_t shares, int rank, int world);
+// Copies every rank's tokens to all others, once for each of their shares, so that each rank gets
+// the whole axis to compute its shares of the heads. The rows that a rank sends for share s are
+// counted from s * (its tokens); where they arrive the rows of a rank's i-th share are counted from
+// i * (all tokens). A rank's own rows are listed once, from 0 on both sides.
+RowCopies axis_copies(const ShardLayout& layout, int64_t shares);
 
 // Makes the outer of two levels: `count` neighbouring ranks together hold one part and act as one
 // rank. Their intervals are in the order of positions.

@@ -235,7 +235,9 @@ Status choose_forward(AttentionRequest request, const DeviceFacts& facts, Attent
 // Returns both kinds of blocks, unless the problem declares enough to tell which.
 Result<AttentionHeadChoice> choose_heads(const AttentionRequest& request,
                                          const DeviceFacts& facts) {
-  if (!request.problem.backward || request.ratio == 1) return AttentionHeadChoice{true, false};
+  if (!request.problem.backward || request.ratio == 1 || request.problem.rank_invariant) {
+    return AttentionHeadChoice{true, false};
+  }
   const AttentionShape& shape = request.declared;
   for (const int64_t extent : {shape.sequences, shape.heads, shape.kv_heads, shape.seq_k}) {
     if (extent == kUnknown) return AttentionHeadChoice{true, true};

@@ -54,8 +54,12 @@ MadeExecutor make_flash_attention(const Resolved& resolved, const DeviceFacts& f
   const lathe_problem& problem = resolved.problem;
   Group* group = problem.group ? problem.group->group.get() : nullptr;
   LATHE_ASSIGN(const AttentionRequest request, attention_request(resolved));
-  if (resolved.dtype(attention::q) == Dtype::f8_e4m3) return make_narrow_attention(request, facts);
-  if (!group || group->world() == 1) return make_attention(request, facts);
+  const bool invariant = (problem.group_flags & kRankInvariant) != 0;
+  if (resolved.dtype(attention::q) == Dtype::f8_e4m3) {
+    if (invariant) LATHE_TRY(refuse_rank_invariant(problem, "queries of f8_e4m3 run on one rank"));
+    return make_narrow_attention(request, facts);
+  }
+  if (!group || (group->world() == 1 && !invariant)) return make_attention(request, facts);
   return make_attention_over_ranks(problem, request, facts, group);
 }
 

@@ -64,15 +64,14 @@ ConvWalk::ConvWalk(const KernelSpec& spec)
   blocks = forward ? 14 : 1;
   states = spec.constant("states", spec.constant(forward ? "final_state" : "dinitial_state", 0));
   if (!forward) halos = spec.constant("halo");
+  by_pieces = spec.constant("pieces", 0) != 0;
 }
 
 Grid conv_grid(const ConvTiling& tiling, int64_t batch, int64_t tiles, int64_t state_tiles) {
   return line(int64_t{tiling.columns} * (batch * tiles + state_tiles));
 }
 
-Grid conv_weight_grad_grid(const KernelSpec&, const ConvShape& shape) {
-  return line(ceil_div(shape.channels, 32));
-}
+Grid conv_weight_grad_grid(const ConvShape& shape) { return line(ceil_div(shape.channels, 32)); }
 
 ConvHaloNumbers::ConvHaloNumbers(const KernelSpec& spec)
     : channels(conv_vector(spec) * spec.threads) {}

@@ -145,6 +145,7 @@ KernelSpec backward_spec(const ConvProblem& problem, const ConvTile& tile) {
                  Constant::flag("dfinal_state", "kDfinalState", problem.dfinal_state),
                  Constant::flag("dinitial_state", "kDinitialState", problem.dinitial_state)});
   if (problem.wide_state_grads) out.add({Constant::flag("wide_states", "kWideStates", true)});
+  if (problem.by_pieces) out.add({Constant::flag("pieces", "kPieces", true)});
   return out;
 }
 
@@ -246,14 +247,17 @@ Result<ConvKernels> conv_kernels(const ConvProblem& problem, const DeviceFacts& 
   if (problem.forward) kernels.forward = walk(forward_spec);
   if (backward) kernels.backward = walk(backward_spec);
   if (problem.weight_grad) {
-    kernels.weight_grad = weight_grad_spec(problem, reduce_over_ranks);
-    if (reduce_over_ranks) kernels.weight_grad_cast = weight_grad_spec(problem, false);
+    if (!problem.by_pieces) kernels.weight_grad = weight_grad_spec(problem, reduce_over_ranks);
+    if (reduce_over_ranks || problem.by_pieces) {
+      kernels.weight_grad_cast = weight_grad_spec(problem, false);
+    }
   }
   if (problem.halo && (problem.forward || backward)) {
     add_halo_kernels(&kernels, problem, backward);
   }
-  if (!kernels.weight_grad) return kernels;
-  LATHE_TRY(check_shared("causal_conv1d_weight_grad", kernels.weight_grad->smem_bytes, facts));
+  if (!problem.weight_grad) return kernels;
+  const KernelSlot& sums = kernels.weight_grad ? kernels.weight_grad : kernels.weight_grad_cast;
+  LATHE_TRY(check_shared("causal_conv1d_weight_grad", sums->smem_bytes, facts));
   return kernels;
 }
 

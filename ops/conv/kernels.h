@@ -44,6 +44,7 @@ struct ConvWalk {
   int64_t channels = 0, warps = 0;  // of a block of threads; 0: no kernel
   int64_t blocks = 0;               // on each multiprocessor, with which runs are long enough
   int64_t states = 0, halos = 0;    // warps for the states of a sequence, and of a row of the batch
+  bool by_pieces = false;           // a tile is a sequence
 };
 struct ConvHaloNumbers {
   ConvHaloNumbers() = default;
@@ -53,7 +54,7 @@ struct ConvHaloNumbers {
 
 struct ConvKernels {
   NumberedSlot<ConvWalk> forward, backward;
-  KernelSlot weight_grad;       // partials -> weight's dtype, or float32 when ranks add
+  KernelSlot weight_grad;  // partials -> weight's dtype, or float32 when ranks add; not of pieces
   KernelSlot weight_grad_cast;  // after the all-reduce: one partial -> weight's dtype
   NumberedSlot<ConvHaloNumbers> halo_pack, halo_join, halo_add;
 };
@@ -82,22 +83,26 @@ struct ConvTiling {
 };
 // Inline, as launches ask.
 inline ConvTiling conv_tiling(const ConvWalk& walk, const ConvShape& shape) {
-  constexpr int64_t kLeast = 16;  // tokens: with fewer the rows before a run weigh too much
+  constexpr int64_t kPieceTokens = 64;  // collective/plans/pieces.h
+  constexpr int64_t kLeast = 16;        // tokens: with fewer the rows before a run weigh too much
   const int64_t columns = ceil_div(shape.channels, walk.channels);
   const int64_t work = columns * shape.batch * shape.tokens;
   const int64_t wanted = walk.blocks * shape.multiprocessors;
   int64_t run = walk.tokens, block = run * walk.warps;
-  while (work < wanted * block && run > kLeast) run /= 2, block /= 2;
+  if (walk.by_pieces) run = kPieceTokens / walk.warps;
+  while (!walk.by_pieces && work < wanted * block && run > kLeast) run /= 2, block /= 2;
   const int64_t enough = wanted * block;
-  if (walk.blocks > 1) {
+  if (walk.by_pieces) {
+    // Runs are what the sums of a sequence depend on.
+  } else if (walk.blocks > 1) {
     // Of two rounds that are wanted the second would be nearly empty: one of half as many blocks.
     if (2 * work > enough && 4 * work < 3 * enough) run *= 2, block *= 2;
   } else if (5 * work > 12 * enough && 5 * work < 24 * enough) {
     // All blocks of one round begin and end together: shorter ones, for a round and a half.
     run = run / 8 * 5, block = run * walk.warps;
   }
-  ConvTiling out{static_cast<int>(run), static_cast<int>(ceil_div(shape.tokens, block)),
-                 static_cast<int>(columns), 0};
+  const int64_t tiles = walk.by_pieces ? shape.sequences : ceil_div(shape.tokens, block);
+  ConvTiling out{static_cast<int>(run), static_cast<int>(tiles), static_cast<int>(columns), 0};
   const int64_t states =
       walk.states * (shape.sequences + shape.checkpoints) + walk.halos * shape.batch;
   if (states > 0 && columns > 0) out.state_tiles = static_cast<int>(ceil_div(states, walk.warps));
@@ -107,7 +112,7 @@ inline ConvTiling conv_tiling(const ConvWalk& walk, const ConvShape& shape) {
 // Returns the grid of a launch over `tiles` token tiles and `state_tiles` state tiles (either may
 // be 0, not both).
 Grid conv_grid(const ConvTiling& tiling, int64_t batch, int64_t tiles, int64_t state_tiles);
-Grid conv_weight_grad_grid(const KernelSpec& spec, const ConvShape& shape);
+Grid conv_weight_grad_grid(const ConvShape& shape);
 Grid conv_halo_grid(const ConvHaloNumbers& kernel, const ConvShape& shape);
 
 // Returns the bytes of the whole filter and bias in memory.

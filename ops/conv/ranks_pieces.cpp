@@ -23,6 +23,7 @@ struct ConvPiecesWorkspace {
   int64_t final_grads = 0;          // the same
   int64_t state_grads = 0;          // float32, the same
   int64_t returned = 0, taken = 0;  // float32 [lines, B, D]: gradients that leave, and arrive
+  int64_t words = 0, sums = 0;      // exact sums of W + 1 rows of D, and float32 [W + 1, D]
 };
 
 using Buffers = std::array<ConvLineBuffer, kConvLineBuffers>;
@@ -56,6 +57,7 @@ class ConvPiecesRun final : public RankRun {
   Status join();
   Status take_results();
   Status return_gradients();
+  Status add_weight_grad() const;
 
   const ConvOverPieces& program_;
   const ConvProblem& asked_;
@@ -86,6 +88,9 @@ Status ConvPiecesRun::lay_out() {
   w.state_grads = slots(program_.returns(), 4);
   w.returned = lines(state_.gradients.received(), 4);
   w.taken = lines(std::ssize(state_.gradients.sent), 4);
+  if (!program_.sums.add) return layout_status();
+  w.words = section({exact_sum_bytes((width + 1) * channels_)});
+  w.sums = section({width + 1, channels_, 4});
   return layout_status();
 }
 
@@ -223,8 +228,23 @@ Status ConvPiecesRun::operator()() {
   LATHE_ASSIGN(offsets_, offsets.of_batch(batch_, at(workspace_.offsets), call_.stream));
   LATHE_TRY(join());
   LATHE_TRY(program_.step->run(step()));
+  if (program_.sums.add) LATHE_TRY(add_weight_grad());
   LATHE_TRY(take_results());
   return return_gradients();
+}
+
+// Adds up the sums of all pieces, of all ranks if they are to be, in no order that shows.
+Status ConvPiecesRun::add_weight_grad() const {
+  const Call call = step();
+  LATHE_ASSIGN(const ConvPlan plan, program_.own.plan(call));
+  ExactSum sum;
+  sum.terms = steps_workspace() + plan.workspace.partials;
+  sum.rows = all_pieces(), sum.row_stride = (asked_.width + 1) * channels_;
+  sum.columns = (asked_.width + (asked_.bias ? 1 : 0)) * channels_;
+  sum.words = at(workspace_.words), sum.out = at(workspace_.sums);
+  LATHE_TRY(
+      make_exact_sums(program_.sums, sum, program_.mode.reduces ? &group_ : nullptr, call_.stream));
+  return program_.own.give_weight_grad(call, plan, at(workspace_.sums));
 }
 
 Result<Estimate> ConvPiecesRun::estimate() const {
@@ -236,6 +256,7 @@ Result<Estimate> ConvPiecesRun::estimate() const {
     if (table->lines > 0) ++out.launches;
   }
   if (batch_ > 1) ++out.launches;
+  if (program_.sums.add) out.launches += 3;
   return out;
 }
 
@@ -250,14 +271,18 @@ Result<ConvLineTable> ConvLineTable::make(const Device& device, const LineSums& 
   return out;
 }
 
-ConvOverPieces::ConvOverPieces(const ConvProblem& its_asked, RankStep its_step, Group* its_group)
+ConvOverPieces::ConvOverPieces(const ConvProblem& its_asked, const ConvExecutor& its_own,
+                               RankStep its_step, Group* its_group, ConvPiecesMode its_mode)
     : asked(its_asked),
+      own(its_own),
       step(std::move(its_step)),
       group(its_group),
+      mode(its_mode),
       lines(conv_lines_spec(asked.x)),
       repeat(repeat_offsets_spec()) {
   list(*step);
-  list({&lines, &repeat});
+  if (mode.canonical && asked.weight_grad) sums = ExactSumKernels::make();
+  list({&lines, &repeat, &sums.add, &sums.round});
 }
 
 Status ConvOverPieces::check(const Call& call) const {
@@ -269,13 +294,14 @@ MadeShardState ConvOverPieces::prepare(const lathe_shard& shard) const {
   const Layout& layout = shard.layout;
   LATHE_TRY(check_shard_form(layout, asked.packed, "cu_seqlens"));
   const int rank = shard.rank, width = asked.width;
-  const PieceLayout pieces = piece_layout(layout);
+  LATHE_ASSIGN(const PieceLayout pieces,
+               mode.canonical ? canonical_pieces(layout) : piece_layout(layout));
   auto out = std::make_unique<ConvPiecesState>();
   out->pieces = std::ssize(pieces.ranks[rank]);
   out->sequences = static_cast<int64_t>(layout.cu_seqlens.size()) - 1;
   out->history = piece_history(pieces, rank, width, true, asked.initial_state);
-  const auto table = [&](const LineSums& sums, ConvLineTable* to) -> Status {
-    LATHE_ASSIGN(*to, ConvLineTable::make(group->device(), sums));
+  const auto table = [&](const LineSums& lists, ConvLineTable* to) -> Status {
+    LATHE_ASSIGN(*to, ConvLineTable::make(group->device(), lists));
     return {};
   };
   LATHE_ASSIGN(out->offsets, DeviceTable::upload(group->device(), pieces.offsets(rank)));
@@ -297,19 +323,38 @@ MadeShardState ConvOverPieces::prepare(const lathe_shard& shard) const {
   return std::unique_ptr<const ShardState>(std::move(out));
 }
 
-MadeExecutor make_conv_over_pieces(const ConvProblem& asked, const DeviceFacts& facts, Group* group,
-                                   bool reduce) {
+namespace {
+
+MadeExecutor make_program(const ConvProblem& asked, const DeviceFacts& facts, Group* group,
+                          const ConvPiecesMode& mode) {
   ConvProblem pieces = asked;
   pieces.halo = false;
   pieces.packed = true, pieces.cu_seqlens = Dtype::i32;
   pieces.initial_state = true;
   pieces.dinitial_state = pieces.wide_state_grads = asked.backward || asked.dinitial_state;
+  pieces.by_pieces = mode.canonical && asked.weight_grad;
+  const bool reduce = mode.reduces && !mode.canonical;
   LATHE_ASSIGN(ConvKernels kernels, conv_kernels(pieces, facts, reduce));
+  auto executor = std::make_unique<ConvExecutor>(pieces, std::move(kernels),
+                                                 reduce ? group : nullptr, facts.multiprocessors);
+  const ConvExecutor& own = *executor;
   LATHE_ASSIGN(RankStep step,
-               RankStep::make("causal_conv1d", executor_of<ConvExecutor>(pieces, std::move(kernels),
-                                                                         reduce ? group : nullptr,
-                                                                         facts.multiprocessors)));
-  return executor_of<RankExecutor<ConvOverPieces, ConvPiecesRun>>(asked, std::move(step), group);
+               RankStep::make("causal_conv1d", std::unique_ptr<Executor>(std::move(executor))));
+  return executor_of<RankExecutor<ConvOverPieces, ConvPiecesRun>>(asked, own, std::move(step),
+                                                                  group, mode);
+}
+
+}  // namespace
+
+MadeExecutor make_conv_over_pieces(const ConvProblem& asked, const DeviceFacts& facts, Group* group,
+                                   bool reduce) {
+  return make_program(asked, facts, group, {.reduces = reduce});
+}
+
+// A measured tile would change how a piece's sums are made.
+MadeExecutor make_conv_rank_invariant(const ConvProblem& asked, const DeviceFacts& facts,
+                                      Group* group, bool reduce) {
+  return make_program(asked, without_choices(facts), group, {.reduces = reduce, .canonical = true});
 }
 
 }  // namespace lathe

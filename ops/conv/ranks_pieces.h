@@ -8,6 +8,7 @@
 #include "collective/plans/piece_history.h"
 #include "ops/conv/run.h"
 #include "ops/device_table.h"
+#include "ops/exact_sums.h"
 #include "ops/rank_program.h"
 #include "templates/params/conv_lines.h"
 
@@ -31,10 +32,18 @@ struct ConvPiecesState final : ShardState {
   mutable HopMessages hop;                         // each exchange fills these
 };
 
+// Says what a program over pieces is to be.
+struct ConvPiecesMode {
+  bool reduces = false;    // gradients of weights are summed over the ranks
+  bool canonical = false;  // pieces, and bits, do not depend on the ranks
+};
+
 class ConvOverPieces : public Executor {
  public:
-  // `its_asked`: the problem of the whole call. `its_step` runs the pieces.
-  ConvOverPieces(const ConvProblem& its_asked, RankStep its_step, Group* its_group);
+  // `its_asked`: the problem of the whole call. `its_own`: the executor of `its_step`, which runs
+  // the pieces.
+  ConvOverPieces(const ConvProblem& its_asked, const ConvExecutor& its_own, RankStep its_step,
+                 Group* its_group, ConvPiecesMode its_mode);
 
   Status check(const Call& call) const;
   MadeShardState prepare(const lathe_shard& shard) const override;
@@ -42,13 +51,19 @@ class ConvOverPieces : public Executor {
   bool returns() const { return asked.backward || asked.dinitial_state; }
 
   const ConvProblem asked;
+  const ConvExecutor& own;
   const RankStep step;
   Group* const group;
+  const ConvPiecesMode mode;
   KernelSlot lines, repeat;
+  ExactSumKernels sums;  // of canonical pieces, for gradients of weights
 };
 
 // `asked`: the problem of the whole call. `reduce`: gradients of weights are summed over the ranks.
 MadeExecutor make_conv_over_pieces(const ConvProblem& asked, const DeviceFacts& facts, Group* group,
                                    bool reduce);
+// Makes the program of groups with LATHE_RANK_INVARIANT, of one rank too.
+MadeExecutor make_conv_rank_invariant(const ConvProblem& asked, const DeviceFacts& facts,
+                                      Group* group, bool reduce);
 
 }  // namespace lathe

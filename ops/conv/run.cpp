@@ -5,8 +5,9 @@
 #include "ops/conv/run.h"
 
 #include "codegen/base/invalid.h"
-#include "collective/plans/conv_halo.h"  // all_reduce_f32
+#include "collective/exchange.h"
 #include "ops/conv/ranks.h"
+#include "ops/conv/ranks_pieces.h"
 
 namespace lathe {
 namespace {
@@ -93,7 +94,7 @@ ConvBackwardParams ConvExecutor::backward_params(const Call& call, const ConvPla
 Status ConvExecutor::weight_grad(const Call& call, const ConvPlan& plan) const {
   const ConvShape& shape = plan.part.shape;
   const int64_t channels = shape.channels;
-  const Grid grid = conv_weight_grad_grid(*kernels_.weight_grad, shape);
+  const Grid grid = conv_weight_grad_grid(shape);
   ConvWeightGradParams p = {};
   p.partials = call.workspace + plan.workspace.partials;
   p.tiles = static_cast<int>(shape.batch * plan.backward.tiles);
@@ -110,9 +111,18 @@ Status ConvExecutor::weight_grad(const Call& call, const ConvPlan& plan) const {
   local.dbias = problem_.bias ? sums + problem_.width * channels : nullptr;
   LATHE_TRY(kernels_.weight_grad.launch(grid, &local, call.stream));
   LATHE_TRY(all_reduce_f32(*group_, sums, static_cast<size_t>(rows * channels), call.stream));
+  return give_weight_grad(call, plan, sums);
+}
+
+Status ConvExecutor::give_weight_grad(const Call& call, const ConvPlan& plan,
+                                      const void* sums) const {
+  ConvWeightGradParams p = {};
   p.partials = sums;
   p.tiles = 1;
-  return kernels_.weight_grad_cast.launch(grid, &p, call.stream);
+  p.channels = static_cast<int>(plan.part.shape.channels);
+  p.dweight = call.tensors[conv::dweight].data;
+  p.dbias = call.tensors[conv::dbias].data;
+  return kernels_.weight_grad_cast.launch(conv_weight_grad_grid(plan.part.shape), &p, call.stream);
 }
 
 Status ConvExecutor::launch(const Call& call, const ConvPlan& plan) const {
@@ -125,13 +135,13 @@ Status ConvExecutor::launch(const Call& call, const ConvPlan& plan) const {
   if (!kernels_.backward) return {};
   const ConvBackwardParams p = backward_params(call, plan);
   LATHE_TRY(launch_backward(p, plan, 0, p.tiles, p.state_tiles, call.stream));
-  return problem_.weight_grad ? weight_grad(call, plan) : Status();
+  return kernels_.weight_grad ? weight_grad(call, plan) : Status();
 }
 
 Result<Estimate> ConvExecutor::estimate_plan(const Call&, const ConvPlan& plan) const {
   Estimate out;
   out.cost = conv_cost(problem_, kernels_, plan.part.shape);
-  const bool weights = problem_.weight_grad;
+  const bool weights = kernels_.weight_grad.has_value();
   out.launches = (kernels_.forward ? 1 : 0) + (kernels_.backward ? 1 : 0) + (weights ? 1 : 0);
   if (weights && group_) ++out.launches;
   return out;
@@ -140,6 +150,10 @@ Result<Estimate> ConvExecutor::estimate_plan(const Call&, const ConvPlan& plan) 
 MadeExecutor make_conv(const Resolved& resolved, const DeviceFacts& facts) {
   Group* group = resolved.problem.group ? resolved.problem.group->group.get() : nullptr;
   const ConvProblem problem = conv_problem(resolved, group ? group->world() : 1);
+  if (resolved.problem.group_flags & kRankInvariant) {
+    return make_conv_rank_invariant(problem, facts, group,
+                                    (resolved.problem.group_flags & kReduceParameterGrads) != 0);
+  }
   const bool reduce = (resolved.problem.group_flags & kReduceParameterGrads) != 0 && problem.halo &&
                       problem.weight_grad;
   LATHE_ASSIGN(ConvKernels kernels, conv_kernels(problem, facts, reduce));

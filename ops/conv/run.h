@@ -100,6 +100,9 @@ class ConvExecutor final : public PlannedExecutor<ConvExecutor, ConvPlan> {
   // Launches the forward over slots of a pool, or into parts of the result (slots.cpp).
   Status launch_slots(const Call& call, const ConvPlan& plan) const;
 
+  // Gradients of weights from one row of sums, float32 [W + 1, D].
+  Status give_weight_grad(const Call& call, const ConvPlan& plan, const void* sums) const;
+
   const ConvProblem& problem() const { return problem_; }
   const ConvKernels& kernels() const { return kernels_; }
 

@@ -116,7 +116,9 @@ Result<KdaChunkedKernels> kda_chunked_kernels(const KdaProblem& problem, const D
                             " allows ", facts.shared_bytes_per_block));
   }
   out->backward = kda_backward_spec(problem);
-  if (problem.dA_log || problem.ddt_bias) out->finish = kda_backward_finish_spec();
+  if ((problem.dA_log || problem.ddt_bias) && !problem.sums_outside) {
+    out->finish = kda_backward_finish_spec();
+  }
   return out;
 }
 

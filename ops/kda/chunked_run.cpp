@@ -9,6 +9,7 @@
 #include "codegen/base/invalid.h"
 #include "ops/fill.h"
 #include "ops/kda/ranks.h"
+#include "ops/kda/ranks_pieces.h"
 
 namespace lathe {
 namespace {
@@ -252,11 +253,16 @@ MadeExecutor make_kda(const Resolved& resolved, const DeviceFacts& facts) {
   const lathe_problem& problem = resolved.problem;
   Group* group = problem.group ? problem.group->group.get() : nullptr;
   LATHE_ASSIGN(KdaRequest request, kda_request(resolved));
-  request.problem.ranks = group && group->world() > 1;
+  const bool invariant = (problem.group_flags & kRankInvariant) != 0;
+  request.problem.ranks = group && (group->world() > 1 || invariant);
   if (request.problem.ranks && request.problem.warmup) {
     return invalid(
         "option warmup_segments is set and the problem has a group; allowed with one is 0: the "
         "states that ranks exchange are exact");
+  }
+  if (invariant) {
+    return make_kda_rank_invariant(request, facts, group,
+                                   (problem.group_flags & kReduceParameterGrads) != 0);
   }
   LATHE_ASSIGN(KdaChunkedKernels kernels, kda_chunked_kernels(request.problem, facts));
   if (request.problem.segmented && !may_cut(request, kernels, facts)) {

@@ -55,12 +55,12 @@ Result<KdaWalkTable> KdaWalkTable::make(const Device& device, const PieceWalks& 
 
 KdaOverPieces::KdaOverPieces(const KdaRequest& its_asked, const KdaExecutor& its_walks,
                              RankStep its_step, std::unique_ptr<KdaSummary> its_summary,
-                             Group* its_group, bool its_reduces)
+                             Group* its_group, KdaPiecesMode its_mode)
     : asked(its_asked),
       walks(its_walks),
       step(std::move(its_step)),
       group(its_group),
-      reduces(its_reduces),
+      mode(its_mode),
       summary(std::move(its_summary)),
       repeat(repeat_offsets_spec()),
       rows(RowKernels::make()) {
@@ -69,7 +69,9 @@ KdaOverPieces::KdaOverPieces(const KdaRequest& its_asked, const KdaExecutor& its
     chains = kda_pieces_spec(walks.problem());
     list({&summary->kernel});
   }
-  list({&chains, &repeat, &rows.wide});
+  const KdaProblem& problem = walks.problem();
+  if (mode.canonical && (problem.dA_log || problem.ddt_bias)) sums = ExactSumKernels::make();
+  list({&chains, &repeat, &rows.wide, &sums.add, &sums.round});
 }
 
 Status KdaOverPieces::check(const Call& call) const {
@@ -80,10 +82,12 @@ Status KdaOverPieces::check(const Call& call) const {
 MadeShardState KdaOverPieces::prepare(const lathe_shard& shard) const {
   const Layout& layout = shard.layout;
   LATHE_TRY(check_shard_form(layout, asked.problem.packed, "cu_seqlens"));
-  const PieceLayout pieces = piece_layout(layout);
+  LATHE_ASSIGN(const PieceLayout pieces,
+               mode.canonical ? canonical_pieces(layout) : piece_layout(layout));
   if (asked.problem.chunk_states) LATHE_TRY(check_chunks(pieces, asked.chunk_size));
   auto out = std::make_unique<KdaPiecesState>();
-  out->plan = piece_states_plan(pieces, shard.rank, states(), grads());
+  out->plan = (mode.canonical ? canonical_states_plan : piece_states_plan)(pieces, shard.rank,
+                                                                           states(), grads());
   out->sequences = static_cast<int64_t>(layout.cu_seqlens.size()) - 1;
   const PieceStatesPlan& plan = out->plan;
   out->hop.reserve(plan.sends.size() + plan.receives.size());
@@ -95,14 +99,22 @@ MadeShardState KdaOverPieces::prepare(const lathe_shard& shard) const {
   LATHE_ASSIGN(out->last_sequences, DeviceTable::upload(device, plan.last_sequences));
   LATHE_ASSIGN(out->given_states, KdaWalkTable::make(device, plan.given_states));
   LATHE_ASSIGN(out->given_grads, KdaWalkTable::make(device, plan.given_grads));
+  LATHE_ASSIGN(out->joined_forward, KdaWalkTable::make(device, plan.joined_forward));
+  LATHE_ASSIGN(out->joined_back, KdaWalkTable::make(device, plan.joined_back));
   LATHE_ASSIGN(out->forward, KdaWalkTable::make(device, plan.forward));
   LATHE_ASSIGN(out->back, KdaWalkTable::make(device, plan.back));
   return std::unique_ptr<const ShardState>(std::move(out));
 }
 
-MadeExecutor make_kda_over_pieces(const KdaRequest& asked, const DeviceFacts& facts, Group* group,
-                                  bool reduces) {
-  const KdaRequest pieces = request_of_pieces(asked);
+namespace {
+
+MadeExecutor make_program(const KdaRequest& asked, const DeviceFacts& facts, Group* group,
+                          const KdaPiecesMode& mode) {
+  KdaRequest pieces = request_of_pieces(asked);
+  if (mode.canonical) {
+    pieces.problem.segmented = pieces.problem.warmup = false;
+    pieces.problem.sums_outside = true;
+  }
   LATHE_ASSIGN(KdaChunkedKernels kernels, kda_chunked_kernels(pieces.problem, facts));
   std::unique_ptr<KdaSummary> summary;
   if (kernels.forward || kernels.scan) {
@@ -114,7 +126,21 @@ MadeExecutor make_kda_over_pieces(const KdaRequest& asked, const DeviceFacts& fa
   LATHE_ASSIGN(RankStep step,
                RankStep::make("kda", std::unique_ptr<Executor>(std::move(executor))));
   return executor_of<RankExecutor<KdaOverPieces, KdaPiecesRun>>(asked, walks, std::move(step),
-                                                                std::move(summary), group, reduces);
+                                                                std::move(summary), group, mode);
+}
+
+}  // namespace
+
+MadeExecutor make_kda_over_pieces(const KdaRequest& asked, const DeviceFacts& facts, Group* group,
+                                  bool reduces) {
+  return make_program(asked, facts, group, {.reduces = reduces});
+}
+
+// A measured tile would change how a piece's states are made.
+MadeExecutor make_kda_rank_invariant(const KdaRequest& asked, const DeviceFacts& facts,
+                                     Group* group, bool reduces) {
+  return make_program(asked, without_choices(facts), group,
+                      {.reduces = reduces, .canonical = true});
 }
 
 }  // namespace lathe

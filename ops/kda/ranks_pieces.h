@@ -8,6 +8,7 @@
 
 #include "collective/plans/piece_states.h"
 #include "ops/device_table.h"
+#include "ops/exact_sums.h"
 #include "ops/kda/chunked_run.h"
 #include "ops/rank_program.h"
 #include "ops/row_copies.h"
@@ -31,10 +32,16 @@ struct KdaPiecesState final : ShardState {
   int64_t sequences = 0;  // of the whole axis; fixed lengths: not told
   DeviceTable offsets;    // of the pieces, in the rank's buffer
   DeviceTable first_pieces, first_sequences, last_pieces, last_sequences;
-  KdaWalkTable given_states, given_grads, forward, back;
+  KdaWalkTable given_states, given_grads, joined_forward, joined_back, forward, back;
   mutable HopMessages hop;  // each run fills these
 
   int64_t pieces() const { return std::ssize(plan.pieces); }
+};
+
+// Says what a program over pieces is to be.
+struct KdaPiecesMode {
+  bool reduces = false;    // gradients of A_log and dt_bias are summed over the ranks
+  bool canonical = false;  // pieces, and bits, do not depend on the ranks
 };
 
 class KdaOverPieces : public Executor {
@@ -42,7 +49,7 @@ class KdaOverPieces : public Executor {
   // `its_asked`: the request of the whole call. `its_walks`: the executor of `its_step`, which runs
   // the pieces. `its_summary`: null if nothing walks.
   KdaOverPieces(const KdaRequest& its_asked, const KdaExecutor& its_walks, RankStep its_step,
-                std::unique_ptr<KdaSummary> its_summary, Group* its_group, bool its_reduces);
+                std::unique_ptr<KdaSummary> its_summary, Group* its_group, KdaPiecesMode its_mode);
 
   Status check(const Call& call) const;
   MadeShardState prepare(const lathe_shard& shard) const override;
@@ -55,10 +62,11 @@ class KdaOverPieces : public Executor {
   const KdaExecutor& walks;
   const RankStep step;
   Group* const group;
-  const bool reduces;  // gradients of A_log and dt_bias are summed over the ranks
+  const KdaPiecesMode mode;
   const std::unique_ptr<KdaSummary> summary;
   KernelSlot chains, repeat;
-  RowKernels rows;  // states have whole words of 16 bytes: the wide one alone
+  RowKernels rows;       // states have whole words of 16 bytes: the wide one alone
+  ExactSumKernels sums;  // of canonical pieces, for gradients of A_log and dt_bias
 };
 
 // Holds offsets of the workspace's sections. A section that a call does not use has no bytes.
@@ -68,6 +76,7 @@ struct KdaPiecesWorkspace {
   int64_t final_grads = 0, initial_grads = 0;
   int64_t ends = 0, grad_ends = 0;  // float32 [B * elements, HV, V, K]
   int64_t maps = 0;                 // float32 [B * elements, HV, K, K]
+  int64_t words = 0;                // exact sums of HV * K columns
 };
 
 class KdaPiecesRun final : public RankRun {
@@ -105,6 +114,7 @@ class KdaPiecesRun final : public RankRun {
   Status exchange();
   Status walk(const KdaWalkTable& forward, const KdaWalkTable& back) const;
   Status reduce_gradients() const;
+  Status add_gradients() const;
 
   const KdaOverPieces& program_;
   const KdaProblem& problem_;  // of the pieces
@@ -117,5 +127,8 @@ class KdaPiecesRun final : public RankRun {
 // `asked`: the request of the whole call.
 MadeExecutor make_kda_over_pieces(const KdaRequest& asked, const DeviceFacts& facts, Group* group,
                                   bool reduces);
+// Makes the program of groups with LATHE_RANK_INVARIANT, of one rank too.
+MadeExecutor make_kda_rank_invariant(const KdaRequest& asked, const DeviceFacts& facts,
+                                     Group* group, bool reduces);
 
 }  // namespace lathe

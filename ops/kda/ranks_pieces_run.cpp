@@ -5,10 +5,12 @@
 //
 //   stream:   given states | summaries | given states applied |         | walks | step | results
 //   exchange:                                                 | one hop |
+//
+// Over canonical pieces the rank joins its own summaries before the hop.
 #include <algorithm>
 
 #include "codegen/base/integers.h"
-#include "collective/plans/conv_halo.h"  // all_reduce_f32
+#include "collective/exchange.h"
 #include "ops/kda/ranks_pieces.h"
 
 namespace lathe {
@@ -48,6 +50,8 @@ Status KdaPiecesRun::lay_out() {
   w.ends = section({4, cuts && program_.states(), elements, state_size()});
   w.grad_ends = section({4, cuts && program_.grads(), elements, state_size()});
   w.maps = section({4, cuts, elements, map_size()});
+  if (!program_.sums.add) return layout_status();
+  w.words = section({exact_sum_bytes(heads() * (problem_.ddt_bias ? problem_.key_dim : 1))});
   return layout_status();
 }
 
@@ -189,9 +193,11 @@ Transfer KdaPiecesRun::transfer(const PieceMessage& message, bool sends) const {
   const int64_t section = map                                 ? workspace_.maps
                           : message.kind == PieceMessage::end ? workspace_.ends
                                                               : workspace_.grad_ends;
-  // Elements of other ranks have the rows of the batch side by side (KdaPiecesSide).
-  const int64_t first = sends ? message.element : batch_ * message.element;
-  const int64_t stride = bytes * (sends ? pieces() : 1);
+  // Elements that are no pieces of the rank have the rows of the batch side by side
+  // (KdaPiecesSide).
+  const bool own = sends && message.element < pieces();
+  const int64_t first = own ? message.element : batch_ * message.element;
+  const int64_t stride = bytes * (own ? pieces() : 1);
   return {message.peer, at(section + first * bytes), static_cast<size_t>(bytes), batch_,
           static_cast<size_t>(stride)};
 }
@@ -242,13 +248,34 @@ Status KdaPiecesRun::operator()() {
       static const KdaWalkTable kNone;
       LATHE_TRY(walk(asked.initial_state ? state_.given_states : kNone,
                      asked.dht ? state_.given_grads : kNone));
+      LATHE_TRY(walk(state_.joined_forward, state_.joined_back));
     }
     LATHE_TRY(exchange());
     if (state_.plan.cuts()) LATHE_TRY(walk(state_.forward, state_.back));
   }
   LATHE_TRY(program_.step->run(step()));
   if (batch_ > 0 && heads() > 0) LATHE_TRY(give_results());
-  return program_.reduces ? reduce_gradients() : Status();
+  if (program_.sums.add) return add_gradients();
+  return program_.mode.reduces ? reduce_gradients() : Status();
+}
+
+// Adds up what the chunks of all pieces have left, of all ranks if they are to be, in no order that
+// shows.
+Status KdaPiecesRun::add_gradients() const {
+  LATHE_ASSIGN(const KdaPlan plan, program_.walks.plan(step()));
+  const auto add = [&](int tensor, int64_t section, int64_t columns) {
+    ExactSum sum;
+    sum.terms = steps_workspace() + section;
+    // Without tokens no chunk leaves anything.
+    sum.rows = plan.launch.backward > 0 ? kda_slots(problem_, plan.shape) : 0;
+    sum.row_stride = sum.columns = columns;
+    sum.words = at(workspace_.words), sum.out = call_.tensors[tensor].data;
+    return make_exact_sums(program_.sums, sum, program_.mode.reduces ? &group_ : nullptr,
+                           call_.stream);
+  };
+  if (problem_.dA_log) LATHE_TRY(add(kda::dA_log, plan.workspace.rate_sums, heads()));
+  if (!problem_.ddt_bias) return {};
+  return add(kda::ddt_bias, plan.workspace.bias_sums, heads() * problem_.key_dim);
 }
 
 Status KdaPiecesRun::reduce_gradients() const {
@@ -274,12 +301,18 @@ Result<Estimate> KdaPiecesRun::estimate() const {
   count((asked.final_state && last) || (asked.dinitial_state && first));
   count(given || given_back);
   LATHE_TRY(each_run([&](int64_t, int64_t) { return count(true), Status(); }));
-  out.launches += static_cast<uint64_t>(std::max({state_.forward.count(), state_.back.count(), 0}));
+  for (const auto& [forward, back] :
+       {std::pair(&state_.joined_forward, &state_.joined_back), {&state_.forward, &state_.back}}) {
+    out.launches += static_cast<uint64_t>(std::max({forward->count(), back->count(), 0}));
+  }
+  if (program_.sums.add)
+    out.launches += 2 * ((problem_.dA_log ? 1 : 0) + (problem_.ddt_bias ? 1 : 0));
   int64_t cut = 0, links = 0;  // tokens of cut sequences, and links of walks
   for (const SequencePiece& piece : plan.pieces) {
     if (plan.cut[piece.number]) cut += piece.tokens;
   }
-  for (const PieceWalks* walks : {&plan.forward, &plan.back}) {
+  for (const PieceWalks* walks :
+       {&plan.joined_forward, &plan.joined_back, &plan.forward, &plan.back}) {
     links += std::ssize(walks->steps) - std::ssize(walks->walks);
   }
   KdaPartWalks extra;

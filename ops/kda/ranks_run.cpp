@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "codegen/base/integers.h"
-#include "collective/plans/conv_halo.h"  // all_reduce_f32
+#include "collective/exchange.h"
 #include "ops/kda/ranks.h"
 
 namespace lathe {

@@ -7,6 +7,7 @@
 #include "codegen/base/integers.h"
 #include "ops/tiles.h"
 #include "ops/workspace.h"
+#include "templates/params/exact_sums.h"
 #include "templates/params/sparse_attention.h"
 
 namespace lathe {
@@ -47,7 +48,7 @@ bool fits(const SparseProblem& problem, const SparseBackwardTile& tile, const De
 
 KernelSpec prepare_spec(const SparseProblem& problem, const SparseBackwardTile& tile) {
   const int smem_bytes = kPrepareThreads / 32 * 4;  // a float32 of each warp
-  return shared_spec(
+  KernelSpec spec = shared_spec(
       LATHE_TEMPLATE("sparse", "sparse_backward_prepare", SparseBackwardPrepareParams, reserved),
       "SparseBackwardPrepareSmem", smem_bytes, kPrepareThreads,
       {Constant::type("element", "Element", problem.element),
@@ -55,6 +56,8 @@ KernelSpec prepare_spec(const SparseProblem& problem, const SparseBackwardTile& 
        Constant::integer("m", "kTileM", kPrepareRows),
        Constant::integer("groups", "kGroups", tile.groups()),
        Constant::flag("sinks", "kSinks", problem.dsinks)});
+  if (problem.dsinks && problem.exact) spec.add({Constant::flag("terms", "kTerms", true)});
+  return spec;
 }
 
 KernelSpec main_spec(const SparseProblem& problem, const SparseBackwardTile& tile) {
@@ -129,6 +132,11 @@ SparseBackwardKernels sparse_backward_specs(const SparseProblem& problem,
     kernels.ranges = gather_spec("sparse_backward_ranges");
     kernels.fill = gather_spec("sparse_backward_fill");
     kernels.gather = gather_spec("sparse_backward_gather");
+    if (problem.exact) {
+      KernelSpec exact = *kernels.gather;
+      exact.add({Constant::flag("exact", "kExact", true)});
+      kernels.gather = exact;
+    }
   }
   return kernels;
 }
@@ -173,6 +181,9 @@ void choose_chunk(const SparseProblem& problem, const SparseShape& shape, bool o
   launch->chunk = ceil_div(launch->rows, launch->chunks);
 }
 
+// Returns the bytes of a sum for the gradients of keys.
+int64_t bytes_of_sum(const SparseProblem& problem) { return problem.exact ? 8 * kExactWords : 4; }
+
 void lay_out(const SparseProblem& problem, const SparseShape& shape, const SparseGradients& wanted,
              bool ordered, SparseBackwardLaunch* launch) {
   SparseBackwardWorkspace& at = launch->workspace;
@@ -181,10 +192,11 @@ void lay_out(const SparseProblem& problem, const SparseShape& shape, const Spars
   const bool dv = wanted.dv && !problem.values_in_keys;
   WorkspaceLayout layout;
   at.delta = layout.add({4, launch->rows, heads});
-  at.dsinks_parts = layout.add({4, wanted.dsinks ? launch->prepare_tiles : 0, heads});
+  const int64_t parts = problem.exact ? launch->rows : launch->prepare_tiles;
+  at.dsinks_parts = layout.add({4, wanted.dsinks ? parts : 0, heads});
   at.zeroed = layout.total();
-  at.dk_sums = layout.add({4, wanted.dk ? keys : 0, key_width(problem)});
-  at.dv_sums = layout.add({4, dv ? keys : 0, problem.value_dim});
+  at.dk_sums = layout.add({bytes_of_sum(problem), wanted.dk ? keys : 0, key_width(problem)});
+  at.dv_sums = layout.add({bytes_of_sum(problem), dv ? keys : 0, problem.value_dim});
   at.counts = layout.add({4, ordered ? launch->chunk : 0, keys});
   at.cursor = layout.add({4, ordered ? 1 : 0});
   at.zeroed_end = layout.total();
@@ -244,7 +256,7 @@ Result<SparseBackwardLaunch> sparse_backward_launch(const SparseProblem& problem
   if (dv)
     out.dv_blocks =
         ceil_div(bounded_product({keys, problem.value_dim / kColumnsOfThread}), threads);
-  if (wanted.dsinks) out.dsinks_blocks = ceil_div(shape.heads, threads / 32);
+  if (wanted.dsinks && !problem.exact) out.dsinks_blocks = ceil_div(shape.heads, threads / 32);
 
   LATHE_TRY(check_counts(shape, ordered, out));
   return out;
@@ -264,7 +276,7 @@ Cost sparse_backward_cost(const SparseProblem& problem, const SparseBackwardKern
                                              launch.rows * shape.kv_heads * shape.topk * kFloat +
                                              (std::min(listed, keys) + keys) * slot * kElement);
   // dout read again, delta written and read; sums zeroed and read, and what is added to them.
-  int64_t bytes = own * (values * kElement + 2 * kFloat) + 2 * keys * slot * kFloat;
+  int64_t bytes = own * (values * kElement + 2 * kFloat) + 2 * keys * slot * bytes_of_sum(problem);
   if (kernels.main) {
     const KernelSpec& main = *kernels.main;
     const int64_t tiles = launch.head_tiles, added = listed * tiles * slot;

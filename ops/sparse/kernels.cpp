@@ -233,10 +233,12 @@ constexpr int64_t kColumnsOfThread = 8;
 
 }  // namespace
 
-KernelSpec sparse_join_spec(Dtype element, Dtype part) {
-  return KernelSpec::of(
+KernelSpec sparse_join_spec(Dtype element, Dtype part, bool exact) {
+  KernelSpec spec = KernelSpec::of(
       LATHE_TEMPLATE("sparse", "sparse_gradient_join", SparseJoinParams, rank), kThreads,
       {Constant::type("element", "Element", element), Constant::type("part", "Part", part)});
+  if (exact) spec.add({Constant::flag("exact", "kExact", true)});
+  return spec;
 }
 
 int64_t sparse_join_blocks(const KernelSpec& spec, int64_t rows, int64_t width) {

@@ -92,7 +92,7 @@ Cost sparse_forward_cost(const SparseProblem& problem, const KernelSpec& spec,
 // The rank that holds the keys joins their gradients over ranks with this kernel.
 
 // `part` is the type of the gradients from other ranks' rows: float32 or the keys' type.
-KernelSpec sparse_join_spec(Dtype element, Dtype part);
+KernelSpec sparse_join_spec(Dtype element, Dtype part, bool exact = false);
 // Returns the blocks for a tensor with `rows` rows of all key heads.
 int64_t sparse_join_blocks(const KernelSpec& spec, int64_t rows, int64_t width);
 int64_t sparse_join_sinks_blocks(const KernelSpec& spec, int64_t heads);

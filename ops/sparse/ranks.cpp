@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "codegen/base/invalid.h"
+#include "collective/plans/pieces.h"
 #include "ops/row_kernels.h"
 
 namespace lathe {
@@ -22,9 +23,10 @@ SparseOverRanks::SparseOverRanks(std::unique_ptr<SparseExecutor> its_own,
       ranks(its_ranks),
       pack(copy_rows_spec(RowIndex::none, kKeyAlignment)) {
   const Dtype type = problem().element;
-  if (joins()) join = sparse_join_spec(type, ranks.narrow ? type : Dtype::f32);
+  if (joins()) join = sparse_join_spec(type, ranks.narrow ? type : Dtype::f32, problem().exact);
+  if (wanted().dsinks && problem().exact) sums = ExactSumKernels::make();
   list(*own);
-  list({&pack, &join});
+  list({&pack, &join, &sums.add, &sums.round});
 }
 
 MadeShardState SparseOverRanks::prepare(const lathe_shard& shard) const {
@@ -55,6 +57,7 @@ Result<Estimate> SparseRankRun::estimate() const {
     out.cost.bytes += batch_ * gather_.keys * kv_heads_ * program_.width(i) * program_.element();
   }
   estimate_exchange(&out);
+  if (program_.sums.add && heads_ > 0) out.launches += 2;
   if (!program_.joins()) return out;
   const SparseBackwardLaunch& backward = plan_.backward;
   const bool finish =
@@ -128,6 +131,10 @@ class Image {
 
 Status check_layout(const SparseRequest& request, const Layout& layout) {
   LATHE_TRY(check_shard_form(layout, request.problem.packed, "cu_seqlens_q"));
+  if (request.rank_invariant) {
+    LATHE_TRY(check_canonical(layout.queries, layout.cu_seqlens, "queries"));
+    LATHE_TRY(check_canonical(layout.keys, layout.cu_seqlens_k, "keys"));
+  }
   if (layout.key_length <= kMostKeys) return {};
   return unsupported(text("the shard has key_length ", layout.key_length,
                           "; sparse_flash_attention allows 0 to ", kMostKeys));

@@ -8,8 +8,10 @@
 
 #include "collective/plans/key_gather.h"
 #include "ops/device_table.h"
+#include "ops/exact_sums.h"
 #include "ops/rank_program.h"
 #include "ops/sparse/run.h"
+#include "templates/params/exact_sums.h"
 #include "templates/params/sparse_ranks.h"
 
 namespace lathe {
@@ -45,7 +47,8 @@ class SparseOverRanks : public Executor {
   const SparseProblem& problem() const { return own->problem(); }
   const SparseGradients& wanted() const { return own->request().gradients; }
   bool wants_keys() const { return wanted().dk || wanted().dv; }
-  bool sums_sinks() const { return wanted().dsinks && ranks.reduce_sinks; }
+  // Says whether ranks send each other parts of dsinks; exact sums are added up by a collective.
+  bool sums_sinks() const { return wanted().dsinks && ranks.reduce_sinks && !problem().exact; }
   bool joins() const { return wants_keys() || sums_sinks(); }
   bool has_keys(int tensor) const {
     return tensor == 0 || (tensor == 1 ? !problem().values_in_keys : problem().rope_dim > 0);
@@ -67,7 +70,10 @@ class SparseOverRanks : public Executor {
     return (tensor == 1 ? wanted().dv : wanted().dk) ? width(tensor) : 0;
   }
   int64_t element() const { return bytes_of(problem().element); }
-  int64_t returned_bytes() const { return ranks.narrow ? element() : 4; }
+  // Returns the bytes of a column that travels: an exact sum has several words.
+  int64_t returned_bytes() const {
+    return problem().exact ? 8 * kExactWords : ranks.narrow ? element() : 4;
+  }
   TokenRows rows(const Call& call, int tensor) const {
     return rows_of(call.tensors[tensor], own->request().tokens);
   }
@@ -75,7 +81,8 @@ class SparseOverRanks : public Executor {
   const std::unique_ptr<SparseExecutor> own;
   const SparseGroup ranks;
   VectorSlot pack;
-  KernelSlot join;  // if there is something to join
+  KernelSlot join;       // if there is something to join
+  ExactSumKernels sums;  // for dsinks, if its sum is exact
 };
 
 // Holds offsets in the workspace, by tensor of keys. The gathered keys and the returned gradients
@@ -86,6 +93,7 @@ struct SparseRankWorkspace {
   int64_t returned[kSparseKeyTensors] = {};  // gradients of other ranks' rows
   int64_t narrow[kSparseKeyTensors] = {};    // gradients of gathered keys, in the keys' type
   int64_t sinks = 0;                         // float32 [world, H]
+  int64_t words = 0;                         // exact sums of H columns
 };
 
 class SparseRankRun final : public RankRun {
@@ -111,6 +119,7 @@ class SparseRankRun final : public RankRun {
   Status gather();
   Status copy_own(int tensor) const;
   Status finish() const;
+  Status add_sinks() const;
   Status give_back();
   Status join() const;
   SparseJoinParams join_params() const;

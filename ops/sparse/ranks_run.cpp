@@ -91,6 +91,7 @@ Status SparseRankRun::lay_out() {
     workspace_.narrow[i] = section({batch_, gather_.keys, kv_heads_, narrow, element});
   }
   workspace_.sinks = section({program_.sums_sinks() ? group_.world() : 0, heads_, 4});
+  if (program_.sums.add) workspace_.words = section({exact_sum_bytes(heads_)});
   const int64_t shared = section({std::max(gathered.total(), given.total())});
   for (const WorkspaceLayout* layout : {&gathered, &given}) LATHE_TRY(layout->status());
   for (int64_t* offsets : {workspace_.keys, workspace_.packed, workspace_.returned}) {
@@ -116,6 +117,7 @@ Status SparseRankRun::run_steps() {
   if (forward) LATHE_TRY(own.run_prepare(inner_, plan_));
   LATHE_TRY(own.run_backward(inner_, plan_, &state_.places));
   LATHE_TRY(finish());
+  if (program_.sums.add) LATHE_TRY(add_sinks());
   if (!program_.joins()) return {};
   LATHE_TRY(give_back());
   LATHE_TRY(exchange_.arrive());
@@ -202,6 +204,16 @@ Status SparseRankRun::finish() const {
   set(1, &p.dv, &p.dv_batch_stride, &p.dv_token_stride, &p.dv_head_stride);
   set(2, &p.dk_rope, &p.dk_rope_batch_stride, &p.dk_rope_token_stride, &p.dk_rope_head_stride);
   return program_.own->run_finish(p, call_.stream);
+}
+
+// Adds up the terms of all rows, of all ranks if they are to be, in no order that shows.
+Status SparseRankRun::add_sinks() const {
+  ExactSum sum;
+  sum.terms = steps_workspace() + plan_.backward.workspace.dsinks_parts;
+  sum.rows = plan_.backward.rows, sum.row_stride = sum.columns = heads_;
+  sum.words = at(workspace_.words), sum.out = call_.tensors[of_op::dsinks].data;
+  return make_exact_sums(program_.sums, sum, program_.ranks.reduce_sinks ? &group_ : nullptr,
+                         call_.stream);
 }
 
 // Posts the gradients' way home, and this rank's part of dsinks to all others.

@@ -299,8 +299,27 @@ Result<Estimate> SparseExecutor::estimate_plan(const Call&, const SparsePlan& pl
   return out;
 }
 
-MadeExecutor make_sparse(const Resolved& resolved, const DeviceFacts& facts) {
-  LATHE_ASSIGN(const SparseRequest request, sparse_request(resolved));
+namespace {
+
+// Rows are independent of each other, with lists that are not cut: their results and gradients do
+// not depend on the ranks. Gradients of keys and sinks are exact sums of what the rows contribute.
+void make_rank_invariant(SparseRequest* request) {
+  const SparseGradients& wanted = request->gradients;
+  if (request->splits == 0) request->splits = 1;
+  request->problem.split = request->splits != 1;
+  request->problem.deterministic = wanted.dk || wanted.dv;
+  request->problem.exact = wanted.dk || wanted.dv || wanted.dsinks;
+  request->rank_invariant = true;
+}
+
+}  // namespace
+
+MadeExecutor make_sparse(const Resolved& resolved, const DeviceFacts& its_facts) {
+  LATHE_ASSIGN(SparseRequest request, sparse_request(resolved));
+  const bool invariant = (resolved.problem.group_flags & kRankInvariant) != 0;
+  if (invariant) make_rank_invariant(&request);
+  // A measured tile would change the order of sums.
+  const DeviceFacts facts = invariant ? without_choices(its_facts) : its_facts;
   LATHE_ASSIGN(const SparseGroup ranks, sparse_group(resolved.problem));
   LATHE_ASSIGN(const SparseKernels kernels, sparse_kernels(request.problem, facts));
   SparseBackwardKernels backward;
@@ -309,7 +328,8 @@ MadeExecutor make_sparse(const Resolved& resolved, const DeviceFacts& facts) {
   }
   auto own = std::make_unique<SparseExecutor>(request, kernels, backward, facts);
   // One rank holds all keys.
-  if (!ranks.group || ranks.group->world() == 1) return std::unique_ptr<Executor>(std::move(own));
+  if (!ranks.group || (ranks.group->world() == 1 && !invariant))
+    return std::unique_ptr<Executor>(std::move(own));
   return make_sparse_over_ranks(std::move(own), ranks);
 }
 

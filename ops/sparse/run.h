@@ -22,7 +22,8 @@ struct SparseRequest {
   bool causal = false, absolute = false;
   bool sinks_apart = false;  // statistics leave the sinks out
   int block_shift = 0;
-  int64_t splits = 0;         // 0: chosen
+  int64_t splits = 0;  // 0: chosen
+  bool rank_invariant = false;
   SparseGradients gradients;  // those that are asked for
 };
 

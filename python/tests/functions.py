@@ -6,45 +6,20 @@ A row makes tiny inputs by name, calls the function with them, and says which ou
 gradients. The tests of with_torch/test_functions_*.py run every row, so a new function needs a row
 here and nothing else; test_functions_table.py finds a name that has neither a row nor a reason.
 """
-from typing import Any, Callable, NamedTuple
-
 import torch
 
 import lathe.flex
 import lathe.torch as lt
+import functions_serving
 from function_inputs import (attention_inputs, channels_last, conv_inputs, heads_first, kda_inputs,
                              kda_layer_inputs, mla_inputs, offsets, only, packed_inputs, pages,
                              pool_inputs, rows_inputs, sparse_exact, sparse_inputs)
+from function_row import Row
 from lathe.compat import (causal_conv1d, fla, flash_attn, flash_attn_3, flash_attn_4, flash_mla,
                           torch_cp, transformers, sdpa, vllm, vllm_conv)
 
 MODULES = (lt, lathe.flex, causal_conv1d, fla, flash_attn, flash_attn_3, flash_attn_4, flash_mla,
            sdpa, torch_cp, transformers, vllm, vllm_conv)
-
-
-class Row(NamedTuple):
-    """A function of the package with the inputs that tests give it."""
-
-    module: Any
-    function: str
-    make: Callable[..., Any]  # make(n, dtype): inputs by name; n is the number of tokens
-    call: Callable[..., Any]  # call(**inputs) returns a tuple of outputs
-    gradients: tuple[int, ...] = ()  # the places of the outputs that have gradients
-    what: str = ""  # what is special about this call
-    half: torch.dtype = torch.float16
-    full: torch.dtype | None = torch.float32  # None: the function takes 16 bits only
-    exact: Callable[..., Any] | None = None  # the same call in float64, where `full` is None
-
-    def __str__(self) -> str:
-        short = self.module.__name__.removeprefix("lathe.").removeprefix("compat.")
-        return f"{short}.{self.function}" + (f" {self.what}" if self.what else "")
-
-    def inputs(self, n: int = 9, dtype: torch.dtype | None = None) -> dict[str, torch.Tensor]:
-        """Returns inputs, the same ones at every call, none of which requires a gradient."""
-        with torch.random.fork_rng():
-            torch.manual_seed(n)
-            found: dict[str, torch.Tensor] = self.make(n, dtype or self.full or self.half)
-            return found
 
 
 def _tuple(found):
@@ -311,7 +286,8 @@ ATTENTION = (
             False)[0],), (0,), "varlen"),
 )
 
-ROWS = (*TORCH, *FLA, *CONV, *ATTENTION)
+SERVING = functions_serving.ROWS
+ROWS = (*TORCH, *SERVING, *FLA, *CONV, *ATTENTION)
 DIFFERENTIABLE = tuple(row for row in ROWS if row.gradients)
 
 # ---- names without a row -------------------------------------------------------------------------

@@ -19,7 +19,7 @@ REASONS = {(flash_attn_3, "get_scheduler_metadata"): "reads no tensor",
 ROWS_Q, ROWS_K = (0, 3, 3, 7), (0, 5, 9, 14)  # the second sequence has no queries
 
 
-def _packed(garbage, **more):
+def packed(garbage, **more):
     """Returns packed q, k, v with two rows each past the last offset, and offsets with padding."""
     q, k, v = random(9, H, D), random(16, HK, D), random(16, HK, D, seed=1)
     for each, last in ((q, 7), (k, 14), (v, 14)):
@@ -29,7 +29,7 @@ def _packed(garbage, **more):
             **more}
 
 
-def _packed_wanted(lse=True, used_q=None, used_k=None, **options):
+def packed_wanted(lse=True, used_q=None, used_k=None, **options):
     def wanted(q, k, v, sinks=None, **others):
         parts = []
         for i in range(3):
@@ -49,7 +49,7 @@ def _kv(function):
 
 
 def _qkv_inputs(garbage):
-    found = _packed(garbage)
+    found = packed(garbage)
     k, v = (found[name][:9].clone() for name in "kv")
     k[7:], v[7:] = garbage.number, garbage.number
     return {"q": found["q"][:, :HK].clone(), "k": k, "v": v, "cu_q": found["cu_q"]}
@@ -65,19 +65,19 @@ USED_Q, USED_K = (2, 0, 4), (5, 0, 4)
 
 
 def _used(garbage):
-    return _packed(garbage, sinks=torch.linspace(-1, 1, H),
+    return packed(garbage, sinks=torch.linspace(-1, 1, H),
                    used_q=ints(*USED_Q, garbage.length, garbage.length),
                    used_k=ints(*USED_K, garbage.length, garbage.length))
 
 
 _QKV = ("q", "k", "v")
 PACKED = (
-    Row(flash_attn, "flash_attn_varlen_func", _packed,
+    Row(flash_attn, "flash_attn_varlen_func", packed,
         lambda q, k, v, cu_q, cu_k: flash_attn.flash_attn_varlen_func(
             q, k, v, cu_q, cu_k, 1, 1, causal=True, return_attn_probs=True)[:2],
-        _packed_wanted(causal=True), gradients=_QKV),
-    Row(flash_attn, "flash_attn_varlen_kvpacked_func", _packed,
-        _kv(flash_attn.flash_attn_varlen_kvpacked_func), _packed_wanted(causal=True),
+        packed_wanted(causal=True), gradients=_QKV),
+    Row(flash_attn, "flash_attn_varlen_kvpacked_func", packed,
+        _kv(flash_attn.flash_attn_varlen_kvpacked_func), packed_wanted(causal=True),
         gradients=_QKV),
     Row(flash_attn, "flash_attn_varlen_qkvpacked_func", _qkv_inputs,
         lambda q, k, v, cu_q: flash_attn.flash_attn_varlen_qkvpacked_func(
@@ -86,25 +86,25 @@ PACKED = (
     Row(flash_attn_3, "flash_attn_varlen_func", _used,
         lambda q, k, v, cu_q, cu_k, sinks, used_q, used_k: flash_attn_3.flash_attn_varlen_func(
             q, k, v, cu_q, cu_k, 4, 5, used_q, used_k, s_aux=sinks, return_attn_probs=True),
-        _packed_wanted(used_q=USED_Q, used_k=USED_K), gradients=(*_QKV, "sinks")),
+        packed_wanted(used_q=USED_Q, used_k=USED_K), gradients=(*_QKV, "sinks")),
     Row(flash_attn_4, "flash_attn_varlen_func", _used,
         lambda q, k, v, cu_q, cu_k, sinks, used_q, used_k: flash_attn_4.flash_attn_varlen_func(
             q, k, v, cu_seqlens_q=cu_q, cu_seqlens_k=cu_k, seqused_k=used_k, causal=True,
             learnable_sink=sinks),
-        _packed_wanted(used_k=USED_K, causal=True), gradients=(*_QKV, "sinks")),
-    Row(vllm, "flash_attn_varlen_func", _packed,
+        packed_wanted(used_k=USED_K, causal=True), gradients=(*_QKV, "sinks")),
+    Row(vllm, "flash_attn_varlen_func", packed,
         lambda q, k, v, cu_q, cu_k: vllm.flash_attn_varlen_func(
             q, k, v, 4, cu_q, 5, cu_k, return_softmax_lse=True, window_size=(2, 1)),
-        _packed_wanted(left=2, right=1), gradients=_QKV),
-    Row(sdpa, "register", _packed,
+        packed_wanted(left=2, right=1), gradients=_QKV),
+    Row(sdpa, "register", packed,
         lambda q, k, v, cu_q, cu_k: torch.ops.aten._flash_attention_forward(
             q, k, v, cu_q, cu_k, 4, 5, 0.0, True, False)[:2],
-        _packed_wanted(causal=True), gradients=_QKV, what="packed"),
+        packed_wanted(causal=True), gradients=_QKV, what="packed"),
 )
 
 # ---- queries over pages --------------------------------------------------------------------------
 
-def _ragged_wanted(lse=True, sinks=True, **options):
+def ragged_wanted(lse=True, sinks=True, **options):
     given = sinks
 
     def wanted(q, k_cache, v_cache, cu_q, sinks, **others):
@@ -158,17 +158,17 @@ def _batched_wanted(q, k_cache, v_cache, **others):
 
 
 RAGGED = (
-    Row(vllm, "flash_attn_varlen_func", _ones, _vllm(1, causal=True), _ragged_wanted(causal=True),
+    Row(vllm, "flash_attn_varlen_func", _ones, _vllm(1, causal=True), ragged_wanted(causal=True),
         what="one query"),
     Row(vllm, "flash_attn_varlen_func", ragged, _vllm(2, causal=True, window_size=(6, 0)),
-        _ragged_wanted(causal=True, left=6), what="few queries"),
+        ragged_wanted(causal=True, left=6), what="few queries"),
     Row(vllm, "flash_attn_varlen_func", ragged, _vllm(1, causal=True),
-        _ragged_wanted(causal=True), what="more queries than max_seqlen_q"),
-    Row(vllm, "flash_attn_varlen_func", ragged, _vllm(1), _ragged_wanted(), what="whole"),
+        ragged_wanted(causal=True), what="more queries than max_seqlen_q"),
+    Row(vllm, "flash_attn_varlen_func", ragged, _vllm(1), ragged_wanted(), what="whole"),
     Row(vllm, "flash_attn_varlen_func", ragged, _vllm(2, window_size=(6, 2)),
-        _ragged_wanted(left=6, right=2), what="windows"),
+        ragged_wanted(left=6, right=2), what="windows"),
     Row(vllm, "flash_attn_varlen_func", _long, _vllm(80, causal=True),
-        _ragged_wanted(causal=True), what="many queries"),
+        ragged_wanted(causal=True), what="many queries"),
     Row(flash_attn, "flash_attn_varlen_func", ragged,
         lambda q, k_cache, v_cache, table, used, cu_q, sinks: flash_attn.flash_attn_varlen_func(
             q, k_cache, v_cache, cu_q, ints(0, 11, 11, 31, 31), 2, 20, causal=True,
@@ -179,18 +179,18 @@ RAGGED = (
         lambda q, k_cache, v_cache, table, used, cu_q, sinks: flash_attn_3.flash_attn_with_kvcache(
             q, k_cache, v_cache, cache_seqlens=used, page_table=table, cu_seqlens_q=cu_q,
             max_seqlen_q=2, causal=True, s_aux=sinks, return_softmax_lse=True),
-        _ragged_wanted(causal=True), what="ragged"),
+        ragged_wanted(causal=True), what="ragged"),
     Row(flash_attn_4, "flash_attn_varlen_func", ragged,
         lambda q, k_cache, v_cache, table, used, cu_q, sinks: flash_attn_4.flash_attn_varlen_func(
             q, k_cache, v_cache, cu_seqlens_q=cu_q, seqused_k=used, page_table=table,
             learnable_sink=sinks),
-        _ragged_wanted(), what="pages"),
+        ragged_wanted(), what="pages"),
     Row(flash_attn_4, "flash_attn_varlen_func", _batched,
         lambda q, k_cache, v_cache, table, used, used_q: flash_attn_4.flash_attn_varlen_func(
             q, k_cache, v_cache, seqused_q=used_q, seqused_k=used, page_table=table, causal=True),
         lambda **given: _batched_wanted(**given), what="pages, used queries of a batch"),
     Row(sdpa, "register", ragged, lambda **given: _pages_of_aten(**given),
-        _ragged_wanted(causal=True, sinks=False), what="pages"),
+        ragged_wanted(causal=True, sinks=False), what="pages"),
 )
 
 

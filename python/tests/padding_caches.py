@@ -12,7 +12,7 @@ from padding_pages import (D, H, HK, LENGTHS, NEW, PAGE, PAGES, attended, cache_
 # ---- caches with new keys ------------------------------------------------------------------------
 
 
-def _batch(garbage, queries=1, new=1, width=D):
+def batch(garbage, queries=1, new=1, width=D):
     """Returns a query or more of each of four sequences, of which two are padding; new keys."""
     k_cache, v_cache, table, used = cache_of(garbage, width)
     return {"q": random(4, queries, H, width), "k_cache": k_cache, "v_cache": v_cache,
@@ -20,7 +20,7 @@ def _batch(garbage, queries=1, new=1, width=D):
             "v": random(4, new, HK, width, seed=6)}
 
 
-def _batch_named(k_cache, table, used, k, **others):
+def batch_named(k_cache, table, used, k, **others):
     """Returns the places of the new keys: those with a length and a page."""
     mask = torch.zeros(k_cache.shape[:2], dtype=torch.bool)
     for b, length in enumerate(used.tolist()):
@@ -30,7 +30,7 @@ def _batch_named(k_cache, table, used, k, **others):
     return {"k_cache": mask, "v_cache": mask}
 
 
-def _batch_wanted(**options):
+def batch_wanted(**options):
     def wanted(q, k_cache, v_cache, table, used, k, v):
         out = torch.full(q.shape, NAN, dtype=torch.float64)
         caches = [each.double().fill_(NAN) for each in (k_cache, v_cache)]
@@ -57,8 +57,8 @@ def _caches(module, name):
                                       (2, 2, 36, "odd width"), (1, 3, 20, "odd width, other"),
                                       (2, 0, D, "nothing new")):
         def make(garbage, queries=queries, new=new, width=width):
-            return _batch(garbage, queries, new, width)
-        yield Row(module, "flash_attn_with_kvcache", make, call, _batch_wanted(), _batch_named,
+            return batch(garbage, queries, new, width)
+        yield Row(module, "flash_attn_with_kvcache", make, call, batch_wanted(), batch_named,
                   what=what)
 
 
@@ -99,7 +99,7 @@ def _packed_new_call(q, k_cache, v_cache, table, used, cu_q, sinks, k, v, cu_new
 
 def _chosen(garbage):
     """Returns sequences in chosen rows of a cache without pages, and of a table of pages."""
-    found = _batch(garbage)
+    found = batch(garbage)
     return {**found, "index": ints(2, garbage.index, 0, garbage.index)}
 
 

@@ -76,7 +76,7 @@ def _numbered_call(x, weight, bias, seq_idx):
     return y.transpose(1, 2).flatten(0, 1),
 
 
-def _steps(tokens, columns):
+def steps(tokens, columns):
     """Returns a maker of tokens x [B,D,T] and states in slots, of which two rows have none."""
     def made(garbage):
         x = randn(4, tokens, D).transpose(1, 2)
@@ -87,7 +87,7 @@ def _steps(tokens, columns):
     return made
 
 
-def _steps_wanted(ring):
+def steps_wanted(ring):
     def wanted(x, weight, bias, pool, slots, taken):
         y, after = torch.zeros(x.shape, dtype=torch.float64), pool.double()
         columns = pool.shape[2]
@@ -115,7 +115,7 @@ def _steps_call(ring):
     return call
 
 
-def _steps_named(pool, **others):
+def steps_named(pool, **others):
     return slot_mask(4, 2, of=len(pool))
 
 
@@ -135,8 +135,8 @@ def _last_wanted(x, offsets):
 
 
 def _update_rows(what, tokens, columns, ring=False):
-    return Row(causal_conv1d, "causal_conv1d_update", _steps(tokens, columns), _steps_call(ring),
-               _steps_wanted(ring), _steps_named, what=what, bound=BOUND)
+    return Row(causal_conv1d, "causal_conv1d_update", steps(tokens, columns), _steps_call(ring),
+               steps_wanted(ring), steps_named, what=what, bound=BOUND)
 
 
 CONV = (
@@ -195,7 +195,7 @@ def _columns(pool, *slots, first):
     return {"pool": mask}
 
 
-def _drafts(tokens, columns, most):
+def drafts_of(tokens, columns, most):
     """Returns a maker of a step of `tokens` of each row; of the last step's, some count."""
     def made(garbage):
         x = randn(5, tokens, D).transpose(1, 2)
@@ -208,7 +208,7 @@ def _drafts(tokens, columns, most):
     return made
 
 
-def _drafts_wanted(drafts):
+def drafts_wanted(drafts):
     def wanted(x, weight, bias, pool, slots, accepted):
         y, after = torch.zeros(x.shape, dtype=torch.float64), pool.double()
         for row in (0, 2):
@@ -231,13 +231,13 @@ def _drafts_call(drafts):
     return call
 
 
-def _drafts_named(drafts):
+def drafts_named(drafts):
     def named(x, pool, **others):
         return _columns(pool, 6, 2, first=KEPT - 1 + x.shape[2] if drafts else KEPT)
     return named
 
 
-def _packed_drafts(garbage):
+def packed_drafts(garbage):
     """As _prefill, with counts, of which those of padding are garbage."""
     found = _prefill(garbage)
     del found["known"]
@@ -245,7 +245,7 @@ def _packed_drafts(garbage):
             "accepted": ints(3, garbage.length, garbage.length, 1, 2, 0, garbage.length)}
 
 
-def _packed_drafts_wanted(drafts):
+def packed_drafts_wanted(drafts):
     def wanted(x, weight, bias, slots, offsets, pool, accepted):
         y, after = torch.full((15, D), NAN, dtype=torch.float64), pool.double()
         for n, slot in ((0, 3), (3, 1), (4, 5)):
@@ -266,7 +266,7 @@ def _packed_drafts_call(drafts, most):
     return call
 
 
-def _packed_named(drafts):
+def packed_named(drafts):
     def named(pool, **others):
         return _columns(pool, 3, 1, 5, first=KEPT + 4 if drafts else KEPT)
     return named
@@ -275,13 +275,13 @@ def _packed_named(drafts):
 VLLM = (
     Row(vllm_conv, "causal_conv1d_fn", _prefill, _prefill_call, _prefill_wanted,
         lambda pool, **others: _columns(pool, 3, 1, 5, first=KEPT), bound=BOUND),
-    *(Row(vllm_conv, "causal_conv1d_update", _drafts(tokens, columns, most), _drafts_call(drafts),
-          _drafts_wanted(drafts), _drafts_named(drafts), what=what, bound=BOUND)
+    *(Row(vllm_conv, "causal_conv1d_update", drafts_of(tokens, columns, most), _drafts_call(drafts),
+          drafts_wanted(drafts), drafts_named(drafts), what=what, bound=BOUND)
       for what, tokens, columns, most, drafts in (
           ("one token", 1, KEPT, 1, False), ("tokens", 5, W, 1, False),
           ("drafts", 3, KEPT + 3, 3, True), ("one draft", 1, KEPT, 1, True))),
-    *(Row(vllm_conv, "causal_conv1d_update", _packed_drafts, _packed_drafts_call(drafts, most),
-          _packed_drafts_wanted(drafts), _packed_named(drafts), what=what, bound=BOUND)
+    *(Row(vllm_conv, "causal_conv1d_update", packed_drafts, _packed_drafts_call(drafts, most),
+          packed_drafts_wanted(drafts), packed_named(drafts), what=what, bound=BOUND)
       for what, most, drafts in (
           ("packed", 5, False), ("packed drafts", 5, True), ("wrong max_query_len", 1, True),
           ("no max_query_len", -1, True))),

@@ -16,7 +16,7 @@ OFFSETS = (0, 4, 4, 9, 9, 9)  # the second sequence and the last two have no tok
 THERE = [0, 2]
 
 
-def _fla_conv(garbage):
+def conv_states(garbage):
     x = randn(1, 11, D)
     x[:, 9:] = garbage.number
     states = randn(5, D, W, seed=2)
@@ -24,7 +24,7 @@ def _fla_conv(garbage):
     return {"x": x, **taps(), "states": states, "offsets": ints(*OFFSETS)}
 
 
-def _fla_conv_wanted(x, weight, bias, states, offsets):
+def conv_wanted(x, weight, bias, states, offsets):
     y, final = fla_reference.conv(x.double()[:, :9], weight.double(), bias.double(), None,
                                   states.double(), offsets, True)
     y = torch.cat([y[0], torch.zeros(2, D, dtype=torch.float64)])
@@ -38,7 +38,7 @@ def _fla_conv_call(x, weight, bias, states, offsets):
     return y[0], final
 
 
-def _kda(garbage, tokens=11, last=9):
+def tokens_of(garbage, tokens=11, last=9):
     found = {"q": randn(1, tokens, 1, K), "k": randn(1, tokens, 1, K, seed=1) / 4,
              "v": randn(1, tokens, HV, V), "g": -randn(1, tokens, HV, K, seed=3).abs(),
              "beta": torch.rand(1, tokens, HV, generator=torch.Generator().manual_seed(4))}
@@ -47,13 +47,13 @@ def _kda(garbage, tokens=11, last=9):
     return found
 
 
-def _kda_states(garbage):
+def kda_states(garbage):
     states = randn(5, HV, K, V)
     states[[1, 3, 4]] = garbage.number
-    return {**_kda(garbage), "states": states, "offsets": ints(*OFFSETS)}
+    return {**tokens_of(garbage), "states": states, "offsets": ints(*OFFSETS)}
 
 
-def _kda_wanted(states, offsets, **tokens):
+def kda_wanted(states, offsets, **tokens):
     tokens = {name: each.double()[:, :9] for name, each in tokens.items()}
     o, final = fla_reference.kda(**tokens, initial_state=states.double(), cu_seqlens=offsets)
     mask = torch.ones(5, dtype=torch.bool)
@@ -62,7 +62,7 @@ def _kda_wanted(states, offsets, **tokens):
             final.masked_fill(mask[:, None, None, None], NAN))
 
 
-def _kda_call(function):
+def kda_call(function):
     def call(states, offsets, **tokens):
         o, final = function(**tokens, initial_state=states, output_final_state=True,
                             cu_seqlens=offsets)
@@ -70,9 +70,9 @@ def _kda_call(function):
     return call
 
 
-def _served(garbage):
+def served(garbage):
     """Returns sequences with states in slots: the second is padding with tokens."""
-    found = _kda(garbage, last=10)
+    found = tokens_of(garbage, last=10)
     for each in found.values():
         each[:, 4:6] = garbage.number
     pool = randn(6, HV, K, V)
@@ -81,7 +81,7 @@ def _served(garbage):
             "offsets": ints(0, 4, 6, 10, 10, 10)}
 
 
-def _served_wanted(pool, slots, offsets, **tokens):
+def served_wanted(pool, slots, offsets, **tokens):
     o, after = torch.zeros(11, HV, V, dtype=torch.float64), pool.double()
     for n, slot in ((0, 5), (2, 2)):
         begin, end = offsets[n], offsets[n + 1]
@@ -97,21 +97,21 @@ def _served_call(pool, slots, offsets, **tokens):
     return o[0], found
 
 
-def _drafted(garbage):
+def drafted(garbage):
     """Returns rows of slots, one a token, where of the last step's tokens some count."""
-    found = _served(garbage)
+    found = served(garbage)
     none = outside(garbage, 12)
     pool = randn(12, HV, K, V)
     pool[[0, 1, 3, 4, 8]] = garbage.number
     slots = torch.tensor([[5, 2, 9, 10], [none] * 4, [11, 7, 6, 0], [none] * 4,
                           [garbage.index] * 4], dtype=torch.int32)
-    # Two of the first sequence's tokens count, three of the third's, whose fourth slot is not known.
+    # Two of the first sequence's tokens count, three of the third's, whose last slot is not known.
     slots[2, 3] = none
     return {**found, "pool": pool, "slots": slots,
             "accepted": ints(2, garbage.length, 3, 0, garbage.length)}
 
 
-def _drafted_wanted(pool, slots, offsets, accepted, **tokens):
+def drafted_wanted(pool, slots, offsets, accepted, **tokens):
     o, after = torch.zeros(11, HV, V, dtype=torch.float64), pool.double()
     for n, row, first in ((0, (5, 2, 9, 10), 2), (2, (11, 7, 6), 6)):
         for column in range(4):
@@ -131,15 +131,15 @@ def _drafted_call(pool, slots, offsets, accepted, **tokens):
 
 
 ROWS = (
-    Row(fla, "causal_conv1d", _fla_conv, _fla_conv_call, _fla_conv_wanted,
+    Row(fla, "causal_conv1d", conv_states, _fla_conv_call, conv_wanted,
         gradients=("x", "weight", "bias"), bound=BOUND),
-    Row(fla, "chunk_kda", _kda_states, _kda_call(fla.chunk_kda), _kda_wanted,
+    Row(fla, "chunk_kda", kda_states, kda_call(fla.chunk_kda), kda_wanted,
         gradients=("q", "k", "v", "g", "beta"), bound=1e-4),
-    Row(fla, "fused_recurrent_kda", _kda_states, _kda_call(fla.fused_recurrent_kda), _kda_wanted,
+    Row(fla, "fused_recurrent_kda", kda_states, kda_call(fla.fused_recurrent_kda), kda_wanted,
         bound=BOUND),
-    Row(fla, "fused_recurrent_kda_fwd", _served, _served_call, _served_wanted,
+    Row(fla, "fused_recurrent_kda_fwd", served, _served_call, served_wanted,
         lambda pool, **others: slot_mask(5, 2, of=len(pool)), bound=BOUND),
-    Row(fla, "fused_recurrent_kda_fwd", _drafted, _drafted_call, _drafted_wanted,
+    Row(fla, "fused_recurrent_kda_fwd", drafted, _drafted_call, drafted_wanted,
         lambda pool, **others: slot_mask(5, 2, 9, 10, 11, 7, 6, of=len(pool)), what="drafts",
         bound=BOUND),
 )

@@ -16,3 +16,15 @@ def to_numpy(tensor):
     """Returns an array; bfloat16 becomes float32."""
     tensor = tensor.detach()
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+
+
+def hands_on_narrow():
+    """Returns true if this torch lends tensors of 8-bit floats by DLPack, as 2.6 does not."""
+    try:
+        torch.zeros(1, dtype=torch.float8_e4m3fn).__dlpack__()
+    except (RuntimeError, BufferError):
+        return False
+    return True
+
+
+NARROW = hands_on_narrow()

@@ -15,12 +15,15 @@
 #                                     the tests of a checkout of flash-linear-attention,
 #                                     flash-attention or causal-conv1d on lathe's functions;
 #                                     arguments go to its runner in python/tests/peers
+#
+#   LATHE_JOBS=N                      processes of the tests with torch; default: one per core
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 tests=$PWD/python/tests
 peers=$PWD/build/peers
 python=$peers/venv/bin/python
 logs=$PWD/build/python/logs
+jobs=${LATHE_JOBS:-$(nproc)}
 
 # What pyproject.toml promises as the least.
 oldest=torch==2.6.0
@@ -42,7 +45,8 @@ find_compiler() {
 
 set_environment() {
   mkdir -p "$logs"
-  export LATHE_DEVICE=sim LATHE_CACHE_DIR=$PWD/build/python/cache PYTHONDONTWRITEBYTECODE=1
+  export LATHE_DEVICE=sim LATHE_CACHE_DIR=$PWD/build/python/cache
+  export PYTHONPYCACHEPREFIX=$PWD/build/python/bytecode  # nothing is written beside the sources
   find_compiler
 }
 
@@ -94,19 +98,30 @@ whole() {
 oldest_tests=(with_torch/test_{causal_conv1d,dtensor,flash_attn,flex,functions_compile,functions_gradients,into}.py
               with_torch/test_{negative_views,ranks,vmap}.py)
 
-# sampled PART FILE...: a part of the tests with torch, dealt by their names.
+# sampled PART/PARTS FILE...: a part of the tests with torch, dealt by their names: by a process for
+# each job, as pytest has one alone.
 sampled() {
-  run with_torch env -C "$tests" "$python" -m pytest -q -p no:cacheprovider --part "$@"
-  count with_torch
+  local part=${1%/*} parts=${1#*/} job pids=()
+  shift
+  echo "== with_torch, $jobs processes"
+  for ((job = 0; job < jobs; job++)); do
+    env -C "$tests" "$python" -m pytest -q -p no:cacheprovider \
+      --part "$((part + parts * job))/$((parts * jobs))" "$@" >"$logs/with_torch_$job.log" 2>&1 &
+    pids+=($!)
+  done
+  for ((job = 0; job < jobs; job++)); do
+    code=0
+    wait "${pids[job]}" || code=$?
+    cat "$logs/with_torch_$job.log"
+    count "with_torch $job"
+  done
 }
 
 # The folders have files of equal names, which one pytest would take for the same module.
 own_tests() {
-  local folder
-  for folder in core with_torch; do
-    run "$folder" env -C "$tests" "$python" -m pytest -q -p no:cacheprovider "$folder"
-    count "$folder"
-  done
+  run core env -C "$tests" "$python" -m pytest -q -p no:cacheprovider core
+  count core
+  sampled 1/1 with_torch
 }
 
 # on_wheels PYTHON: installs the wheels for an interpreter and tests them.

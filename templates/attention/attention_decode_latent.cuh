@@ -79,7 +79,7 @@ struct AttentionDecodeLatent {
   __device__ __forceinline__ int page_entry(int block, int first) const {
     const int key = block * kTileN + static_cast<int>(threadIdx.x);
     const bool wanted = block >= first && threadIdx.x < kTileN && key < tile.keys;
-    return wanted ? table.entry(key) : -1;
+    return wanted && key >= View{decode, tile}.first() ? table.entry(key) : -1;
   }
   __device__ __forceinline__ void list_row(int stage, int block, int entry) const {
     if (threadIdx.x >= kTileN) return;

@@ -100,13 +100,17 @@ struct DecodeView {
     const int* total = static_cast<const int*>(decode.total_seqlens);
     return (total == nullptr ? tile.keys : load_element(total + tile.sequence)) - tile.rows;
   }
+  // The first key that counts. What lies before it is read as zeros, as what is behind the last key
+  // is: it may be no number, and then a weight of 0 would not drop it.
+  __device__ __forceinline__ int first() const {
+    const int* pad = static_cast<const int*>(decode.leftpad);
+    return !kSpread || pad == nullptr ? 0 : maximum(load_element(pad + tile.sequence), 0);
+  }
   __device__ __forceinline__ Walk visits() const {
     const AttentionForwardParams& p = decode.forward;
     if constexpr (kSpread) {
-      const int* pad = static_cast<const int*>(decode.leftpad);
-      const int first = pad == nullptr ? 0 : maximum(load_element(pad + tile.sequence), 0);
       const KeyWindow all = key_window(0, ahead(), p.window_left, p.window_right);
-      return Walk({tile.keys, all.low, all.high, first, decode.key_stride, decode.key_offset}, p,
+      return Walk({tile.keys, all.low, all.high, first(), decode.key_stride, decode.key_offset}, p,
                   tile);
     } else {
       return Walk(p, tile);

@@ -302,7 +302,12 @@ __device__ void causal_conv1d_bwd(const ConvBackwardParams& p) {
   const ConvTile at = conv_tile<Config>(p.channels, p.batch, p.first_tile, p.tiles);
   float* stage = filter + Shape::kFilterFloats + at.warp * Shape::kStateFloats;
   ConvBackwardThread<Config> thread;
-  const ConvTokens tokens = conv_tokens<Config>(at, p.run, p.begin, p.end);
+  ConvTokens tokens;
+  if constexpr (ConvByPieces<Config>::kValue) {
+    tokens = conv_piece_tokens<Config>(p, at);
+  } else {
+    tokens = conv_tokens<Config>(at, p.run, p.begin, p.end);
+  }
   if (!at.state) {  // rows are on their way before anything is waited for
     conv_start_bwd<Config>(p, at, tokens,
                            reinterpret_cast<char*>(shared) + Smem::kRings + at.warp * Smem::kOfWarp,

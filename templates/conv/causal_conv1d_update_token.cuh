@@ -6,8 +6,9 @@
 // A warp takes 32 * kVector channels of up to kRows sequences. Their slots are looked up together,
 // then all their states and inputs are on their way at once, then the filter's taps: a warp waits
 // for memory twice, whatever it has to do. States go through shared memory, so that neighbouring
-// lanes meet neighbouring memory whether channels or columns lie side by side. Warps share nothing,
-// so a few sequences lie over as many multiprocessors as many do.
+// lanes meet neighbouring memory whether channels or columns lie side by side; of channels side by
+// side a lane takes its own. Warps share nothing, so a few sequences lie over as many
+// multiprocessors as many do.
 #pragma once
 #include "conv/causal_conv1d_update.cuh"
 #include "params/conv_slots.h"
@@ -19,83 +20,6 @@ struct ConvTokenSmem {
   static constexpr int kOfRow = 32 * Config::kVectorBytes * Config::kColumns;
   static constexpr int kOfWarp = Config::kRows * kOfRow;
   static constexpr int kBytes = Config::kThreads / 32 * kOfWarp;
-};
-
-// The states of a warp's channels: one for each of its sequences, -1 for a slot that is none.
-template <class Config>
-struct ConvTokenStates {
-  using Element = typename Config::Element;
-  static constexpr int kColumns = Config::kColumns, kRows = Config::kRows;
-  static constexpr int kVector = Config::kVectorBytes / sizeof(Element);
-  static constexpr int kEach = kVector * kColumns;  // elements of a lane
-
-  const ConvUpdatePoolParams& p;
-  char* shared;              // of the warp
-  int channel, lane, count;  // count: channels of the warp
-
-  __device__ __forceinline__ Element* stage(int row) const {
-    return reinterpret_cast<Element*>(shared + row * ConvTokenSmem<Config>::kOfRow);
-  }
-  __device__ __forceinline__ Element* state(int slot) const {
-    return static_cast<Element*>(p.call.state) + slot * p.call.state_slot_stride +
-           channel * p.call.state_channel_stride;
-  }
-  // Returns whether a state is one run of memory.
-  __device__ __forceinline__ bool dense() const {
-    return p.state_column_stride == 1 && p.call.state_channel_stride == kColumns;
-  }
-  // Calls body(i, channel, column) for this lane's i-th element, which lies in memory beside that
-  // of the next lane.
-  template <class Body>
-  __device__ __forceinline__ void each(const Body& body) const {
-    const bool columns = p.state_column_stride == 1;
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      const int flat = lane + 32 * i;
-      const int c = columns ? flat / kColumns : lane + 32 * (i % kVector);
-      const int column = columns ? flat % kColumns : i / kVector;
-      if (c < count) body(i, c, column);
-    }
-  }
-  __device__ __forceinline__ long long place(int c, int column) const {
-    return c * p.call.state_channel_stride + column * p.state_column_stride;
-  }
-
-  // Brings the states; plain loads, as the grid writes the pool.
-  __device__ __forceinline__ void fetch(const int (&from)[kRows]) const {
-    if (dense()) {
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-        if (from[r] >= 0) copy_in_async(stage(r), state(from[r]), count * kColumns, lane);
-      }
-    } else {
-      Element held[kRows][kEach];
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-        const Element* source = state(maximum(from[r], 0));
-        each([&](int i, int c, int column) {
-          if (from[r] >= 0) held[r][i] = source[place(c, column)];
-        });
-      }
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-        each([&](int i, int c, int column) {
-          if (from[r] >= 0) stage(r)[c * kColumns + column] = held[r][i];
-        });
-      }
-    }
-    copy_async_commit();
-  }
-  __device__ __forceinline__ void put(int row, int slot) const {
-    if (dense()) {
-      copy_out(state(slot), stage(row), count * kColumns, lane);
-    } else {
-      Element* to = state(slot);
-      each([&](int, int c, int column) {
-        store_element(to + place(c, column), stage(row)[c * kColumns + column]);
-      });
-    }
-  }
 };
 
 // A lane's elements of a state, by words where they are whole words.
@@ -125,6 +49,130 @@ __device__ __forceinline__ void write_columns(Element* to, const Element (&held)
     for (int i = 0; i < kCount; ++i) to[i] = held[i];
   }
 }
+
+// The states of a warp's channels: one for each of its sequences, -1 for a slot that is none.
+template <class Config>
+struct ConvTokenStates {
+  using Element = typename Config::Element;
+  static constexpr int kColumns = Config::kColumns, kRows = Config::kRows;
+  static constexpr int kVector = Config::kVectorBytes / sizeof(Element);
+  static constexpr int kEach = kVector * kColumns;  // elements of a lane
+
+  const ConvUpdatePoolParams& p;
+  char* shared;              // of the warp
+  int channel, lane, count;  // count: channels of the warp
+
+  __device__ __forceinline__ Element* stage(int row) const {
+    return reinterpret_cast<Element*>(shared + row * ConvTokenSmem<Config>::kOfRow);
+  }
+  __device__ __forceinline__ Element* state(int slot) const {
+    return static_cast<Element*>(p.call.state) + slot * p.call.state_slot_stride +
+           channel * p.call.state_channel_stride;
+  }
+  // Returns whether a state is one run of memory.
+  __device__ __forceinline__ bool dense() const {
+    return p.state_column_stride == 1 && p.call.state_channel_stride == kColumns;
+  }
+  // Returns whether a lane's channels are one access of each column.
+  __device__ __forceinline__ bool beside() const {
+    const auto address = reinterpret_cast<unsigned long long>(p.call.state);
+    const auto gaps =
+        static_cast<unsigned long long>(p.call.state_slot_stride | p.state_column_stride) *
+        sizeof(Element);
+    return p.call.state_channel_stride == 1 && ((address | gaps) & (Config::kVectorBytes - 1)) == 0;
+  }
+  using Channels = Words<Config::kVectorBytes>;
+  __device__ __forceinline__ Channels* own(int slot, int column) const {
+    return reinterpret_cast<Channels*>(state(slot) + lane * kVector +
+                                       column * p.state_column_stride);
+  }
+  // Calls body(i, channel, column) for this lane's i-th element, which lies in memory beside that
+  // of the next lane.
+  template <class Body>
+  __device__ __forceinline__ void each(const Body& body) const {
+    const bool columns = p.state_column_stride == 1;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int flat = lane + 32 * i;
+      const int c = columns ? flat / kColumns : lane + 32 * (i % kVector);
+      const int column = columns ? flat % kColumns : i / kVector;
+      if (c < count) body(i, c, column);
+    }
+  }
+  __device__ __forceinline__ long long place(int c, int column) const {
+    return c * p.call.state_channel_stride + column * p.state_column_stride;
+  }
+
+  // Brings the states; plain loads, as the grid writes the pool.
+  __device__ __forceinline__ void fetch(const int (&from)[kRows]) const {
+    if (dense()) {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        if (from[r] >= 0) copy_in_async(stage(r), state(from[r]), count * kColumns, lane);
+      }
+    } else if (beside()) {
+      const bool active = lane * kVector < count;
+      Channels held[kRows][kColumns];
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+        for (int s = 0; s < kColumns; ++s) {
+          if (from[r] >= 0 && active) held[r][s] = *own(from[r], s);
+        }
+      }
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        Element columns[kEach];
+#pragma unroll
+        for (int i = 0; i < kEach; ++i) {
+          columns[i] = element_of<Element>(held[r][i % kColumns], i / kColumns);
+        }
+        if (from[r] >= 0 && active) write_columns(stage(r) + lane * kEach, columns);
+      }
+    } else {
+      Element held[kRows][kEach];
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        const Element* source = state(maximum(from[r], 0));
+        each([&](int i, int c, int column) {
+          if (from[r] >= 0) held[r][i] = source[place(c, column)];
+        });
+      }
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        each([&](int i, int c, int column) {
+          if (from[r] >= 0) stage(r)[c * kColumns + column] = held[r][i];
+        });
+      }
+    }
+    copy_async_commit();
+  }
+  __device__ __forceinline__ void put(int row, int slot) const {
+    if (dense()) {
+      copy_out(state(slot), stage(row), count * kColumns, lane);
+    } else if (beside()) {
+      if (lane * kVector >= count) return;
+      Element columns[kEach];
+      read_columns(stage(row) + lane * kEach, columns);
+#pragma unroll
+      for (int s = 0; s < kColumns; ++s) {
+        Channels channels;
+        if constexpr (Config::kVectorBytes == 2) {
+          channels.half = columns[s].bits;
+        } else {
+#pragma unroll
+          for (int v = 0; v < kVector; ++v) put_slot(channels.word, v, columns[v * kColumns + s]);
+        }
+        store_global(own(slot, s), channels);
+      }
+    } else {
+      Element* to = state(slot);
+      each([&](int, int c, int column) {
+        store_element(to + place(c, column), stage(row)[c * kColumns + column]);
+      });
+    }
+  }
+};
 
 // Rolls this lane's columns by one, puts `x` into the last and gives act(z) of the last W inputs.
 // `zeros`: there were none before. Elements move as they are, whatever their bits.

@@ -75,6 +75,28 @@ __device__ __forceinline__ ConvTokens conv_tokens(const ConvTile& at, int run, i
   return {tile_first + skip, tile_first + skip + count};
 }
 
+// Whether a token tile is a sequence of at most kConvPieceTokens tokens, whatever lies beside it,
+// so that its sums depend on no other.
+template <class Config, class = void>
+struct ConvByPieces {
+  static constexpr bool kValue = false;
+};
+template <class Config>
+struct ConvByPieces<Config, decltype(static_cast<void>(Config::kPieces))> {
+  static constexpr bool kValue = true;
+};
+
+// The tokens of this warp where a tile is a sequence: the warps take equal runs of it.
+template <class Config, class Params>
+__device__ __forceinline__ ConvTokens conv_piece_tokens(const Params& p, const ConvTile& at) {
+  using Offset = typename Config::Offset;
+  if (at.state) return {p.begin, p.begin};
+  const int start = offset_at<Offset>(p.cu_seqlens, at.tile, p.length);
+  const int end = maximum(start, offset_at<Offset>(p.cu_seqlens, at.tile + 1, p.length));
+  const int first = minimum(start + at.warp * p.run, end);
+  return {first, minimum(first + p.run, end)};
+}
+
 // The sequence of a position of this row. Packed rows from the last offset on are padding: nobody's
 // sequence, which has index N and begins where it is asked for, so that nothing reaches into it or
 // out of it.

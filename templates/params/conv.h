@@ -59,7 +59,8 @@ struct ConvBackwardParams {
   int batch, channels, sequences;
   int length, begin, end;
   int first_tile, tiles;  // as in the forward
-  int all_tiles;          // token tiles of [begin, end): rows of `partials` per batch row
+  int all_tiles;          // token tiles of [begin, end): rows of `partials` per batch row; with
+                          // kPieces the sequences
   int state_tiles;        // trailing blocks that write dinitial_state and dhalo
   int run;                // as in the forward
   int reserved;

@@ -104,7 +104,7 @@ struct SparseBackwardPrepareParams {
   const void* lse;     // float32 [B, H, S1], or [H, T1]
   const void* sinks;   // float32 [H]; kSinks
   void* delta;         // float32 [R, H]
-  void* dsinks_parts;  // float32 [tiles, H]; kSinks
+  void* dsinks_parts;  // float32 [tiles, H]; kSinks; with kTerms [R, H]
   void* zeroed;        // 16 * zero_chunks bytes
   long long out_batch_stride, out_token_stride, out_head_stride;
   long long dout_batch_stride, dout_token_stride, dout_head_stride;

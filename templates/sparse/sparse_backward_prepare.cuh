@@ -6,12 +6,22 @@
 //   dsinks[h]   = - sum_i exp(sink[h] - lse[i, h]) delta   a sink is a key of value 0: its dp is 0
 //
 // A block has kTileM rows of one head, 16 of them a warp, and leaves its part of dsinks; further
-// blocks zero memory. Sums are in a fixed order.
+// blocks zero memory. Sums are in a fixed order. With kTerms the terms of rows are left as they
+// are.
 #pragma once
 #include "attention/softmax.cuh"
 #include "params/sparse_attention.h"
 
 namespace lathe {
+
+template <class Config, class = void>
+struct LeavesTerms {
+  static constexpr bool kValue = false;
+};
+template <class Config>
+struct LeavesTerms<Config, decltype(static_cast<void>(Config::kTerms))> {
+  static constexpr bool kValue = true;
+};
 
 // Each warp has the sum of its dsinks there.
 template <class Config>
@@ -88,7 +98,12 @@ struct SparseDelta {
                   empty ? 0.0f : delta);
     // A sink of +inf has all weight.
     const float weight = sink == lse ? 1.0f : ex2_flushed(__fmul_rn(__fsub_rn(sink, lse), kLog2E));
-    return empty ? 0.0f : -weight * delta;
+    const float term = empty ? 0.0f : -weight * delta;
+    if constexpr (LeavesTerms<Config>::kValue) {
+      store_element(
+          static_cast<float*>(p.dsinks_parts) + static_cast<long long>(row) * p.heads + head, term);
+    }
+    return term;
   }
   // Returns the lane's part of dsinks.
   __device__ __forceinline__ float run(int first, float sink) const {
@@ -128,7 +143,7 @@ __device__ void sparse_backward_prepare(const SparseBackwardPrepareParams& p) {
   float sink = minus_infinity();
   if constexpr (Config::kSinks) sink = load_element(static_cast<const float*>(p.sinks) + head);
   float dsink = SparseDelta<Config>{p, head}.run(tile * Config::kTileM, sink);
-  if constexpr (Config::kSinks) {
+  if constexpr (Config::kSinks && !LeavesTerms<Config>::kValue) {
 #pragma unroll
     for (int distance = 1; distance < 32; distance *= 2) {
       dsink += __shfl_xor_sync(0xffffffffu, dsink, distance);

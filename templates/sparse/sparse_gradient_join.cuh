@@ -6,7 +6,9 @@
 //
 // and dsinks[h] = sum over ranks of dsinks_parts[r, h]. A rank whose rows cannot see a key has sent
 // nothing for it. The order is that of the ranks, never that of arrival: sums repeat bit for bit.
+// With kExact parts are exact sums, and the gradient is their rounded sum.
 #pragma once
+#include "common/exact_sum.cuh"
 #include "common/types.cuh"
 #include "params/sparse_ranks.h"
 
@@ -22,6 +24,51 @@ __device__ __forceinline__ void add_eight(const void* rows, long long offset, fl
   for (int i = 0; i < 8; ++i) sum[i] += value[i];
 }
 
+template <class Config, class = void>
+struct JoinsExactly {
+  static constexpr bool kValue = false;
+};
+template <class Config>
+struct JoinsExactly<Config, decltype(static_cast<void>(Config::kExact))> {
+  static constexpr bool kValue = true;
+};
+
+// A rank's part of eight columns of a key and head.
+template <class Config>
+struct JoinedFloats {
+  float sum[8] = {};
+
+  __device__ __forceinline__ void add(const void* own, const void* returned, bool is_own,
+                                      long long offset) {
+    if (is_own) {
+      add_eight<f32>(own, offset, sum);
+    } else {
+      add_eight<typename Config::Part>(returned, offset, sum);
+    }
+  }
+  __device__ __forceinline__ void round(float (&value)[8]) const {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) value[i] = sum[i];
+  }
+};
+struct JoinedWords {
+  ExactSum sum[8] = {};
+
+  __device__ __forceinline__ void add(const void* own, const void* returned, bool is_own,
+                                      long long offset) {
+    const ExactSum* from = static_cast<const ExactSum*>(is_own ? own : returned) + offset;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+#pragma unroll
+      for (int w = 0; w < kExactWords; ++w) sum[i].word[w] += from[i].word[w];
+    }
+  }
+  __device__ __forceinline__ void round(float (&value)[8]) const {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) value[i] = sum[i].rounded();
+  }
+};
+
 template <class Config>
 __device__ __forceinline__ void join_rows(const SparseJoinParams& p, const SparseJoinTensor& t,
                                           long long block) {
@@ -34,24 +81,24 @@ __device__ __forceinline__ void join_rows(const SparseJoinParams& p, const Spars
   const int column = static_cast<int>(item - row * chunks) * 8;
   const int head = static_cast<int>(row - keys * p.kv_heads);
   const int key = static_cast<int>(keys - static_cast<long long>(batch) * p.keys);
-  float sum[8] = {};
+  typename Choose<JoinsExactly<Config>::kValue, JoinedWords, JoinedFloats<Config>>::Type sum;
 #pragma unroll 1
   for (int rank = 0; rank < p.world; ++rank) {
     const int source = load_element(static_cast<const int*>(p.sources) +
                                     static_cast<long long>(rank) * p.keys + key);
     if (source < 0) continue;
-    if (rank == p.rank) {
-      const long long from = (batch * p.gathered + source) * p.kv_heads + head;
-      add_eight<f32>(t.own, from * t.own_width + t.own_column + column, sum);
-    } else {
-      const long long from = (batch * p.received + source) * p.kv_heads + head;
-      add_eight<typename Config::Part>(t.returned,
-                                       from * t.returned_width + t.returned_column + column, sum);
-    }
+    const bool is_own = rank == p.rank;
+    const long long from =
+        (batch * (is_own ? p.gathered : p.received) + source) * p.kv_heads + head;
+    sum.add(t.own, t.returned, is_own,
+            is_own ? from * t.own_width + t.own_column + column
+                   : from * t.returned_width + t.returned_column + column);
   }
+  float value[8];
+  sum.round(value);
   store_global(static_cast<Element*>(t.out) + batch * t.batch_stride + key * t.token_stride +
                    head * t.head_stride + column,
-               pack<Element, 16>(sum));
+               pack<Element, 16>(value));
 }
 
 template <class Config>

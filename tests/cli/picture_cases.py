@@ -78,6 +78,42 @@ class PictureCases(harness.Case):
         self.assertEqual([line[-1] for line in out.splitlines() if line.startswith("  rank")], ["1", "2", "3", "0"])
         self.assertIn("175.0 % of the mean", out)
 
+    def test_pieces(self):
+        """Runs of one sequence on one rank, by counting tokens; a bar for each, and a line from each to the next."""
+        table = [[[0, 3], [9, 12]], [[3, 5], [7, 9]], [], [[5, 7], [12, 20]]]
+        cases = [{"world_size": 4, "cu_seqlens": [0, 4, 4, 20], "ranges": table},
+                 {"world_size": 2, "cu_seqlens": [0, 20], "balance": "head_tail"},
+                 {"world_size": 2, "cu_seqlens": [0, 20], "ranges": [[[0, 10]], [[11, 20]]]}]
+        asked, answered, svg = (self.folder / name for name in ("in.json", "out.json", "out.svg"))
+        asked.write_text(json.dumps({"cases": cases}))
+        status, _, err = self.lathe("plan", "pieces", "--input", str(asked), "--output", str(answered), "--svg", str(svg))
+        self.assertEqual(status, 0, err)
+        answers = json.loads(answered.read_text())["cases"]
+        self.assertIn("token 10 lies in no range of any rank", answers.pop()["error"])
+        chains = 0
+        for case, answer, ranges in zip(cases, answers, (table, [[[0, 5], [15, 20]], [[5, 15]]])):
+            owner = {t: rank for rank, own in enumerate(ranges) for first, last in own for t in range(first, last)}
+            cu, expected = case["cu_seqlens"], set()
+            for n in range(len(cu) - 1):
+                starts = [t for t in range(cu[n], cu[n + 1]) if t == cu[n] or owner[t] != owner[t - 1]]
+                for i, t in enumerate(starts):
+                    expected.add((owner[t], n, t, (starts + [cu[n + 1]])[i + 1], i))
+                chains += max(len(starts) - 1, 0)
+            found = {(p["rank"], p["sequence"], *p["interval"], p["position"]) for p in answer["pieces"]}
+            self.assertEqual({p for p in found if p[2] < p[3]}, expected)
+            for message in answer["messages"]:  # a state goes to who has a later piece, a gradient to who has an earlier one
+                ranks = {"state": [p[0] for p in expected if p[1] == message["sequence"] and p[2] >= message["interval"][1]],
+                         "gradient": [p[0] for p in expected if p[1] == message["sequence"] and p[3] <= message["interval"][0]]}
+                self.assertIn(message["to"], ranks.get(message["what"], ranks["state"] + ranks["gradient"]))
+        root = xml.parse(svg).getroot()
+        bars = [rect for rect in root.iter(SPACE + "rect") if rect.get("fill")]
+        self.assertEqual(len(bars), sum(p["interval"][0] < p["interval"][1] for a in answers for p in a["pieces"]))
+        arrows = [p for p in root.iter(SPACE + "path") if p.get("class") == "arrow"]
+        self.assertEqual(len(arrows), chains)
+        for rect in root.iter(SPACE + "rect"):
+            self.assertLessEqual(float(rect.get("x")) + float(rect.get("width")), float(root.get("width")) + 1e-6)
+            self.assertLessEqual(float(rect.get("y")) + float(rect.get("height")), float(root.get("height")))
+
     def test_refused(self):
         status, _, err = self.plan([{"world_size": 0, "causal": 1, "balance": "none"}], "--picture")
         self.assertEqual(status, 2)

@@ -74,6 +74,28 @@ class RankCases(Case):
         words = self.command("causal_conv1d", flags=["--ranks", "2", "--ranges", "x.json", "--balance", "ptrr"])
         self.assert_refused(self.lathe(*words[1:]), "--balance and --ranges are given")
 
+    def test_rank_invariant(self):
+        """The bits of one rank, with --ranks 1 and without --ranks, for every table on multiples of 64."""
+        table = self.write_ranges([[[0, 64], [192, 200]], [], [[64, 192], [200, 264], [328, 330]], [[264, 328]]])
+        cases = [("causal_conv1d", conv(T=330, dtype="BF16", offsets=[0, 200, 330], **FULL), ("activation=silu",)),
+                 ("kda", kda(B=1, T=330, offsets=[0, 200, 330]), ("use_qk_l2norm_in_kernel=1",))]
+        for op, tensors, options in cases:
+            _, alone = self.run_op(op, tensors, options, ["--rank-invariant"])
+            for flags in (["--ranks", "1"], ["--ranks", "4", "--ranges", table]):
+                with self.subTest(op=op, flags=flags):
+                    _, many = self.run_op(op, tensors, options, ["--rank-invariant", *flags])
+                    self.assertEqual(alone, many)
+
+    def test_rank_invariant_is_refused(self):
+        save(self.input, attention(packed=True))
+        words = self.command("flash_attention", flags=["--rank-invariant", "--ranks", "3"])
+        self.assert_refused(self.lathe(*words[1:]), "tokens into sequence 0; allowed with LATHE_RANK_INVARIANT")
+        words = self.command("flash_attention", flags=["--rank-invariant", "--ranks", "2", "--rotate", "allgather"])
+        self.assert_refused(self.lathe(*words[1:]), "with LATHE_RANK_INVARIANT .32., which has ways of its own")
+        save(self.input, {"x": tensor("F32", [4]), "indices": tensor("I32", [1], values=[2])})
+        words = self.command("shard", flags=["--rank-invariant"])
+        self.assert_refused(self.lathe(*words[1:]), "--rank-invariant is given, but shard runs on one rank")
+
     def test_no_tokens(self):
         self.assert_equal_ranks(conv(T=0, **FULL), [1, 3])
 

@@ -10,6 +10,7 @@
 #include <random>
 #include <set>
 
+#include "collective/exchange.h"
 #include "tests/collective/cases.h"
 #include "tests/collective/halo_world.h"
 

@@ -17,21 +17,37 @@ using namespace pieces_test;
 
 namespace {
 
-// Numbers are exact, modulo a prime; products of matrices do not commute.
+// Numbers are exact, modulo a prime; products of matrices do not commute. A trace tells in which
+// order a number was made: of the same products in another order it differs, as bits of float32 do.
 constexpr uint64_t kPrime = 1000003;
-using State = std::array<uint64_t, 2>;
-using Matrix = std::array<uint64_t, 4>;
+struct State {
+  std::array<uint64_t, 2> value = {};
+  uint64_t trace = 0;
+  bool operator==(const State& other) const { return value == other.value; }
+};
+struct Matrix {
+  std::array<uint64_t, 4> value = {};
+  uint64_t trace = 0;
+};
 
+uint64_t traced(uint64_t a, uint64_t b, uint64_t how) {
+  return (a * 0x9e3779b97f4a7c15u ^ (b + how) * 0xc2b2ae3d27d4eb4fu) * 0x165667b19e3779f9u + how;
+}
 State times(const Matrix& m, const State& s, bool transposed) {
-  const uint64_t off = transposed ? m[2] : m[1], other = transposed ? m[1] : m[2];
-  return {(m[0] * s[0] + off * s[1]) % kPrime, (other * s[0] + m[3] * s[1]) % kPrime};
+  const uint64_t off = m.value[transposed ? 2 : 1], other = m.value[transposed ? 1 : 2];
+  return {{(m.value[0] * s.value[0] + off * s.value[1]) % kPrime,
+           (other * s.value[0] + m.value[3] * s.value[1]) % kPrime},
+          traced(m.trace, s.trace, 1)};
 }
 Matrix times(const Matrix& a, const Matrix& b) {
-  return {(a[0] * b[0] + a[1] * b[2]) % kPrime, (a[0] * b[1] + a[1] * b[3]) % kPrime,
-          (a[2] * b[0] + a[3] * b[2]) % kPrime, (a[2] * b[1] + a[3] * b[3]) % kPrime};
+  const auto& [x, y] = std::pair(a.value, b.value);
+  return {{(x[0] * y[0] + x[1] * y[2]) % kPrime, (x[0] * y[1] + x[1] * y[3]) % kPrime,
+           (x[2] * y[0] + x[3] * y[2]) % kPrime, (x[2] * y[1] + x[3] * y[3]) % kPrime},
+          traced(a.trace, b.trace, 2)};
 }
 State plus(const State& a, const State& b) {
-  return {(a[0] + b[0]) % kPrime, (a[1] + b[1]) % kPrime};
+  return {{(a.value[0] + b.value[0]) % kPrime, (a.value[1] + b.value[1]) % kPrime},
+          traced(a.trace, b.trace, 3)};
 }
 
 // Holds what a piece makes of states: some numbers that differ from piece to piece.
@@ -41,10 +57,12 @@ struct Summary {
 };
 Summary summary_of(const SequencePiece& piece) {
   const auto x = static_cast<uint64_t>(piece.sequence * 101 + piece.before * 17 + 3);
-  return {{x % 97, x % 89 + 1, x % 83 + 2, x % 79}, {x * x % 71, x % 67}, {x % 61, x * x % 59}};
+  return {{{x % 97, x % 89 + 1, x % 83 + 2, x % 79}, x},
+          {{x * x % 71, x % 67}, x + 1},
+          {{x % 61, x * x % 59}, x + 2}};
 }
 State given(const SequencePiece& piece, uint64_t seed) {
-  return {seed + static_cast<uint64_t>(piece.sequence), seed * 5 + 7};
+  return {{seed + static_cast<uint64_t>(piece.sequence), seed * 5 + 7}, seed};
 }
 constexpr uint64_t kInitial = 11, kFinal = 23;
 
@@ -138,13 +156,17 @@ int64_t messages_of(const PieceLayout& layout, bool states, bool grads) {
   return out;
 }
 
-void check_states(const Layout& layout, bool with_states, bool with_grads) {
-  const PieceLayout pieces = piece_layout(layout);
-  std::vector<Rank> ranks(static_cast<size_t>(layout.world()));
+using Planner = PieceStatesPlan (*)(const PieceLayout&, int, bool, bool);
+
+// Returns how the states and gradients of all pieces were made, in the order of the chains.
+std::vector<uint64_t> check_states(const PieceLayout& pieces, Planner planner, bool with_states,
+                                   bool with_grads) {
+  const int world = static_cast<int>(pieces.ranks.size());
+  std::vector<Rank> ranks(static_cast<size_t>(world));
   int64_t messages = 0;
-  for (int r = 0; r < layout.world(); ++r) {
+  for (int r = 0; r < world; ++r) {
     Rank& rank = ranks[r];
-    rank.plan = piece_states_plan(pieces, r, with_states, with_grads);
+    rank.plan = planner(pieces, r, with_states, with_grads);
     messages += std::ssize(rank.plan.sends);
     for (const SequencePiece& piece : rank.plan.pieces) {
       if (pieces.is_first(piece)) rank.states[piece.number] = given(piece, kInitial);
@@ -157,31 +179,52 @@ void check_states(const Layout& layout, bool with_states, bool with_grads) {
     Elements& own = rank.elements;
     run(rank.plan.given_states, false, &own.ends, &own.maps, &rank.states);
     run(rank.plan.given_grads, true, &own.grads, &own.maps, &rank.gradients);
+    run(rank.plan.joined_forward, false, &own.ends, &own.maps, &rank.states);
+    run(rank.plan.joined_back, true, &own.grads, &own.maps, &rank.gradients);
   }
   deliver(&ranks);
-  CHECK(messages == messages_of(pieces, with_states, with_grads));
+  if (planner == piece_states_plan) CHECK(messages == messages_of(pieces, with_states, with_grads));
   for (Rank& rank : ranks) {
     Elements& own = rank.elements;
     run(rank.plan.forward, false, &own.ends, &own.maps, &rank.states);
     run(rank.plan.back, true, &own.grads, &own.maps, &rank.gradients);
   }
+  std::vector<uint64_t> traces;
   for (const auto& chain : pieces.chains) {
     State state = given(chain.front(), kInitial), gradient = given(chain.back(), kFinal);
     for (size_t i = 0; i < chain.size(); ++i) {
       const SequencePiece &piece = chain[i], &last = chain[chain.size() - 1 - i];
-      if (with_states) CHECK(ranks[piece.rank].states.at(piece.number) == state);
-      if (with_grads) CHECK(ranks[last.rank].gradients.at(last.number) == gradient);
+      if (with_states) {
+        CHECK(ranks[piece.rank].states.at(piece.number) == state);
+        traces.push_back(ranks[piece.rank].states.at(piece.number).trace);
+      }
+      if (with_grads) {
+        CHECK(ranks[last.rank].gradients.at(last.number) == gradient);
+        traces.push_back(ranks[last.rank].gradients.at(last.number).trace);
+      }
       const Summary forth = summary_of(piece), back = summary_of(last);
       state = plus(times(forth.m, state, false), forth.e);
       gradient = plus(times(back.m, gradient, true), back.d);
     }
   }
+  return traces;
 }
 
+// Returns the layout of one rank with the same sequences.
+Layout alone(const Layout& layout) {
+  return layout_of(std::vector<int>(static_cast<size_t>(layout.length)), 1, layout.cu_seqlens);
+}
+
+// Checks pieces as they lie, and canonical ones of one token each: these are made in the same order
+// as on one rank.
 void check_all(const Layout& layout) {
-  check_states(layout, true, true);
-  check_states(layout, true, false);
-  check_states(layout, false, true);
+  for (const auto& [states, grads] : {std::pair(true, true), {true, false}, {false, true}}) {
+    check_states(piece_layout(layout), piece_states_plan, states, grads);
+    const auto canonical = [states, grads](const Layout& of) {
+      return check_states(*canonical_pieces(of, 1), canonical_states_plan, states, grads);
+    };
+    CHECK(canonical(layout) == canonical(alone(layout)));
+  }
 }
 
 }  // namespace
@@ -199,6 +242,33 @@ TEST_CASE("states over pieces: no token at all") {
   Layout layout = layout_of({}, 3, {0, 0, 0});
   check_all(layout);
   for (int rank = 0; rank < 3; ++rank) CHECK(piece_layout(layout).ranks[rank].size() == 2);
+}
+
+TEST_CASE("states over canonical pieces: a run of pieces is few messages") {
+  // Rank 1 has pieces 5 to 18 of 24: nodes 5, 6-7, 8-15, 16-17 and 18.
+  std::vector<int> owners(24, 0);
+  std::fill(owners.begin() + 5, owners.begin() + 19, 1),
+      std::fill(owners.begin() + 19, owners.end(), 2);
+  const Layout layout = layout_of(owners, 3, {0, 24});
+  const PieceLayout pieces = *canonical_pieces(layout, 1);
+  const PieceStatesPlan plan = canonical_states_plan(pieces, 1, true, false);
+  CHECK(plan.sends.size() == 10);    // E and M of each, to rank 2
+  CHECK(plan.receives.size() == 3);  // E of 0-3; E and M of 4
+  CHECK(plan.joined_forward.walks.size() == 9);
+}
+
+TEST_CASE("canonical pieces: cut at every 64 tokens of a sequence; other bounds are refused") {
+  LayoutOptions options;
+  options.world = 2, options.length = 300, options.cu_seqlens = {0, 10, 200, 300};
+  options.ranges = {{{0, 74}, {138, 200}}, {{74, 138}, {200, 300}}};
+  const PieceLayout pieces = *canonical_pieces(*make_layout(options));
+  CHECK(pieces.ranks[0].size() == 3);
+  CHECK(pieces.chains[1].size() == 3);
+  CHECK(pieces.chains[2][1] == SequencePiece{1, 2, 2, 128, 36, 64, 1});
+  options.ranges = {{{0, 75}, {138, 200}}, {{75, 138}, {200, 300}}};
+  const auto refused = canonical_pieces(*make_layout(options));
+  REQUIRE(refused.status().code() == Code::invalid_argument);
+  CHECK(refused.status().text().find("75 is 65 tokens into sequence 1") != std::string::npos);
 }
 
 TEST_CASE("states over pieces: contiguous parts send what the plan of parts sends") {

@@ -12,6 +12,7 @@
 #include <numeric>
 #include <vector>
 
+#include "collective/exchange.h"
 #include "collective/plans/conv_halo.h"
 
 using namespace lathe;

@@ -22,7 +22,8 @@ mkdir -p "$peers"
 rm -rf "$peers/venv" "$peers/standins" "$peers/stamp"
 "$python" -m venv "$peers/venv"
 sed "s|^torch==.*|${LATHE_PEERS_TORCH:-&}|; s|^triton==.*|${LATHE_PEERS_TRITON:-&}|" "$here/requirements.txt" >"$peers/requirements.txt"
-"$peers/venv/bin/pip" install --quiet --disable-pip-version-check --no-input --no-deps \
+# What is imported is compiled then: a tenth of the files.
+"$peers/venv/bin/pip" install --quiet --disable-pip-version-check --no-input --no-deps --no-compile \
   -r "$peers/requirements.txt"
 "$peers/venv/bin/python" "$here/standins.py" "$peers/standins"
 printf '%s' "$want" >"$peers/stamp"

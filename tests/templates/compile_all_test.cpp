@@ -9,6 +9,7 @@
 #include "codegen/nvrtc.h"
 #include "codegen/source.h"
 #include "ops/conv/update/step.h"
+#include "ops/exact_sums.h"
 #include "ops/kda/decode/kernels.h"
 #include "ops/kda/kernels.h"
 #include "ops/row_kernels.h"
@@ -99,7 +100,9 @@ std::vector<KernelSpec> exchange_specs_for(size_t arch_index) {
           move_rows_spec(4),
           sum_rows_spec(Dtype::f32, type, true),
           sum_rows_spec(type, type, false),
-          repeat_offsets_spec()};
+          repeat_offsets_spec(),
+          exact_sums_spec(),
+          exact_round_spec()};
 }
 
 // A decode layer around the same recurrences, without and with everything.

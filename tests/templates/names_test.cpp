@@ -7,6 +7,7 @@
 #include <string>
 
 #include "codegen/templates.h"
+#include "ops/exact_sums.h"
 #include "ops/row_kernels.h"
 #include "tests/templates/sample_specs.h"
 
@@ -31,9 +32,14 @@ std::set<std::string> template_stems() {
 
 // The kernels that families share.
 std::vector<KernelSpec> row_specs(const DeviceFacts&) {
-  return {copy_rows_spec(RowIndex::none, 16),          add_rows_spec(Dtype::f32, Dtype::f32),
-          sum_parts_spec(Dtype::f32, Dtype::f32, 4),   move_rows_spec(16),
-          sum_rows_spec(Dtype::f32, Dtype::f32, true), repeat_offsets_spec()};
+  return {copy_rows_spec(RowIndex::none, 16),
+          add_rows_spec(Dtype::f32, Dtype::f32),
+          sum_parts_spec(Dtype::f32, Dtype::f32, 4),
+          move_rows_spec(16),
+          sum_rows_spec(Dtype::f32, Dtype::f32, true),
+          repeat_offsets_spec(),
+          exact_sums_spec(),
+          exact_round_spec()};
 }
 
 const templates_test::AddSampleSpecs kRows("rows", row_specs);

@@ -37,6 +37,7 @@ class Runner {
     CHECK(compiled->report.spill_stores == 0);
     device_.settings.seed = seed;
     device_.settings.async_policy = static_cast<sim::AsyncPolicy>(seed % 3);
+    device_.dynamic_shared = static_cast<uint32_t>(spec.smem_bytes);
     device_.load(compiled->ptx);
   }
   sim::test::Device& device() { return device_; }

@@ -3,9 +3,10 @@
 // A schedule as SVG: a square for each rank and step, filled where the rank computes, in the colour
 // of the keys' owner; lines take each block to the rank that has it next. Nothing but shapes and
 // text; grounds are left to the reader's page, and ink follows its light or dark mode.
-#include <cmath>
+#include <algorithm>
 
 #include "api/cli/reports/schedule_picture.h"
+#include "api/cli/reports/svg.h"
 
 namespace lathe::cli {
 namespace {
@@ -14,33 +15,17 @@ constexpr int kSide = 48, kAcross = 104, kDown = 76, kLeft = 86, kTop = 66;
 
 int left_of(int step) { return kLeft + step * kAcross; }
 
-// Hues a golden angle apart differ for any number of ranks; middling light is seen on both grounds.
-std::string colour(int owner) {
-  return formatted("hsl(%.0f, 62%%, 52%%)", std::fmod(210 + 137.508 * owner, 360));
-}
-
-std::string text_at(double x, double y, const std::string& words, const char* type,
-                    const char* anchor = "start") {
-  return formatted("<text x=\"%g\" y=\"%g\" class=\"%s\" text-anchor=\"%s\">%s</text>\n", x, y,
-                   type, anchor, words.c_str());
-}
-
-std::string rectangle(double x, double y, double width, double height, const std::string& rest) {
-  return formatted("<rect x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\"%s/>\n", x, y, width, height,
-                   rest.c_str());
-}
-
 // The part that is computed: rows downwards, keys to the right.
 std::string filled(const ScheduleCell& cell, double x, double y) {
   if (cell.area == Area::none) return "";
-  const std::string fill = " fill=\"" + colour(cell.owner) + "\"";
+  const std::string fill = " fill=\"" + svg_colour(cell.owner) + "\"";
   if (cell.area == Area::diagonal) {
     return formatted("<path d=\"M%g %g v%d h%d z\"%s/>\n", x, y, kSide, kSide, fill.c_str());
   }
   const double half = kSide / 2.0;
   const bool bottom = cell.area == Area::bottom;
-  return rectangle(x, y + (bottom ? half : 0), cell.area == Area::left ? half : kSide,
-                   bottom ? half : kSide, fill);
+  return svg_rectangle(x, y + (bottom ? half : 0), cell.area == Area::left ? half : kSide,
+                       bottom ? half : kSide, fill);
 }
 
 std::string arrow(const ScheduleCell& cell, double top) {
@@ -50,65 +35,46 @@ std::string arrow(const ScheduleCell& cell, double top) {
   return formatted(
       "<path d=\"M%g %g C%g %g %g %g %g %g\" class=\"arrow\" stroke=\"%s\" "
       "marker-end=\"url(#tip)\"/>\n",
-      x + 3, y, x + 34, y, to_x - 34, to_y, to_x, to_y, colour(cell.owner).c_str());
+      x + 3, y, x + 34, y, to_x - 34, to_y, to_x, to_y, svg_colour(cell.owner).c_str());
 }
 
 std::string cell_svg(const Schedule& schedule, const ScheduleCell& cell, double top) {
   const double x = left_of(cell.step), y = top + cell.rank * kDown;
   std::string out = formatted("<g>\n<title>rank %d, step %d: keys of rank %d</title>\n", cell.rank,
                               cell.step, cell.owner);
-  out += rectangle(x, y, kSide, kSide, " class=\"cell\"");
+  out += svg_rectangle(x, y, kSide, kSide, " class=\"cell\"");
   out += filled(cell, x, y);
   if (schedule.balance == "head_tail") {
     const double half = kSide / 2.0;
     out += formatted("<path d=\"M%g %g v%d M%g %g h%d\" class=\"grid\"/>\n", x + half, y, kSide, x,
                      y + half, kSide);
   }
-  out += text_at(x + kSide / 2.0, y + kSide + 13, text("keys ", cell.owner), "small", "middle");
+  out += svg_text(x + kSide / 2.0, y + kSide + 13, text("keys ", cell.owner), "small", "middle");
   return out + "</g>\n";
 }
 
 std::string one(const Schedule& schedule, double top) {
   std::string out =
-      text_at(12, top - 46,
-              text("ring of ", schedule.world, schedule.causal ? ", causal, " : ", not causal, ",
-                   schedule.balance),
-              "title");
-  out += text_at(
+      svg_text(12, top - 46,
+               text("ring of ", schedule.world, schedule.causal ? ", causal, " : ", not causal, ",
+                    schedule.balance),
+               "title");
+  out += svg_text(
       12, top - 30,
       formatted("the busiest rank has %.1f %% of the mean work", 100 * schedule.imbalance()),
       "small");
   for (int step = 0; step < schedule.world; ++step) {
-    out += text_at(left_of(step) + kSide / 2.0, top - 12, text("step ", step), "word", "middle");
+    out += svg_text(left_of(step) + kSide / 2.0, top - 12, text("step ", step), "word", "middle");
   }
   for (int rank = 0; rank < schedule.world; ++rank) {
     const double y = top + rank * kDown;
-    out += text_at(12, y + kSide / 2.0 - 2, text("rank ", rank), "word");
-    out += text_at(12, y + kSide / 2.0 + 14, formatted("work %.1f", schedule.work(rank)), "small");
+    out += svg_text(12, y + kSide / 2.0 - 2, text("rank ", rank), "word");
+    out += svg_text(12, y + kSide / 2.0 + 14, formatted("work %.1f", schedule.work(rank)), "small");
   }
   for (const ScheduleCell& cell : schedule.cells) out += arrow(cell, top);
   for (const ScheduleCell& cell : schedule.cells) out += cell_svg(schedule, cell, top);
   return out;
 }
-
-constexpr const char* kStyle =
-    "<style>\n"
-    "text { font-family: sans-serif; fill: #1d2733; }\n"
-    ".title { font-size: 15px; font-weight: bold; }\n"
-    ".word { font-size: 13px; }\n"
-    ".small { font-size: 11px; fill: #55606e; }\n"
-    ".cell { fill: #8895a7; fill-opacity: 0.14; stroke: #77828f; stroke-width: 1; }\n"
-    ".grid { stroke: #77828f; stroke-width: 0.6; stroke-dasharray: 3 3; fill: none; }\n"
-    ".arrow { stroke-width: 1.6; fill: none; }\n"
-    ".tip { fill: #77828f; }\n"
-    "@media (prefers-color-scheme: dark) {\n"
-    "  text { fill: #e6ebf2; }\n"
-    "  .small { fill: #a9b4c2; }\n"
-    "}\n"
-    "</style>\n"
-    "<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"7\" "
-    "markerHeight=\"7\" orient=\"auto\"><path d=\"M0 0 L8 4 L0 8 z\" "
-    "class=\"tip\"/></marker></defs>\n";
 
 }  // namespace
 
@@ -122,15 +88,10 @@ std::string picture_svg(const std::vector<Schedule>& schedules) {
     widest = std::max(widest, schedule.world);
   }
   body +=
-      text_at(12, top + 8,
-              "rows downwards, keys to the right; lines: blocks sent on beside the step", "small");
+      svg_text(12, top + 8,
+               "rows downwards, keys to the right; lines: blocks sent on beside the step", "small");
   const int width = kLeft + widest * kAcross, height = static_cast<int>(top) + 24;
-  return formatted(
-             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
-             "viewBox=\"0 0 %d %d\" role=\"img\">\n"
-             "<title>Ring attention: who computes what when</title>\n",
-             width, height, width, height) +
-         kStyle + body + "</svg>\n";
+  return svg_picture("Ring attention: who computes what when", width, height, body);
 }
 
 }  // namespace lathe::cli

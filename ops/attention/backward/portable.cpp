@@ -190,6 +190,9 @@ class Portable final : public AttentionBackward {
   // device.
   int64_t slices(const AttentionShape& shape) const override {
     const int64_t tiles = AttentionBackward::slices(shape);
+    // A sequence of fewer tiles has an accumulator for each, and the others add 0.
+    constexpr int64_t kInvariantSlices = 8;
+    if (problem_.rank_invariant) return std::min(tiles, kInvariantSlices);
     const int64_t columns = bounded_product({shape.sequences, shape.heads});
     if (!problem_.deterministic || columns == 0 || tiles == 0) return tiles;
     return std::clamp<int64_t>(ceil_div(facts_.multiprocessors, columns), 1, tiles);

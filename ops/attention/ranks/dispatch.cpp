@@ -41,7 +41,7 @@ MadeShardState DispatchShardState::make(const Device& device, const lathe_shard&
   for (const RowRoute* each : {&out->queries_out, &out->keys_out, &out->gradients}) {
     messages += (each->copies.sends.size() + each->copies.receives.size()) * tensors;
   }
-  out->add_dsinks(rank, shard.layout.world(), messages);
+  out->add_dsinks(rank, shard.layout.world(), shard.layout.world(), messages);
   out->queries = plan.query_tokens[rank], out->keys = plan.key_tokens[rank];
   out->plan = std::move(plan);
   return std::unique_ptr<const ShardState>(std::move(out));

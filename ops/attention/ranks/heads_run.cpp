@@ -15,8 +15,8 @@ HeadsRun::HeadsRun(const HeadsAttention& program, const Call& call)
                 program.request.problem.packed, {"heads", "heads' results"}, call),
       program_(program),
       state_(static_cast<const HeadsShardState&>(*call.shard_state)),
-      share_(*head_share(call.extents[Dim::H], call.extents[Dim::HK], group_.world())),
-      rank_(group_.rank()) {}
+      share_(*head_share(call.extents[Dim::H], call.extents[Dim::HK], program.shares)),
+      own_(program.own()) {}
 
 void HeadsRun::lay_out(const HopTensor& each) {
   const HeadsShardState::Axis& axis = each.keys ? state_.keys : state_.queries;
@@ -28,33 +28,36 @@ void HeadsRun::lay_out(const HopTensor& each) {
   hop.home_tokens =
       call_.extents[each.keys ? (packed_ ? Dim::Tk : Dim::Sk) : (packed_ ? Dim::Tq : Dim::Sq)];
   hop.away_tokens = axis.all;
-  hop.home = add_rows(hop, hop.home_tokens, group_.world() - (sums(each) ? 0 : 1));
-  hop.away = add_rows(hop, hop.away_tokens);
+  hop.parts = own_.size();
+  hop.home = add_rows(hop, hop.home_tokens, shares());
+  hop.away = add_rows(hop, hop.away_tokens, hop.parts);
   const DeviceTable& staged = each.is_input ? route.receive_rows : route.send_rows;
   if (staged.data() != nullptr) {
     hop.sent = hop.received =
         add_rows(hop, each.is_input ? route.copies.received() : route.copies.sent());
   }
-  if (each.per_row) hop.dense = add_rows(hop, hop.away_tokens);
+  if (each.per_row) hop.dense = add_rows(hop, hop.away_tokens, hop.parts);
 }
 
 Status HeadsRun::lay_out() {
   for (const HopTensor& each : tensors_) lay_out(each);
   if (program_.request.alibi_rows) {
-    slopes_ = add_section({call_.extents[packed_ ? Dim::N : Dim::B], share_.q_heads, 4});
+    const int64_t sequences = call_.extents[packed_ ? Dim::N : Dim::B];
+    slopes_ = add_section({own_.size(), sequences, share_.q_heads, 4});
   }
   if (program_.reduces && dsinks() != nullptr) {
     dsinks_transfer_ = {&state_.dsinks, dsinks(), dsinks(), share_.q_heads * 4};
   }
-  LATHE_TRY(reserve(*program_.step, inner_call()));
+  for (int64_t i = 0; i < own_.size(); ++i) {
+    LATHE_TRY(reserve(*program_.step(i), inner_call(i)));
+  }
   return lay_out_steps();
 }
 
-// Returns the call on the whole sequences of this rank's heads.
-Call HeadsRun::inner_call() const {
+Call HeadsRun::inner_call(int64_t i) const {
   Call inner = step_call();
   inner.extents = call_.extents;
-  for (const int i : program_.declared_tensors) inner.tensors[i] = call_.tensors[i];
+  for (const int tensor : program_.declared_tensors) inner.tensors[tensor] = call_.tensors[tensor];
   if (program_.ring) {
     inner.shard = &state_.ring;
     inner.shard_state = state_.of_ring.get();
@@ -64,8 +67,8 @@ Call HeadsRun::inner_call() const {
     const int64_t batch = hop.batch, all = hop.away_tokens, heads = hop.heads, width = each.width;
     const auto put = [&](std::initializer_list<int64_t> extents,
                          std::initializer_list<int64_t> strides = {}) {
-      char* const data = each.per_row ? hop.dense : hop.away;
-      program_.step.put(&inner, each.tensor, data, extents, strides);
+      char* const data = each.per_row ? hop.dense_part(i) : hop.away_part(i);
+      program_.step(i).put(&inner, each.tensor, data, extents, strides);
     };
     if (each.per_row && packed_) put({heads, all});
     if (each.per_row && !packed_) put({batch, heads, all});
@@ -76,20 +79,30 @@ Call HeadsRun::inner_call() const {
   }
   for (const int tensor : {att::sinks, att::dsinks, att::alibi_slopes}) {
     char*& data = inner.tensors[tensor].data;
-    if (data != nullptr) data += rank_ * share_.q_heads * 4;
+    if (data != nullptr) data += (own_.begin + i) * share_.q_heads * 4;
   }
-  if (program_.request.alibi_rows) inner.tensors[att::alibi_slopes].data = slopes_;
+  if (program_.request.alibi_rows) inner.tensors[att::alibi_slopes].data = slopes_of(i);
   return inner;
 }
 
-HeadsRun::Side HeadsRun::local(const HopTensor& each, int64_t skip_at, int64_t skip) const {
+char* HeadsRun::slopes_of(int64_t i) const {
+  return slopes_ + i * call_.extents[packed_ ? Dim::N : Dim::B] * share_.q_heads * 4;
+}
+
+HeadsRun::Side HeadsRun::local(const HopTensor& each, int64_t share) const {
   Side side = TwoHopRun::local(each);
-  side.skip_at = skip_at, side.skip = skip;
+  side.skip_at = 0, side.skip = share * hops_[each.tensor].heads;
   return side;
 }
 
-HeadsRun::Side HeadsRun::messages(const TensorHop& hop) const {
-  Side side = hop.compact(hop.home);
+template <typename F>
+Status HeadsRun::each_run_of_others(F f) const {
+  if (own_.begin > 0) LATHE_TRY(f(0, own_.begin));
+  return own_.end < shares() ? f(own_.end, shares()) : Status();
+}
+
+HeadsRun::Side HeadsRun::messages(const TensorHop& hop, int64_t share) const {
+  Side side = hop.compact(hop.home + share * hop.bytes(hop.home_tokens));
   side.heads = hop.heads;
   side.group = hop.home_tokens * hop.batch * hop.heads * hop.tensor->width;
   return side;
@@ -101,19 +114,25 @@ Status HeadsRun::pack_inputs() const {
   for (const HopTensor& each : tensors_) {
     if (!each.is_input) continue;
     const TensorHop& hop = hops_[each.tensor];
-    const int64_t own = rank_ * hop.heads;
-    LATHE_TRY(copies.add(local(each, own, hop.heads), messages(hop), hop.home_tokens, hop.batch,
-                         others(hop), repeat(each)));
-    LATHE_TRY(copies.add(local(each, 0, own), hop.compact(hop.away, &hop.route->own_to),
-                         hop.home_tokens, hop.batch, hop.heads, repeat(each)));
+    LATHE_TRY(each_run_of_others([&](int64_t first, int64_t last) {
+      return copies.add(local(each, first), messages(hop, first), hop.home_tokens, hop.batch,
+                        (last - first) * hop.heads, repeat(each));
+    }));
+    for (int64_t i = 0; i < own_.size(); ++i) {
+      const Side to = hop.compact(hop.away_part(i), &hop.route->own_to);
+      LATHE_TRY(copies.add(local(each, own_.begin + i), to, hop.home_tokens, hop.batch, hop.heads,
+                           repeat(each)));
+    }
   }
   if (program_.request.alibi_rows) {
     const Tensor& slopes = call_.tensors[att::alibi_slopes];
     const int64_t heads = share_.q_heads;
-    Side from, to;
-    from.view = {slopes.data + rank_ * heads * 4, 0, slopes.stride[0], 1};
-    to.view = {slopes_, 0, heads, 1};
-    LATHE_TRY(copies.add(from, to, 1, slopes.extent[0], heads));
+    for (int64_t i = 0; i < own_.size(); ++i) {
+      Side from, to;
+      from.view = {slopes.data + (own_.begin + i) * heads * 4, 0, slopes.stride[0], 1};
+      to.view = {slopes_of(i), 0, heads, 1};
+      LATHE_TRY(copies.add(from, to, 1, slopes.extent[0], heads));
+    }
   }
   return copies.launch();
 }
@@ -122,7 +141,8 @@ Status HeadsRun::compute() const {
   if (dsinks() != nullptr) {  // those of other ranks' heads are 0, this rank's term of the sum
     LATHE_TRY(clear(group_, dsinks(), call_.extents[Dim::H] * 4, call_.stream));
   }
-  return program_.step->run(inner_call());
+  for (int64_t i = 0; i < own_.size(); ++i) LATHE_TRY(program_.step(i)->run(inner_call(i)));
+  return {};
 }
 
 Status HeadsRun::pack_results() const {
@@ -131,28 +151,30 @@ Status HeadsRun::pack_results() const {
   });
 }
 
-// Copies the results out of the messages. The own share needs no message: the copy reads it where
-// it was computed or, if shares are summed, behind the others'.
+// Copies the results out of the messages. The own shares need no message: the copy reads them where
+// they were computed or, if shares are summed, among the others'.
 Status HeadsRun::unpack_results() const {
   RowCopier copies = copier();
   for (const HopTensor& each : tensors_) {
     if (each.is_input) continue;
     const TensorHop& hop = hops_[each.tensor];
-    const Side own = hop.compact(hop.away, &hop.route->own_from);
-    if (sums(each)) {
-      char* const behind = hop.home + (group_.world() - 1) * hop.bytes(hop.home_tokens);
-      LATHE_TRY(hop.copy(&copies, own, hop.compact(behind), hop.home_tokens));
-      continue;
+    for (int64_t i = 0; i < own_.size(); ++i) {
+      const int64_t share = own_.begin + i;
+      const Side own = hop.compact(hop.away_part(i), &hop.route->own_from);
+      const Side to = sums(each) ? messages(hop, share) : local(each, share);
+      LATHE_TRY(hop.copy(&copies, own, to, hop.home_tokens));
     }
-    LATHE_TRY(copies.add(messages(hop), local(each, rank_ * hop.heads, hop.heads), hop.home_tokens,
-                         hop.batch, others(hop)));
-    LATHE_TRY(hop.copy(&copies, own, local(each, 0, rank_ * hop.heads), hop.home_tokens));
+    if (sums(each)) continue;
+    LATHE_TRY(each_run_of_others([&](int64_t first, int64_t last) {
+      return copies.add(messages(hop, first), local(each, first), hop.home_tokens, hop.batch,
+                        (last - first) * hop.heads);
+    }));
   }
   LATHE_TRY(copies.launch());
   return share_.repeat > 1 ? add_sums() : Status();
 }
 
-// Adds the gradients of the ranks that share a key head, in the order of the ranks.
+// Adds the gradients of the shares that have a key head in common, in their order.
 Status HeadsRun::add_sums() const {
   RowAdder adder(program_.sum, call_.stream);
   for (const HopTensor& each : tensors_) {
@@ -169,7 +191,7 @@ Status HeadsRun::add_sums() const {
     sum.heads = static_cast<int>(call_.extents[Dim::HK]);
     sum.columns = static_cast<int>(each.width);
     sum.terms = static_cast<int>(repeat(each));
-    sum.own_at = rank_, sum.own_group = group_.world() - 1;
+    sum.own_at = static_cast<int>(kMaxExtent);
     LATHE_TRY(adder.add(sum));
   }
   return adder.launch();
@@ -178,10 +200,14 @@ Status HeadsRun::add_sums() const {
 // Estimates the call in the middle, and the rows that are packed before a hop and unpacked behind
 // it.
 Result<Estimate> HeadsRun::estimate() const {
-  LATHE_ASSIGN(Estimate out, program_.step->estimate(inner_call()));
+  Estimate out;
+  for (int64_t i = 0; i < own_.size(); ++i) {
+    LATHE_ASSIGN(const Estimate one, program_.step(i)->estimate(inner_call(i)));
+    out.add(one);
+  }
   for (const HopTensor& each : tensors_) {
     const TensorHop& hop = hops_[each.tensor];
-    out.cost.bytes += 2 * static_cast<uint64_t>(group_.world() * hop.bytes(hop.home_tokens));
+    out.cost.bytes += 2 * static_cast<uint64_t>(shares() * hop.bytes(hop.home_tokens));
   }
   out.launches += 2;
   return out;

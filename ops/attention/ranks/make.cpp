@@ -11,6 +11,9 @@ MadeExecutor make_attention_over_ranks(const lathe_problem& problem,
                                        const AttentionRequest& request, const DeviceFacts& facts,
                                        Group* group) {
   LATHE_TRY(check_row_alignment(problem, kRowAlignment));  // rows are sent in such words
+  if (problem.group_flags & kRankInvariant) {
+    return make_attention_heads(problem, request, facts, group);
+  }
   switch (problem.group_flags & (kDispatch | kExchangeHeads)) {
     case kDispatch:
       return make_attention_dispatch(problem, request, facts, group);

@@ -4,7 +4,7 @@
 // the steps, sums of gradients, the estimate.
 #include <algorithm>
 
-#include "collective/plans/conv_halo.h"  // all_reduce_f32
+#include "collective/exchange.h"
 #include "ops/attention/ranks/sharded.h"
 #include "ops/row_kernels.h"
 #include "templates/params/rows.h"

@@ -29,15 +29,15 @@ RowCopier::Side TensorHop::compact(char* data, const DeviceTable* index) const {
   return side;
 }
 
-RowCopier::Side TensorHop::dense_side() const {
+RowCopier::Side TensorHop::dense_side(int64_t part) const {
   RowCopier::Side side;
-  side.view = {dense, 1, heads * away_tokens, away_tokens, 1, tensor->bytes};
+  side.view = {dense_part(part), 1, heads * away_tokens, away_tokens, 1, tensor->bytes};
   return side;
 }
 
 Status TensorHop::pack(RowCopier* turned, RowCopier* packed) const {
-  if (tensor->per_row && !tensor->is_input) {
-    LATHE_TRY(copy(turned, dense_side(), compact(away), away_tokens));
+  for (int64_t part = 0; tensor->per_row && !tensor->is_input && part < parts; ++part) {
+    LATHE_TRY(copy(turned, dense_side(part), compact(away_part(part)), away_tokens));
   }
   if (route->send_rows.data() == nullptr) return {};
   return copy(packed, compact(from(), &route->send_rows), compact(sent), route->copies.sent());
@@ -53,8 +53,10 @@ Status TensorHop::unpack(RowCopier* scattered, RowCopier* turned) const {
     LATHE_TRY(copy(scattered, compact(received), compact(to(), &route->receive_rows),
                    route->copies.received()));
   }
-  if (!tensor->per_row || !tensor->is_input) return {};
-  return copy(turned, compact(away), dense_side(), away_tokens);
+  for (int64_t part = 0; tensor->per_row && tensor->is_input && part < parts; ++part) {
+    LATHE_TRY(copy(turned, compact(away_part(part)), dense_side(part), away_tokens));
+  }
+  return {};
 }
 
 RowTransfer TensorHop::transfer() const {
@@ -62,11 +64,13 @@ RowTransfer TensorHop::transfer() const {
           route->receive_rows.data() ? received : to(), bytes(1)};
 }
 
-void TwoHopState::add_dsinks(int rank, int world, size_t others) {
+void TwoHopState::add_dsinks(int rank, int world, int64_t shares, size_t others) {
+  const Interval own = shares_of(shares, rank, world);
   for (int peer = 0; peer < world; ++peer) {
     if (peer == rank) continue;
-    dsinks.sends.push_back({peer, rank, 1});
-    dsinks.receives.push_back({peer, peer, 1});
+    const Interval its = shares_of(shares, peer, world);
+    dsinks.sends.push_back({peer, own.begin, own.size()});
+    dsinks.receives.push_back({peer, its.begin, its.size()});
   }
   messages.reserve(others + dsinks.sends.size());
 }

@@ -29,6 +29,7 @@ struct TensorHop {
   const RowRoute* route = nullptr;
   int64_t batch = 1, heads = 0;
   int64_t home_tokens = 0, away_tokens = 0;
+  int64_t parts = 1;                          // shares of the heads, one after another where away
   char *home = nullptr, *away = nullptr;      // compact rows
   char *sent = nullptr, *received = nullptr;  // packed, where the route lists rows
   char* dense = nullptr;                      // of per-row numbers: away, as steps take them
@@ -42,8 +43,11 @@ struct TensorHop {
   }
   // Returns compact rows: token after token, each with all rows of the batch and all `heads`.
   RowCopier::Side compact(char* data, const DeviceTable* index = nullptr) const;
-  // Returns per-row numbers in the layout of the steps: [batch, heads, tokens].
-  RowCopier::Side dense_side() const;
+  // Returns per-row numbers of a part in the layout of the steps: [batch, heads, tokens].
+  RowCopier::Side dense_side(int64_t part = 0) const;
+  // Returns where a part's rows are away.
+  char* away_part(int64_t part) const { return away + part * bytes(away_tokens); }
+  char* dense_part(int64_t part) const { return dense + part * bytes(away_tokens); }
   Status copy(RowCopier* copies, const RowCopier::Side& source, const RowCopier::Side& target,
               int64_t count) const {
     return copies->add(source, target, count, batch, heads);
@@ -63,8 +67,9 @@ class TwoHopState : public ShardState {
   RankCopies dsinks;             // every rank's to all others, in rows by rank
   mutable HopMessages messages;  // each run fills these
 
-  // Lists the messages of dsinks, and makes space for `others` beside them.
-  void add_dsinks(int rank, int world, size_t others);
+  // Lists the messages of dsinks, a row for each of `shares`, and makes space for `others` beside
+  // them.
+  void add_dsinks(int rank, int world, int64_t shares, size_t others);
 };
 
 // The base of both methods' runs. It knows the hops of a call's tensors and the workspace.

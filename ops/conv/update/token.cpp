@@ -14,7 +14,7 @@ namespace {
 // many bytes.
 constexpr int kWarps = 4, kMostRows = 4, kMostWideRows = 2;  // wide: of many taps
 constexpr int kWarpBytesUnderWay = 2048;
-constexpr int kBlocks = 5;  // of a multiprocessor, that registers are left for
+constexpr int kBlocks = 4;  // of a multiprocessor, that registers are left for
 constexpr int64_t kWarpsOfMultiprocessor = kBlocks * kWarps;
 
 KernelSpec token_spec(const ConvProblem& problem) {

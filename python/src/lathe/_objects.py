@@ -11,7 +11,7 @@ from lathe import _core, _library
 from lathe._errors import InvalidArgument, LatheError, Status
 
 GROUP_FLAGS = {"reduce_parameter_grads": 1, "allgather": 2, "dispatch": 4, "exchange_heads": 8,
-               "narrow_gradients": 16}
+               "narrow_gradients": 16, "rank_invariant": 32}
 BALANCES = ("none", "head_tail", "per_document", "ptrr")
 
 

@@ -27,8 +27,8 @@ from lathe.torch._gradients import for_arguments
 from lathe.torch._mod_blocks import Blocks, blocks_of
 from lathe.torch._mod_trace import Mods, trace_mods
 from lathe.torch._operator_calls import CAPTURES, FLASH_ATTENTION, FLASH_ATTENTION_BWD
-from lathe.torch._tensors import (dense_upstream, no_second_gradient, upstream_or_zeros, usable,
-                                  wants_gradient)
+from lathe.torch._tensors import (dense_upstream, each_once, no_second_gradient, upstream_or_zeros,
+                                  usable, wants_gradient)
 from lathe.torch._transforms import refuse_transforms
 
 __all__ = ["flex_attention"]
@@ -100,7 +100,7 @@ def computed(score_mod: Callable[..., Any] | None, mask_mod: Callable[..., Any] 
                          score_mod=mods.score_mod, mask_mod=mods.mask_mod,
                          deterministic=deterministic)
     if gradient:
-        out, lse = _FlexAttention.apply(options, query, key, value, *captures)
+        out, lse = _FlexAttention.apply(options, *each_once((query, key, value, *captures)))
         return out, lse
     return _forward(options, query, key, value, captures)
 

@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
 """Groups and shards: ranks as threads on the simulator, against one rank."""
+import pathlib
+import runpy
 import threading
 
 import numpy as np
@@ -85,3 +87,36 @@ def test_groups_split():
         return group.rank, group.world, half.rank, half.world
 
     assert over_ranks(work) == [(0, 4, 0, 2), (1, 4, 0, 2), (2, 4, 1, 2), (3, 4, 1, 2)]
+
+
+def test_the_layers_of_the_example_are_those_of_one_rank():
+    example = pathlib.Path(__file__).resolve().parents[3] / "examples" / "hybrid.py"
+    assert runpy.run_path(str(example))["main"]() < 0.01
+
+
+def test_rank_invariant_calls_have_the_same_bits_for_every_number_of_ranks():
+    r = np.random.default_rng(1)
+    q, k, v = (r.standard_normal((1, 256, 2, 32)).astype(np.float16) for _ in range(3))
+    g = -np.abs(r.standard_normal((1, 256, 2, 32))).astype(np.float32) / 10
+    beta = r.random((1, 256, 2)).astype(np.float16)
+    rows = dict(q=q, k=k, v=v, g=g, beta=beta, do=v)
+    flags = ("rank_invariant", "reduce_parameter_grads")
+
+    def run(group, held, shard):
+        parts = {name: np.ascontiguousarray(array[:, held]) for name, array in rows.items()}
+        return lathe.run("kda", **parts, use_qk_l2norm_in_kernel=True, group=group, flags=flags,
+                         shard=shard)
+
+    context = lathe.context("sim")
+    alone = lathe.Group(context, context.unique_id(), 1, 0)
+    one = run(alone, np.arange(256), lathe.Shard(1, 0, 256))
+    table = [[(0, 64)], [(192, 256)], [], [(64, 192)]]
+
+    def work(rank, group):
+        shard = lathe.Shard(WORLD, rank, 256, ranges=table)
+        held = np.concatenate([np.arange(0), *(np.arange(b, e) for b, e in shard.intervals())])
+        return held, run(group, held, shard)
+
+    for held, found in over_ranks(work):
+        for name, array in found.items():
+            np.testing.assert_array_equal(array, one[name][:, held], err_msg=name)

@@ -14,6 +14,7 @@ from torch._inductor.utils import run_and_get_code
 import lathe.torch as lt
 from lathe.compat import causal_conv1d, fla, flash_attn, flash_attn_3, flash_mla, vllm, vllm_conv
 from lathe.torch import _calls
+from tensors import NARROW
 
 STEPS = 20
 TABLE = torch.tensor([[1, 2, 5], [3, 0, 4]], dtype=torch.int32)
@@ -79,6 +80,61 @@ def fla_step(state, lengths, x):
 
 
 WEIGHT, BIAS = made(32, 4), made(32)
+TAPS = made(64, 4)
+
+
+def rings():
+    """Returns records of four slots, in which four steps have room, and how many there are."""
+    return (made(4, 4, 1, 16), made(4, 4, 2, 16, dtype=torch.float32),
+            -made(4, 4, 2, 16, dtype=torch.float32).abs(), torch.zeros(4, dtype=torch.int32))
+
+
+def layer():
+    return made(4, 64, 3), made(4, 2, 16, 16, dtype=torch.float32)
+
+
+def layer_step(state, lengths, x, **named):
+    gate = -x[:, :32].unflatten(1, (2, 16)).float().sigmoid()
+    return lt.kda_decode(x, TAPS, state[0], gate, gate[..., 0] + 1, state[1], SLOTS,
+                         output_gate=gate, norm_weight=BIAS[:16], **named)
+
+
+def layer_rings_step(state, lengths, x):
+    k, u, g, count = state[2:]
+    return layer_step(state, lengths, x, ring_k=k, ring_u=u, ring_g=g, ring_count=count)
+
+
+def kda_rings_step(state, lengths, x):
+    k, u, g, count = state[1:]
+    return lt.kda_recurrent(*(each.half() for each in kda_rows(x)), state_pool=state[0],
+                            state_indices=SLOTS, cu_seqlens=ROWS, ring_k=k, ring_u=u, ring_g=g,
+                            ring_count=count)[0]
+
+
+def kda_chunk_step(state, lengths, x):
+    return lt.kda(*kda_rows(x), state_pool=state[0], state_indices=SLOTS, cu_seqlens=ROWS)[0]
+
+
+def pages_of_codes():
+    """Returns caches as bytes, and a scale for each of their rows."""
+    codes = [each.to(torch.float8_e4m3fn).view(torch.uint8) for each in pages()]
+    return *codes, torch.ones(6, 8, 2), torch.ones(6, 8, 2)
+
+
+def ragged_step(state, lengths, x):
+    """Two rows of the first sequence and one of the second, which turn by where they stand."""
+    angle = torch.arange(48.0)[:, None] * torch.tensor([1.0, 0.1])
+    return lt.flash_attention_decode(
+        x, *state, TABLE, lengths, k_new=x[:, :2], v_new=x[:, 2:], causal=True,
+        cu_seqlens_q=torch.tensor([0, 2, 3], dtype=torch.int32), rope_cos=angle.cos(),
+        rope_sin=angle.sin(), leftpad=torch.tensor([0, 2], dtype=torch.int32))[0]
+
+
+def codes_step(state, lengths, x):
+    codes = [each.view(torch.float8_e4m3fn) for each in state[:2]]
+    return lt.flash_attention_decode(x, *codes, TABLE, lengths, k_new=x[:, :, :2],
+                                     v_new=x[:, :, 2:], k_scale=state[2], v_scale=state[3],
+                                     causal=True)[0]
 
 
 def conv_states(slots, width=4):
@@ -90,17 +146,27 @@ DECODING = {
         lambda q, k_cache, v_cache, block_table, cache_seqlens, k, v, **options:
         lt.flash_attention_decode(q, k_cache, v_cache, block_table, cache_seqlens, k_new=k,
                                   v_new=v, **options)[0]),
+    "flash_attention_decode ragged": (pages, ragged_step, (3, 4, 16)),
+    **({"flash_attention_decode 8 bits": (pages_of_codes, codes_step, (2, 1, 4, 16))}
+       if NARROW else {}),
     "flash_attn.flash_attn_with_kvcache": over_pages(flash_attn.flash_attn_with_kvcache),
     "flash_attn_3.flash_attn_with_kvcache": over_pages(flash_attn_3.flash_attn_with_kvcache,
                                                        "page_table"),
     "vllm.flash_attn_varlen_func": (pages, vllm_pages, (2, 1, 4, 16)),
     "flash_mla.flash_mla_with_kvcache": (lambda: (made(6, 8, 1, 576),), latent, (2, 1, 4, 576)),
     "kda_recurrent": (kda_pool, kda_pool_step, (2, 16)),
+    "kda_recurrent rings": (lambda: (*kda_pool(), *rings()), kda_rings_step, (2, 16)),
+    "kda": (kda_pool, kda_chunk_step, (2, 16)),
+    "kda_decode": (layer, layer_step, (2, 64)),
+    "kda_decode rings": (lambda: (*layer(), *rings()), layer_rings_step, (2, 64)),
     "fla.fused_recurrent_kda_fwd": (kda_pool, fla_pool_step, (2, 16)),
     "fla.fused_recurrent_kda": (kda_pool, fla_step, (2, 16)),
     "causal_conv1d_update": (
         conv_states(2), lambda state, lengths, x: lt.causal_conv1d_update(
             x, state[0], WEIGHT, BIAS, activation="silu"), (2, 32)),
+    "causal_conv1d_update slots": (
+        conv_states(4), lambda state, lengths, x: lt.causal_conv1d_update(
+            x, state[0], WEIGHT, BIAS, state_indices=SLOTS, activation="silu"), (2, 32)),
     "fla.causal_conv1d_update": (
         conv_states(2), lambda state, lengths, x: fla.causal_conv1d_update(
             x, state[0], None, WEIGHT, BIAS, "silu")[0], (2, 32)),

@@ -1,7 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
 """DTensors that are sharded over heads or the batch are computed where they lie."""
+import pathlib
 import re
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -13,6 +16,8 @@ from torch.distributed.tensor.debug import CommDebugMode
 
 import lathe
 import lathe.torch as lt
+from dtensor_shared import append, decode_inputs, layer, layer_inputs
+from tensors import NARROW
 from threads import over_ranks
 
 WORLD = 2
@@ -125,6 +130,91 @@ def test_a_state_is_changed_where_it_lies():
         return lt.causal_conv1d_update(x, state, weight), state
 
     check(step, (x, weight, state), [Shard(1), Shard(0), Shard(1)], [Shard(1), Shard(1)])
+
+
+# ---- slots, pages and positions ------------------------------------------------------------------
+
+SLOTS = torch.tensor([2, 0], dtype=torch.int32)
+
+
+def test_what_every_rank_has_is_changed_by_every_rank():
+    """In a process of its own: ranks that communicate cannot compute one at a time."""
+    program = pathlib.Path(__file__).parents[1] / "dtensor_shared.py"
+    found = subprocess.run([sys.executable, str(program)], capture_output=True, text=True)
+    assert found.stdout.split() == ["slots", "layer", "pages"], found.stderr[-3000:]
+
+
+def test_slots_by_channels():
+    x, weight, pool = torch.randn(2, 8), torch.randn(8, 4), torch.randn(3, 8, 4)
+
+    def step(x, weight, pool, slots):
+        pool = pool.clone()
+        return lt.causal_conv1d_update(x, pool, weight, state_indices=slots), pool
+
+    check(step, (x, weight, pool, SLOTS), [Shard(1), Shard(0), Shard(1), Replicate()],
+          [Shard(1)] * 2)
+
+
+def test_slots_that_are_the_sequences():
+    """Without state_indices the state has a slot for each sequence, in their order."""
+    x, weight, state = torch.randn(2, 8), torch.randn(8, 4), torch.randn(2, 8, 4)
+
+    def step(x, weight, state):
+        state = state.clone()
+        return lt.causal_conv1d_update(x, state, weight), state
+
+    check(step, (x, weight, state), [Shard(0), Replicate(), Shard(0)], [Shard(0)] * 2)
+
+
+def test_states_of_heads_in_slots():
+    inputs = (randn(1, 4, 2, 16), randn(1, 4, 2, 16), randn(1, 4, 4, 16),
+              -torch.rand(1, 4, 4, 16), torch.rand(1, 4, 4), torch.randn(3, 4, 16, 16), SLOTS,
+              offsets(3, 1))
+
+    def step(q, k, v, g, beta, pool, slots, cu):
+        pool = pool.clone()
+        return lt.kda_recurrent(q, k, v, g, beta, state_pool=pool, state_indices=slots,
+                                cu_seqlens=cu)[0], pool
+
+    check(step, inputs, [*[Shard(2)] * 5, Shard(1), Replicate(), Replicate()],
+          [Shard(2), Shard(1)])
+
+
+def test_channels_of_a_layer_are_those_of_several_heads():
+    refused(layer, layer_inputs(), [Shard(1), Shard(0), Shard(1), *[Replicate()] * 4],
+            r"qkv of kda_decode is sharded over its dimension 1 \(D\); a DTensor may be sharded "
+            "over the batch;")
+
+
+def test_pages_that_are_read_and_pages_of_heads_that_are_written():
+    by_batch = [Shard(0), Replicate(), Replicate(), Shard(0), Shard(0)]
+    check(lt.flash_attention_decode, decode_inputs(), by_batch, [Shard(0)] * 2)
+    check(append, (*decode_inputs(), randn(2, 2, 2, 16), randn(2, 2, 2, 16)),
+          [*[Shard(2)] * 3, Replicate(), Replicate(), Shard(2), Shard(2)],
+          [Shard(2), Shard(1), Shard(2), Shard(2)])
+
+
+def test_positions_of_sequences():
+    def turned(q, k_cache, v_cache, table, lengths, positions, angle):
+        return lt.flash_attention_decode(q, k_cache, v_cache, table, lengths,
+                                         rope_positions=positions, rope_cos=angle.cos(),
+                                         rope_sin=angle.sin())
+
+    check(turned, (*decode_inputs(), torch.tensor([3, 20]).int(), torch.randn(32, 4)),
+          [Shard(0), Replicate(), Replicate(), Shard(0), Shard(0), Shard(0), Replicate()],
+          [Shard(0)] * 2)
+
+
+@pytest.mark.skipif(not NARROW, reason="this torch lends no tensors of 8-bit floats")
+@pytest.mark.parametrize("numbers", (1, 2))
+def test_scales_of_heads_and_one_of_all(numbers):
+    def narrow(q, k_cache, v_cache, table, lengths, scale):
+        codes = [each.to(torch.float8_e4m3fn) for each in (k_cache, v_cache)]
+        return lt.flash_attention_decode(q, *codes, table, lengths, k_scale=scale, v_scale=scale)
+
+    check(narrow, (*decode_inputs(), torch.rand(numbers) + 0.5),
+          [*[Shard(2)] * 3, Replicate(), Replicate(), Shard(0) if numbers > 1 else Replicate()],
+          [Shard(2), Shard(1)])
 
 
 def test_heads_that_a_mesh_of_two_dimensions_does_not_divide():

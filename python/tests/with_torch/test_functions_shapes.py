@@ -76,3 +76,10 @@ def test_empty(row, dim, what):
         for name, tensor in tensors.items():
             if tensor.requires_grad:
                 assert tensor.grad.shape == tensor.shape, name
+
+
+@pytest.mark.parametrize("row", functions.SERVING, ids=str)
+def test_no_sequence_is_served(row):
+    """Batches without sequences, and packed rows of which there are none."""
+    outputs = row.call(**leaves(row.inputs(0)))
+    assert outputs[0].numel() == 0

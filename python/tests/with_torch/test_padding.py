@@ -11,15 +11,17 @@ import padding
 import padding_attention
 import padding_conv
 import padding_fla
+import padding_torch
 
-ROWS = (*padding_attention.ROWS, *padding_conv.ROWS, *padding_fla.ROWS)
-MODULES = (*padding_attention.MODULES, *padding_conv.MODULES, *padding_fla.MODULES)
+ROWS = (*padding_attention.ROWS, *padding_conv.ROWS, *padding_fla.ROWS, *padding_torch.ROWS)
+MODULES = (*padding_attention.MODULES, *padding_conv.MODULES, *padding_fla.MODULES,
+           *padding_torch.MODULES)
 REASONS = {**padding_attention.REASONS, **padding_fla.REASONS}
 
 # Parameters in which servers send padding.
 _SENT = re.compile("cu_seqlens|cu_seq_lens|seqused|cache_seqlens|block_table|page_table|batch_idx"
                    "|indices|topk_length|cache_indices|num_accepted|seq_idx|has_initial_state"
-                   "|query_start_loc")
+                   "|query_start_loc|leftpad|total_seqlens|rope_positions|checkpoint|ring_count")
 
 
 @pytest.mark.usefixtures("sdpa_on_cpu")

@@ -86,6 +86,17 @@ def test_absolute_lists_count_from_the_keys_of_their_slice():
               (q, k, lists), (0, 0, 0), loops=space == "absolute")
 
 
+def test_positions_that_slices_share():
+    q, cache, angle = randn(2, 2, 2, 4, 16), randn(4, 8, 2, 16), torch.randn(32, 4)
+    table = torch.tensor([[1, 2], [3, 0]], dtype=torch.int32)
+    lengths = torch.tensor([9, 12], dtype=torch.int32)
+    for in_dims in ((0, None), (0, 0)):
+        positions = torch.tensor([3, 20] if in_dims[1] is None else [[3, 20], [9, 5]]).int()
+        check(lambda q, positions: lt.flash_attention_decode(
+            q, cache, cache, table, lengths, rope_cos=angle.cos(), rope_sin=angle.sin(),
+            rope_positions=positions), (q, positions), in_dims)
+
+
 def test_kda_and_its_states():
     q, k, v = (randn(3, 1, 70, 2, 32) for _ in range(3))
     g, beta = -torch.rand(3, 1, 70, 2, 32), torch.rand(3, 1, 70, 2)
@@ -112,12 +123,14 @@ def test_states_are_changed_in_place():
     x, weight = torch.randn(3, 2, 8), torch.randn(8, 4)
     state = torch.randn(3, 2, 8, 4)
     mine, theirs = state.clone(), state.clone()
+    lt.stats(reset=True)
     found = vmap(lt.causal_conv1d_update, in_dims=(0, 0, None))(x, mine, weight)
     for slice in range(3):
         assert torch.equal(found[slice], lt.causal_conv1d_update(x[slice], theirs[slice], weight))
+    assert LOOPED not in lt.stats()
     assert torch.equal(mine, theirs) and not torch.equal(mine, state)
     between = state.movedim(0, 1).contiguous()  # slices that lie between one another
-    with pytest.raises(lathe.InvalidArgument, match="state has strides .*it must be contiguous"):
+    with pytest.raises(lathe.InvalidArgument, match="state has strides .*without gaps"):
         vmap(lt.causal_conv1d_update, in_dims=(0, 1, None))(x, between, weight)
 
 

@@ -335,6 +335,8 @@ TEST_CASE("rotary embeddings of a latent cache, and of keys behind padding") {
   c.latent = true, c.head_dim = 576, c.value_dim = 512, c.kv_heads = 1, c.ratio = 8;
   c.append = true, c.rotary = 64;
   checked(c);
+  c.leftpad = true, c.seed = 401;
+  checked(c);
   c = ragged_case(402);
   c.append = true, c.rotary = 16, c.leftpad = true, c.interleaved = true;
   checked(c);

@@ -235,12 +235,16 @@ DecodeInputs make_decode(const DecodeCase& c) {
       };
       place(fresh_keys, k_row, &in.k_cache, &in.k_new);
       place(in.whole.v, v_row, &in.v_cache, &in.v_new);
-      // What does not count may be anything.
+      // What does not count may be anything: no number, but where codes are made of it.
       if (c.leftpad && j < static_cast<int64_t>(in.leftpad[static_cast<size_t>(b)]) &&
           j < c.cached[static_cast<size_t>(b)]) {
-        std::fill_n(in.k_cache.begin() + in.rows.back() * k_row, k_row, 7.0);
-        std::fill_n(in.whole.k.begin() + static_cast<int64_t>(in.rows.size() - 1) * k_row, k_row,
-                    7.0);
+        const double held = c.narrow == DecodeCase::wide ? std::nan("") : 7.0;
+        const auto forget = [&](ref::Array& all, int64_t width, Values* cache) {
+          std::fill_n(cache->begin() + in.rows.back() * width, width, held);
+          std::fill_n(all.begin() + static_cast<int64_t>(in.rows.size() - 1) * width, width, held);
+        };
+        forget(in.whole.k, k_row, &in.k_cache);
+        forget(in.whole.v, v_row, &in.v_cache);
       }
     }
   }

@@ -124,7 +124,7 @@ TEST_CASE("grids cover every token, channel, row and state") {
   const ConvTiling back = conv_tiling(*kernels.backward, shape);
   CHECK(back.state_tiles == 2);  // 3 sequences and 3 rows, 4 warps
   CHECK(conv_grid(back, 3, 2, 2).x == 3 * (3 * 2 + 2));
-  CHECK(conv_weight_grad_grid(*kernels.weight_grad, shape).x == 9);
+  CHECK(conv_weight_grad_grid(shape).x == 9);
   CHECK(conv_halo_grid(*kernels.halo_pack, shape).x == 3);
   shape.batch = 9;
   problem.update = true;

@@ -16,6 +16,9 @@ std::vector<KernelSpec> conv_specs(const DeviceFacts& facts) {
       *kernels.forward,   *kernels.backward, *kernels.weight_grad,     *kernels.halo_pack,
       *kernels.halo_join, *kernels.halo_add, *kernels.weight_grad_cast};
   specs.push_back(conv_lines_spec(Dtype::bf16));
+  ConvProblem pieces = problem;
+  pieces.halo = false, pieces.packed = pieces.by_pieces = true;
+  specs.push_back(*conv_kernels(pieces, facts, false)->backward);
   ConvProblem pool;
   pool.forward = pool.packed = pool.pool = pool.checkpoints = pool.silu = true;
   pool.columns = 3, pool.parts = 3;

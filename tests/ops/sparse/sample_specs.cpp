@@ -14,9 +14,12 @@ std::vector<KernelSpec> sparse_specs(const DeviceFacts& facts) {
   lists.forward = lists.backward = lists.deterministic = true;
   const SparseKernels forward = *sparse_kernels(lists, facts);
   const SparseBackwardKernels backward = *sparse_backward_kernels(lists, facts);
+  lists.exact = lists.dsinks = true;
+  const SparseBackwardKernels exact = *sparse_backward_kernels(lists, facts);
   return {*forward.forward, *forward.combine, *backward.prepare,
           *backward.main,   *backward.ranges, *backward.fill,
-          *backward.gather, *backward.finish, sparse_join_spec(Dtype::bf16, Dtype::f32)};
+          *backward.gather, *backward.finish, sparse_join_spec(Dtype::bf16, Dtype::f32),
+          *exact.prepare,   *exact.gather,    sparse_join_spec(Dtype::bf16, Dtype::f32, true)};
 }
 
 const templates_test::AddSampleSpecs kSamples("sparse", sparse_specs);

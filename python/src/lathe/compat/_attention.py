@@ -14,11 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lathe._errors import InvalidArgument, Unsupported
-from lathe.torch._calls import Options, count, is_compiling
+from lathe.torch._calls import Options, count
 from lathe.torch._gradients import FlashAttention
 from lathe.torch._operator_calls import CAPTURES, FLASH_ATTENTION, FLASH_ATTENTION_BWD
-from lathe.torch._tensors import (computed, dense, laid, no_second_gradient, upstream_or_zeros,
-                                  usable, wants_gradient)
+from lathe.torch._tensors import (computed, dense, each_once, laid, no_second_gradient,
+                                  upstream_or_zeros, usable, wants_gradient)
 
 _Two = tuple[Tensor, Tensor]
 
@@ -138,16 +138,6 @@ def narrowed(out: Tensor, width: int) -> Tensor:
     return out if out.shape[-1] == width else out[..., :width].contiguous()
 
 
-def apart(tensor: Any, *others: Tensor | None) -> Any:
-    """Returns the tensor, or in a trace a view of it if it is one of `others`.
-
-    torch.compile does not take one tensor for two arguments of an autograd.Function.
-    """
-    if tensor is None or not is_compiling():
-        return tensor
-    return tensor.view_as(tensor) if any(tensor is each for each in others) else tensor
-
-
 # ---- calls ---------------------------------------------------------------------------------------
 
 
@@ -157,8 +147,6 @@ def attend(options: Options, q: Tensor, k: Tensor, v: Tensor, slopes: Tensor | N
     """Returns (out, lse), both differentiable; a given `out` is written, without gradients."""
     if is_odd(q, v):
         return _attend_odd(options, q, k, v, slopes, sinks, cu_q, cu_k, out)
-    if is_compiling():
-        k, v, cu_k = apart(k, q), apart(v, q, k), apart(cu_k, cu_q)
     tensors = (q, k, v, slopes, sinks, cu_q, cu_k, *NO_CAPTURES)
     if out is not None:
         lse = q.new_empty(lse_shape(q, cu_q), dtype=torch.float32)
@@ -232,9 +220,9 @@ def attend_packed(options: Options, q: Tensor | None, packed: Tensor, slopes: Te
         options = with_scale(options, width)
         q, packed = None if q is None else padded(q), padded(packed)
     q, packed = None if q is None else usable(q), usable(packed)
-    others = (dense(slopes), dense(cu_q), dense(apart(cu_k, cu_q)))
+    others = (dense(slopes), dense(cu_q), dense(cu_k))
     if wants_gradient((q, packed)):
-        out, lse = _Packed.apply(options, q, packed, *others)
+        out, lse = _Packed.apply(options, *each_once((q, packed, *others)))
     else:
         slopes, cu_q, cu_k = others
         out, lse = FLASH_ATTENTION(options, *_parts(q, packed), slopes, None, cu_q, cu_k,

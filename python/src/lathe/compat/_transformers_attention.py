@@ -14,7 +14,7 @@ from torch import Tensor
 
 from lathe._errors import InvalidArgument, Unsupported
 from lathe.compat import _kvcache
-from lathe.compat._attention import apart, attend, float_sinks, is_odd, narrowed, options_for, \
+from lathe.compat._attention import attend, float_sinks, is_odd, narrowed, options_for, \
     padded, with_scale
 from lathe.compat._transformers_mask import (INTERVALS_MOD, STARTS_MOD, first_place,
                                               intervals_size, kind_of, numbers_of)
@@ -57,7 +57,6 @@ def _computed(options: Options, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor |
     if is_odd(q, v):
         options = with_scale(options, q.shape[-1])
         q, k, v = padded(q), padded(k), padded(v)
-    k, v = apart(k, q), apart(v, q, k)
     first, second = captures
     tensors = FLASH_ATTENTION.ordered(q=q, k=k, v=v, sinks=sinks, capture_0=first, capture_1=second)
     out, _ = computed(FLASH_ATTENTION, FlashAttention, options, tensors)

@@ -28,10 +28,16 @@ Tensors = Sequence[Tensor | None]
 _BY_ROW = {"score_mod": (None,), "mask_mod": (None,), "index_space": (None, "sequence")}
 
 
-def _begins_with_batch(shape: str, ndim: int) -> bool:
-    """Returns true if a tensor of the operator's table has B, or N sequences, in front."""
-    forms = [form.split(",") for form in shape.split("|")]
-    return any(len(form) == ndim and form[0] in ("B", "N") for form in forms)
+def _begins_with_batch(call: Call, tensors: Tensors, name: str, ndim: int) -> bool:
+    """Returns true if a tensor of a call that is not packed has B in front, or N or rows, which
+    are as many; so are the slots of a pool where no state_indices name them.
+    """
+    given = dict(zip(call.inputs, tensors))
+    batch = ["B", "N", "rows"]
+    if "state_indices" in given and given["state_indices"] is None:
+        batch.append("S")
+    forms = [form.split(",") for form in operator(call.op).tensors[name].shape.split("|")]
+    return any(len(form) == ndim and form[0] in batch for form in forms)
 
 
 def _spread(traced: TracedOperator, given: Sequence[Any]) -> list[Any]:
@@ -64,7 +70,7 @@ def _folds(traced: TracedOperator, tensors: Tensors, dims: Dims, text: str) -> b
             return False
         if dim is None:
             continue
-        if not _begins_with_batch(table[name].shape, tensor.dim() - 1):
+        if not _begins_with_batch(call, tensors, name, tensor.dim() - 1):
             return False
         if i in traced.changed and not _is_flat(tensor.movedim(dim, 0)):
             return False
@@ -79,12 +85,11 @@ def _is_flat(tensor: Tensor) -> bool:
 
 def _folded(traced: TracedOperator, size: int, dims: Dims, tensors: Tensors, text: str) -> Any:
     call = traced.call
-    table = operator(call.op).tensors
     flat: list[Tensor | None] = []
     for name, tensor, dim in zip(call.inputs, tensors, dims):
         if tensor is not None and dim is not None:
             moved = tensor.movedim(dim, 0)
-        elif tensor is not None and _begins_with_batch(table[name].shape, tensor.dim()):
+        elif tensor is not None and _begins_with_batch(call, tensors, name, tensor.dim()):
             moved = tensor.expand(size, *tensor.shape)
         else:
             flat.append(tensor)

@@ -5,7 +5,8 @@
 Such a call is computed by each rank on its shard, without communication. A tensor that is sharded
 over another dimension, tokens before all, is refused: lathe.torch.Ranks computes over a sequence
 that ranks share. Where placements do not fit each other, DTensor redistributes as for its own
-operators.
+operators: so a call over the slots of a pool, or one that appends to pages, is made by every rank
+for the whole batch, as each of them changes what the others hold too.
 """
 from __future__ import annotations
 
@@ -19,7 +20,12 @@ from lathe.torch._calls import Call, follow
 from lathe.torch._late import after_import
 from lathe.torch._traced import TracedOperator, options_of_text, present
 
-_BATCH = ("B", "N")
+# Dimensions that are sharded together with the batch: `rows` are sequences, unless they are packed.
+_BATCH = ("B", "N", "rows")
+# Numbers that are one for each head, unless there is one for all.
+_OF_HEADS = {"q_scales": "H", "k_scales": "HK", "v_scales": "HK"}
+# Operators whose channels are those of queries, keys and values, one behind the other.
+_JOINED = ("kda_decode",)
 
 
 class _Argument(NamedTuple):
@@ -38,12 +44,20 @@ def _forms(shape: str) -> list[list[str]]:
     return [[dim.split("*")[0] for dim in form.split(",")] for form in shape.split("|")]
 
 
-def _dims(shape: str, ndim: int) -> list[str]:
-    return next((form for form in _forms(shape) if len(form) == ndim), [])
+def _dims(shape: str, extents: Sequence[int]) -> list[str]:
+    form = next((form for form in _forms(shape) if len(form) == len(extents)), [])
+    return [_OF_HEADS.get(dim, dim) if extent > 1 else dim for dim, extent in zip(form, extents)]
 
 
-def _heads_of(arguments: Sequence[_Argument]) -> tuple[str, ...]:
-    """Returns the dimensions that are sharded together with the heads."""
+def _dims_of_output(shape: str, known: frozenset[str]) -> list[str]:
+    """Returns the form of an output that follows from the dimensions that the inputs have."""
+    return min(_forms(shape), key=lambda form: (len(set(form) - known), -len(form)))
+
+
+def _heads_of(call: Call, arguments: Sequence[_Argument]) -> tuple[str, ...]:
+    """Returns the dimensions that are sharded together with the heads; none if they cannot be."""
+    if call.op in _JOINED:
+        return ()
     extents = {dim: extent for each in arguments for dim, extent in zip(each.dims, each.spec.shape)}
     if "H" not in extents:
         return ("D",)
@@ -66,21 +80,41 @@ def _even(arguments: Sequence[_Argument], heads: Sequence[str]) -> bool:
                for size in (together, *shape))
 
 
+def _batch_of(call: Call, arguments: Sequence[_Argument]) -> tuple[str, ...]:
+    """Returns the dimensions that are sharded together with the batch; none in a packed call."""
+    names = [each.name for each in arguments]
+    if any(name.startswith("cu_seqlens") for name in names):
+        return ()
+    # Without state_indices the slots of a pool are the sequences.
+    return _BATCH if "state_indices" not in call.inputs or "state_indices" in names \
+        else (*_BATCH, "S")
+
+
+def _has_own_part(arguments: Sequence[_Argument], changed: Sequence[str], batch: Sequence[str]
+                  ) -> bool:
+    """Returns true if what is changed has parts of the batch, too.
+
+    A rank's copy of a pool, or of pages, would have the changes of its own sequences alone.
+    """
+    return all(set(each.dims) & set(batch) for each in arguments if each.name in changed)
+
+
 def _refuse_other_dims(call: Call, arguments: Sequence[_Argument], heads: Sequence[str],
-                       packed: bool) -> None:
+                       batch: Sequence[str]) -> None:
+    allowed = [*(["heads" if heads[0] == "H" else "channels"] if heads else ()),
+               *(["the batch"] if batch else ())]
+    found = f"sharded over {' or '.join(allowed)}" if allowed else "replicated"
     for each in arguments:
         for placement in each.spec.placements:
             dim = getattr(placement, "dim", None)
             if dim is None:
                 continue
             letter = each.dims[dim] if dim < len(each.dims) else "?"
-            if letter not in heads and (packed or letter not in _BATCH):
-                allowed = "heads" if heads[0] == "H" else "channels"
+            if letter not in heads and letter not in batch:
                 raise Unsupported(
                     f"{each.name} of {call.op} is sharded over its dimension {dim} ({letter}); a "
-                    f"DTensor may be sharded over {allowed}{'' if packed else ' or the batch'}; "
-                    "for a sequence that ranks share call with over=lathe.torch.Ranks(...), or "
-                    "redistribute the tensor first")
+                    f"DTensor may be {found}; for a sequence that ranks share call with "
+                    "over=lathe.torch.Ranks(...), or redistribute the tensor first")
 
 
 def _refuse_mods(call: Call, options: Mapping[str, Any], arguments: Sequence[_Argument]) -> None:
@@ -125,25 +159,26 @@ def _offered(traced: TracedOperator, *given: Any) -> list[tuple[list[Any], list[
     every = dict(zip(names, specs))
     there = present(call, [every.get(name) for name in call.inputs])
     table, options = operator(call.op).tensors, dict(options_of_text(text))
-    arguments = [_Argument(name, _dims(table[name].shape, len(spec.shape)), spec)
+    arguments = [_Argument(name, _dims(table[name].shape, spec.shape), spec)
                  for name, spec in zip(names, specs) if spec is not None]
-    packed = any(each.name.startswith("cu_seqlens") for each in arguments)
-    heads = _heads_of(arguments)
-    _refuse_other_dims(call, arguments, heads, packed)
+    heads, batch = _heads_of(call, arguments), _batch_of(call, arguments)
+    _refuse_other_dims(call, arguments, heads, batch)
     _refuse_mods(call, options, arguments)
     ways: list[tuple[str, ...]] = [()]
-    if _even(arguments, heads):
+    if heads and _even(arguments, heads):
         ways.append(heads)
-    if not packed and options.get("index_space") != "absolute":
-        ways.append(_BATCH)
+    changed = [call.inputs[i] for i in traced.changed]
+    if (batch and options.get("index_space") != "absolute"
+            and _has_own_part(arguments, changed, batch)):
+        ways.append(batch)
+    known = frozenset(dim for each in arguments for dim in each.dims)
     rows = []
     for letters in ways:
         inputs = [None if spec is None
-                  else _sharded(letters, _dims(table[name].shape, len(spec.shape)), Replicate())
+                  else _sharded(letters, _dims(table[name].shape, spec.shape), Replicate())
                   for name, spec in zip(names, specs)]
-        # What has none of the sharded dimensions is a sum over them: gradients of weights. Of a
-        # tensor's forms the last is that of packed sequences.
-        outputs = [_sharded(letters, _forms(table[name].shape)[-1 if packed else 0],
+        # What has none of the sharded dimensions is a sum over them: gradients of weights.
+        outputs = [_sharded(letters, _dims_of_output(table[name].shape, known),
                             Partial() if letters else Replicate()) if is_there else Replicate()
                    for name, is_there in zip(call.outputs, there)]
         rows.append((outputs, [*inputs, None]))

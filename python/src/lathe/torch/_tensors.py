@@ -45,8 +45,23 @@ def computed(call: Call, node: Any, options: Options | dict[str, Any],
     tensors = laid(call, tensors)
     if wants_gradient(tensors):
         pairs = options_of(**options) if isinstance(options, dict) else options
-        return node.apply(over, pairs, *chosen, *tensors)
+        return node.apply(over, pairs, *chosen, *each_once(tensors))
     return call(options, *tensors, over=over)
+
+
+def each_once(tensors: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+    """Returns tensors of which in a trace none is there twice, as the offsets of queries and keys.
+
+    torch.compile does not take one tensor for two arguments of an autograd.Function; a view is
+    another one.
+    """
+    if not is_compiling():
+        return tensors
+    found: list[Tensor | None] = []
+    for each in tensors:
+        is_there = each is not None and any(each is other for other in found)
+        found.append(each.view_as(each) if each is not None and is_there else each)
+    return tuple(found)
 
 
 # ---- backwards -----------------------------------------------------------------------------------
