@@ -103,7 +103,7 @@ KdaLaunch kda_launch(const KdaProblem& problem, const KdaChunkedKernels& kernels
   }
   if (kernels.summary && rows > 0) {
     const KdaSegmentShape segments = segments_of(problem, shape);
-    const KdaSummaryBlocks blocks = kda_summary_blocks(*kernels.summary, segments);
+    const KdaSummaryBlocks blocks = kda_summary_blocks(*kernels.summary, segments, problem.ranks);
     out.summary_forward = blocks.forward, out.summary_back = blocks.back;
     if (kernels.merge) out.merge = kda_merge_blocks(kernels.merge.numbers(), segments);
   }

@@ -168,6 +168,7 @@ KdaSummaryParams KdaExecutor::summary_params(const KdaCall& of, const KdaSummary
   p.forward_blocks = static_cast<int>(of.plan.launch.summary_forward);
   p.carried = of.shard.carry.carried;
   p.open = of.shard.ranks ? of.shard.carry.open : p.in.sequences;
+  p.wanted_only = !problem().ranks;
   return p;
 }
 

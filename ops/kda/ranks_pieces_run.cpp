@@ -182,7 +182,7 @@ Status KdaPiecesRun::summarize() const {
   const int64_t all = batch_ * pieces();
   p.summaries = at(workspace_.ends), p.grad_ends = at(workspace_.grad_ends);
   p.transitions = at(workspace_.maps);
-  p.in.segments = 1;
+  p.in.segments = 1, p.wanted_only = 0;
   p.carried = static_cast<int>(all), p.open = 0;  // each begins, and ends, with what is elsewhere
   return each_run([&](int64_t first, int64_t last) { return summarize(first, last, p); });
 }

@@ -12,15 +12,17 @@
 namespace lathe {
 namespace {
 
-constexpr int kMergeRows = 8, kMergeStages = 3;  // kda_merge.cuh
+constexpr int kMergeRows = 16;                   // merge_chain.cuh
+constexpr int kChainRows = 8, kChainStages = 3;  // chain.cuh
 
 // A chain of fewer costs more than it saves: the summaries are the walk once more, of V + K
 // columns.
 constexpr int kLeastSegments = 4;
 constexpr int64_t kLeastLength = 256;
-// Segments must take at most this share of the time of one segment; the same share decides which
-// number is as good as the best, and the fewest win.
+// Segments must take at most this share of the time of one segment.
 constexpr double kWorthwhile = 0.9;
+// A number whose time is at most the best one's over this is as good; the fewest win.
+constexpr double kAsGood = 0.95;
 
 // Returns the time of a call's launches with `segments` segments, in tokens of one walk.
 int64_t time_of(const KdaSegmentProblem& question, int64_t segments) {
@@ -39,16 +41,18 @@ int64_t time_of(const KdaSegmentProblem& question, int64_t segments) {
 
 }  // namespace
 
-int kda_merge_smem(int padded_keys) {
+int kda_chain_smem(int padded_keys) {
   const int inner = padded_keys <= 64 ? 64 : padded_keys <= 128 ? 32 : 16;
-  return 4 * padded_keys * (kMergeStages * inner + 2 * kMergeRows);
+  return 4 * padded_keys * (kChainStages * inner + 2 * kChainRows);
 }
 
 KernelSpec kda_merge_spec(const KdaProblem& problem, const KdaSummaryParts& parts) {
   const int width = kda_padded_keys(problem);
+  // Two states, in three planes of 16 bits.
   return shared_spec(LATHE_TEMPLATE("kda", "kda_merge", KdaMergeParams, segments), "KdaMergeSmem",
-                     kda_merge_smem(width), width,
+                     2 * kMergeRows * width * 3 * 2, 2 * width,
                      {kda_offsets(problem), Constant::integer("width", "kWidth", width),
+                      Constant::flag("whole", "kWhole", problem.key_dim == width),
                       Constant::flag("packed", "kPacked", problem.packed),
                       Constant::flag("states", "kStates", parts.states),
                       Constant::flag("grads", "kGrads", parts.grads),
@@ -58,20 +62,20 @@ KernelSpec kda_merge_spec(const KdaProblem& problem, const KdaSummaryParts& part
 KernelSpec kda_compose_spec(const KdaProblem& problem) {
   const int width = kda_padded_keys(problem);
   return shared_spec(LATHE_TEMPLATE("kda", "kda_compose", KdaComposeParams, reserved),
-                     "KdaComposeSmem", kda_merge_smem(width), width,
+                     "KdaComposeSmem", kda_chain_smem(width), width,
                      {Constant::integer("width", "kWidth", width)});
 }
 
 KernelSpec kda_pieces_spec(const KdaProblem& problem) {
   const int width = kda_padded_keys(problem);
   return shared_spec(LATHE_TEMPLATE("kda", "kda_pieces", KdaPiecesParams, forward_blocks),
-                     "KdaPiecesSmem", kda_merge_smem(width), width,
+                     "KdaPiecesSmem", kda_chain_smem(width), width,
                      {Constant::integer("width", "kWidth", width),
                       Constant::flag("v_first", "kStateVFirst", problem.state_v_first)});
 }
 
 int64_t kda_piece_tiles(int64_t key_dim, int64_t value_dim) {
-  return ceil_div(value_dim, kMergeRows) + ceil_div(key_dim, kMergeRows);
+  return ceil_div(value_dim, kChainRows) + ceil_div(key_dim, kChainRows);
 }
 
 KdaSummaryBlocks kda_summary_each(const KdaSummary& summary, const KdaSegmentShape& shape) {
@@ -88,9 +92,14 @@ KdaSummaryBlocks kda_summary_each(const KdaSummary& summary, const KdaSegmentSha
   return blocks;
 }
 
-KdaSummaryBlocks kda_summary_blocks(const KdaSummary& summary, const KdaSegmentShape& shape) {
+KdaSummaryBlocks kda_summary_blocks(const KdaSummary& summary, const KdaSegmentShape& shape,
+                                    bool ranks) {
   if (shape.segments <= 1) return {};
-  const KdaSummaryBlocks each = kda_summary_each(summary, shape);
+  KdaSummaryBlocks each = kda_summary_each(summary, shape);
+  if (!ranks) {  // no E of the last segment, and no M of the first one and the last one
+    const int64_t maps = ceil_div(shape.key_dim, summary.columns());
+    each.forward -= each.forward / shape.segments + bounded_product({shape.value_heads, maps});
+  }
   return {bounded_product({shape.sequences, each.forward}),
           bounded_product({shape.sequences, each.back})};
 }
@@ -106,7 +115,7 @@ int64_t kda_compose_blocks(const KdaSegmentShape& shape, int elements, int step,
   const int64_t runs = ceil_div(elements, int64_t{step} * radix);
   return bounded_product(
       {runs, shape.sequences, shape.value_heads,
-       ceil_div(shape.value_dim, kMergeRows) + ceil_div(shape.key_dim, kMergeRows)});
+       ceil_div(shape.value_dim, kChainRows) + ceil_div(shape.key_dim, kChainRows)});
 }
 
 int64_t kda_end_numbers(const KdaSegmentShape& shape) {
@@ -181,7 +190,7 @@ Cost kda_part_cost(const KdaProblem& problem, const KdaSummary& summary,
   walk(walks.back, 1, 0);
   // Every link reads a transition for each eight rows, and the numbers of the rows once.
   const int64_t links = walks.links * shape.sequences * heads;
-  cost.bytes += unsigned_product({links, 4 * k, k * ceil_div(v, kMergeRows) + 2 * v});
+  cost.bytes += unsigned_product({links, 4 * k, k * ceil_div(v, kChainRows) + 2 * v});
   cost.flops += 2 * unsigned_product({links, v, k, k});
   return cost;
 }
@@ -200,8 +209,7 @@ int kda_choose_segments(const KdaSegmentProblem& question) {
   for (int64_t n = kLeastSegments; n <= most; ++n) least = std::min(least, time_of(question, n));
   if (static_cast<double>(least) > kWorthwhile * static_cast<double>(whole)) return 1;
   int segments = kLeastSegments;
-  while (kWorthwhile * static_cast<double>(time_of(question, segments)) >
-         static_cast<double>(least)) {
+  while (kAsGood * static_cast<double>(time_of(question, segments)) > static_cast<double>(least)) {
     ++segments;
   }
   return segments;

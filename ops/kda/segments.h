@@ -19,7 +19,7 @@ KernelSpec kda_compose_spec(const KdaProblem& problem);
 // kda_pieces takes states through pieces on any ranks; a walk has a block for each tile of rows.
 KernelSpec kda_pieces_spec(const KdaProblem& problem);
 int64_t kda_piece_tiles(int64_t key_dim, int64_t value_dim);
-int kda_merge_smem(int padded_keys);
+int kda_chain_smem(int padded_keys);  // of kda_compose and kda_pieces
 
 struct KdaSegmentShape {
   int64_t sequences = 0, value_heads = 0;
@@ -38,7 +38,9 @@ struct KdaSummaryBlocks {
 
   int64_t all() const { return forward + back; }
 };
-KdaSummaryBlocks kda_summary_blocks(const KdaSummary& summary, const KdaSegmentShape& shape);
+// `ranks`: sequences may begin and go on on other ranks, so any block may be wanted.
+KdaSummaryBlocks kda_summary_blocks(const KdaSummary& summary, const KdaSegmentShape& shape,
+                                    bool ranks);
 int64_t kda_merge_blocks(const KdaSegmentNumbers& merge, const KdaSegmentShape& shape);
 // Returns the blocks of the summary for one sequence, of either kind. A launch skips sequences by
 // this number.

@@ -9,19 +9,16 @@
 // and so are segments without tokens. Of a sequence that began on an earlier rank S_0 = M_0 S + E_0
 // with the state S that it brings, and so for the last dS of one that goes on.
 #pragma once
-#include "kda/chain.cuh"
+#include "kda/merge_chain.cuh"
 
 namespace lathe {
-
-template <class Config>
-using KdaMergeSmem = KdaChainSmem<Config>;
 
 // Walks the chain of a sequence and head from where it begins to where it ends. kReverse: dS.
 template <class Config, bool kReverse>
 __device__ __forceinline__ void merge_segments(const KdaMergeParams& p, unsigned block,
                                                unsigned shared) {
-  constexpr int kRows = KdaChainSmem<Config>::kRows;
-  KdaChain<Config, kReverse> chain(shared);
+  constexpr int kRows = KdaMergeSmem<Config>::kRows;
+  KdaMergeChain<Config, kReverse> chain(shared);
   const unsigned tiles = ceil_div(p.value_dim, kRows), other = block / tiles;
   const int row = static_cast<int>(block % tiles) * kRows;
   const int head = static_cast<int>(other % p.value_heads);
@@ -52,7 +49,7 @@ __device__ __forceinline__ void merge_segments(const KdaMergeParams& p, unsigned
   chain.end_stride = kReverse ? -segment_ends : segment_ends;
   chain.transitions = static_cast<const float*>(p.transitions) + run * keys + first * segment_maps;
   chain.transition_stride = kReverse ? -segment_maps : segment_maps;
-  chain.begin = ends + at * segment_ends, chain.row_stride = p.key_dim;
+  chain.begin = ends + at * segment_ends;
   if (carried) {
     const int before = kReverse ? p.carry.open : 0;
     const long long from = static_cast<long long>(sequence - before) * p.value_heads + head;

@@ -39,8 +39,17 @@ struct KdaSummaryTile {
 
   __device__ __forceinline__ KdaSummaryTile(const KdaSummaryParams& p, unsigned block, int values) {
     const int states = Config::kStates ? p.in.value_tiles : 0;
-    tile = kda_scan_tile<Config>(p.in, block + p.forward_skipped,
-                                 states + ceil_div(p.in.key_dim, values), values);
+    const int tiles = states + ceil_div(p.in.key_dim, values);
+    unsigned of_all = block + p.forward_skipped;
+    if (p.wanted_only) {
+      const unsigned each = tiles * (p.in.segments - 1) - (tiles - states);
+      const unsigned run = block / each, job = block % each + (tiles - states);
+      const unsigned segment = job < tiles ? 0 : job / tiles;
+      const unsigned at = job < tiles ? job - (tiles - states) : job % tiles;
+      const unsigned sequence = run / p.in.value_heads, head = run % p.in.value_heads;
+      of_all = ((sequence * p.in.segments + segment) * p.in.value_heads + head) * tiles + at;
+    }
+    tile = kda_scan_tile<Config>(p.in, of_all, tiles, values);
     key = tile.value - states * values;
     carried = tile.sequence < p.carried;
     const bool goes_on = !tile.last || tile.sequence >= p.open;

@@ -103,7 +103,9 @@ struct KdaSummaryParams {
   long long do_batch_stride, do_token_stride, do_head_stride;
   int forward_blocks, forward_skipped, back_skipped;
   int carried, open;  // as KdaCarry's; none, and N, where nothing is cut
-  int reserved;
+  // Whether nothing is cut and the forward blocks are those alone that such a launch may want: of a
+  // sequence and head E of all segments but the last one, and M of those but the first one.
+  int wanted_only;
 };
 
 // The chain over segments, in place: E of each segment becomes the state behind it, and grad_ends

@@ -44,8 +44,9 @@ std::unique_ptr<KdaSummary> make(KernelSpec spec, const KdaSummaryProblem&, cons
 
 KernelSpec kda_summary_spec(const KdaSummaryProblem& problem) {
   const KdaSummaryParts& parts = problem.parts;
-  KernelSpec spec = kda_walk_spec(LATHE_TEMPLATE("kda", "kda_summary", KdaSummaryParams, reserved),
-                                  problem.kda, problem.tile);
+  KernelSpec spec =
+      kda_walk_spec(LATHE_TEMPLATE("kda", "kda_summary", KdaSummaryParams, wanted_only),
+                    problem.kda, problem.tile);
   spec.add({Constant::flag("states", "kStates", parts.states),
             Constant::flag("initial", "kInitialState", parts.states && parts.initial_state),
             Constant::flag("grads", "kGrads", parts.grads),

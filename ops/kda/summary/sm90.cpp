@@ -15,8 +15,8 @@ class Warpgroups final : public KdaSummary {
  public:
   Warpgroups(KernelSpec spec, bool packed)
       : KdaSummary(std::move(spec)), packed_(packed), columns_(kda_warpgroups_columns(*kernel)) {
-    // A token takes half of the portable time, and the first ones take some more.
-    link_tokens = 48, launch_tokens = 256;
+    // A token takes a third of the portable time, and the first ones take some more.
+    link_tokens = 42, launch_tokens = 150;
   }
 
   int64_t columns() const override { return columns_; }

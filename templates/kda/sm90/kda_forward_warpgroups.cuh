@@ -9,6 +9,8 @@ namespace lathe {
 template <class Config>
 __device__ __forceinline__ void KdaWalking<Config>::run() const {
   KdaState<Walkers> state;
+  // The first rows have a long way through other warps: memory brings them before the state.
+  if (tile.first < tile.count) mbarrier_wait(Record(shared, 0).landed(), 0);
   this->begin_state(state);
   PipelineState<Smem::kSlots> ring;
   if constexpr (kCheckpointed<Config>) {

@@ -46,6 +46,7 @@ struct KdaGatesAhead;
 template <class Config>
 struct KdaPreparing {
   using Element = typename Config::Element;
+  using Beta = typename Config::BetaElement;
   using Smem = KdaWarpgroupsSmem<Config>;
   using Record = KdaRecord<Config>;
   using Block = KdaBlock<Config>;
@@ -101,7 +102,7 @@ struct KdaPreparing {
   __device__ __forceinline__ unsigned triangle() const {
     return shared + Smem::kTriangles + warp * Smem::kTriangle;
   }
-  __device__ __forceinline__ void load_beta(int first) const;
+  __device__ __forceinline__ Beta load_beta(int block) const;
   __device__ __forceinline__ KdaSplit<Element> split_scores(const Record& record,
                                                             const float (&beta)[2],
                                                             const KdaBlockScores& scores) const;
@@ -111,7 +112,7 @@ struct KdaPreparing {
   __device__ __forceinline__ bool finish(const Record& record, const KdaBlockScores& scores) const;
   __device__ __forceinline__ void store_decays(const Record& record, const float (&sum)[kEach],
                                                const bool (&cut)[kEach], bool finite) const;
-  __device__ __forceinline__ void prepare(int block) const;
+  __device__ __forceinline__ void prepare(int block, Beta beta) const;
   __device__ __forceinline__ void run() const;
 };
 

@@ -66,18 +66,14 @@ __device__ __forceinline__ void KdaPreparing<Config>::load_bias(float (&bias)[kE
   }
 }
 
-// beta of a block's tokens, to where the warp's triangle will be; 0 of those that are not there.
+// Returns beta, as given, of the lane's token of a block. It is asked for a block ahead.
 template <class Config>
-__device__ __forceinline__ void KdaPreparing<Config>::load_beta(int first) const {
-  const int lane = fresh_lane();
-  if (lane >= 16) return;
-  float beta = 0.0f;
-  if (first + lane < forward.tile.count) {
-    const auto rows = forward.rows();
-    beta = step_size<Config>(to_float(load_element(rows.beta + (first + lane) * rows.beta_stride)),
-                             numbers.beta_factor);
-  }
-  store_shared(triangle() + 4 * lane, beta);
+__device__ __forceinline__ typename Config::BetaElement KdaPreparing<Config>::load_beta(
+    int block) const {
+  const int token = forward.tile.first + 16 * block + (fresh_lane() & 15);
+  if (token >= forward.tile.count) return Beta{};
+  const auto rows = forward.rows();
+  return load_element(rows.beta + token * rows.beta_stride);
 }
 
 // 1 / |k|, |k| and scale / |q| of kGroup tokens, from what each lane adds to |k|^2 and |q|^2.
@@ -208,12 +204,16 @@ __device__ __forceinline__ void KdaPreparing<Config>::store_decays(const Record&
 }
 
 template <class Config>
-__device__ __forceinline__ void KdaPreparing<Config>::prepare(int block) const {
+__device__ __forceinline__ void KdaPreparing<Config>::prepare(int block, Beta beta) const {
   const int lane = fresh_lane();
   const Record record = record_of(block);
   const int first = forward.tile.first + 16 * block;
   KdaGatesAhead<Config> ahead(*this, first);
-  load_beta(first);
+  if (lane < 16) {  // to where the warp's triangle will be; 0 of tokens that are not there
+    const bool there = first + lane < forward.tile.count;
+    store_shared(triangle() + 4 * lane,
+                 there ? step_size<Config>(to_float(beta), numbers.beta_factor) : 0.0f);
+  }
   mbarrier_wait(record.landed(), phase_of(block));
   float prefix[kEach], sum[kEach];
   work(record, first, ahead, prefix, sum);
@@ -257,10 +257,13 @@ template <class Config>
 __device__ __forceinline__ void KdaPreparing<Config>::run() const {
   const int lane = fresh_lane();
   if (lane == 0) copy(warp);
+  Beta beta = load_beta(warp);
   __syncwarp();
 #pragma unroll 1
   for (int block = warp; forward.tile.first + 16 * block < forward.tile.count; block += kWarps) {
-    prepare(block);
+    const Beta next = load_beta(block + kWarps);
+    prepare(block, beta);
+    beta = next;
   }
 }
 

@@ -86,9 +86,14 @@ struct KdaRecord {
   __device__ __forceinline__ unsigned ready() const { return barriers + 8 * Smem::kSlots; }
   __device__ __forceinline__ unsigned empty() const { return barriers + 16 * Smem::kSlots; }
 
-  // By one thread, before anybody uses the ring.
+  __device__ __forceinline__ void wait_prepared(unsigned phase) const {
+    mbarrier_wait(landed(), phase);  // v; what else has landed is prepared by then
+    mbarrier_wait(ready(), phase);
+  }
+  // By a warp, before anybody uses the ring.
   static __device__ __forceinline__ void init(unsigned shared) {
-    for (unsigned slot = 0; slot < Smem::kSlots; ++slot) {
+    const unsigned slot = threadIdx.x % 32;
+    if (slot < Smem::kSlots) {
       const KdaRecord record(shared, slot);
       mbarrier_init(record.landed(), 1);
       mbarrier_init(record.ready(), 1);

@@ -30,6 +30,22 @@ struct KdaWalking : KdaForward<KdaWalkers<Config>> {
   static constexpr int kParts = 1;                        // of x
   static constexpr int kRead = Config::kOutput ? 16 : 8;  // sums of a read
 
+  // What a walker asks of a record before it needs it.
+  struct Given {
+    KdaValues<Element> v;
+    float length[2][2];
+    bool cut;
+  };
+  struct Decays {
+    float of[KdaState<Walkers>::kTiles / 2][4];
+  };
+  // What is left of a block once the state has it.
+  struct Outputs {
+    float o[2][4];
+    KdaSplit<Element, kParts> x;
+    Fragment<Element> square;
+  };
+
   const unsigned shared;
 
   __device__ __forceinline__ KdaWalking(const KdaForwardParams& params, unsigned block,
@@ -51,14 +67,15 @@ struct KdaWalking : KdaForward<KdaWalkers<Config>> {
                                              float (&read)[kRead]) const;
   __device__ __forceinline__ void add_values(const Record& record, KdaState<Walkers>& state,
                                              const KdaSplit<Element, kParts>& x) const;
-  __device__ __forceinline__ void load_values(const Record& record, float (&read)[kRead]) const;
+  __device__ __forceinline__ Given load_given(const Record& record) const;
+  static __device__ __forceinline__ void begin_read(const Given& given, float (&read)[kRead]);
+  __device__ __forceinline__ Decays load_decays(const Record& record) const;
   template <KdaDecayed kWhich>
-  __device__ __forceinline__ void scale(const Record& record, KdaState<Walkers>& state) const;
-  __device__ __forceinline__ void store_output(const Record& record, float (&o)[2][4],
-                                               const KdaSplit<Element, kParts>& x, bool finite,
-                                               Element* to, int left) const;
-  __device__ __forceinline__ void walk_block(const Record& record, unsigned phase,
-                                             KdaState<Walkers>& state, Element* to, int left) const;
+  static __device__ __forceinline__ void scale(const Decays& decays, KdaState<Walkers>& state);
+  __device__ __forceinline__ void begin_output(const Record& record, Outputs& outputs) const;
+  __device__ __forceinline__ void store_output(Outputs& outputs, Element* to, int left) const;
+  __device__ __forceinline__ void walk_blocks(KdaState<Walkers>& state,
+                                              PipelineState<Smem::kSlots>& ring) const;
   __device__ __forceinline__ void walk(KdaState<Walkers>& state,
                                        PipelineState<Smem::kSlots>& ring) const;
   __device__ __forceinline__ void run() const;  // of kda_forward_warpgroups
@@ -94,43 +111,66 @@ __device__ __forceinline__ void KdaWalking<Config>::add_values(
   wgmma_commit();
 }
 
-// The block's rows of v, the warp's columns, as sums that begin with them; those of o begin with 0.
+// The block's rows of v, the warp's columns, and what is to be done with them.
 template <class Config>
-__device__ __forceinline__ void KdaWalking<Config>::load_values(const Record& record,
-                                                                float (&read)[kRead]) const {
+__device__ __forceinline__ typename KdaWalking<Config>::Given KdaWalking<Config>::load_given(
+    const Record& record) const {
   const int lane = this->lane_index(), chunk = 2 * (this->warp % 4) + chunk_of_chunks_first(lane);
-  KdaValues<Element> v;
+  Given given;
   load_matrix_transposed(
-      v.word, record.values(this->warp / 4) + swizzled(row_of_chunks_first(lane), chunk));
+      given.v.word, record.values(this->warp / 4) + swizzled(row_of_chunks_first(lane), chunk));
+  if constexpr (Config::kL2Norm) {
+#pragma unroll
+    for (int n = 0; n < 2; ++n) {
+      load_shared(record.small + Smem::kLengthK + 4 * (8 * n + 2 * (lane % 4)), given.length[n][0],
+                  given.length[n][1]);
+    }
+  }
+  given.cut = load_shared_word(record.flag()) != 0;
+  return given;
+}
+
+// The sums begin with v; those of o begin with 0.
+template <class Config>
+__device__ __forceinline__ void KdaWalking<Config>::begin_read(const Given& given,
+                                                               float (&read)[kRead]) {
 #pragma unroll
   for (int n = 0; n < 2; ++n) {
 #pragma unroll
-    for (int h = 0; h < 2; ++h) v.pair(n, h, read[4 * n + 2 * h], read[4 * n + 2 * h + 1]);
+    for (int h = 0; h < 2; ++h) given.v.pair(n, h, read[4 * n + 2 * h], read[4 * n + 2 * h + 1]);
     if constexpr (Config::kL2Norm) {
-      float length[2];
-      load_shared(record.small + Smem::kLengthK + 4 * (8 * n + 2 * (lane % 4)), length[0],
-                  length[1]);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) read[4 * n + i] *= length[i % 2];
+      for (int i = 0; i < 4; ++i) read[4 * n + i] *= given.length[n][i % 2];
     }
   }
 #pragma unroll
   for (int i = 8; i < kRead; ++i) read[i] = 0.0f;
 }
 
+template <class Config>
+__device__ __forceinline__ typename KdaWalking<Config>::Decays KdaWalking<Config>::load_decays(
+    const Record& record) const {
+  const int t = this->lane_index() % 4;
+  Decays decays;
+#pragma unroll
+  for (int n = 0; n < KdaState<Walkers>::kTiles; n += 2) {
+    load_shared(record.decay(n, t), decays.of[n / 2]);
+  }
+  return decays;
+}
+
 // The state times the block's decay: of all columns, of those where it comes before the sum, or of
 // the others.
 template <class Config>
 template <KdaDecayed kWhich>
-__device__ __forceinline__ void KdaWalking<Config>::scale(const Record& record,
-                                                          KdaState<Walkers>& state) const {
-  const int t = this->lane_index() % 4;
+__device__ __forceinline__ void KdaWalking<Config>::scale(const Decays& decays,
+                                                          KdaState<Walkers>& state) {
 #pragma unroll
   for (int n = 0; n < KdaState<Walkers>::kTiles; n += 2) {
     float decay[4];
-    load_shared(record.decay(n, t), decay);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
+      decay[i] = decays.of[n / 2][i];
       const bool before = (bit_cast<unsigned>(decay[i]) >> 31) != 0;
       if (kWhich == kBeforeSum) decay[i] = before ? -decay[i] : 1.0f;
       if (kWhich == kBehindSum) decay[i] = before ? 1.0f : decay[i];
@@ -140,14 +180,13 @@ __device__ __forceinline__ void KdaWalking<Config>::scale(const Record& record,
   }
 }
 
-// o = scale (qg h + P vn) from o = (qg h)^T, to where the lane's columns of token g are.
+// Of o = scale (qg h + P vn) what needs the record, from o = (qg h)^T. Returns whether the square
+// is still to come: with rows that are not finite it is not.
 template <class Config>
-__device__ __forceinline__ void KdaWalking<Config>::store_output(const Record& record,
-                                                                 float (&o)[2][4],
-                                                                 const KdaSplit<Element, kParts>& x,
-                                                                 bool finite, Element* to,
-                                                                 int left) const {
-  const int lane = this->lane_index(), g = lane / 4, t = lane % 4;
+__device__ __forceinline__ void KdaWalking<Config>::begin_output(const Record& record,
+                                                                 Outputs& outputs) const {
+  float(&o)[2][4] = outputs.o;
+  const int lane = this->lane_index(), t = lane % 4;
 #pragma unroll
   for (int n = 0; n < 2; ++n) {
     float scale[2] = {in.scale, in.scale};
@@ -157,11 +196,23 @@ __device__ __forceinline__ void KdaWalking<Config>::store_output(const Record& r
 #pragma unroll
     for (int i = 0; i < 4; ++i) o[n][i] *= scale[i % 2];
   }
-  if (finite) {
-    this->template multiply_square<kOfLater>(o, x, record.small + Smem::kScores);
-  } else {
-    this->template multiply_square_by_token<kOfLater>(o, x, record.small + Smem::kScores);
-  }
+  const unsigned square = record.small + Smem::kScores;
+  load_matrix(outputs.square.word[0],
+              square + KdaSquare::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane)));
+  if (all_finite(outputs.x)) return;
+  this->template multiply_square_by_token<kOfLater>(o, outputs.x, square);
+  outputs.square = {};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) outputs.x.part[0].word[0][i] = 0;
+}
+
+// The rest, to where the lane's columns of token g are.
+template <class Config>
+__device__ __forceinline__ void KdaWalking<Config>::store_output(Outputs& outputs, Element* to,
+                                                                 int left) const {
+  float(&o)[2][4] = outputs.o;
+  const int lane = this->lane_index(), g = lane / 4, t = lane % 4;
+  multiply_add_split(o[0], o[1], outputs.x, outputs.square);
 #pragma unroll
   for (int n = 0; n < 2; ++n) {
     const unsigned low = transpose_matrix(pack_pair(o[n][0], o[n][1], Element{}));
@@ -172,46 +223,75 @@ __device__ __forceinline__ void KdaWalking<Config>::store_output(const Record& r
   }
 }
 
-// `to`: where the lane's columns of the block's token g go; `left`: tokens that are there, 0 of
-// columns that are not.
+// One block after another. A block's way from state to state is all that the next one waits for:
+// its output is made while the next block reads the state, and what the next block reads of its
+// record has been asked for by then.
 template <class Config>
-__device__ __forceinline__ void KdaWalking<Config>::walk_block(const Record& record, unsigned phase,
-                                                               KdaState<Walkers>& state,
-                                                               Element* to, int left) const {
-  unsigned h[kSteps][4];
+__device__ __forceinline__ void KdaWalking<Config>::walk_blocks(
+    KdaState<Walkers>& state, PipelineState<Smem::kSlots>& ring) const {
+  const int lane = this->lane_index(), g = lane / 4, t = lane % 4;
+  const int column = this->warp_value() + (t & 1) * 8 + (t & 2) * 2;
+  // Where the lane's columns of the block's token g go, and how many tokens are there from it on, 0
+  // of columns that are not.
+  Element* to = static_cast<Element*>(p.o) + tile.row * p.o_batch_stride +
+                (tile.start + tile.first + g) * p.o_token_stride + tile.head * p.o_head_stride +
+                column;
+  int left = column < in.value_dim ? tile.count - tile.first : 0;
+  Record(shared, ring.stage).wait_prepared(ring.phase);
+  Given given = load_given(Record(shared, ring.stage));
+  Outputs outputs;
+  const auto finish = [&] {
+    if constexpr (!Config::kOutput) return;
+    store_output(outputs, to, left);
+    to += 16 * p.o_token_stride, left -= 16;
+  };
+  bool behind = false;  // another block
+#pragma unroll 1
+  for (int first = tile.first; first < tile.count; first += 16) {
+    const Record record(shared, ring.stage);
+    unsigned h[kSteps][4];
 #pragma unroll
-  for (int j = 0; j < kSteps; ++j) {
-    const Fragment<Element> part = state.operand(j);
+    for (int j = 0; j < kSteps; ++j) {
+      const Fragment<Element> part = state.operand(j);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) h[j][i] = part.word[0][i];
-  }
-  mbarrier_wait(record.landed(), phase);  // v; what else has landed is prepared by then
-  mbarrier_wait(record.ready(), phase);
-  float read[kRead];
-  load_values(record, read);
-  read_state(record, h, read);
-  const bool cut = load_shared_word(record.flag()) != 0;
-  wgmma_wait<0>();
-  wgmma_fence_operands(read);
-  float given[2][4], o[2][4];
+      for (int i = 0; i < 4; ++i) h[j][i] = part.word[0][i];
+    }
+    float read[kRead];
+    begin_read(given, read);
+    read_state(record, h, read);
+    if (behind) finish();
+    behind = true;
+    wgmma_wait<0>();
+    wgmma_fence_operands(read);
+    float values[2][4];
 #pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    given[i / 4][i % 4] = read[i];
-    if constexpr (Config::kOutput) o[i / 4][i % 4] = read[8 + i];
+    for (int i = 0; i < 8; ++i) {
+      values[i / 4][i % 4] = read[i];
+      if constexpr (Config::kOutput) outputs.o[i / 4][i % 4] = read[8 + i];
+    }
+    outputs.x = KdaSplit<Element, kParts>(values);
+    const KdaSplit<Element, kParts> x = outputs.x;
+    const bool cut = given.cut;
+    if (cut) scale<kBeforeSum>(load_decays(record), state);
+    add_values(record, state, x);
+    const Decays decays = load_decays(record);
+    if constexpr (Config::kOutput) begin_output(record, outputs);
+    wgmma_wait<0>();
+    wgmma_fence_operands(sums(state));
+    __syncwarp();
+    if (this->lane == 0) mbarrier_arrive(record.empty());
+    if (cut) {
+      scale<kBehindSum>(decays, state);
+    } else {
+      scale<kAllOfState>(decays, state);
+    }
+    ring.next();
+    if (first + 16 < tile.count) {
+      Record(shared, ring.stage).wait_prepared(ring.phase);
+      given = load_given(Record(shared, ring.stage));
+    }
   }
-  const KdaSplit<Element, kParts> x(given);
-  if (cut) scale<kBeforeSum>(record, state);
-  add_values(record, state, x);
-  if constexpr (Config::kOutput) store_output(record, o, x, all_finite(x), to, left);
-  wgmma_wait<0>();
-  wgmma_fence_operands(sums(state));
-  if (cut) {
-    scale<kBehindSum>(record, state);
-  } else {
-    scale<kAllOfState>(record, state);
-  }
-  __syncwarp();
-  if (this->lane == 0) mbarrier_arrive(record.empty());
+  finish();
 }
 
 // The state goes through the tokens of the segment, from record `ring` on.
@@ -219,18 +299,7 @@ template <class Config>
 __device__ __forceinline__ void KdaWalking<Config>::walk(KdaState<Walkers>& state,
                                                          PipelineState<Smem::kSlots>& ring) const {
   scale_all(state, Preparing::kUnscaling);
-  const int lane = this->lane_index(), g = lane / 4, t = lane % 4;
-  const int column = this->warp_value() + (t & 1) * 8 + (t & 2) * 2;
-  Element* to = static_cast<Element*>(p.o) + tile.row * p.o_batch_stride +
-                (tile.start + tile.first + g) * p.o_token_stride + tile.head * p.o_head_stride +
-                column;
-  int left = column < in.value_dim ? tile.count - tile.first : 0;
-#pragma unroll 1
-  for (int first = tile.first; first < tile.count; first += 16) {
-    walk_block(Record(shared, ring.stage), ring.phase, state, to, left);
-    to += 16 * p.o_token_stride, left -= 16;
-    ring.next();
-  }
+  if (tile.first < tile.count) walk_blocks(state, ring);
   scale_all(state, Preparing::kScaling);
 }
 
@@ -240,8 +309,8 @@ __device__ __forceinline__ void kda_roles(const KdaMaps& maps, const KdaWalking<
                                           const Walk& walk) {
   using Roles = KdaRoles<Config>;
   constexpr unsigned kWalkers = 32 * Roles::kWalking;
-  if (threadIdx.x == kWalkers) {
-    if (walking.tile.first < walking.tile.count) {  // without tokens there are no maps
+  if (threadIdx.x / 32 == kWalkers / 32) {
+    if (threadIdx.x == kWalkers && walking.tile.first < walking.tile.count) {  // else: no maps
       prefetch_tensor_map(maps.k);
       prefetch_tensor_map(maps.v);
       if (Config::kOutput) prefetch_tensor_map(maps.q);

@@ -19,7 +19,7 @@ using namespace lathe;
 
 namespace {
 
-constexpr int kHeads = 2, kValues = 12;
+constexpr int kHeads = 2, kValues = 20;
 
 // Rows of S^T, [rows, K], go through M, given as M^T, and `end` is added.
 ref::Array through(const ref::Array& map, const ref::Array& state, int64_t values, int64_t keys,

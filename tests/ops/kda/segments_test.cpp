@@ -47,7 +47,8 @@ TEST_CASE("kda: a summary and a chain have the constants of a walk, and none of 
   CHECK(text_of({false, false, true, true}) == text_of({}));
   const KernelSpec merge = kda_merge_spec(problem_of_walks(), {true, false, false, false});
   CHECK(merge.text() ==
-        "kda_merge cu=i64 width=128 packed=1 states=1 grads=0 ranks=0 threads=128 smem=57344");
+        "kda_merge cu=i64 width=128 whole=1 packed=1 states=1 grads=0 ranks=0 threads=256 "
+        "smem=24576");
   CHECK(merge.source == "kda/kda_merge.cuh");
   CHECK(merge.params_bytes == sizeof(KdaMergeParams));
 }
@@ -56,21 +57,26 @@ TEST_CASE("kda: no summary of one segment, no chain of two") {
   const auto both = summary_of({true, true, false, false});
   const auto back = summary_of({false, true, false, false});
   const KernelSpec merge = kda_merge_spec(problem_of_walks(), {true, true, false, false});
-  CHECK(kda_summary_blocks(*both, shape_of(1)).all() == 0);
+  CHECK(kda_summary_blocks(*both, shape_of(1), false).all() == 0);
   CHECK(kda_merge_blocks(merge, shape_of(2)) == 0);
   CHECK(kda_end_numbers(shape_of(1)) == 0);
   CHECK(kda_transition_numbers(shape_of(1)) == 0);
   // Two tiles of 128 for the columns of V = 200, one for those of K = 128.
-  CHECK(kda_summary_blocks(*both, shape_of(4)).forward == 2 * 3 * 4 * 3);
-  CHECK(kda_summary_blocks(*both, shape_of(4)).back == 2 * 3 * 4 * 2);
-  CHECK(kda_summary_blocks(*back, shape_of(4)).forward == 2 * 3 * 4 * 1);
-  CHECK(kda_merge_blocks(merge, shape_of(4)) == 2 * 3 * 25 * 2);
+  CHECK(kda_summary_blocks(*both, shape_of(4), true).forward == 2 * 3 * 4 * 3);
+  CHECK(kda_summary_blocks(*both, shape_of(4), true).back == 2 * 3 * 4 * 2);
+  CHECK(kda_summary_blocks(*back, shape_of(4), true).forward == 2 * 3 * 4 * 1);
+  // Without ranks E of three segments and M of two are wanted.
+  CHECK(kda_summary_blocks(*both, shape_of(4), false).forward == 2 * 3 * (3 * 2 + 2));
+  CHECK(kda_summary_blocks(*both, shape_of(4), false).back == 2 * 3 * 4 * 2);
+  CHECK(kda_summary_blocks(*back, shape_of(4), false).forward == 2 * 3 * 2);
+  CHECK(kda_summary_blocks(*back, shape_of(2), false).forward == 0);
+  CHECK(kda_merge_blocks(merge, shape_of(4)) == 2 * 3 * 13 * 2);
   CHECK(kda_end_numbers(shape_of(4)) == 2 * 3 * 4 * 200 * 128);
   CHECK(kda_transition_numbers(shape_of(4)) == 2 * 3 * 4 * 128 * 128);
   // A grid too large for a launch stays one, whatever the product is.
   KdaSegmentShape large = shape_of(32);
   large.sequences = large.value_heads = 1ll << 40;
-  CHECK(kda_summary_blocks(*both, large).all() > 1ll << 31);
+  CHECK(kda_summary_blocks(*both, large, false).all() > 1ll << 31);
 }
 
 TEST_CASE("kda: what the summaries and their chain move") {
@@ -85,9 +91,9 @@ TEST_CASE("kda: what the summaries and their chain move") {
   // Three segments of 512 tokens with v, two without; q, k, g and beta of each.
   const uint64_t rows = 4 * 512 * (5 * (2 * 256 + 512 + 2) + 3 * 256);
   // E of three and M of two, written, and E read by the walks; two links read and write E, and
-  // sixteen tiles of rows read M.
+  // eight tiles of rows read M.
   const uint64_t state = 4 * 128 * 128 * 4;
-  CHECK(cost.bytes == rows + state * (3 + 3 + 2 + 4 + 2 * 16));
+  CHECK(cost.bytes == rows + state * (3 + 3 + 2 + 4 + 2 * 8));
   CHECK(cost.flops == 2ull * 4 * 128 * 128 * 128 * 2);
   CHECK(cost.minimum_bytes == 0);
   const Cost more = kda_segments_cost(problem, *summary, merge, {1, 4, 8, 128, 128}, 2048);
@@ -100,13 +106,13 @@ TEST_CASE("kda: few heads and long sequences are cut, and nothing else is") {
   // 24 heads: summaries are 24 (3 + 2) = 120 blocks, walks 96; both fit once.
   CHECK(kda_choose_segments(forward_of(24, 8192)) == 4);
   // 36 heads: four segments take two rounds for the summaries and two for the walks, as long as one
-  // segment; five take 4 times 1664 tokens, seven hardly less.
-  CHECK(kda_choose_segments(forward_of(36, 8192)) == 5);
+  // segment; seven take three and two of 1216 tokens, five take four of 1664.
+  CHECK(kda_choose_segments(forward_of(36, 8192)) == 7);
   // 100 heads are nearly as fast at once as cut.
   CHECK(kda_choose_segments(forward_of(100, 8192)) == 1);
   CHECK(kda_choose_segments(forward_of(4, 2048)) == 8);
-  // For a million tokens 29 segments take hardly longer than 32.
-  CHECK(kda_choose_segments(forward_of(1, 1 << 20)) == 29);
+  // For a million tokens 31 segments take hardly longer than 32.
+  CHECK(kda_choose_segments(forward_of(1, 1 << 20)) == 31);
   CHECK(kda_choose_segments({}) == 1);
   CHECK(kda_choose_segments(forward_of(4, 0)) == 1);  // more sequences than tokens
   CHECK(kda_choose_segments(forward_of(0, 4096)) == 1);
