@@ -11,7 +11,7 @@
 // that read the new rows. The element type does not matter to it, strides are in words, except
 // where a rotary embedding turns the keys.
 #pragma once
-#include "attention/rotary.cuh"
+#include "attention/decode/rotary.cuh"
 
 namespace lathe {
 

@@ -9,7 +9,7 @@
 // warp has one head's keys or values at a time, in parts of 128 columns, 4 of them a lane.
 #pragma once
 #include "attention/attention_append.cuh"
-#include "attention/narrow_rows.cuh"
+#include "attention/decode/narrow_rows.cuh"
 
 namespace lathe {
 

@@ -2,15 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention_decode: softmax(scores) V of a few query rows over a paged cache of keys and values.
 //
-//   the equations of attention_forward.cuh, with the keys of sequence b in pages (pages.cuh)
+//   the equations of attention_forward.cuh, with the keys of sequence b in pages (decode/pages.cuh)
 //
 // The memory's bandwidth bounds it, so what counts is that k and v are read once, 16 bytes at a
 // time, with copies always in flight. Rows of a tile and parts of the keys are those of
-// decode_rows.cuh. Few rows leave warps without rows of their own: a warp owns 16 rows and 1 /
+// decode/rows.cuh. Few rows leave warps without rows of their own: a warp owns 16 rows and 1 /
 // kKeyWarps of each block of kTileN keys, and what the warps of the same rows have summed is merged
 // in shared memory at the end.
 #pragma once
-#include "attention/decode_blocks.cuh"
+#include "attention/decode/blocks.cuh"
 #include "attention/results.cuh"
 
 namespace lathe {

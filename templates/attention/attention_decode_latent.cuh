@@ -4,12 +4,12 @@
 // in multi-head latent attention (DeepSeek-AI, DeepSeek-V2, 2024), whose keys are 576 wide.
 //
 // Each row of the cache is read once and serves as key and as value. Rows of a tile and parts of
-// the keys are those of decode_rows.cuh. A row of sums is too wide for the registers of a warp:
+// the keys are those of decode/rows.cuh. A row of sums is too wide for the registers of a warp:
 // kGroups warps share 16 rows. In q k^T each has a part of the columns, whose sums they exchange,
 // so that all know all scores; in the second product each has a part of the columns of the values.
 #pragma once
-#include "attention/decode_blocks.cuh"
-#include "attention/decode_results.cuh"
+#include "attention/decode/blocks.cuh"
+#include "attention/decode/results.cuh"
 #include "attention/results.cuh"
 #include "attention/shared_columns.cuh"
 

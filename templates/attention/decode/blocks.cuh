@@ -4,9 +4,9 @@
 // what attention_decode and attention_decode_latent share. Stage i % kStages holds block
 // last - 1 - i, since blocks are walked right to left.
 #pragma once
-#include "attention/decode_rows.cuh"
-#include "attention/narrow_rows.cuh"
-#include "attention/rotary.cuh"
+#include "attention/decode/narrow_rows.cuh"
+#include "attention/decode/rotary.cuh"
+#include "attention/decode/rows.cuh"
 #include "attention/scores.cuh"
 
 namespace lathe {
