@@ -1,4 +1,4 @@
-# The installed package: lathe.h and its parts, liblathe.so, and what find_package(lathe) and pkg-config
+# The installed package: lathe.h and its parts, lathe.hpp, liblathe.so, and what find_package(lathe) and pkg-config
 # read. All paths follow the prefix. sim/install.cmake adds the simulator.
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
@@ -6,7 +6,7 @@ include(GNUInstallDirs)
 install(TARGETS lathe EXPORT lathe-targets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(FILES ${PROJECT_SOURCE_DIR}/api/lathe.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/api/lathe.h ${PROJECT_SOURCE_DIR}/api/lathe.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/api/lathe DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 # A compiler that came as a wheel is in no folder of the system: it is installed beside liblathe.so,

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""The installed package, used from outside the tree by a C99 program: package_test.py SOURCE BUILD
+"""The installed package, used from outside the tree by C99 and C++20: package_test.py SOURCE BUILD
 
 Installs BUILD into a temporary prefix, builds the programs of SOURCE/examples with find_package(lathe)
 and with pkg-config, and runs them on the simulator, with the build tree out of reach.
@@ -15,7 +15,7 @@ import tempfile
 
 PROJECT = """\
 cmake_minimum_required(VERSION 3.22)
-project(outside C)
+project(outside C CXX)
 find_package(lathe {version} REQUIRED)
 foreach(name {names})
   add_executable(${{name}} ${{name}}.c)
@@ -23,6 +23,10 @@ foreach(name {names})
   target_compile_options(${{name}} PRIVATE -Wall -Wextra -Wpedantic -Werror)
   target_link_libraries(${{name}} PRIVATE lathe::lathe m)
 endforeach()
+add_executable(conv1d_cpp conv1d.cpp)
+set_target_properties(conv1d_cpp PROPERTIES CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
+target_compile_options(conv1d_cpp PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Werror)
+target_link_libraries(conv1d_cpp PRIVATE lathe::lathe)
 """
 
 # What each example says first.
@@ -31,6 +35,7 @@ EXAMPLES = {"conv1d": "causal_conv1d of 100 tokens, 64 channels: largest error "
             "ranks": "rank 0 of 1: causal_conv1d of tokens 0 to 1000 of 1000: largest error ",
             "ring_attention": "flash_attention of 203 tokens over 4 ranks: largest error ",
             "kda": "kda of 150 tokens, 4 value heads: largest error ",
+            "conv1d_cpp": "causal_conv1d of 100 tokens, 64 channels: largest error ",
             "sparse_attention": "sparse_flash_attention of 40 rows, 20 keys each: largest error "}
 
 # What each launcher tells the only process of a run, and of two.
@@ -124,9 +129,11 @@ def main():
         prefix, outside = root / "prefix", root / "outside"
         run("cmake", "--install", build, "--prefix", prefix)
         outside.mkdir()
-        for example in (source / "examples").glob("*.c"):
+        programs = [*(source / "examples").glob("*.c"), *(source / "examples").glob("*.cpp")]
+        for example in programs:
             shutil.copy(example, outside)
-        if {example.stem for example in outside.iterdir()} != set(EXAMPLES):
+        in_c = [example.stem for example in programs if example.suffix == ".c"]
+        if {*in_c, *(f"{example.stem}_cpp" for example in programs if example.suffix == ".cpp")} != set(EXAMPLES):
             sys.exit(f"examples: {sorted(outside.iterdir())}, expected {sorted(EXAMPLES)}")
         for header in (source / "examples").glob("*.h"):
             shutil.copy(header, outside)
@@ -140,7 +147,7 @@ def main():
         for wheel in (pathlib.Path(__file__).parent.parent / ".deps/lib").glob("libnvrtc.so.*"):
             env["LATHE_NVRTC"] = str(wheel.resolve())
 
-        (outside / "CMakeLists.txt").write_text(PROJECT.format(version=version, names=" ".join(EXAMPLES)))
+        (outside / "CMakeLists.txt").write_text(PROJECT.format(version=version, names=" ".join(in_c)))
         run("cmake", "-G", "Ninja", "-S", outside, "-B", root / "find_package",
             f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Release")
         run("cmake", "--build", root / "find_package")
@@ -152,15 +159,15 @@ def main():
         flags = run("pkg-config", "--cflags", "--libs", "lathe",
                     env=dict(os.environ, PKG_CONFIG_PATH=f"{library}/pkgconfig")).split()
         (root / "pkg_config").mkdir()
-        for name in EXAMPLES:
+        for name in in_c:
             program = root / "pkg_config" / name
             run("cc", "-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-o", program,
                 outside / f"{name}.c", *flags, "-lm", f"-Wl,-rpath,{library}")
             check_output(program, dict(env, **ALONE))
 
-        installed = [path for path in prefix.rglob("*.h") if path.parent.name != "dlpack"]
+        installed = [path for path in prefix.rglob("*.h*") if path.suffix in (".h", ".hpp") and path.parent.name != "dlpack"]
         found = sorted(str(path.relative_to(prefix / "include")) for path in installed)
-        expected = ["lathe.h", *(f"lathe/{part}.h" for part in ("cache", "plan", "ranks", "tune"))]
+        expected = ["lathe.h", "lathe.hpp", *(f"lathe/{part}.h" for part in ("cache", "plan", "ranks", "tune"))]
         if found != expected:
             sys.exit(f"installed headers: {found}, expected {expected}")
 

@@ -1,0 +1,3 @@
+module lathe
+
+go 1.19
