@@ -199,15 +199,16 @@ LATHE_API lathe_status lathe_stream_create(lathe_context* context, void** out);
 LATHE_API lathe_status lathe_stream_destroy(lathe_context* context, void* stream);
 LATHE_API lathe_status lathe_stream_synchronize(lathe_context* context, void* stream);
 
-#ifdef __cplusplus
-}
-#endif
-
+/* The parts, which have C's linkage from here. */
 #include "lathe/plan.h"
 
 /* These use the types of lathe/plan.h. */
 #include "lathe/cache.h"
 #include "lathe/ranks.h"
 #include "lathe/tune.h"
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif /* LATHE_H */

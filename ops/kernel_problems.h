@@ -84,8 +84,8 @@ struct AttentionProblem {
   bool latent = false;  // of decoding: values are the first columns of the keys, 512 of 576
   bool ragged = false;  // of decoding: rows of sequences of any length, by offsets
   bool spread = false;  // of decoding: a rank has some of the keys, or they begin behind padding
-  // Of decoding: how a cache in 8 bits is scaled, as templates/attention/narrow_rows.cuh has it; 0:
-  // it has q's dtype.
+  // Of decoding: how a cache in 8 bits is scaled, as templates/attention/decode/narrow_rows.cuh has
+  // it; 0: it has q's dtype.
   int narrow = 0;
   bool rotary = false;       // of decoding: queries and new keys turn
   bool interleaved = false;  // meaningful if `rotary`: pairs are neighbours

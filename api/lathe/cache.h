@@ -8,10 +8,6 @@
 #error "include lathe.h"
 #endif
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* ---- cache
  * --------------------------------------------------------------------------------------- */
 
@@ -189,9 +185,5 @@ LATHE_API lathe_status lathe_file_check(const char* path);
 /* Writes `count` pieces one after another; a piece of 0 bytes may be NULL. */
 LATHE_API lathe_status lathe_file_write(const char* path, const void* const* pieces,
                                         const size_t* bytes, size_t count);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif /* LATHE_CACHE_H */

@@ -8,10 +8,6 @@
 #error "include lathe.h"
 #endif
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* ---- the operator table ------------------------------------------------------------------------
  */
 
@@ -308,9 +304,5 @@ typedef struct lathe_estimate {
 } lathe_estimate;
 LATHE_API lathe_status lathe_plan_estimate(const lathe_plan* plan, const DLTensor* const* slots,
                                            const lathe_shard* shard, lathe_estimate* out);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif /* LATHE_PLAN_H */

@@ -9,10 +9,6 @@
 #error "include lathe.h"
 #endif
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* ---- groups and shards
  * --------------------------------------------------------------------------- */
 
@@ -141,9 +137,5 @@ LATHE_API lathe_status lathe_shard_view_of(lathe_shard* shard, const int64_t* cu
  * text that is no list of cases.
  * `*out` is lent until the calling thread's next call. */
 LATHE_API lathe_status lathe_shard_plan(const char* kind, const char* input, const char** out);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif /* LATHE_RANKS_H */

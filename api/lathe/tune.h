@@ -8,10 +8,6 @@
 #error "include lathe.h"
 #endif
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* ---- tuned choices
  * -------------------------------------------------------------------------------------- */
 
@@ -110,9 +106,5 @@ LATHE_API lathe_status lathe_tuned_merge(lathe_context* context, const char* pat
  * CACHE_IO. */
 LATHE_API lathe_status lathe_tuned_forget(lathe_context* context, const char* kernel,
                                           lathe_tuned_report* out);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif /* LATHE_TUNE_H */

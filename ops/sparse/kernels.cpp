@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kMostHeads = 64;
 constexpr int kElementBytes = 2;
-constexpr int kByteRowsNarrow = 3;  // kByteRows of templates/attention/narrow_rows.cuh
+constexpr int kByteRowsNarrow = 3;  // kByteRows of templates/attention/decode/narrow_rows.cuh
 constexpr int kWarpValues = 256;    // columns of v that a warp has in registers
 constexpr int kCombineThreads = 128;
 constexpr int kLeastKeysOfThree = 32;  // of a step: the list's ring has room for no more tiles

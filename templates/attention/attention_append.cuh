@@ -11,7 +11,7 @@
 // that read the new rows. The element type does not matter to it, strides are in words, except
 // where a rotary embedding turns the keys.
 #pragma once
-#include "attention/rotary.cuh"
+#include "attention/decode/rotary.cuh"
 
 namespace lathe {
 
@@ -70,15 +70,26 @@ __device__ __forceinline__ AppendedToken appended_token(const AttentionAppendPar
   }
 }
 
+// Where a token goes; `stored`: keys of its sequence before the call. An absent page: it is
+// padding, or beyond what the table holds.
+struct AppendAddress {
+  int stored;
+  KeyAddress to;
+};
+__device__ __forceinline__ AppendAddress append_address(const AttentionAppendParams& p,
+                                                        const AppendedToken& token) {
+  if (token.b < 0) return {0, {-1, 0}};
+  const PageTable table(p.pages, token.b);
+  const int stored = table.stored(), at = stored + token.row;
+  if (stored < 0 || stored >= p.pages.most_keys - token.row) return {stored, {-1, 0}};
+  return {stored, table.address(at, table.entry(at))};
+}
+
 template <class Config>
 __device__ void attention_append(const AttentionAppendParams& p) {
   using Word = Words<PromiseOf<Config>::kBytes>;
   const AppendedToken token = appended_token<Config>(p);
-  if (token.b < 0) return;  // padding
-  const PageTable table(p.pages, token.b);
-  const int stored = table.stored(), at = stored + token.row;
-  if (stored < 0 || stored >= p.pages.most_keys - token.row) return;
-  const KeyAddress address = table.address(at, table.entry(at));
+  const auto [stored, address] = append_address(p, token);
   if (address.page < 0) return;
   const int batch = IsRagged<Config>::kValue ? 0 : token.b;
   const int t = IsRagged<Config>::kValue ? token.start + token.row : token.row;

@@ -9,7 +9,7 @@
 // warp has one head's keys or values at a time, in parts of 128 columns, 4 of them a lane.
 #pragma once
 #include "attention/attention_append.cuh"
-#include "attention/narrow_rows.cuh"
+#include "attention/decode/narrow_rows.cuh"
 
 namespace lathe {
 
@@ -110,11 +110,7 @@ template <class Config>
 __device__ void attention_append_narrow(const AttentionAppendParams& p) {
   using Element = typename Config::Element;
   const AppendedToken token = appended_token<Config>(p);
-  if (token.b < 0) return;  // padding
-  const PageTable table(p.pages, token.b);
-  const int stored = table.stored(), at = stored + token.row;
-  if (stored < 0 || stored >= p.pages.most_keys - token.row) return;
-  const KeyAddress address = table.address(at, table.entry(at));
+  const auto [stored, address] = append_address(p, token);
   if (address.page < 0) return;
   const int batch = IsRagged<Config>::kValue ? 0 : token.b;
   const int t = IsRagged<Config>::kValue ? token.start + token.row : token.row;

@@ -8,6 +8,7 @@
 //
 // A thread has 8 columns of one row and head, or a warp one element of dsinks.
 #pragma once
+#include "attention/backward/sink_sums.cuh"
 #include "common/aligned.cuh"
 #include "params/attention_backward.h"
 
@@ -56,21 +57,6 @@ __device__ __forceinline__ void sum_parts(long long item, long long rows, int he
   store_aligned<kAlignmentOf<Config, Element>>(
       static_cast<Element*>(to) + result.offset(row, head) + column,
       pack<Element, 8 * sizeof(Element)>(sum));
-}
-
-__device__ __forceinline__ void sum_sinks(const AttentionBackwardFinishParams& p, int head) {
-  if (head >= p.heads) return;
-  const int lane = threadIdx.x % 32;
-  float sum = 0.0f;
-  for (int tile = lane; tile < p.tiles; tile += 32) {
-    sum += load_element(static_cast<const float*>(p.dsinks_parts) +
-                        static_cast<long long>(tile) * p.heads + head);
-  }
-#pragma unroll
-  for (int distance = 1; distance < 32; distance *= 2) {
-    sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-  }
-  if (lane == 0) store_element(static_cast<float*>(p.dsinks) + head, sum);
 }
 
 // Blocks behind those of dq.

@@ -9,6 +9,7 @@
 // A block has kTileM rows of one head, 16 of them a warp. All blocks together also zero the sums of
 // dq where that is asked for. Sums are in a fixed order.
 #pragma once
+#include "attention/backward/sink_sums.cuh"
 #include "attention/softmax.cuh"
 #include "common/varlen.cuh"
 #include "params/attention_backward.h"
@@ -171,21 +172,10 @@ __device__ void attention_backward_prepare(const AttentionBackwardPrepareParams&
   if constexpr (Config::kSinks) sink = load_element(static_cast<const float*>(p.sinks) + head);
   const PrepareRows<Config> rows = {p, head, tile * Config::kTileM, inside};
   rows.zero_dq();
-  float dsink = rows.run(sink);
-  if constexpr (Config::kSinks) {
-#pragma unroll
-    for (int distance = 1; distance < 32; distance *= 2) {
-      dsink += __shfl_xor_sync(0xffffffffu, dsink, distance);
-    }
-    if (threadIdx.x % 32 == 0) dsinks[threadIdx.x / 32] = dsink;
-    __syncthreads();  // the sum of every warp is there
-    if (threadIdx.x == 0) {
-      float sum = 0.0f;
-      for (int warp = 0; warp < Config::kThreads / 32; ++warp) sum += dsinks[warp];
-      store_element(
-          static_cast<float*>(p.dsinks_parts) + static_cast<long long>(tile) * p.heads + head, sum);
-    }
-  }
+  const float dsink = rows.run(sink);
+  if constexpr (Config::kSinks)
+    store_sink_part<Config>(dsink, dsinks, p.dsinks_parts,
+                            static_cast<long long>(tile) * p.heads + head);
 }
 
 }  // namespace lathe

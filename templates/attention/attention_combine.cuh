@@ -10,7 +10,7 @@
 // runs over the splits in their order, so the result does not depend on when they finished; o of a
 // split without weight is not read, for nobody may have written it.
 #pragma once
-#include "attention/decode_calls.cuh"
+#include "attention/decode/calls.cuh"
 #include "attention/merge.cuh"
 #include "params/attention.h"
 

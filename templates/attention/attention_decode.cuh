@@ -2,19 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention_decode: softmax(scores) V of a few query rows over a paged cache of keys and values.
 //
-//   the equations of attention_forward.cuh, with the keys of sequence b in pages (pages.cuh)
+//   the equations of attention_forward.cuh, with the keys of sequence b in pages (decode/pages.cuh)
 //
 // The memory's bandwidth bounds it, so what counts is that k and v are read once, 16 bytes at a
 // time, with copies always in flight. Rows of a tile and parts of the keys are those of
-// decode_rows.cuh. Few rows leave warps without rows of their own: a warp owns 16 rows and 1 /
+// decode/rows.cuh. Few rows leave warps without rows of their own: a warp owns 16 rows and 1 /
 // kKeyWarps of each block of kTileN keys, and what the warps of the same rows have summed is merged
 // in shared memory at the end.
 #pragma once
-#include "attention/decode_rows.cuh"
-#include "attention/narrow_rows.cuh"
+#include "attention/decode/blocks.cuh"
 #include "attention/results.cuh"
-#include "attention/rotary.cuh"
-#include "attention/scores.cuh"
 
 namespace lathe {
 
@@ -29,13 +26,17 @@ struct AttentionDecodeShape {
   // The pitch of the merge's rows, in floats: a quad's eight rows fall into different banks.
   static constexpr int kPitch = Config::kValueWidth + 8;
   static_assert(kWarps == kRowWarps * kKeyWarps && kWarpKeys % 16 == 0, "whole blocks of 16");
-  static_assert(Config::kStages >= 2 && Config::kTileN <= Config::kThreads, "a row for a thread");
 };
 
-// The rows of a key block begin at these offsets, in elements from the head's first; a negative
-// one: the row is absent.
 struct alignas(16) KeyRow {
   long long k, v;
+
+  static __device__ __forceinline__ KeyRow of(const AttentionForwardParams& p,
+                                              const KeyAddress& at) {
+    if (at.page < 0) return {-1, -1};
+    return {at.page * p.k_batch_stride + at.row * p.k_token_stride,
+            at.page * p.v_batch_stride + at.row * p.v_token_stride};
+  }
 };
 
 // [Q][kStages of K and V][kStages of rows], then [sums of each warp][its maxima][its denominators].
@@ -44,14 +45,16 @@ struct alignas(16) KeyRow {
 template <class Config>
 struct AttentionDecodeSmem {
   using Shape = AttentionDecodeShape<Config>;
+  using Row = KeyRow;
+  static constexpr int kScaleLists = 2;  // of keys, and behind it of values
   static constexpr int kQ = 2 * Config::kTileM * Config::kWidth;
   static constexpr int kK = 2 * Config::kTileN * Config::kWidth;
   static constexpr int kV = 2 * Config::kTileN * Config::kValueWidth;
   static constexpr bool kNarrow = NarrowOf<Config>::kValue != kWideRows;
   static constexpr int kStage = kNarrow ? (kK + kV) / 2 : kK + kV;
   static constexpr int kStagesAt = kQ + (kNarrow ? kK + kV : 0);
-  static constexpr int kTiles = kStagesAt + Config::kStages * kStage;
-  static constexpr int kSlotsAt = kTiles + Config::kStages * Config::kTileN * 16;
+  static constexpr int kRowsAt = kStagesAt + Config::kStages * kStage;
+  static constexpr int kSlotsAt = kRowsAt + Config::kStages * Config::kTileN * 16;
   static constexpr int kScalesAt = kSlotsAt + Config::kStages * Config::kTileN * 4;
   static constexpr int kCopies =
       kNarrow ? kScalesAt + Config::kStages * Config::kTileN * 8 : kSlotsAt;
@@ -74,53 +77,25 @@ struct AttentionDecode {
   const AttentionDecodeParams& decode;
   const AttentionForwardParams& p;
   const QueryTile& tile;
-  const PageTable& table;
   char* const shared;
+  const DecodeBlocks<Config, Smem> blocks;
   const int split;
 
   // ---- copies
 
-  __device__ __forceinline__ KeyRow* row_list(int stage) const {
-    return reinterpret_cast<KeyRow*>(shared + Smem::kTiles) + stage * kTileN;
-  }
-  // The table's entry of the thread's own key of a block; -1 where there is none.
-  __device__ __forceinline__ int page_entry(int block, int first) const {
-    const int key = block * kTileN + static_cast<int>(threadIdx.x);
-    const bool wanted = block >= first && threadIdx.x < kTileN && key < tile.keys;
-    return wanted && key >= View{decode, tile}.first() ? table.entry(key) : -1;
-  }
-  __device__ __forceinline__ void list_row(int stage, int block, int entry) const {
-    if (threadIdx.x >= kTileN) return;
-    const KeyAddress address = table.address(block * kTileN + static_cast<int>(threadIdx.x), entry);
-    const bool there = address.page >= 0;
-    row_list(stage)[threadIdx.x] = {
-        there ? address.page * p.k_batch_stride + address.row * p.k_token_stride : -1,
-        there ? address.page * p.v_batch_stride + address.row * p.v_token_stride : -1};
-    if constexpr (NarrowOf<Config>::kValue == kRowScales) {
-      slot_list(stage)[threadIdx.x] = there ? address.page * decode.pages.page + address.row : -1;
-    }
-  }
-  // Rows of scales, by number.
-  __device__ __forceinline__ int* slot_list(int stage) const {
-    return reinterpret_cast<int*>(shared + Smem::kSlotsAt) + stage * kTileN;
-  }
-  // The scales of a block's keys, then of its values.
-  __device__ __forceinline__ float* scale_list(int stage) const {
-    return reinterpret_cast<float*>(shared + Smem::kScalesAt) + 2 * stage * kTileN;
-  }
   __device__ __forceinline__ void copy_scales(int stage) const {
     const int at = static_cast<int>(threadIdx.x), row = at % kTileN;
     if (at >= 2 * kTileN) return;
-    const int slot = slot_list(stage)[row];
+    const int slot = blocks.slots(stage)[row];
     const void* scales = at < kTileN ? decode.scales.k : decode.scales.v;
     copy_async_word(
-        shared_address(scale_list(stage) + at),
+        shared_address(blocks.scales(stage) + at),
         static_cast<const float*>(scales) + (static_cast<long long>(slot) * p.kv_heads + tile.head),
         slot >= 0);
   }
   __device__ __forceinline__ void copy_narrow(int stage) const {
-    const KeyRow* rows = row_list(stage);
-    const unsigned to = shared_address(shared) + Smem::kStagesAt + stage * Smem::kStage;
+    const KeyRow* rows = blocks.rows(stage);
+    const unsigned to = blocks.raw_at(stage);
     const auto base = [&](const void* cache, long long stride) {
       return static_cast<const unsigned char*>(cache) + tile.head * stride;
     };
@@ -137,22 +112,18 @@ struct AttentionDecode {
   // The block of a stage becomes the tile. `k` and `v`: the scales of the head.
   __device__ __forceinline__ void widen_block(int stage, float k, float v) const {
     constexpr bool kRows = NarrowOf<Config>::kValue == kRowScales;
-    const unsigned raw = shared_address(shared) + Smem::kStagesAt + stage * Smem::kStage;
-    const unsigned to = block_at(stage);
-    const float* scales = scale_list(stage);
+    const unsigned raw = blocks.raw_at(stage);
+    const unsigned to = blocks.block_at(stage);
+    const float* scales = blocks.scales(stage);
     widen_rows<Config, kTileN, Config::kWidth>(to, raw,
                                                [&](int r) { return kRows ? scales[r] : k; });
     widen_rows<Config, kTileN, Config::kValueWidth>(
         to + Smem::kK, raw + Smem::kK / 2, [&](int r) { return kRows ? scales[kTileN + r] : v; });
   }
-  // Where the block's K is as a tile, with V behind it.
-  __device__ __forceinline__ unsigned block_at(int stage) const {
-    return shared_address(shared) + Smem::kQ + (Smem::kNarrow ? 0 : stage * Smem::kStage);
-  }
   __device__ __forceinline__ void copy_block(int stage) const {
     if constexpr (Smem::kNarrow) return copy_narrow(stage);
-    const KeyRow* rows = row_list(stage);
-    const unsigned to = block_at(stage);
+    const KeyRow* rows = blocks.rows(stage);
+    const unsigned to = blocks.block_at(stage);
     copy_rows<kTileN, Config::kWidth, Config::kThreads, kAlignmentOf<Config, Element>>(
         to, static_cast<const Element*>(p.k) + tile.head * p.k_head_stride, p.head_dim, [&](int r) {
           return TileRow{rows[r].k, rows[r].k >= 0};
@@ -163,19 +134,6 @@ struct AttentionDecode {
           return TileRow{rows[r].v, rows[r].v >= 0};
         });
   }
-  __device__ __forceinline__ void copy_q() const {
-    const Element* q = static_cast<const Element*>(p.q) +
-                       decode_offset<Config>(tile, p.q_batch_stride, p.q_token_stride);
-    const long long rows = static_cast<long long>(tile.rows) * tile.group;
-    copy_tile<kTileM, Config::kWidth, Config::kThreads, kAlignmentOf<Config, Element>>(
-        shared_address(shared), q, saturate(rows - tile.first), p.head_dim,
-        [&](int r) { return query_offset<Pieces>(tile, r, p.q_token_stride, p.q_head_stride); });
-  }
-
-  __device__ __forceinline__ void start_q() const {
-    copy_q();
-    if constexpr (IsRotary<Config>::kValue) rotate_queries<Config>(decode, tile, table, shared);
-  }
 
   // ---- one block of keys
 
@@ -184,7 +142,7 @@ struct AttentionDecode {
                                                 float (&s)[1][Shape::kKeyTiles][4]) const {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int row_warp = warp % Shape::kRowWarps, key_warp = warp / Shape::kRowWarps;
-    const unsigned k_tile = block_at(stage);
+    const unsigned k_tile = blocks.block_at(stage);
     const auto q_reader = read_rows_first<kTileM, Config::kWidth>(shared_address(shared), lane);
     const auto k_reader = read_columns_first<kTileN, Config::kWidth>(k_tile, lane);
 #pragma unroll
@@ -209,7 +167,7 @@ struct AttentionDecode {
       int stage, const Accumulated<Element, Shape::kKeyTiles> (&p_words)[1], O& o) const {
     const int lane = threadIdx.x % 32, key_warp = threadIdx.x / 32 / Shape::kRowWarps;
     const auto v_reader =
-        read_rows_first<kTileN, Config::kValueWidth>(block_at(stage) + Smem::kK, lane);
+        read_rows_first<kTileN, Config::kValueWidth>(blocks.block_at(stage) + Smem::kK, lane);
 #pragma unroll
     for (int j = 0; j < Shape::kKeyTiles / 2; ++j) {
       const Fragment<Element> w = p_words[0].operand(j);
@@ -234,72 +192,41 @@ struct AttentionDecode {
   __device__ __forceinline__ void run() const;
 };
 
-// The blocks [first, last), right to left. Stage i % kStages holds block last - 1 - i; its rows are
-// looked up two steps ahead, once by a load into a register and once by a store to the list, so
-// that no copy waits for the table.
 template <class Config>
 __device__ __forceinline__ void AttentionDecode<Config>::visit(
     const typename View::Walk& visits, int first, int last, const ScoreUnits<Pieces>& units,
     const DecodeRows<Config>& rows, RunningSoftmax<1>& softmax, O& o) const {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int row_warp = warp % Shape::kRowWarps, key_warp = warp / Shape::kRowWarps;
-  start_q();
+  blocks.start_q();
   const auto positions = View{decode, tile}.positions();
-  int entries[kStages];
-#pragma unroll
-  for (int i = 0; i < kStages; ++i) entries[i] = page_entry(last - 1 - i, first);
-#pragma unroll
-  for (int i = 0; i < kStages; ++i) list_row(i, last - 1 - i, entries[i]);
-  int entry = page_entry(last - 1 - kStages, first);
-  __syncthreads();  // the lists are there for all
-#pragma unroll
-  for (int i = 0; i < kStages - 1; ++i) {
-    if (last - 1 - i >= first) copy_block(i);
-    copy_async_commit();
-  }
-
   unsigned q[Shape::kKeepQ ? Shape::kSteps : 1][4];
-  if constexpr (Shape::kKeepQ) {
-    copy_async_wait<kStages - 2>();
-    __syncthreads();  // Q, of the first group, is there for all
-    const auto reader = read_rows_first<kTileM, Config::kWidth>(shared_address(shared), lane);
-#pragma unroll
-    for (int d = 0; d < Shape::kSteps; ++d) load_matrix(q[d], reader.at(row_warp, d));
-  }
   float k_scale = 1.0f, v_scale = 1.0f;
-  if constexpr (NarrowOf<Config>::kValue == kHeadScales) {
-    k_scale = head_scale(decode.scales.k, decode.scales.k_stride, tile.head);
-    v_scale = head_scale(decode.scales.v, decode.scales.v_stride, tile.head);
-  }
-  int stage = 0, behind = kStages - 1;  // of the block at hand, and of the last one
-#pragma unroll 1
-  for (int block = last - 1; block >= first; --block) {
-    copy_async_wait<kStages - 2>();
-    __syncthreads();  // the block is there for all; all have left the stage that is refilled now
-    if constexpr (Smem::kNarrow) widen_block(stage, k_scale, v_scale);
-    if (block - (kStages - 1) >= first) copy_block(behind);
-    copy_async_commit();
-    if constexpr (Smem::kNarrow) __syncthreads();  // the tile is there for all
-    list_row(stage, block - kStages, entry);       // read last before this barrier
-    entry = page_entry(block - kStages - 1, first);
-
+  const auto start = [&] {
+    if constexpr (Shape::kKeepQ) {
+      copy_async_wait<kStages - 2>();
+      __syncthreads();  // Q, of the first group, is there for all
+      const auto reader = read_rows_first<kTileM, Config::kWidth>(shared_address(shared), lane);
+#pragma unroll
+      for (int d = 0; d < Shape::kSteps; ++d) load_matrix(q[d], reader.at(row_warp, d));
+    }
+    if constexpr (NarrowOf<Config>::kValue == kHeadScales) {
+      k_scale = head_scale(decode.scales.k, decode.scales.k_stride, tile.head);
+      v_scale = head_scale(decode.scales.v, decode.scales.v_stride, tile.head);
+    }
+  };
+  const auto multiply = [&](int block, int stage) {
     float s[1][Shape::kKeyTiles][4] = {};
     multiply_keys(stage, q, s);
-    const int key = block * kTileN + key_warp * Shape::kWarpKeys;
-    if (block >= visits.right || block < visits.left) {
-      modify_scores<Pieces, AttentionMask::both>(s, units, rows, tile, visits.window, key,
-                                                 positions);
-    } else {
-      modify_scores<Pieces, AttentionMask::none>(s, units, rows, tile, visits.window, key,
-                                                 positions);
-    }
+    modify_block<Config>(s, units, rows, tile, visits, block,
+                         block * kTileN + key_warp * Shape::kWarpKeys, positions);
     Accumulated<Element, Shape::kKeyTiles> p_words[1];
     softmax_step<true>(s, units.t, softmax, o, p_words);
     multiply_values(stage, p_words, o);
-    behind = stage;
-    stage = stage + 1 == kStages ? 0 : stage + 1;
-  }
-  copy_async_wait<0>();
+  };
+  blocks.walk(
+      first, last, [&](int stage) { copy_block(stage); }, start,
+      [&](int stage) { widen_block(stage, k_scale, v_scale); }, multiply);
 }
 
 template <class Config>
@@ -407,7 +334,8 @@ __device__ void attention_decode(const AttentionDecodeParams& decode) {
   if (IsRagged<Config>::kValue && !has_rows(tile)) return;
   if (store_padding<Config>(decode, tile, split)) return;
   const PageTable table(decode.pages, tile.sequence);
-  AttentionDecode<Config>{decode, p, tile, table, reinterpret_cast<char*>(shared), split}.run();
+  char* const memory = reinterpret_cast<char*>(shared);
+  AttentionDecode<Config>{decode, p, tile, memory, {decode, p, tile, table, memory}, split}.run();
 }
 
 }  // namespace lathe

@@ -4,25 +4,33 @@
 // in multi-head latent attention (DeepSeek-AI, DeepSeek-V2, 2024), whose keys are 576 wide.
 //
 // Each row of the cache is read once and serves as key and as value. Rows of a tile and parts of
-// the keys are those of decode_rows.cuh. A row of sums is too wide for the registers of a warp:
+// the keys are those of decode/rows.cuh. A row of sums is too wide for the registers of a warp:
 // kGroups warps share 16 rows. In q k^T each has a part of the columns, whose sums they exchange,
 // so that all know all scores; in the second product each has a part of the columns of the values.
 #pragma once
-#include "attention/decode_results.cuh"
-#include "attention/narrow_rows.cuh"
-#include "attention/operand.cuh"
+#include "attention/decode/blocks.cuh"
+#include "attention/decode/results.cuh"
 #include "attention/results.cuh"
-#include "attention/rotary.cuh"
-#include "attention/score_sums.cuh"
-#include "attention/scores.cuh"
+#include "attention/shared_columns.cuh"
 
 namespace lathe {
+
+struct LatentRow {
+  long long k;
+
+  static __device__ __forceinline__ LatentRow of(const AttentionForwardParams& p,
+                                                 const KeyAddress& at) {
+    return {at.page >= 0 ? at.page * p.k_batch_stride + at.row * p.k_token_stride : -1};
+  }
+};
 
 // [q][kStages tiles of keys][partial scores][kStages lists of rows]. Of a cache in 8 bits the
 // stages hold rows as they are; before them there is a tile, and behind the lists are the rows'
 // numbers in the cache and their scales.
 template <class Config>
 struct AttentionDecodeLatentSmem {
+  using Row = LatentRow;
+  static constexpr int kScaleLists = 1;
   static constexpr int kWarps = Config::kThreads / 32, kGroups = kWarps * 16 / Config::kTileM;
   static constexpr int kQ = Tile<Config::kTileM, Config::kWidth>::kBytes;
   static constexpr int kK = Tile<Config::kTileN, Config::kWidth>::kBytes;
@@ -46,135 +54,52 @@ struct AttentionDecodeLatent {
   using View = DecodeView<Config>;
   static constexpr int kTileM = Config::kTileM, kTileN = Config::kTileN;
   static constexpr int kStages = Config::kStages, kGroups = Smem::kGroups;
-  static constexpr int kSteps = Config::kWidth / 16 / kGroups;  // of a warp, in q k^T
   static constexpr int kKeyTiles = kTileN / 8;
   static constexpr int kOutTiles = Config::kValueWidth / 8 / kGroups;
   using Scores = float[1][kKeyTiles][4];
   using O = float[1][kOutTiles][4];
   static_assert(Smem::kWarps * 16 == kTileM * kGroups, "kGroups warps for every 16 rows");
-  static_assert(kStages >= 2 && kTileN <= Config::kThreads, "a row for a thread");
   static_assert(4 % kGroups == 0 && kOutTiles % 4 == 0, "warps take turns with blocks of columns");
   static_assert(Config::kWidth % (16 * kGroups) == 0, "whole blocks of 16 columns");
 
   const AttentionDecodeParams& decode;
   const AttentionForwardParams& p;
   const QueryTile& tile;
-  const PageTable& table;
   char* const shared;
+  const DecodeBlocks<Config, Smem> blocks;
   const int split;
   const int lane, group, row_warp;
 
-  __device__ __forceinline__ unsigned keys_at(int stage) const {
-    return shared_address(shared) + Smem::kQ + (Smem::kNarrow ? 0 : stage * Smem::kStage);
-  }
-
   // ---- copies
 
-  // The rows of a block begin at these offsets, in elements from the head's first; a negative one:
-  // the row is absent.
-  __device__ __forceinline__ long long* row_list(int stage) const {
-    return reinterpret_cast<long long*>(shared + Smem::kRowsAt) + stage * kTileN;
-  }
-  // The table's entry of the thread's own key of a block; -1 where there is none.
-  __device__ __forceinline__ int page_entry(int block, int first) const {
-    const int key = block * kTileN + static_cast<int>(threadIdx.x);
-    const bool wanted = block >= first && threadIdx.x < kTileN && key < tile.keys;
-    return wanted && key >= View{decode, tile}.first() ? table.entry(key) : -1;
-  }
-  __device__ __forceinline__ void list_row(int stage, int block, int entry) const {
-    if (threadIdx.x >= kTileN) return;
-    const KeyAddress address = table.address(block * kTileN + static_cast<int>(threadIdx.x), entry);
-    row_list(stage)[threadIdx.x] =
-        address.page >= 0 ? address.page * p.k_batch_stride + address.row * p.k_token_stride : -1;
-    if constexpr (NarrowOf<Config>::kValue == kRowScales) {
-      slot_list(stage)[threadIdx.x] =
-          address.page >= 0 ? address.page * decode.pages.page + address.row : -1;
-    }
-  }
-  __device__ __forceinline__ int* slot_list(int stage) const {
-    return reinterpret_cast<int*>(shared + Smem::kSlotsAt) + stage * kTileN;
-  }
-  __device__ __forceinline__ float* scale_list(int stage) const {
-    return reinterpret_cast<float*>(shared + Smem::kScalesAt) + stage * kTileN;
-  }
   __device__ __forceinline__ void copy_narrow(int stage) const {
-    const long long* rows = row_list(stage);
+    const LatentRow* rows = blocks.rows(stage);
     copy_raw<Config, kTileN, Config::kWidth>(
-        shared_address(shared) + Smem::kStagesAt + stage * Smem::kStage,
-        static_cast<const unsigned char*>(p.k) + tile.head * p.k_head_stride, p.head_dim,
-        [&](int r) {
-          return TileRow{rows[r], rows[r] >= 0};
+        blocks.raw_at(stage), static_cast<const unsigned char*>(p.k) + tile.head * p.k_head_stride,
+        p.head_dim, [&](int r) {
+          return TileRow{rows[r].k, rows[r].k >= 0};
         });
     if (NarrowOf<Config>::kValue != kRowScales || threadIdx.x >= kTileN) return;
-    const int slot = slot_list(stage)[threadIdx.x];
-    copy_async_word(shared_address(scale_list(stage) + threadIdx.x),
+    const int slot = blocks.slots(stage)[threadIdx.x];
+    copy_async_word(shared_address(blocks.scales(stage) + threadIdx.x),
                     static_cast<const float*>(decode.scales.k) + slot, slot >= 0);
   }
   __device__ __forceinline__ void widen_block(int stage, float scale) const {
-    const float* scales = scale_list(stage);
+    const float* scales = blocks.scales(stage);
     widen_rows<Config, kTileN, Config::kWidth>(
-        keys_at(stage), shared_address(shared) + Smem::kStagesAt + stage * Smem::kStage,
+        blocks.block_at(stage), blocks.raw_at(stage),
         [&](int r) { return NarrowOf<Config>::kValue == kRowScales ? scales[r] : scale; });
   }
   __device__ __forceinline__ void copy_block(int stage) const {
     if constexpr (Smem::kNarrow) return copy_narrow(stage);
-    const long long* rows = row_list(stage);
+    const LatentRow* rows = blocks.rows(stage);
     copy_rows<kTileN, Config::kWidth, Config::kThreads, kAlignmentOf<Config, Element>>(
-        keys_at(stage), static_cast<const Element*>(p.k) + tile.head * p.k_head_stride, p.head_dim,
-        [&](int r) {
-          return TileRow{rows[r], rows[r] >= 0};
+        blocks.block_at(stage), static_cast<const Element*>(p.k) + tile.head * p.k_head_stride,
+        p.head_dim, [&](int r) {
+          return TileRow{rows[r].k, rows[r].k >= 0};
         });
   }
-  __device__ __forceinline__ void copy_q() const {
-    const Element* q = static_cast<const Element*>(p.q) +
-                       decode_offset<Config>(tile, p.q_batch_stride, p.q_token_stride);
-    const long long rows = static_cast<long long>(tile.rows) * tile.group;
-    copy_tile<kTileM, Config::kWidth, Config::kThreads, kAlignmentOf<Config, Element>>(
-        shared_address(shared), q, saturate(rows - tile.first), p.head_dim,
-        [&](int r) { return query_offset<Pieces>(tile, r, p.q_token_stride, p.q_head_stride); });
-  }
 
-  __device__ __forceinline__ void start_q() const {
-    copy_q();
-    if constexpr (IsRotary<Config>::kValue) rotate_queries<Config>(decode, tile, table, shared);
-  }
-
-  // ---- one block of keys
-
-  // The warp's columns of q k^T: blocks of 16 in turn with the warps that share its rows.
-  __device__ __forceinline__ void multiply_keys(int stage, Scores& s) const {
-    const TileReader<kTileM, Config::kWidth> q_reader(shared_address(shared) + row_warp * 16 * 128,
-                                                      lane & 15, (lane >> 4) + 2 * group);
-    const TileReader<kTileN, Config::kWidth> k_reader(keys_at(stage), (lane & 7) + (lane >> 4) * 8,
-                                                      ((lane >> 3) & 1) + 2 * group);
-#pragma unroll
-    for (int d = 0; d < kSteps; ++d) {
-      Fragment<Element> q;
-      load_fragment(q, q_reader, 0, d * kGroups);
-#pragma unroll
-      for (int n = 0; n < kKeyTiles; n += 2) {
-        Fragment<Element> keys;
-        load_fragment(keys, k_reader, n / 2, d * kGroups);
-        multiply_add_pair(s[0][n], s[0][n + 1], q, keys);
-      }
-    }
-  }
-  __device__ __forceinline__ void multiply_values(int stage,
-                                                  const Accumulated<Element, kKeyTiles>& p_words,
-                                                  O& o) const {
-    const TileReader<kTileN, Config::kWidth> reader(keys_at(stage), lane & 15,
-                                                    (lane >> 4) + 2 * group);
-#pragma unroll
-    for (int j = 0; j < kKeyTiles / 2; ++j) {
-      const Fragment<Element> w = p_words.operand(j);
-#pragma unroll
-      for (int n = 0; n < kOutTiles; n += 2) {
-        Fragment<Element> values;
-        load_fragment_transposed(values, reader, j, n / 2 * kGroups);
-        multiply_add_pair(o[0][n], o[0][n + 1], w, values);
-      }
-    }
-  }
   // Returns it for tile n of the warp's sums.
   __device__ __forceinline__ int column(int n) const {
     return (n / 2 * kGroups + group) * 16 + n % 2 * 8;
@@ -189,64 +114,35 @@ struct AttentionDecodeLatent {
   __device__ __forceinline__ void run() const;
 };
 
-// The blocks of a part, right to left. Stage i % kStages holds block last - 1 - i; its rows are
-// looked up two steps ahead, once by a load into a register and once by a store to the list, so
-// that no copy waits for the table.
 template <class Config>
 __device__ __forceinline__ void AttentionDecodeLatent<Config>::visit(
     const typename View::Walk& visits, const DecodePart& part, const ScoreUnits<Pieces>& units,
     const DecodeRows<Config>& rows, RunningSoftmax<1>& softmax, O& o) const {
-  const int first = part.first, last = part.last;
-  start_q();
+  using Columns = SharedColumns<Element, kTileM, kTileN, kGroups>;
+  blocks.start_q();
   const auto positions = View{decode, tile}.positions();
-  int entries[kStages];
-#pragma unroll
-  for (int i = 0; i < kStages; ++i) entries[i] = page_entry(last - 1 - i, first);
-#pragma unroll
-  for (int i = 0; i < kStages; ++i) list_row(i, last - 1 - i, entries[i]);
-  int entry = page_entry(last - 1 - kStages, first);
-  __syncthreads();  // the lists are there for all
-#pragma unroll
-  for (int i = 0; i < kStages - 1; ++i) {
-    if (last - 1 - i >= first) copy_block(i);
-    copy_async_commit();
-  }
   float scale = 1.0f;
-  if constexpr (NarrowOf<Config>::kValue == kHeadScales) {
-    scale = head_scale(decode.scales.k, 0, 0);
-  }
-  int stage = 0, behind = kStages - 1;  // of the block at hand, and of the last one
-#pragma unroll 1
-  for (int block = last - 1; block >= first; --block) {
-    copy_async_wait<kStages - 2>();
-    __syncthreads();  // the block is there for all; all have left the stage that is refilled now
-    if constexpr (Smem::kNarrow) widen_block(stage, scale);
-    if (block - (kStages - 1) >= first) copy_block(behind);
-    copy_async_commit();
-    if constexpr (Smem::kNarrow) __syncthreads();  // the tile is there for all
-    list_row(stage, block - kStages, entry);       // read last before this barrier
-    entry = page_entry(block - kStages - 1, first);
-
+  const auto start = [&] {
+    if constexpr (NarrowOf<Config>::kValue == kHeadScales) {
+      scale = head_scale(decode.scales.k, 0, 0);
+    }
+  };
+  const auto multiply = [&](int block, int stage) {
+    const Columns columns{lane, group};
     Scores s = {};
-    multiply_keys(stage, s);
+    columns.template multiply_keys<Config::kWidth>(shared_address(shared) + row_warp * 16 * 128,
+                                                   blocks.block_at(stage), s[0]);
     share_scores<kGroups, kTileN>(
         shared_address(shared) + Smem::kScoresAt + row_warp * (kGroups * 16 * kTileN * 4), group,
         1 + row_warp, s[0]);
-    const int key = block * kTileN;
-    if (block >= visits.right || block < visits.left) {
-      modify_scores<Pieces, AttentionMask::both>(s, units, rows, tile, visits.window, key,
-                                                 positions);
-    } else {
-      modify_scores<Pieces, AttentionMask::none>(s, units, rows, tile, visits.window, key,
-                                                 positions);
-    }
+    modify_block<Config>(s, units, rows, tile, visits, block, block * kTileN, positions);
     Accumulated<Element, kKeyTiles> p_words[1];
     softmax_step<true>(s, units.t, softmax, o, p_words);
-    multiply_values(stage, p_words[0], o);
-    behind = stage;
-    stage = stage + 1 == kStages ? 0 : stage + 1;
-  }
-  copy_async_wait<0>();
+    columns.template multiply_values<Config::kWidth>(blocks.block_at(stage), p_words[0], o[0]);
+  };
+  blocks.walk(
+      part.first, part.last, [&](int stage) { copy_block(stage); }, start,
+      [&](int stage) { widen_block(stage, scale); }, multiply);
 }
 
 // The warp's columns of out, and by one of the warps that share rows their lse.
@@ -292,8 +188,9 @@ __device__ void attention_decode_latent(const AttentionDecodeParams& decode) {
   const PageTable table(decode.pages, tile.sequence);
   constexpr int kGroups = AttentionDecodeLatentSmem<Config>::kGroups;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  char* const memory = reinterpret_cast<char*>(shared);
   AttentionDecodeLatent<Config>{
-      decode, p,    tile,           table,         reinterpret_cast<char*>(shared),
+      decode, p,    tile,           memory,        {decode, p, tile, table, memory},
       split,  lane, warp % kGroups, warp / kGroups}
       .run();
 }

@@ -184,4 +184,18 @@ LATHE_WGMMA(256, 128, 128, 129, 130, 131, 132, 133, 134)
 #undef LATHE_WGMMA_D_128
 #undef LATHE_WGMMA_N_128
 
+// d = A B^T as a group of its own: 64 rows of A, of a tile of kARows, by the rows of B, of a tile
+// of kBRows, both kColumns wide.
+template <class Element, int kColumns, int kARows, int kBRows, int kCount>
+__device__ __forceinline__ void start_rows_by_rows(WgmmaTile a, WgmmaTile b, float (&d)[kCount]) {
+  wgmma_fence();
+#pragma unroll
+  for (int step = 0; step < kColumns / 16; ++step) {
+    const unsigned panel = step / 4, inside = step % 4 * 32;
+    Wgmma<2 * kCount, false, Element>::run(d, a.at(panel * kARows * 128 + inside),
+                                           b.at(panel * kBRows * 128 + inside), step > 0);
+  }
+  wgmma_commit();
+}
+
 }  // namespace lathe

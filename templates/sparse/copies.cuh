@@ -3,7 +3,7 @@
 // The operands of sparse attention on their way into tiles: the heads of a block's row, and keys
 // and values that its list names. Rotary columns stand behind the others.
 #pragma once
-#include "attention/narrow_rows.cuh"
+#include "attention/decode/narrow_rows.cuh"
 #include "sparse/gather.cuh"
 #include "sparse/key_list.cuh"
 

@@ -6,6 +6,7 @@
 //
 // A thread has 8 columns of one key and head, or a warp one element of dsinks.
 #pragma once
+#include "attention/backward/sink_sums.cuh"
 #include "common/types.cuh"
 #include "params/sparse_attention.h"
 
@@ -25,21 +26,6 @@ __device__ __forceinline__ void each_sum(const void* sums, long long block, long
   float value[8];
   unpack<f32>(raw, value);
   body(row, column, pack<typename Config::Element, 16>(value));
-}
-
-__device__ __forceinline__ void sum_sinks(const SparseBackwardFinishParams& p, int head) {
-  if (head >= p.heads) return;
-  const int lane = threadIdx.x % 32;
-  float sum = 0.0f;
-  for (int tile = lane; tile < p.tiles; tile += 32) {
-    sum += load_element(static_cast<const float*>(p.dsinks_parts) +
-                        static_cast<long long>(tile) * p.heads + head);
-  }
-#pragma unroll
-  for (int distance = 1; distance < 32; distance *= 2) {
-    sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-  }
-  if (lane == 0) store_element(static_cast<float*>(p.dsinks) + head, sum);
 }
 
 template <class Config>

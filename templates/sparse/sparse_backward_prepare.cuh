@@ -9,6 +9,7 @@
 // blocks zero memory. Sums are in a fixed order. With kTerms the terms of rows are left as they
 // are.
 #pragma once
+#include "attention/backward/sink_sums.cuh"
 #include "attention/softmax.cuh"
 #include "params/sparse_attention.h"
 
@@ -142,19 +143,9 @@ __device__ void sparse_backward_prepare(const SparseBackwardPrepareParams& p) {
   const int head = static_cast<int>(blockIdx.x % p.heads);
   float sink = minus_infinity();
   if constexpr (Config::kSinks) sink = load_element(static_cast<const float*>(p.sinks) + head);
-  float dsink = SparseDelta<Config>{p, head}.run(tile * Config::kTileM, sink);
+  const float dsink = SparseDelta<Config>{p, head}.run(tile * Config::kTileM, sink);
   if constexpr (Config::kSinks && !LeavesTerms<Config>::kValue) {
-#pragma unroll
-    for (int distance = 1; distance < 32; distance *= 2) {
-      dsink += __shfl_xor_sync(0xffffffffu, dsink, distance);
-    }
-    if (threadIdx.x % 32 == 0) dsinks[threadIdx.x / 32] = dsink;
-    __syncthreads();  // the sum of every warp is there
-    if (threadIdx.x == 0) {
-      float sum = 0.0f;
-      for (int warp = 0; warp < Config::kThreads / 32; ++warp) sum += dsinks[warp];
-      store_element(static_cast<float*>(p.dsinks_parts) + blockIdx.x, sum);
-    }
+    store_sink_part<Config>(dsink, dsinks, p.dsinks_parts, blockIdx.x);
   }
 }
 

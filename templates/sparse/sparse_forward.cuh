@@ -12,8 +12,7 @@
 // second product each has a part of the columns of v. Rotary columns stand behind the others in the
 // same tiles. (Portable form of the sparse prefill of DeepSeek-AI, FlashMLA, 2025.)
 #pragma once
-#include "attention/operand.cuh"
-#include "attention/score_sums.cuh"
+#include "attention/shared_columns.cuh"
 #include "attention/softmax.cuh"
 #include "sparse/copies.cuh"
 
@@ -44,7 +43,6 @@ struct SparseForward {
   using Smem = SparseForwardSmem<Config>;
   static constexpr int kTileM = Config::kTileM, kTileN = Config::kTileN, kGroups = Config::kGroups;
   static constexpr int kWarps = Config::kThreads / 32, kStages = Config::kStages;
-  static constexpr int kSteps = Config::kWidth / 16 / kGroups;  // of a warp, in q k^T
   static constexpr int kOutTiles = Config::kValueWidth / 8 / kGroups;
   static constexpr int kKeyTiles = kTileN / 8;
   static_assert(kWarps * 16 == kTileM * kGroups, "kGroups warps for every 16 heads");
@@ -80,10 +78,6 @@ struct SparseForward {
                                  : shared + Smem::kValuesAt + tile % kStages * Smem::kV;
   }
   __device__ __forceinline__ void copy_keys(int tile, int count) const;
-  __device__ __forceinline__ void multiply_keys(int tile, float (&s)[1][kKeyTiles][4]) const;
-  template <class P>
-  __device__ __forceinline__ void multiply_values(int tile, const P& p_words,
-                                                  float (&o)[1][kOutTiles][4]) const;
   __device__ __forceinline__ void store(const RunningSoftmax<1>& softmax,
                                         const float (&o)[kOutTiles][4]) const;
   __device__ __forceinline__ void run() const;
@@ -99,45 +93,6 @@ __device__ __forceinline__ void SparseForward<Config>::copy_keys(int tile, int c
   copy_listed_keys<Config>(in, at, list, tile * kTileN, count, k_tile(tile));
   if constexpr (!Config::kValuesInKeys) {
     copy_listed_values<Config>(in, at, list, tile * kTileN, count, v_tile(tile));
-  }
-}
-
-// The warp's columns of q k^T: blocks of 16 in turn with the warps that share its heads.
-template <class Config>
-__device__ __forceinline__ void SparseForward<Config>::multiply_keys(
-    int tile, float (&s)[1][kKeyTiles][4]) const {
-  const TileReader<kTileM, Config::kWidth> q_reader(shared + heads_at * 128, lane & 15,
-                                                    (lane >> 4) + 2 * group);
-  const TileReader<kTileN, Config::kWidth> k_reader(k_tile(tile), (lane & 7) + (lane >> 4) * 8,
-                                                    ((lane >> 3) & 1) + 2 * group);
-#pragma unroll
-  for (int d = 0; d < kSteps; ++d) {
-    Fragment<Element> q;
-    load_fragment(q, q_reader, 0, d * kGroups);
-#pragma unroll
-    for (int n = 0; n < kKeyTiles; n += 2) {
-      Fragment<Element> keys;
-      load_fragment(keys, k_reader, n / 2, d * kGroups);
-      multiply_add_pair(s[0][n], s[0][n + 1], q, keys);
-    }
-  }
-}
-
-template <class Config>
-template <class P>
-__device__ __forceinline__ void SparseForward<Config>::multiply_values(
-    int tile, const P& p_words, float (&o)[1][kOutTiles][4]) const {
-  const TileReader<kTileN, Config::kValueWidth> reader(v_tile(tile), lane & 15,
-                                                       (lane >> 4) + 2 * group);
-#pragma unroll
-  for (int j = 0; j < kKeyTiles / 2; ++j) {
-    const Fragment<Element> w = p_words.operand(j);
-#pragma unroll
-    for (int n = 0; n < kOutTiles; n += 2) {
-      Fragment<Element> values;
-      load_fragment_transposed(values, reader, j, n / 2 * kGroups);
-      multiply_add_pair(o[0][n], o[0][n + 1], w, values);
-    }
   }
 }
 
@@ -249,8 +204,9 @@ __device__ __forceinline__ void SparseForward<Config>::run() const {
     if constexpr (Smem::kBytesOfRows) __syncthreads();  // the tile is there for all
     if (warp == 0) maker.make(tile + kStages);
 
+    const SharedColumns<Element, kTileM, kTileN, kGroups> columns{lane, group};
     float s[1][kKeyTiles][4] = {};
-    multiply_keys(tile, s);
+    columns.template multiply_keys<Config::kWidth>(shared + heads_at * 128, k_tile(tile), s[0]);
     share_scores<kGroups, kTileN>(shared + Smem::kScoresAt + (warp - group) * (16 * kTileN * 4),
                                   group, 1 + warp / kGroups, s[0]);
     if (count < kTileN) {
@@ -264,7 +220,7 @@ __device__ __forceinline__ void SparseForward<Config>::run() const {
     }
     Accumulated<Element, kKeyTiles> p_words[1];
     softmax_step<false>(s, t, softmax, o, p_words);  // every tile has a key, which all heads see
-    multiply_values(tile, p_words[0], o);
+    columns.template multiply_values<Config::kValueWidth>(v_tile(tile), p_words[0], o[0]);
     count = more;
   }
   store(softmax, o[0]);

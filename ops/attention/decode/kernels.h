@@ -29,7 +29,7 @@ struct AttentionDecodeShape {
   int64_t most_keys() const { return page * table_width; }  // of a sequence
 };
 
-// How a cache in 8 bits is scaled, as templates/attention/narrow_rows.cuh has it.
+// How a cache in 8 bits is scaled, as templates/attention/decode/narrow_rows.cuh has it.
 enum NarrowRows { kWideRows = 0, kHeadScales = 1, kRowScales = 2, kByteRows = 3 };
 // Returns the bytes of a cached key and its value, of one head.
 int64_t attention_cached_bytes(const AttentionProblem& problem);
@@ -64,7 +64,7 @@ int64_t attention_decode_blocks(const AttentionTiling& kernel, const AttentionDe
 int64_t attention_append_blocks(const AttentionDecodeShape& shape);
 int64_t attention_combine_blocks(const AttentionDecodeShape& shape);
 
-// Add to a spec what a problem of decoding has beside pages (templates/attention/decode_calls.cuh):
+// Add to a spec what a problem of decoding has beside pages (templates/attention/decode/calls.cuh):
 // packed queries alone, or a rotary embedding too.
 void add_ragged(const AttentionProblem& problem, KernelSpec* spec);
 void add_decode_calls(const AttentionProblem& problem, KernelSpec* spec);

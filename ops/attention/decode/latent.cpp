@@ -66,21 +66,7 @@ KernelSpec attention_latent_spec(const AttentionProblem& problem, const Attentio
   KernelSpec spec = shared_spec(
       LATHE_TEMPLATE("attention", "attention_decode_latent", AttentionDecodeParams, splits),
       "AttentionDecodeLatentSmem", attention_latent_smem(problem, tile), 32 * tile.warps);
-  spec.constants = {
-      Constant::type("element", "Element", problem.element),
-      Constant::integer("width", "kWidth", problem.head_dim),
-      Constant::integer("value_width", "kValueWidth", problem.value_dim),
-      Constant::integer("m", "kTileM", tile.rows),
-      Constant::integer("n", "kTileN", tile.keys),
-      Constant::integer("stages", "kStages", tile.stages),
-      Constant::flag("local", "kLocal", problem.local),
-  };
-  add_score_flags(problem, &spec);
-  spec.add({Constant::flag("sinks", "kSinks", problem.sinks)});
-  add_decode_calls(problem, &spec);
-  if (problem.spread) spec.add({Constant::flag("spread", "kSpread", true)});
-  add_alignment(problem.alignment, &spec);
-  add_mods(problem, &spec);
+  add_decode_constants(problem, tile, problem.head_dim, problem.value_dim, &spec);
   return spec;
 }
 

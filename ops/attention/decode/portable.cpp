@@ -116,25 +116,31 @@ std::vector<AttentionTile> attention_decode_candidates(const AttentionProblem& p
   return candidates;
 }
 
-KernelSpec attention_decode_spec(const AttentionProblem& problem, const AttentionTile& tile) {
-  KernelSpec spec =
-      shared_spec(LATHE_TEMPLATE("attention", "attention_decode", AttentionDecodeParams, splits),
-                  "AttentionDecodeSmem", attention_decode_smem(problem, tile), 32 * tile.warps);
-  spec.constants = {
+void add_decode_constants(const AttentionProblem& problem, const AttentionTile& tile, int width,
+                          int value_width, KernelSpec* spec) {
+  spec->constants = {
       Constant::type("element", "Element", problem.element),
-      Constant::integer("width", "kWidth", attention_padded_width(problem.head_dim)),
-      Constant::integer("value_width", "kValueWidth", attention_padded_width(problem.value_dim)),
+      Constant::integer("width", "kWidth", width),
+      Constant::integer("value_width", "kValueWidth", value_width),
       Constant::integer("m", "kTileM", tile.rows),
       Constant::integer("n", "kTileN", tile.keys),
       Constant::integer("stages", "kStages", tile.stages),
       Constant::flag("local", "kLocal", problem.local),
   };
-  add_score_flags(problem, &spec);
-  spec.add({Constant::flag("sinks", "kSinks", problem.sinks)});
-  add_decode_calls(problem, &spec);
-  if (problem.spread) spec.add({Constant::flag("spread", "kSpread", true)});
-  add_alignment(problem.alignment, &spec);
-  add_mods(problem, &spec);
+  add_score_flags(problem, spec);
+  spec->add({Constant::flag("sinks", "kSinks", problem.sinks)});
+  add_decode_calls(problem, spec);
+  if (problem.spread) spec->add({Constant::flag("spread", "kSpread", true)});
+  add_alignment(problem.alignment, spec);
+  add_mods(problem, spec);
+}
+
+KernelSpec attention_decode_spec(const AttentionProblem& problem, const AttentionTile& tile) {
+  KernelSpec spec =
+      shared_spec(LATHE_TEMPLATE("attention", "attention_decode", AttentionDecodeParams, splits),
+                  "AttentionDecodeSmem", attention_decode_smem(problem, tile), 32 * tile.warps);
+  add_decode_constants(problem, tile, attention_padded_width(problem.head_dim),
+                       attention_padded_width(problem.value_dim), &spec);
   return spec;
 }
 

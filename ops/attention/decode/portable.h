@@ -17,6 +17,10 @@ std::vector<AttentionTile> attention_decode_candidates(const AttentionProblem& p
                                                        const DeviceFacts& facts, int rows);
 int attention_decode_smem(const AttentionProblem& problem, const AttentionTile& tile);
 
+// Sets what the specs of both kinds have in common; `width` and `value_width` are those of tiles.
+void add_decode_constants(const AttentionProblem& problem, const AttentionTile& tile, int width,
+                          int value_width, KernelSpec* spec);
+
 // The same of a problem whose values are columns of its keys. The tiles have fewer rows where the
 // device's shared memory is too small for `rows`.
 std::vector<AttentionTile> attention_latent_candidates(const AttentionProblem& problem,

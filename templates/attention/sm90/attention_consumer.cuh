@@ -84,15 +84,8 @@ struct AttentionConsumer {
     mbarrier_wait(ring.k_full(k_state.stage), k_state.phase);
     const auto sent = visits.landed(ring, k_state);
     ping_pong.sync();
-    auto& d = reinterpret_cast<float(&)[kTileN / 2]>(s);
-    wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < Config::kWidth / 16; ++step) {
-      const unsigned panel = step / 4, inside = step % 4 * 32;
-      Wgmma<kTileN, false, Element>::run(d, q.at(panel * kTileM * 128 + inside),
-                                         k.at(panel * kTileN * 128 + inside), step > 0);
-    }
-    wgmma_commit();
+    start_rows_by_rows<Element, Config::kWidth, kTileM, kTileN>(
+        q, k, reinterpret_cast<float(&)[kTileN / 2]>(s));
     return sent;
   }
   // o += P v

@@ -12,7 +12,7 @@
 // warps of a third warpgroup copy keys by tensor maps, a panel of 64 columns at a time: a product
 // begins with the first one that has landed.
 #pragma once
-#include "attention/decode_results.cuh"
+#include "attention/decode/results.cuh"
 #include "attention/operand.cuh"
 #include "attention/results.cuh"
 #include "attention/scores.cuh"

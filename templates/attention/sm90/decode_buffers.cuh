@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The shared memory of latent decoding by warpgroups, and the copies that bring keys there.
 #pragma once
-#include "attention/decode_rows.cuh"
+#include "attention/decode/rows.cuh"
 #include "common/mbarrier.cuh"
 #include "common/tma.cuh"
 #include "params/attention_decode_warpgroups.h"

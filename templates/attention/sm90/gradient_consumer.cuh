@@ -94,15 +94,8 @@ struct GradientConsumer {
     const WgmmaTile a = wgmma_columns(keys + group() * 64 * 128);
     const WgmmaTile b = wgmma_columns(queries + half * kQueries * 128);
     if (half == 0) mbarrier_wait(full, phase);
-    wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < kColumns / 16; ++step) {
-      const unsigned panel = step / 4, inside = step % 4 * 32;
-      Wgmma<kQueries, false, Element>::run(reinterpret_cast<float(&)[kQueries / 2]>(sums),
-                                           a.at(panel * kN * 128 + inside),
-                                           b.at(panel * kM * 128 + inside), step > 0);
-    }
-    wgmma_commit();
+    start_rows_by_rows<Element, kColumns, kN, kM>(a, b,
+                                                  reinterpret_cast<float(&)[kQueries / 2]>(sums));
   }
   __device__ __forceinline__ void start_s(const State& state, int half, Scores& s) const {
     start_scores<kWidth>(ring.k(), ring.q(state.stage), half, ring.q_full(state.stage), state.phase,

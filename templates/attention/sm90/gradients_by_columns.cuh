@@ -132,15 +132,8 @@ struct ColumnConsumer {
     const WgmmaTile a = wgmma_columns(kTight ? warp_uniform(keys) : keys);
     const WgmmaTile b = wgmma_columns(queries + group() * kQueries * 128);
     mbarrier_wait(full, phase);
-    wgmma_fence();
-#pragma unroll
-    for (int step = 0; step < kWidth / 16; ++step) {
-      const unsigned panel = step / 4, inside = step % 4 * 32;
-      Wgmma<kQueries, false, Element>::run(reinterpret_cast<float(&)[kQueries / 2]>(sums),
-                                           a.at(panel * kN * 128 + inside),
-                                           b.at(panel * kM * 128 + inside), step > 0);
-    }
-    wgmma_commit();
+    start_rows_by_rows<Element, kWidth, kN, kM>(a, b,
+                                                reinterpret_cast<float(&)[kQueries / 2]>(sums));
   }
   __device__ __forceinline__ void start_s(const State& state, Scores& s) const {
     start_scores(ring.k(), ring.q(state.stage), ring.q_full(state.stage), state.phase, s);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reference/conv.h"
@@ -29,6 +30,16 @@ struct ConvCase {
   int64_t sequences() const { return cu_seqlens.empty() ? batch : std::ssize(cu_seqlens) - 1; }
   std::string text() const;
 };
+
+// Returns a case of 8 channels of float32, with silu and a bias.
+inline ConvCase packed_case(std::vector<int64_t> cu_seqlens, int64_t width, bool states) {
+  ConvCase conv{.x = LATHE_F32, .weight = LATHE_F32, .channels = 8, .width = width};
+  conv.tokens = cu_seqlens.back();
+  conv.cu_seqlens = std::move(cu_seqlens);
+  conv.silu = conv.bias = true;
+  conv.states = states;
+  return conv;
+}
 
 // Makes inputs from `seed`; every value is one of its dtype.
 ref::Conv make_inputs(const ConvCase& conv, uint64_t seed = 1);

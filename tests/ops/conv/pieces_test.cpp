@@ -23,15 +23,6 @@ void equals_one_rank(const ConvCase& conv, const Ranks& ranks, uint64_t seed = 1
   check_counts(many, ranks.world, conv.backward ? 2 : 1);
 }
 
-ConvCase packed(std::vector<int64_t> cu_seqlens, int64_t width, bool states) {
-  ConvCase conv{.x = LATHE_F32, .weight = LATHE_F32, .channels = 8, .width = width};
-  conv.tokens = cu_seqlens.back();
-  conv.cu_seqlens = std::move(cu_seqlens);
-  conv.silu = conv.bias = true;
-  conv.states = states;
-  return conv;
-}
-
 }  // namespace
 
 TEST_CASE("pieces: random tables of ranges, packed") {
@@ -39,7 +30,7 @@ TEST_CASE("pieces: random tables of ranges, packed") {
   for (int i = 0; i < 100; ++i) {
     const int64_t tokens = 1 + static_cast<int64_t>(random() % 90);
     const auto cu = random_offsets(random, tokens, 1 + static_cast<int64_t>(random() % 60));
-    ConvCase conv = packed(cu, 2 + i % 7, i % 3 != 0);
+    ConvCase conv = packed_case(cu, 2 + i % 7, i % 3 != 0);
     if (i % 4 == 1) conv.x = conv.weight = LATHE_BF16;
     if (i % 5 == 2) conv.silu = false, conv.residual = true;
     Ranks ranks;
@@ -70,7 +61,7 @@ TEST_CASE("pieces: every balance, with states and without") {
     for (int world = 1; world <= 4; ++world) {
       Ranks ranks;
       ranks.world = world, ranks.balance = balance;
-      equals_one_rank(packed({0, 5, 5, 40, 41, 77}, 4, world % 2 == 0), ranks);
+      equals_one_rank(packed_case({0, 5, 5, 40, 41, 77}, 4, world % 2 == 0), ranks);
       ConvCase rows{.batch = 2, .tokens = 37};
       rows.bias = rows.states = true;
       equals_one_rank(rows, ranks);
@@ -79,7 +70,7 @@ TEST_CASE("pieces: every balance, with states and without") {
 }
 
 TEST_CASE("pieces: graphs, tokens that nobody has, and forward alone") {
-  ConvCase conv = packed({0, 5, 30}, 4, true);
+  ConvCase conv = packed_case({0, 5, 30}, 4, true);
   Ranks ranks;
   ranks.world = 2, ranks.graph = true;
   ranks.ranges = {{{0, 7}, {12, 14}, {20, 30}}, {{7, 12}, {14, 20}}};
@@ -87,7 +78,7 @@ TEST_CASE("pieces: graphs, tokens that nobody has, and forward alone") {
   conv.backward = false;
   equals_one_rank(conv, ranks);
   ranks = {.world = 3, .balance = LATHE_BALANCE_PER_DOCUMENT};
-  equals_one_rank(packed({0, 0, 0}, 4, true), ranks);
+  equals_one_rank(packed_case({0, 0, 0}, 4, true), ranks);
 }
 
 TEST_CASE("pieces: rows of a batch that do not follow each other are refused") {

@@ -31,21 +31,12 @@ void equals_one_rank(const ConvCase& conv, const Parts& parts, unsigned flags = 
   check_conv(conv, many, reference(conv, inputs), conv.backward ? roundings : 1);
 }
 
-ConvCase packed(std::vector<int64_t> cu_seqlens, int64_t width, bool states) {
-  ConvCase conv{.x = LATHE_F32, .weight = LATHE_F32, .channels = 8, .width = width};
-  conv.tokens = cu_seqlens.back();
-  conv.cu_seqlens = std::move(cu_seqlens);
-  conv.silu = conv.bias = true;
-  conv.states = states;
-  return conv;
-}
-
 TEST_CASE("ranks: cuts beside the starts of sequences") {
   // Tokens of the wrong sequence would stand out by their size.
   for (const Parts& parts :
        {Parts{257, 255, 257, 255}, Parts{257, 253, 257, 257}, Parts{257, 1, 253, 257, 1, 253, 2}}) {
     for (bool states : {false, true}) {
-      ConvCase conv = packed({0, 256, 512, 768, 1024}, 4, states);
+      ConvCase conv = packed_case({0, 256, 512, 768, 1024}, 4, states);
       conv.scale = 100;
       equals_one_rank(conv, parts);
       conv.cu_seqlens = {0, 255, 257, 258, 510, 511, 1024};
@@ -56,14 +47,14 @@ TEST_CASE("ranks: cuts beside the starts of sequences") {
 
 TEST_CASE("ranks: parts shorter than the window") {
   for (bool states : {false, true}) {
-    equals_one_rank(packed({0, 20}, 8, states), {1, 1, 1, 17, 0});
-    equals_one_rank(packed({0, 2, 20}, 8, states), {1, 1, 1, 17, 0});
-    equals_one_rank(packed({0, 0, 1, 3, 3, 20, 20}, 8, states), {1, 1, 1, 17, 0});
-    equals_one_rank(packed({0, 9}, 8, states), {1, 1, 1, 1, 1, 2, 2});
-    equals_one_rank(packed({0, 3, 9}, 4, states), {0, 1, 2, 1, 0, 2, 3});
-    equals_one_rank(packed({0, 7}, 4, states), {2, 1, 2, 2});
-    equals_one_rank(packed({0, 5}, 8, states), {0, 0, 5});
-    equals_one_rank(packed({0, 5, 5}, 8, states), {5, 0, 0});
+    equals_one_rank(packed_case({0, 20}, 8, states), {1, 1, 1, 17, 0});
+    equals_one_rank(packed_case({0, 2, 20}, 8, states), {1, 1, 1, 17, 0});
+    equals_one_rank(packed_case({0, 0, 1, 3, 3, 20, 20}, 8, states), {1, 1, 1, 17, 0});
+    equals_one_rank(packed_case({0, 9}, 8, states), {1, 1, 1, 1, 1, 2, 2});
+    equals_one_rank(packed_case({0, 3, 9}, 4, states), {0, 1, 2, 1, 0, 2, 3});
+    equals_one_rank(packed_case({0, 7}, 4, states), {2, 1, 2, 2});
+    equals_one_rank(packed_case({0, 5}, 8, states), {0, 0, 5});
+    equals_one_rank(packed_case({0, 5, 5}, 8, states), {5, 0, 0});
   }
 }
 
@@ -82,7 +73,7 @@ TEST_CASE("ranks: even cuts of batches, in every dtype") {
 }
 
 TEST_CASE("ranks: parameter gradients are summed on request") {
-  ConvCase conv = packed({0, 30, 31, 100}, 4, true);
+  ConvCase conv = packed_case({0, 30, 31, 100}, 4, true);
   equals_one_rank(conv, {40, 20, 40}, LATHE_REDUCE_PARAMETER_GRADS);
   conv.x = LATHE_BF16;
   conv.weight = LATHE_BF16;
@@ -92,10 +83,10 @@ TEST_CASE("ranks: parameter gradients are summed on request") {
 }
 
 TEST_CASE("ranks: forward alone, and no tokens at all") {
-  ConvCase conv = packed({0, 5, 12}, 4, true);
+  ConvCase conv = packed_case({0, 5, 12}, 4, true);
   conv.backward = false;
   equals_one_rank(conv, {6, 6});
-  equals_one_rank(packed({0, 0, 0}, 4, true), {0, 0});
+  equals_one_rank(packed_case({0, 0, 0}, 4, true), {0, 0});
 }
 
 }  // namespace

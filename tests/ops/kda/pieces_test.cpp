@@ -5,62 +5,18 @@
 #include <doctest/doctest.h>
 
 #include "tests/harness/tables.h"
-#include "tests/ops/kda/case.h"
+#include "tests/ops/kda/rank_cases.h"
 
 using namespace apitest;
 
 namespace {
 
-KdaCase fused(std::vector<int64_t> cu_seqlens) {
-  KdaCase kda;
-  kda.group = 2;
-  kda.key_dim = 32, kda.value_dim = 20;
-  kda.cu_seqlens = std::move(cu_seqlens), kda.tokens = kda.cu_seqlens.back();
-  kda.gate = 1, kda.dt_bias = kda.l2norm = kda.sigmoid = true;
-  kda.backward = kda.dht = true;
-  return kda;
-}
-
-KdaCase plain(int64_t batch, int64_t tokens) {
-  KdaCase kda;
-  kda.element = kda.beta_dtype = LATHE_F32;
-  kda.key_dim = 16, kda.value_dim = 24;
-  kda.batch = batch, kda.tokens = tokens;
-  kda.weakest = -0.1;
-  kda.l2norm = kda.v_first = true;
-  kda.backward = kda.dht = true;
-  return kda;
-}
-
-// The gates forget little, so that a state reaches through several pieces.
-KdaInputs lasting_inputs(const KdaCase& kda, uint64_t seed) {
-  KdaInputs inputs = make_kda_inputs(kda, seed);
-  for (double& g : inputs.kda.g) {
-    if (kda.gate > 0) g = static_cast<float>(0.3 * g - 4);
-  }
-  return inputs;
-}
-
 void equals_one_rank(const KdaCase& kda, Ranks ranks, uint64_t seed = 1) {
   ranks.flags = LATHE_REDUCE_PARAMETER_GRADS;
   INFO(kda.text() << " " << ranks.text());
   const KdaInputs inputs = lasting_inputs(kda, seed);
-  KdaCase whole = kda;
-  whole.apart = false, whole.saved = false;
-  const Outputs one = run_kda(whole, inputs);
   std::vector<RanksAnswer> answers;
-  const Outputs many = run_kda_ranks(kda, inputs, ranks, &answers);
-  CHECK(many.size() == one.size());
-  const bool narrow = kda.element != LATHE_F32;
-  for (const auto& [name, values] : one) {
-    const bool forward = name == "o" || name == "final_state" || name == "chunk_states";
-    const double bound = narrow ? 8e-3 : forward ? 3e-5 : 4e-4;
-    REQUIRE(many.contains(name));
-    // Terms of sums cancel: these are held against the reference, by the size of their terms.
-    if (narrow && (name == "dA_log" || name == "ddt_bias")) continue;
-    check_rms(name, many.at(name), values, bound, 1e-5);
-  }
-  check_kda(kda, inputs, many, 1.5);
+  check_ranks(kda, inputs, run_kda_ranks(kda, inputs, ranks, &answers));
   for (const RanksAnswer& answer : answers) check_counts(answer, ranks.world, 1);
 }
 
@@ -71,7 +27,7 @@ TEST_CASE("kda over pieces: random tables of ranges, packed") {
   for (int i = 0; i < 40; ++i) {
     const int64_t tokens = 1 + static_cast<int64_t>(random() % 150);
     const auto cu = random_offsets(random, tokens, 1 + static_cast<int64_t>(random() % 120));
-    KdaCase kda = fused(cu);
+    KdaCase kda = fused_case(cu);
     kda.segments = i % 4 == 0 ? 2 : 1;
     if (i % 3 == 1) kda.dht = false, kda.states = KdaCase::none;
     if (i % 8 == 2) kda.backward = kda.dht = false;
@@ -86,7 +42,7 @@ TEST_CASE("kda over pieces: random tables of ranges, packed") {
 TEST_CASE("kda over pieces: random tables of ranges, rows of a batch") {
   std::mt19937 random(2);
   for (int i = 0; i < 20; ++i) {
-    KdaCase kda = plain(1 + i % 3, 1 + static_cast<int64_t>(random() % 120));
+    KdaCase kda = plain_case(1 + i % 3, 1 + static_cast<int64_t>(random() % 120));
     kda.segments = 1 + i % 2;
     kda.v_first = i % 3 > 0;
     if (i % 5 == 4) kda.forward = false, kda.gradients = "dinitial_state";
@@ -104,8 +60,8 @@ TEST_CASE("kda over pieces: every balance") {
     for (int world = 1; world <= 4; ++world) {
       Ranks ranks;
       ranks.world = world, ranks.balance = balance, ranks.block_size = 16;
-      equals_one_rank(fused({0, 5, 5, 80, 81, 130}), ranks);
-      equals_one_rank(plain(2, 90), ranks);
+      equals_one_rank(fused_case({0, 5, 5, 80, 81, 130}, 0), ranks);
+      equals_one_rank(plain_case(2, 90, 0), ranks);
     }
   }
 }
@@ -116,21 +72,21 @@ TEST_CASE("kda over pieces: a tree of many ranks' pieces") {
   ranks.ranges.resize(12);
   for (int64_t rank = 0; rank < 12; ++rank) ranks.ranges[rank] = {{8 * rank, 8 * rank + 8}};
   ranks.ranges[0].emplace_back(96, 110);
-  equals_one_rank(fused({0, 110}), ranks);
+  equals_one_rank(fused_case({0, 110}, 0), ranks);
 }
 
 TEST_CASE("kda over pieces: states at the starts of chunks") {
   std::mt19937 random(3);
   for (int i = 0; i < 8; ++i) {
     const auto cu = random_offsets(random, 120, 90);
-    KdaCase kda = i % 2 ? plain(2, 120) : fused(cu);
+    KdaCase kda = i % 2 ? plain_case(2, 120, 0) : fused_case(cu, 0);
     kda.backward = kda.dht = false, kda.chunk_states = true, kda.chunk = 16;
     Ranks ranks{.world = 3};
     ranks.ranges =
         random_table(random, 3, 48, i % 2 ? std::vector<int64_t>{0, 120} : cu, kda.chunk);
     equals_one_rank(kda, ranks, static_cast<uint64_t>(i));
   }
-  KdaCase kda = fused({0, 60});
+  KdaCase kda = fused_case({0, 60}, 0);
   kda.backward = kda.dht = false, kda.chunk_states = true, kda.chunk = 16;
   Ranks ranks{.world = 2};
   ranks.ranges = {{{0, 20}, {40, 60}}, {{20, 40}}};
@@ -142,7 +98,7 @@ TEST_CASE("kda over pieces: repeatable, also as a graph; no token at all") {
   Ranks ranks{.world = 2};
   ranks.graph = true;
   ranks.ranges = {{{0, 30}, {50, 90}}, {{30, 50}, {90, 100}}};
-  equals_one_rank(fused({0, 40, 100}), ranks);
+  equals_one_rank(fused_case({0, 40, 100}, 0), ranks);
   ranks = {.world = 3, .balance = LATHE_BALANCE_HEAD_TAIL};
-  equals_one_rank(plain(2, 0), ranks);
+  equals_one_rank(plain_case(2, 0, 0), ranks);
 }

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <random>
 
-#include "tests/ops/kda/case.h"
+#include "tests/ops/kda/rank_cases.h"
 
 namespace {
 
@@ -21,59 +21,11 @@ std::string text(const Parts& parts) {
   return out;
 }
 
-// Returns a case of the fused form, packed, two value heads for each key head.
-KdaCase fused(std::vector<int64_t> cu_seqlens) {
-  KdaCase kda;
-  kda.group = 2;
-  kda.key_dim = 32, kda.value_dim = 20;
-  kda.cu_seqlens = std::move(cu_seqlens), kda.tokens = kda.cu_seqlens.back();
-  kda.gate = 1, kda.dt_bias = kda.l2norm = kda.sigmoid = true;
-  kda.backward = kda.dht = true;
-  kda.segments = 1;
-  return kda;
-}
-
-// Given gates in float32, rows of a batch.
-KdaCase plain(int64_t batch, int64_t tokens) {
-  KdaCase kda;
-  kda.element = kda.beta_dtype = LATHE_F32;
-  kda.key_dim = 16, kda.value_dim = 24;
-  kda.batch = batch, kda.tokens = tokens;
-  kda.weakest = -0.1;
-  kda.l2norm = kda.v_first = true;
-  kda.backward = kda.dht = true;
-  kda.segments = 1;
-  return kda;
-}
-
-// The gates forget little, so that a state reaches through several parts.
-KdaInputs lasting_inputs(const KdaCase& kda, uint64_t seed = 1) {
-  KdaInputs inputs = make_kda_inputs(kda, seed);
-  for (double& g : inputs.kda.g) {
-    if (kda.gate > 0) g = static_cast<float>(0.3 * g - 4);
-  }
-  return inputs;
-}
-
 void equals_one_rank(const KdaCase& kda, const Parts& parts, uint64_t seed = 1) {
   const std::string where = kda.text() + text(parts);
   INFO(where);
   const KdaInputs inputs = lasting_inputs(kda, seed);
-  KdaCase whole = kda;
-  whole.apart = false, whole.saved = false;
-  const Outputs one = run_kda(whole, inputs);
-  const Outputs many = run_kda_ranks(kda, inputs, parts, LATHE_REDUCE_PARAMETER_GRADS);
-  CHECK(many.size() == one.size());
-  const bool narrow = kda.element != LATHE_F32;
-  for (const auto& [name, values] : one) {
-    const bool forward = name == "o" || name == "final_state" || name == "chunk_states";
-    const double bound = narrow ? 8e-3 : forward ? 3e-5 : 4e-4;
-    REQUIRE(many.contains(name));
-    // Terms of sums cancel: these are held against the reference, by the size of their terms.
-    if (narrow && (name == "dA_log" || name == "ddt_bias")) continue;
-    check_rms(name, many.at(name), values, bound, 1e-5);
-  }
-  check_kda(kda, inputs, many, 1.5);
+  check_ranks(kda, inputs, run_kda_ranks(kda, inputs, parts, LATHE_REDUCE_PARAMETER_GRADS));
 }
 
 Parts even(int64_t tokens, int64_t world) {
@@ -104,30 +56,31 @@ Parts parts_of(const std::vector<int64_t>& cuts) {
 }  // namespace
 
 TEST_CASE("kda over ranks: one sequence over all of them") {
-  for (const int64_t world : {1, 2, 3, 4, 8}) equals_one_rank(fused({0, 150}), even(150, world));
-  for (const int64_t world : {2, 4, 8}) equals_one_rank(plain(2, 90), even(90, world));
+  for (const int64_t world : {1, 2, 3, 4, 8})
+    equals_one_rank(fused_case({0, 150}), even(150, world));
+  for (const int64_t world : {2, 4, 8}) equals_one_rank(plain_case(2, 90), even(90, world));
 }
 
 TEST_CASE("kda over ranks: packed sequences, empty ones and parts of any length") {
   std::mt19937 random(1);
   for (const int64_t world : {2, 3, 4, 8}) {
     const auto cu = random_lengths(random, 140, 2 + static_cast<int64_t>(random() % 5));
-    equals_one_rank(fused(cu), parts_of(random_lengths(random, 140, world)), world);
+    equals_one_rank(fused_case(cu), parts_of(random_lengths(random, 140, world)), world);
   }
   // Ends of sequences at ends of parts, empty ones there, single tokens, empty ranks at both ends.
-  equals_one_rank(fused({0, 0, 64, 64, 96, 130, 130}), {0, 64, 32, 0, 34, 0});
-  equals_one_rank(fused({0, 1, 70, 71}), {1, 1, 67, 1, 1});
-  equals_one_rank(fused({0, 100, 200}), {0, 30, 140, 30, 0});
+  equals_one_rank(fused_case({0, 0, 64, 64, 96, 130, 130}), {0, 64, 32, 0, 34, 0});
+  equals_one_rank(fused_case({0, 1, 70, 71}), {1, 1, 67, 1, 1});
+  equals_one_rank(fused_case({0, 100, 200}), {0, 30, 140, 30, 0});
 }
 
 TEST_CASE("kda over ranks: rows of a batch with empty and short parts") {
-  equals_one_rank(plain(3, 70), {0, 1, 40, 0, 29});
-  equals_one_rank(plain(2, 0), {0, 0});
+  equals_one_rank(plain_case(3, 70), {0, 1, 40, 0, 29});
+  equals_one_rank(plain_case(2, 0), {0, 0});
 }
 
 TEST_CASE("kda over ranks: forward and backward apart, with what the forward saved and without") {
   for (const bool saved : {false, true}) {
-    KdaCase kda = fused({0, 20, 130, 150});
+    KdaCase kda = fused_case({0, 20, 130, 150});
     kda.apart = true, kda.saved = saved;
     equals_one_rank(kda, {50, 30, 70});
   }
@@ -135,20 +88,20 @@ TEST_CASE("kda over ranks: forward and backward apart, with what the forward sav
 
 TEST_CASE("kda over ranks: in segments on each of them") {
   for (const int segments : {2, 3}) {
-    KdaCase kda = fused({0, 30, 500, 520});
+    KdaCase kda = fused_case({0, 30, 500, 520});
     kda.segments = segments;
     equals_one_rank(kda, {170, 200, 150});
   }
-  KdaCase rows = plain(2, 400);
+  KdaCase rows = plain_case(2, 400);
   rows.segments = 2;
   equals_one_rank(rows, {90, 160, 150});
 }
 
 TEST_CASE("kda over ranks: states at the starts of chunks, where parts begin with them") {
-  KdaCase kda = plain(2, 100);
+  KdaCase kda = plain_case(2, 100);
   kda.backward = false, kda.chunk_states = true, kda.chunk = 16;
   equals_one_rank(kda, {32, 0, 48, 20});
-  KdaCase packed = fused({0, 20, 20, 90});
+  KdaCase packed = fused_case({0, 20, 20, 90});
   packed.backward = false, packed.chunk_states = true, packed.chunk = 32;
   equals_one_rank(packed, {20, 32, 38});
   const KdaInputs inputs = make_kda_inputs(packed);
@@ -203,10 +156,10 @@ Outputs one_after_another(const KdaCase& kda, const KdaInputs& inputs, const Par
 }
 
 TEST_CASE("kda over ranks: bit for bit its parts one after another") {
-  KdaCase kda = fused({0, 130});
+  KdaCase kda = fused_case({0, 130});
   kda.value_dim = kda.key_dim;
   kda.backward = kda.dht = false;
-  const KdaInputs inputs = lasting_inputs(kda);
+  const KdaInputs inputs = lasting_inputs(kda, 1);
   for (const Parts& parts : {Parts{30, 100}, Parts{64, 1, 40, 25}, Parts{10, 20, 30, 30, 40}}) {
     INFO(text(parts));
     const Outputs many = run_kda_ranks(kda, inputs, parts);
@@ -217,8 +170,8 @@ TEST_CASE("kda over ranks: bit for bit its parts one after another") {
 }
 
 TEST_CASE("kda over ranks: repeatable, also as a graph") {
-  const KdaCase kda = fused({0, 40, 150});
-  const KdaInputs inputs = lasting_inputs(kda);
+  const KdaCase kda = fused_case({0, 40, 150});
+  const KdaInputs inputs = lasting_inputs(kda, 1);
   const Parts parts = {40, 30, 50, 30};
   const unsigned sums = LATHE_REDUCE_PARAMETER_GRADS;
   const Outputs first = run_kda_ranks(kda, inputs, parts, sums);
@@ -227,9 +180,9 @@ TEST_CASE("kda over ranks: repeatable, also as a graph") {
 }
 
 TEST_CASE("kda over ranks: what is refused") {
-  KdaCase kda = fused({0, 40});
+  KdaCase kda = fused_case({0, 40});
   kda.backward = kda.dht = false;
-  const KdaInputs inputs = lasting_inputs(kda);
+  const KdaInputs inputs = lasting_inputs(kda, 1);
   KdaCase early = kda;
   early.segments = 0, early.warmup_segments = 2;
   CHECK_THROWS_WITH(run_kda_ranks(early, inputs, {20, 20}),

@@ -3,7 +3,7 @@
 // A warp stores this of its rows when it has some of their columns: out and lse, or with more than
 // one split the partial result.
 #pragma once
-#include "attention/decode_rows.cuh"
+#include "attention/decode/rows.cuh"
 
 namespace lathe {
 

@@ -3,7 +3,7 @@
 // Rotary position embedding (Su et al., RoFormer, 2021) of the first columns of queries and new
 // keys, in float32 and rounded once.
 #pragma once
-#include "attention/decode_rows.cuh"
+#include "attention/decode/rows.cuh"
 
 namespace lathe {
 

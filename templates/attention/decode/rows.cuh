@@ -6,8 +6,8 @@
 // tile's key blocks (Flash-Decoding, Dao et al. 2023) and stores a float32 partial result without
 // the sink, for attention_combine.
 #pragma once
-#include "attention/decode_calls.cuh"
-#include "attention/pages.cuh"
+#include "attention/decode/calls.cuh"
+#include "attention/decode/pages.cuh"
 #include "attention/query_tile.cuh"
 #include "attention/softmax.cuh"
 
