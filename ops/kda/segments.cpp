@@ -193,6 +193,8 @@ int kda_choose_segments(const KdaSegmentProblem& question) {
     return 1;
   }
   const int64_t most = std::min<int64_t>(kKdaMostSegments, question.tokens / kLeastLength);
+  // More sequences than tokens leave none to cut: then a walk takes no time, and nothing is faster.
+  if (most < kLeastSegments) return 1;
   const int64_t whole = time_of(question, 1);
   int64_t least = whole;
   for (int64_t n = kLeastSegments; n <= most; ++n) least = std::min(least, time_of(question, n));

@@ -108,6 +108,7 @@ TEST_CASE("kda: few heads and long sequences are cut, and nothing else is") {
   // For a million tokens 29 segments take hardly longer than 32.
   CHECK(kda_choose_segments(forward_of(1, 1 << 20)) == 29);
   CHECK(kda_choose_segments({}) == 1);
+  CHECK(kda_choose_segments(forward_of(4, 0)) == 1);  // more sequences than tokens
   CHECK(kda_choose_segments(forward_of(0, 4096)) == 1);
   // The two walks of a backward fill the device with half of the heads.
   KdaSegmentProblem both = forward_of(66, 8192);
