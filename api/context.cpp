@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "api/boundary.h"
+#include "api/compile_monitor.h"
 #include "api/tune/tune_choices.h"
 #include "codegen/base/env.h"
 #include "codegen/base/printable.h"
@@ -116,8 +117,10 @@ void sim_opened(const std::string& arch) {
 
 Result<std::shared_ptr<const BuiltKernel>> build_counted(lathe_context& context,
                                                          const KernelSpec& spec,
-                                                         const std::function<void()>& busy) {
+                                                         const std::function<void()>& busy,
+                                                         const lathe_problem* asker) {
   LATHE_ASSIGN(auto built, context.registry->build(spec, busy));
+  if (built->origin == Origin::compiler) tell_compiled(*built, context.facts.arch, asker);
   ++(built->origin == Origin::compiler ? context.compiled : context.hits);
   if (const auto compiler = built->entry->metadata.find("nvrtc")) {
     const std::lock_guard<std::mutex> lock(context.mutex);

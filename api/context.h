@@ -40,10 +40,12 @@ struct lathe_context {
 
 namespace lathe {
 
-// Builds one kernel and counts it. `busy` as in Registry::build.
+// Builds one kernel and counts it. `busy` as in Registry::build. If it was compiled, the monitor is
+// told; `asker` is the problem that needs it, null if it was asked for ahead.
 Result<std::shared_ptr<const BuiltKernel>> build_counted(lathe_context& context,
                                                          const KernelSpec& spec,
-                                                         const std::function<void()>& busy = {});
+                                                         const std::function<void()>& busy,
+                                                         const lathe_problem* asker);
 
 // Says that the simulator is open as `arch`. The first call decides: it has one profile in a
 // process.

@@ -106,6 +106,27 @@ LATHE_API const char* lathe_version(void);
 typedef void (*lathe_log_sink)(void* user, int level, const char* text);
 LATHE_API void lathe_set_log(lathe_log_sink sink, void* user);
 
+/* A kernel that was compiled. A server that is up wants none: each is a wait of a second and more.
+ * Texts are lent for the time of the call. */
+typedef struct lathe_compile_info {
+  size_t size;        /* of the struct that the library has */
+  const char* kernel; /* "kda_decode" */
+  const char* arch;   /* "sm_90a" */
+  const char* key;    /* hexadecimal cache key */
+  const char* spec;   /* canonical text: template and constants */
+  /* "kda_decode(qkv bf16[64, 4608], ...)": the call that needs it, with the extents that were
+   * declared before lathe_problem_open; "" where it was compiled ahead (lathe_warming_run). */
+  const char* call;
+  const char* line;    /* the problem as a line of a manifest, which `lathe warm` takes; or "" */
+  double milliseconds; /* that the compiler took */
+} lathe_compile_info;
+typedef void (*lathe_compile_sink)(void* user, const lathe_compile_info* info);
+/* Calls `sink` for each kernel that any context of the process compiles, once, before the call that
+ * needs it goes on; NULL: for none, which is the default. The call comes from the thread that
+ * compiled, which need not be the caller's, and from several at once; no lock is held, so it may
+ * call the library. LATHE_COMPILE_LOG=FILE appends a line for each such kernel to a file. */
+LATHE_API void lathe_on_compile(lathe_compile_sink sink, void* user);
+
 /* ---- contexts ---------------------------------------------------------------------------------
  */
 

@@ -38,10 +38,11 @@ bool leaves_others(const Status& failure, const lathe_context& context, const Ke
 // one. The cache has what was compiled for nothing too, so that a later plan compiles nothing,
 // unless the compiler failed, which it may not do again.
 Status take_kernels(lathe_plan* plan, const Resolved& resolved, DeviceFacts facts) {
+  const lathe_problem* const asker = &resolved.problem;
   LATHE_ASSIGN(plan->executor, make_executor(resolved, facts));
   const std::vector<KernelSpec> specs = plan->executor->specs();
   size_t failed = 0;
-  const auto kernels = build_kernels(*plan->context, specs, Load::yes, 0, &failed);
+  const auto kernels = build_kernels(*plan->context, specs, Load::yes, 0, &failed, asker);
   const size_t known = facts.rejected.size();
   if (!kernels.ok() && leaves_others(kernels.status(), *plan->context, specs[failed])) {
     log_message(LogLevel::warning, kernels.status().text());

@@ -182,7 +182,7 @@ lathe_status lathe_problem_open(lathe_problem* problem) {
 
 lathe_status lathe_problem_parse(lathe_problem** out, const char* line, size_t bytes) {
   return boundary({{out, "out"}, {line, "line"}}, [&]() -> Status {
-    LATHE_ASSIGN(auto problem, parse_problem({line, bytes}));
+    LATHE_ASSIGN(auto problem, parse_problem(std::string_view(line, bytes)));
     *out = problem.release();
     return {};
   });

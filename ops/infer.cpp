@@ -180,10 +180,12 @@ Status infer(lathe_problem* problem, const DLTensor* const* values) {
 void open_extents(lathe_problem* problem) {
   for (Declared& declared : problem->tensors) {
     if (!declared.given) continue;
+    if (!problem->opened) declared.called = declared.extents;
     for (int d = 0; d < declared.shape.rank; ++d) {
       if (info_of(declared.shape.dims[d].dim).varies) declared.extents[d] = kUnknown;
     }
   }
+  problem->opened = true;
 }
 
 Status Values::check() const {

@@ -22,6 +22,7 @@ struct Declared {
   Dtype dtype = Dtype::f32;
   Shape shape;  // which of the table's
   std::array<int64_t, kMaxRank> extents{};
+  std::array<int64_t, kMaxRank> called{};  // before extents that may vary were opened
 };
 
 }  // namespace lathe
@@ -34,6 +35,7 @@ struct lathe_problem {
   std::vector<std::optional<std::string>> options;          // as in the table, checked
   std::vector<lathe::Mod> mods;                             // the texts of those that take a FILE
   int alignment = 16;
+  bool opened = false;  // by lathe_problem_open: `called` holds
   lathe_group* group = nullptr;
   unsigned group_flags = 0;
   std::shared_ptr<lathe_group> said_group;  // of a problem that was read: only its world is known

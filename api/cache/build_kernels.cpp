@@ -36,7 +36,8 @@ Order order_of(const std::vector<KernelSpec>& specs) {
 
 Result<std::vector<LoadedKernel>> build_kernels(lathe_context& context,
                                                 const std::vector<KernelSpec>& specs, Load load,
-                                                int most, size_t* failed) {
+                                                int most, size_t* failed,
+                                                const lathe_problem* asker) {
   const Order order = order_of(specs);
   std::vector<std::optional<Result<std::shared_ptr<const BuiltKernel>>>> results(specs.size());
   std::vector<LoadedKernel> out(specs.size());
@@ -52,7 +53,7 @@ Result<std::vector<LoadedKernel>> build_kernels(lathe_context& context,
   Status failure;
   work_through(order.distinct.size(), most, [&](size_t item, const Busy& busy) {
     const size_t i = order.distinct[item];
-    results[i] = guarded([&] { return build_counted(context, specs[i], busy); });
+    results[i] = guarded([&] { return build_counted(context, specs[i], busy, asker); });
     if (!results[i]->ok()) return false;
     if (std::this_thread::get_id() != caller || item != taken) return true;
     ++taken;
@@ -68,7 +69,7 @@ Result<std::vector<LoadedKernel>> build_kernels(lathe_context& context,
   }
   for (; taken < order.distinct.size(); ++taken) LATHE_TRY(take(order.distinct[taken]));
   for (const size_t i : order.repeated) {
-    results[i] = build_counted(context, specs[i]);
+    results[i] = build_counted(context, specs[i], {}, asker);
     LATHE_TRY(*results[i]);
     LATHE_TRY(take(i));
   }

@@ -17,9 +17,10 @@ enum class Load { no, yes };
 
 // Returns the kernels in the order of `specs`, or the first failure in that order; if that is one
 // to build a kernel, `failed` is the kernel's index. Counts each kernel in the context. `most` is
-// the number of threads; 0: as many as cores and memory allow.
+// the number of threads; 0: as many as cores and memory allow. `asker` as build_counted takes it.
 Result<std::vector<LoadedKernel>> build_kernels(lathe_context& context,
                                                 const std::vector<KernelSpec>& specs, Load load,
-                                                int most = 0, size_t* failed = nullptr);
+                                                int most = 0, size_t* failed = nullptr,
+                                                const lathe_problem* asker = nullptr);
 
 }  // namespace lathe

@@ -11,7 +11,7 @@
 #include <span>
 
 #include "api/boundary.h"
-#include "codegen/base/json.h"
+#include "api/cache/line_json.h"
 #include "codegen/base/printable.h"
 #include "ops/group.h"
 #include "ops/problem.h"
@@ -19,7 +19,7 @@
 namespace lathe {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = LineJson;
 
 // Older lines have the mods' texts under this name.
 constexpr const char* kOlderMods = "snippets";
@@ -71,76 +71,6 @@ Json group_json(const lathe_problem& problem) {
   return {{"world", problem.group->group->world()}, {"flags", std::move(flags)}};
 }
 
-// The line, its tensors, one of them and its extents lie in each other. No operator has as many
-// tensors or options: finding a name in the value goes through all of them.
-constexpr JsonLimits kLimits = {4, 256};
-constexpr size_t kMostWords = 200;
-constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-constexpr size_t kMostShown = 100;
-
-// Returns a value for messages.
-std::string shown(const Json& value) {
-  std::string out = value.dump(-1, ' ', true);
-  if (out.size() > kMostShown) out = out.substr(0, kMostShown) + "...";
-  return out;
-}
-
-Status wrong(std::string_view field, const Json& value, std::string_view allowed) {
-  return invalid(text(field, " is ", shown(value), "; allowed is ", allowed));
-}
-
-// True for a whole number that fits.
-bool is_int64(const Json& value) {
-  return value.is_number_unsigned() ? value.get<uint64_t>() <= uint64_t{INT64_MAX}
-                                    : value.is_number_integer();
-}
-
-Status refusal(const JsonFault& fault) {
-  switch (fault.kind) {
-    case JsonFault::Kind::too_deep:
-      return invalid(text("the values of the line lie ", kLimits.depth + 1,
-                          " deep in each other; allowed are ", kLimits.depth));
-    case JsonFault::Kind::too_many_names:
-      return invalid(text("an object of the line has more than ", kLimits.names,
-                          " names; allowed are ", kLimits.names));
-    case JsonFault::Kind::name_twice:
-      return invalid(text("the line has ", in_quotes(fault.detail), " twice; allowed is once"));
-    case JsonFault::Kind::syntax:
-      break;
-  }
-  // The message leaves out the parser's own name and number of the fault.
-  const size_t from = fault.detail.find("] ");
-  return invalid("the line is no JSON: " +
-                 fault.detail.substr(from == std::string::npos ? 0 : from + 2, kMostWords));
-}
-
-Result<Json> read_line(std::string_view given) {
-  if (given.size() > kMostLineBytes) {
-    return invalid(text("the line has ", given.size(), " bytes; allowed are ", kMostLineBytes));
-  }
-  // The parser takes a byte 0 for the end of the text, and passes over a byte order mark.
-  if (const size_t zero = given.find('\0'); zero != given.npos) {
-    return invalid(text("byte ", zero, " of the line is 0; allowed is JSON text"));
-  }
-  if (given.starts_with(kByteOrderMark)) {
-    return invalid("the line begins with a byte order mark; allowed is the { of an object");
-  }
-  Json json;
-  if (const auto fault = read_json(given, kLimits, &json)) return refusal(*fault);
-  if (json.is_object()) return json;
-  return invalid(text("the line is a JSON ", json.type_name(), "; allowed is an object"));
-}
-
-Status check_fields(const Json& object, std::string_view where,
-                    std::initializer_list<std::string_view> known) {
-  for (const auto& [name, value] : object.items()) {
-    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    return invalid(
-        text(where, " has the field ", in_quotes(name), "; allowed are ", comma_list(known)));
-  }
-  return {};
-}
-
 Status read_tensor(lathe_problem* problem, const std::string& name, const Json& value) {
   const std::string field = "tensor " + escaped(name);
   const bool good =
@@ -172,17 +102,12 @@ Status read_option(lathe_problem* problem, const std::string& name, const Json& 
                  text('"', problem->op->options[index].fallback,
                       "\": a text of your own is in mods, whole, not as a file's name"));
   }
-  if (value.is_boolean()) return set(OptionType::integer, value.get<bool>() ? "1" : "0");
-  if (value.is_number_integer()) return set(OptionType::integer, value.dump());
-  if (value.is_number_float()) {
-    char digits[64];
-    const auto end = std::to_chars(digits, digits + sizeof(digits), value.get<double>()).ptr;
-    return set(OptionType::number, std::string(digits, end));
-  }
-  if (value.is_string() && value.get<std::string>().find('\0') == std::string::npos) {
-    return set(OptionType::word, value.get<std::string>());
-  }
-  return wrong("option " + escaped(name), value, "a number or a text");
+  LATHE_ASSIGN(const std::string given, option_text(name, value));
+  const bool integer = value.is_boolean() || value.is_number_integer();
+  return set(integer                   ? OptionType::integer
+             : value.is_number_float() ? OptionType::number
+                                       : OptionType::word,
+             given);
 }
 
 Status read_mod(lathe_problem* problem, const std::string& name, const Json& value) {
@@ -271,7 +196,11 @@ Status with_problem(const Status& status, const lathe_problem& problem) {
 }
 
 Result<std::unique_ptr<lathe_problem>> parse_problem(std::string_view given) {
-  LATHE_ASSIGN(const Json line, read_line(given));
+  LATHE_ASSIGN(const Json line, read_line_json(given));
+  return parse_problem(line);
+}
+
+Result<std::unique_ptr<lathe_problem>> parse_problem(const LineJson& line) {
   LATHE_TRY(check_fields(line, "the line",
                          {"op", "tensors", "options", "alignment", "mods", kOlderMods, "group"}));
   if (line.contains("mods") && line.contains(kOlderMods)) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "api/cache/line_json.h"
 #include "api/lathe.h"
 #include "codegen/base/status.h"
 #include "ops/problem.h"
@@ -25,6 +26,7 @@ std::string problem_text(const lathe_problem& problem);
 // Makes the problem of a line. The rules of a problem's setters about each field hold here too.
 // Opens no file.
 Result<std::unique_ptr<lathe_problem>> parse_problem(std::string_view line);
+Result<std::unique_ptr<lathe_problem>> parse_problem(const LineJson& line);
 
 // Returns a failure to find kernels with the line of the problem below its first line.
 Status with_problem(const Status& status, const lathe_problem& problem);

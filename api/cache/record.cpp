@@ -1,22 +1,17 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The file is opened and closed for each new line: no descriptor lives on in children.
 #include "api/cache/record.h"
 
-#include <cerrno>
-#include <chrono>
 #include <map>
-#include <thread>
 
 #include "api/cache/manifest.h"
-#include "cache/directory.h"
 #include "codegen/base/env.h"
 #include "codegen/base/log.h"
 #include "codegen/base/text.h"
 
 namespace lathe {
 
-Recorder::Recorder(std::string path, const FileSystem& fs) : path_(std::move(path)), fs_(fs) {}
+Recorder::Recorder(std::string path, const FileSystem& fs) : file_(std::move(path), fs) {}
 
 std::shared_ptr<Recorder> Recorder::from_environment() {
   const auto path = environment("LATHE_RECORD");
@@ -33,62 +28,16 @@ void Recorder::note(const lathe_problem& problem) {
   const std::string line = problem_text(problem);
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!noted_.insert(digest(line).bytes).second) return;
-  const std::string why = append(line + "\n");
+  const std::string why = file_.append(line);
   if (!why.empty()) warn(why);
-}
-
-std::string Recorder::append(const std::string& line) const {
-  constexpr int kFlags = O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK;
-  Opened file = open_at(fs_, AT_FDCWD, path_.c_str(), kFlags, 0600);
-  if (!file) return reason(file.error);
-  struct stat about = {};
-  if (uninterrupted([&] { return fs_.fstat(file.fd(), &about); }) != 0) return reason(errno);
-  if (!S_ISREG(about.st_mode)) return "it is no regular file";
-  std::string why = append_to(file.fd(), line);
-  if (const int error = file.file.close(); error != 0 && why.empty()) why = reason(error);
-  return why;
-}
-
-// Makes one write under a lock, so that a part of a line, which a full disk leaves, can be taken
-// back before anybody adds to it. Lines are kept apart without locks too, or if somebody keeps one:
-// each is one write at the end of the file.
-std::string Recorder::append_to(int file, const std::string& line) const {
-  const bool locked = lock(file);
-  struct stat before = {};
-  if (uninterrupted([&] { return fs_.fstat(file, &before); }) != 0) return reason(errno);
-  char last = '\n';
-  const auto read_last = [&] { return fs_.pread(file, &last, 1, before.st_size - 1); };
-  if (before.st_size > 0 && uninterrupted(read_last) < 0) return reason(errno);
-  const std::string bytes = last == '\n' ? line : "\n" + line;
-  const ssize_t written =
-      uninterrupted([&] { return fs_.write(file, bytes.data(), bytes.size()); });
-  if (written < 0) return reason(errno);
-  if (static_cast<size_t>(written) == bytes.size()) return "";
-  const auto restore = [&] { return fs_.ftruncate(file, before.st_size); };
-  const bool restored = locked && uninterrupted(restore) == 0;
-  return text("only ", written, " of ", bytes.size(), " bytes were written",
-              restored ? "" : ", and could not be taken back");
-}
-
-// Holds the whole file until its descriptor is closed; gives up after a tenth of a second.
-bool Recorder::lock(int file) const {
-  constexpr int kAttempts = 50;
-  constexpr std::chrono::milliseconds kPause(2);
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    struct flock whole = {};
-    whole.l_type = F_WRLCK;
-    if (uninterrupted([&] { return fs_.lock(file, F_OFD_SETLK, &whole); }) == 0) return true;
-    if (errno != EAGAIN && errno != EACCES) return false;
-    std::this_thread::sleep_for(kPause);
-  }
-  return false;
 }
 
 void Recorder::warn(const std::string& why) {
   if (warned_) return;
   warned_ = true;
-  log_message(LogLevel::warning, text("LATHE_RECORD is '", path_, "', and a problem is not in it: ",
-                                      why, "; plans are made all the same"));
+  log_message(LogLevel::warning,
+              text("LATHE_RECORD is '", file_.path(), "', and a problem is not in it: ", why,
+                   "; plans are made all the same"));
 }
 
 }  // namespace lathe

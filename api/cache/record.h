@@ -9,7 +9,7 @@
 #include <set>
 #include <string>
 
-#include "cache/store/fs.h"
+#include "api/cache/line_file.h"
 #include "codegen/base/digest.h"
 #include "ops/problem.h"
 
@@ -27,14 +27,9 @@ class Recorder {
   void note(const lathe_problem& problem);
 
  private:
-  // Returns why it failed; empty if it did not. `line` ends in a newline.
-  std::string append(const std::string& line) const;
-  std::string append_to(int file, const std::string& line) const;
-  bool lock(int file) const;
   void warn(const std::string& why);
 
-  const std::string path_;
-  const FileSystem& fs_;
+  const LineFile file_;
   std::mutex mutex_;
   std::set<std::array<uint8_t, 16>> noted_;
   bool warned_ = false;

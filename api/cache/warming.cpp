@@ -119,7 +119,8 @@ Status add_kernels(lathe_warming* warming, lathe_context* context, const lathe_p
 // `busy` brings further threads.
 void build_one(WarmKernel* kernel, const Busy& busy) {
   const auto start = std::chrono::steady_clock::now();
-  const auto built = guarded([&] { return build_counted(*kernel->context, kernel->spec, busy); });
+  const auto built =
+      guarded([&] { return build_counted(*kernel->context, kernel->spec, busy, nullptr); });
   const std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - start;
   kernel->milliseconds = spent.count();
   kernel->status = built.status();
@@ -173,7 +174,7 @@ lathe_status lathe_warm(lathe_context* context, const lathe_problem* problem, ui
                         uint64_t* hits) {
   return boundary({{context, "context"}, {problem, "problem"}}, [&]() -> Status {
     LATHE_ASSIGN(const auto specs, kernels_to_warm(*context, *problem));
-    const auto all = build_kernels(*context, specs, Load::no);
+    const auto all = build_kernels(*context, specs, Load::no, 0, nullptr, problem);
     LATHE_TRY(with_problem(all.status(), *problem));
     const auto fresh = static_cast<size_t>(std::ranges::count(
         *all, Origin::compiler, [](const LoadedKernel& each) { return each.built->origin; }));

@@ -8,7 +8,6 @@
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <set>
 
 namespace lathe::cli {
 namespace {
@@ -27,10 +26,6 @@ std::string text_of(const lathe_problem* problem) {
   check(lathe_problem_text(problem, text.data(), text.size(), nullptr));
   text.pop_back();
   return text;
-}
-
-ProblemHandle parse(const std::string& text) {
-  return made<ProblemHandle>(lathe_problem_parse, text.data(), text.size());
 }
 
 // Holds what a line of ManifestLine::text says, but for mods and group, as the command line's verbs
@@ -57,28 +52,7 @@ LineParts parts_of(const std::string& text) {
   return parts;
 }
 
-bool names_outputs(const LineParts& parts) {
-  for (const auto& [name, spec] : parts.tensors) {
-    const auto* tensor = find_tensor(parts.op, name);
-    if (tensor->role == LATHE_OUTPUT && tensor->given_if == nullptr) return true;
-  }
-  return false;
-}
-
-// A line that names inputs alone asks for what `lathe run` makes of them.
-ManifestLine parse_line(size_t number, const std::string& text) {
-  ManifestLine line{number, {}, parse(text)};
-  line.text = text_of(line.problem.get());
-  const LineParts parts = parts_of(line.text);
-  if (names_outputs(parts)) return line;
-  auto json = nlohmann::json::parse(line.text);
-  for (const auto& [name, spec] : make_problem(parts.op, parts.settings, parts.tensors).outputs) {
-    json["tensors"][name] = {info(spec.dtype).word, spec.shape};
-  }
-  line.problem = parse(json.dump());
-  line.text = text_of(line.problem.get());
-  return line;
-}
+using Manifest = std::unique_ptr<lathe_manifest, Destroyer<lathe_manifest_destroy>>;
 
 using Known = std::map<std::string, int64_t>;  // dim -> extent
 
@@ -140,19 +114,24 @@ std::vector<ManifestLine> read_manifest(const std::string& path) {
     if (!file) refuse("manifest ", in_quotes(path), " cannot be read: ", std::strerror(errno));
   }
   std::istream& from = path == "-" ? std::cin : file;
-  std::vector<ManifestLine> lines;
-  std::set<std::string> known;
+  const Manifest manifest = made<Manifest>(lathe_manifest_create);
   std::string text;
-  for (size_t number = 1; std::getline(from, text); ++number) {
-    if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
+  while (std::getline(from, text)) {
     try {
-      ManifestLine line = parse_line(number, text);
-      if (known.insert(line.text).second) lines.push_back(std::move(line));
+      check(lathe_manifest_read(manifest.get(), text.data(), text.size()));
     } catch (const Failure& failure) {
-      refuse("manifest ", in_quotes(path), " line ", number, ": ", failure.what());
+      refuse("manifest ", in_quotes(path), " ", failure.what());
     }
   }
   if (from.bad()) refuse("manifest ", in_quotes(path), " cannot be read to its end");
+  std::vector<ManifestLine> lines(lathe_manifest_count(manifest.get()));
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const lathe_problem* problem = nullptr;
+    check(lathe_manifest_problem(manifest.get(), i, &problem, &lines[i].number));
+    lines[i].text = text_of(problem);
+    lines[i].problem =
+        made<ProblemHandle>(lathe_problem_parse, lines[i].text.data(), lines[i].text.size());
+  }
   return lines;
 }
 

@@ -28,7 +28,7 @@ struct WarmTarget {
   std::string word() const { return gpu.empty() ? arch : gpu + " (" + arch + ")"; }
 };
 
-// A line of the manifest for one target: an item of the warming, in the same order.
+// A problem of the manifest for one target: an item of the warming, in the same order.
 struct WarmLine {
   size_t number = 0;
   const WarmTarget* target = nullptr;
@@ -38,17 +38,51 @@ lathe_warming_item_info item_of(const lathe_warming* warming, size_t index) {
   return told<lathe_warming_item_info>(lathe_warming_item, warming, index);
 }
 
-Json line_json(const WarmLine& line, const lathe_warming_item_info& item) {
-  Json out = {{"line", line.number}, {"op", item.op},           {"arch", item.arch},
-              {"gpu", nullptr},      {"kernels", item.kernels}, {"compiled", item.compiled},
-              {"hits", item.hits},   {"shared", item.shared},   {"failed", item.failed},
-              {"left", item.left},   {"ms", item.milliseconds}};
-  if (!line.target->gpu.empty()) out["gpu"] = line.target->gpu;
+// What the report tells of a line: its problems of one operator and one target together.
+struct WarmRow {
+  WarmLine line;
+  size_t problems = 0;
+  lathe_warming_item_info sum{};  // the first failure's status and text
+};
+
+std::vector<WarmRow> rows_of(const lathe_warming* warming, const std::vector<WarmLine>& lines) {
+  std::vector<WarmRow> rows;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const lathe_warming_item_info item = item_of(warming, i);
+    const bool same = !rows.empty() && rows.back().line.number == lines[i].number &&
+                      rows.back().line.target == lines[i].target &&
+                      std::string_view(rows.back().sum.op) == item.op;
+    if (!same) {
+      rows.push_back({lines[i], 1, item});
+      continue;
+    }
+    WarmRow& row = rows.back();
+    ++row.problems;
+    row.sum.kernels += item.kernels, row.sum.compiled += item.compiled;
+    row.sum.hits += item.hits, row.sum.shared += item.shared;
+    row.sum.failed += item.failed, row.sum.left += item.left;
+    row.sum.milliseconds += item.milliseconds;
+    if (row.sum.status == LATHE_OK) row.sum.status = item.status, row.sum.error = item.error;
+  }
+  return rows;
+}
+
+Json row_json(const WarmRow& row) {
+  const lathe_warming_item_info& item = row.sum;
+  Json out = {{"line", row.line.number},   {"op", item.op},
+              {"arch", item.arch},         {"gpu", nullptr},
+              {"problems", row.problems},  {"kernels", item.kernels},
+              {"compiled", item.compiled}, {"hits", item.hits},
+              {"shared", item.shared},     {"failed", item.failed},
+              {"left", item.left},         {"ms", item.milliseconds}};
+  if (!row.line.target->gpu.empty()) out["gpu"] = row.line.target->gpu;
   if (item.status != LATHE_OK) out["error"] = item.error;
   return out;
 }
 
-void print_line(const WarmLine& line, const lathe_warming_item_info& item) {
+void print_row(const WarmRow& row) {
+  const WarmLine& line = row.line;
+  const lathe_warming_item_info& item = row.sum;
   std::printf("line %-4zu %-25s %-15s %3llu compiled  %3llu found  %3llu shared  %3llu failed",
               line.number, item.op, line.target->word().c_str(), llu(item.compiled), llu(item.hits),
               llu(item.shared), llu(item.failed));
@@ -100,14 +134,13 @@ void report_warming(const lathe_warming* warming, const std::vector<WarmLine>& l
     ++(from.empty() ? left : from == "compiler" ? compiled : hits);
   }
   Json all = Json::array(), errors = Json::array();
-  for (size_t i = 0; i < lines.size(); ++i) {
-    const lathe_warming_item_info item = item_of(warming, i);
-    const WarmLine& line = lines[i];
-    all.push_back(line_json(line, item));
-    if (!json) print_line(line, item);
-    if (item.status == LATHE_OK) continue;
-    say(text("line ", line.number, " for ", line.target->word(), ": ", item.error));
-    errors.push_back({{"line", line.number}, {"arch", item.arch}, {"error", item.error}});
+  const std::vector<WarmRow> rows = rows_of(warming, lines);
+  for (const WarmRow& row : rows) {
+    all.push_back(row_json(row));
+    if (!json) print_row(row);
+    if (row.sum.status == LATHE_OK) continue;
+    say(text("line ", row.line.number, " for ", row.line.target->word(), ": ", row.sum.error));
+    errors.push_back({{"line", row.line.number}, {"arch", row.sum.arch}, {"error", row.sum.error}});
   }
   if (json) {
     Json out = {{"kernels", kernels},      {"compiled", compiled}, {"hits", hits},
@@ -118,7 +151,7 @@ void report_warming(const lathe_warming* warming, const std::vector<WarmLine>& l
     return;
   }
   std::printf("%zu lines, %zu kernels: %llu compiled, %llu found in the cache; %zu lines failed\n",
-              lines.size(), kernels, llu(compiled), llu(hits), errors.size());
+              rows.size(), kernels, llu(compiled), llu(hits), errors.size());
   if (bundle.is_null()) return;
   std::printf("bundle %s: %s entries, %s bytes\n", bundle["path"].get<std::string>().c_str(),
               bundle["entries"].dump().c_str(), bundle["bytes"].dump().c_str());
@@ -244,10 +277,10 @@ int warm(const WarmOptions& options) {
 Action add_warm(CLI::App* app) {
   auto* verb = app->add_subcommand("warm", "compile a manifest into the cache; needs no GPU");
   const auto options = std::make_shared<WarmOptions>();
-  verb->add_option(
-          "MANIFEST", options->manifest,
-          "JSON Lines, one problem a line, as LATHE_RECORD=FILE writes them; - is standard "
-          "input")
+  verb->add_option("MANIFEST", options->manifest,
+                   "JSON Lines: a problem, as LATHE_RECORD=FILE writes them, or a model and its "
+                   "layers; - is "
+                   "standard input")
       ->required();
   verb->add_option("--arch", options->arch, "architectures, such as sm_80,sm_90a");
   verb->add_option("--gpu", options->gpu,

@@ -69,6 +69,24 @@ LATHE_API size_t lathe_warming_kernel_count(const lathe_warming* warming);
 LATHE_API lathe_status lathe_warming_kernel(const lathe_warming* warming, size_t index,
                                             lathe_warming_kernel_info* out);
 
+/* A manifest, read line by line: JSON Lines, each a problem (lathe_problem_text), a model or one of
+ * its layers (docs/cache.md), which stand for many problems. Belongs to one thread at a time. */
+typedef struct lathe_manifest lathe_manifest;
+LATHE_API lathe_status lathe_manifest_create(lathe_manifest** out);
+LATHE_API void lathe_manifest_destroy(lathe_manifest* manifest);
+/* Takes the next line, whose text need not end with a newline; a blank one counts and says nothing.
+ * INVALID_ARGUMENT begins with the line's number, from 1, and says what was found and what is
+ * allowed; of a model's line nothing holds then, and of a layer's some problems may be there. Opens
+ * no file. */
+LATHE_API lathe_status lathe_manifest_read(lathe_manifest* manifest, const char* line,
+                                           size_t bytes);
+/* The problems of all lines, each once, in their order. */
+LATHE_API size_t lathe_manifest_count(const lathe_manifest* manifest);
+/* `out` is lent as long as the manifest; `line` (may be NULL) gets the number of the line that says
+ * it first. */
+LATHE_API lathe_status lathe_manifest_problem(const lathe_manifest* manifest, size_t index,
+                                              const lathe_problem** out, size_t* line);
+
 typedef struct lathe_cache_info {
   size_t size; /* in: sizeof(lathe_cache_info) */
   const char* directory;

@@ -33,6 +33,10 @@ const std::vector<EnvironmentVariable>& environment_table() {
       {"LATHE_RECORD", "nothing is recorded",
        "File to which each problem is appended that a plan is made for: a manifest of `lathe "
        "warm`."},
+      {"LATHE_COMPILE_LOG", "nothing is logged",
+       "File to which a line is appended for each kernel that a plan compiles: the kernel, its "
+       "key, "
+       "milliseconds and the call."},
       {"LATHE_CACHE_MAX_BYTES", "2147483648",
        "What kernels on disk may add up to before those used longest ago go; 0: no limit."},
       {"LATHE_TUNED", "what lathe tune stored in the cache directory",

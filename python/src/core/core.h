@@ -156,6 +156,7 @@ int run_staged(PlanObject* plan, Borrowed* slots, const lathe_shard* shard);
 
 /* set_log(sink): calls sink(level, text) for each message of the library; None: for none. */
 PyObject* set_log(PyObject* self, PyObject* sink);
+PyObject* on_compile(PyObject* self, PyObject* sink);
 
 /* The caller makes a plan, which an interrupt does not end. If that takes over 2 s, the log says
  * so; a thread of its own looks at the clock. Without a log there is no thread. */

@@ -45,6 +45,28 @@ int any_negated(PyObject* negated, const Given* given) {
   return found;
 }
 
+/* 1 and True are equal numbers, and different values of an option. */
+static int are_same(PyObject* a, PyObject* b) {
+  if (a == b) return 1;
+  const int same = Py_TYPE(a) == Py_TYPE(b) ? PyObject_RichCompareBool(a, b, Py_EQ) : 0;
+  if (same < 0) PyErr_Clear(); /* the options are then looked at anew, which tells of it */
+  return same == 1;
+}
+
+int are_pairs_of(PyObject* pairs, PyObject* options) {
+  PyObject *name, *value;
+  Py_ssize_t at = 0, count = 0;
+  while (PyDict_Next(options, &at, &name, &value)) {
+    if (value == Py_None) continue;
+    if (count == PyTuple_Size(pairs)) return 0;
+    PyObject* pair = PyTuple_GetItem(pairs, count++);
+    if (!are_same(PyTuple_GetItem(pair, 0), name) || !are_same(PyTuple_GetItem(pair, 1), value)) {
+      return 0;
+    }
+  }
+  return count == PyTuple_Size(pairs);
+}
+
 PyObject* pairs_of(PyObject* options) {
   PyObject *name, *value, *list = PyList_New(0);
   Py_ssize_t at = 0;

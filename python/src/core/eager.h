@@ -19,5 +19,7 @@ int wants_gradient(PyObject* enabled, PyObject* const* objects, size_t count);
 int any_negated(PyObject* negated, const Given* given);
 /* Returns the items of a dictionary whose values are not None, as a tuple of pairs. */
 PyObject* pairs_of(PyObject* options);
+/* Returns 1 if pairs_of(options) would have the same names and values as these pairs. */
+int are_pairs_of(PyObject* pairs, PyObject* options);
 
 #endif /* LATHE_PYTHON_EAGER_H */

@@ -44,6 +44,43 @@ PyObject* set_log(PyObject* self, PyObject* sink) {
   Py_RETURN_NONE;
 }
 
+/* ---- kernels that are compiled --------------------------------------------------------------- */
+
+static PyObject* compile_sink; /* the interpreter's lock guards it */
+
+/* The library calls this function in any thread, with or without the interpreter's lock. */
+static void tell_compiled(void* user, const lathe_compile_info* info) {
+  (void)user;
+  if (!Py_IsInitialized()) return;
+  const PyGILState_STATE state = PyGILState_Ensure();
+  PyObject* sink = compile_sink;
+  if (sink) {
+    Py_INCREF(sink); /* the sink may replace itself */
+    PyObject *kind = NULL, *value = NULL, *trace = NULL;
+    PyErr_Fetch(&kind, &value, &trace);
+    PyObject* result =
+        PyObject_CallFunction(sink, "ssssssd", info->kernel, info->arch, info->key, info->spec,
+                              info->call, info->line, info->milliseconds);
+    if (!result) PyErr_WriteUnraisable(sink);
+    Py_XDECREF(result);
+    PyErr_Restore(kind, value, trace);
+    Py_DECREF(sink);
+  }
+  PyGILState_Release(state);
+}
+
+PyObject* on_compile(PyObject* self, PyObject* sink) {
+  (void)self;
+  lathe_on_compile(NULL, NULL);
+  Py_CLEAR(compile_sink);
+  if (sink != Py_None) {
+    Py_INCREF(sink);
+    compile_sink = sink;
+    lathe_on_compile(tell_compiled, NULL);
+  }
+  Py_RETURN_NONE;
+}
+
 /* ---- compiles that take long --------------------------------------------------------------- */
 
 static void* wait_and_tell(void* user) {

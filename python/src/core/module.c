@@ -3,6 +3,7 @@
 /* The module lathe._core: errors, the operator table, and the functions that need no object. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core.h"
 
@@ -148,6 +149,52 @@ static PyObject* shard_plan(PyObject* self, PyObject* arguments) {
   return PyUnicode_FromString(out);
 }
 
+/* Appends (number, text) of a problem. */
+static int add_line(const lathe_manifest* manifest, size_t index, PyObject* out) {
+  const lathe_problem* problem = NULL;
+  size_t line = 0, needed = 0;
+  if (!succeeded(lathe_manifest_problem(manifest, index, &problem, &line)) ||
+      !succeeded(lathe_problem_text(problem, NULL, 0, &needed))) {
+    return -1;
+  }
+  char* text = PyMem_Malloc(needed);
+  if (!text) return PyErr_NoMemory(), -1;
+  PyObject* row = succeeded(lathe_problem_text(problem, text, needed, NULL))
+                      ? Py_BuildValue("(ns)", (Py_ssize_t)line, text)
+                      : NULL;
+  PyMem_Free(text);
+  const int failed = !row || PyList_Append(out, row) != 0;
+  Py_XDECREF(row);
+  return failed ? -1 : 0;
+}
+
+static int read_lines(lathe_manifest* manifest, const char* text, size_t bytes) {
+  const char* const end = text + bytes;
+  while (text < end) {
+    const char* stop = memchr(text, '\n', (size_t)(end - text));
+    if (!stop) stop = end;
+    if (!succeeded(lathe_manifest_read(manifest, text, (size_t)(stop - text)))) return -1;
+    text = stop + 1;
+  }
+  return 0;
+}
+
+static PyObject* manifest_lines(PyObject* self, PyObject* given) {
+  (void)self;
+  Py_ssize_t bytes = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(given, &bytes);
+  lathe_manifest* manifest = NULL;
+  if (!text || !succeeded(lathe_manifest_create(&manifest))) return NULL;
+  PyObject* out = PyList_New(0);
+  int failed = !out || read_lines(manifest, text, (size_t)bytes) != 0;
+  for (size_t i = 0; !failed && i < lathe_manifest_count(manifest); ++i) {
+    failed = add_line(manifest, i, out) != 0;
+  }
+  lathe_manifest_destroy(manifest);
+  if (failed) Py_CLEAR(out);
+  return out;
+}
+
 static PyMethodDef functions[] = {
     {"operators", operators, METH_NOARGS,
      "operators() -> list[dict]\n\nReturns the operator table: tensors, options and sentences."},
@@ -158,6 +205,13 @@ static PyMethodDef functions[] = {
      "shard_plan(kind, input) -> str\n\nCalls the pure functions behind context parallelism."},
     {"set_log", set_log, METH_O,
      "set_log(sink)\n\nCalls sink(level, text) for each message; None: for none."},
+    {"on_compile", on_compile, METH_O,
+     "on_compile(sink)\n\nCalls sink(kernel, arch, key, spec, call, line, milliseconds) for each\n"
+     "kernel that is compiled; None: for none."},
+    {"manifest_lines", manifest_lines, METH_O,
+     "manifest_lines(text) -> list[tuple[int, str]]\n\nReturns the problems of a manifest, as "
+     "lines, "
+     "with the number of the line that says each."},
     {NULL, NULL, 0, NULL}};
 
 static int fill(PyObject* module) {

@@ -32,6 +32,7 @@ typedef struct {
   unsigned long long rows, kept;   /* see `eager` */
   const char* op;                  /* of the operator table; or NULL */
   PyObject* copy;                  /* makes an aligned copy, which a run takes; or NULL */
+  PyObject* pairs;                 /* those of the last call's dictionary of options; or NULL */
   Alignments alignments;           /* that this operator asks for; without one all count */
   const char* words[MOST_TENSORS]; /* the names */
   size_t count;
@@ -130,9 +131,9 @@ static PyObject* table_call(TableObject* self, PyObject* arguments, PyObject* ke
   return value;
 }
 
-/* Runs what the table has for a call that was taken apart. If `only_laid`, the answer is None
- * unless the tensors lie as kernels take them. */
-static PyObject* run_given(TableObject* self, Given* given, int only_laid) {
+/* Runs what the table has for a call that was taken apart, into `outputs` if they are given. If
+ * `only_laid`, the answer is None unless the tensors lie as kernels take them. */
+static PyObject* run_given(TableObject* self, Given* given, int only_laid, PyObject* outputs) {
   const lathe_shard* shard = self->shard ? ((ShardObject*)self->shard)->handle : NULL;
   PyObject *made = NULL, *value = NULL, *copies = NULL;
   const int borrowed = borrow_given(self->words, given) == 0;
@@ -146,7 +147,7 @@ static PyObject* run_given(TableObject* self, Given* given, int only_laid) {
     value = look_up(self, given);
   }
   if (value && PyObject_TypeCheck(value, PreparedType)) {
-    made = run_prepared((PreparedObject*)value, given, shard);
+    made = run_prepared((PreparedObject*)value, given, shard, outputs);
   } else if (value) {
     PyErr_SetString(PyExc_TypeError, "build must return a Prepared for a run");
   }
@@ -162,15 +163,48 @@ static PyObject* table_run(TableObject* self, PyObject* const* arguments, Py_ssi
   const int taken = take(self, arguments[0], arguments[1], 0, &given);
   if (taken < 0) return NULL;
   if (taken == 0) Py_RETURN_NONE;
-  return run_given(self, &given, 0);
+  return run_given(self, &given, 0, NULL);
+}
+
+/* Returns 1 if torch has to see outputs that the caller has: of another type, or negated; -1. */
+static int outputs_apart(const TableObject* self, PyObject* outputs) {
+  int apart = 0;
+  for (Py_ssize_t i = 0; apart == 0 && i < PyTuple_Size(outputs); ++i) {
+    PyObject* each = PyTuple_GetItem(outputs, i);
+    if (each == Py_None) continue;
+    if (!has_type(each, self->types)) return 1;
+    PyObject* no = self->negated ? PyObject_CallFunctionObjArgs(self->negated, each, NULL) : NULL;
+    if (no) apart = PyObject_IsTrue(no);
+    if (self->negated && !no) apart = -1;
+    Py_XDECREF(no);
+  }
+  return apart;
+}
+
+/* Returns the pairs of a dictionary of options; a new reference. A server's calls have the same
+ * options over and over, so those of the last call are kept. */
+static PyObject* kept_pairs(TableObject* self, PyObject* options) {
+  if (!self->pairs || !are_pairs_of(self->pairs, options)) {
+    PyObject* made = pairs_of(options);
+    if (!made) return NULL;
+    PyObject* before = self->pairs;
+    self->pairs = made;
+    Py_XDECREF(before);
+  }
+  Py_INCREF(self->pairs);
+  return self->pairs;
 }
 
 /* Runs a call at once, unless torch has to see it or to copy a tensor: then the answer is None. */
 static PyObject* run_at_once(TableObject* self, PyObject* const* arguments, Py_ssize_t count,
                              int inference) {
   Given given;
-  if (count != 2) return PyErr_SetString(PyExc_TypeError, "it takes options and tensors"), NULL;
+  PyObject* outputs = count == 3 ? arguments[2] : NULL;
+  if ((count != 2 && count != 3) || (outputs && !PyTuple_Check(outputs))) {
+    return PyErr_SetString(PyExc_TypeError, "it takes options, tensors, and perhaps outputs"), NULL;
+  }
   int seen = any_says_yes(self->modes);
+  if (seen == 0 && outputs) seen = outputs_apart(self, outputs);
   if (seen == 0) {
     const int taken = take(self, arguments[0], arguments[1], 0, &given);
     PyObject* gradients = inference ? self->gradients : NULL;
@@ -178,9 +212,9 @@ static PyObject* run_at_once(TableObject* self, PyObject* const* arguments, Py_s
   }
   if (seen < 0) return NULL;
   if (seen > 0) Py_RETURN_NONE;
-  if (!PyDict_Check(given.options)) return run_given(self, &given, 1);
-  given.options = pairs_of(given.options);
-  PyObject* made = given.options ? run_given(self, &given, 1) : NULL;
+  if (!PyDict_Check(given.options)) return run_given(self, &given, 1, outputs);
+  given.options = kept_pairs(self, given.options);
+  PyObject* made = given.options ? run_given(self, &given, 1, outputs) : NULL;
   Py_XDECREF(given.options);
   return made;
 }
@@ -240,7 +274,7 @@ static void table_dealloc(TableObject* self) {
   drop_entries(&self->entries);
   Py_XDECREF(self->names), Py_XDECREF(self->build), Py_XDECREF(self->types),
       Py_XDECREF(self->shard), Py_XDECREF(self->modes), Py_XDECREF(self->gradients),
-      Py_XDECREF(self->negated), Py_XDECREF(self->copy);
+      Py_XDECREF(self->negated), Py_XDECREF(self->copy), Py_XDECREF(self->pairs);
   free_object((PyObject*)self);
 }
 
@@ -257,9 +291,11 @@ static PyMethodDef methods[] = {
      "in `kept`; and negated(tensor) says no. options may be a dictionary, whose Nones do not\n"
      "count."},
     {"inference", (PyCFunction)(void (*)(void))table_inference, METH_FASTCALL,
-     "inference(options, tensors)\n\nRuns a call as eager does, and returns None too if "
+     "inference(options, tensors, outputs)\n\nRuns a call as eager does, and returns None too if "
      "gradients() says yes\n"
-     "and a tensor requires a gradient."},
+     "and a tensor requires a gradient. outputs, which may be left out: tensors that are written "
+     "in\n"
+     "place of fresh ones, None for each that the call does not have."},
     {"clear", (PyCFunction)table_clear, METH_NOARGS, "clear()\n\nForgets all entries."},
     {NULL, NULL, 0, NULL}};
 

@@ -60,10 +60,20 @@ static PyObject* make_output(const PreparedObject* self, const Recipe* recipe, c
   return make_shaped(recipe, given);
 }
 
-PyObject* run_prepared(const PreparedObject* self, Given* given, const lathe_shard* shard) {
+/* Returns an output that the caller has; None if the call has none such. */
+static PyObject* take_output(const Recipe* recipe, PyObject* outputs, size_t index) {
+  PyObject* found = recipe->make ? PyTuple_GetItem(outputs, (Py_ssize_t)index) : Py_None;
+  if (recipe->make && found == Py_None) return raise_invalid("output %zu is None", index);
+  Py_XINCREF(found);
+  return found;
+}
+
+PyObject* run_prepared(const PreparedObject* self, Given* given, const lathe_shard* shard,
+                       PyObject* outputs) {
   PyObject* made = PyTuple_New((Py_ssize_t)self->count);
   for (size_t i = 0; made && i < self->count; ++i) {
-    PyObject* output = make_output(self, &self->outputs[i], given);
+    const Recipe* recipe = &self->outputs[i];
+    PyObject* output = outputs ? take_output(recipe, outputs, i) : make_output(self, recipe, given);
     if (!output || PyTuple_SetItem(made, (Py_ssize_t)i, output) != 0 ||
         (output != Py_None && borrow_more(output, "an output", &given->tensors) != 0)) {
       Py_CLEAR(made);

@@ -33,8 +33,10 @@ extern PyTypeObject* PreparedType;
 
 /* Returns 1 if the outputs' recipes refer to tensors and dimensions that such a call has. */
 int recipes_fit(const PreparedObject* self, const Given* given);
-/* Makes the outputs and runs the plan on the tensors given and on the outputs. Returns the outputs,
- * a tuple with None for each that these inputs do not have; NULL with an exception. */
-PyObject* run_prepared(const PreparedObject* self, Given* given, const lathe_shard* shard);
+/* Makes the outputs, or takes those of a tuple, and runs the plan on the tensors given and on the
+ * outputs. Returns the outputs, a tuple with None for each that these inputs do not have; NULL with
+ * an exception. */
+PyObject* run_prepared(const PreparedObject* self, Given* given, const lathe_shard* shard,
+                       PyObject* outputs);
 
 #endif /* LATHE_PYTHON_PREPARED_H */

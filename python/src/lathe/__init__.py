@@ -14,7 +14,7 @@ from lathe import _core
 from lathe._check import Finding, check
 from lathe._errors import (CompileFailed, InvalidArgument, LatheError, NoDevice, NotCached, Status,
                            Timeout, Unsupported)
-from lathe._log import set_log
+from lathe._log import Compile, on_compile, set_log
 from lathe._objects import Context, DeviceText, Group, Plan, Problem, Shard, context
 from lathe._operators import Operator, operators
 from lathe._run import Results, warm
@@ -26,7 +26,7 @@ else:
 
 __version__ = _core.version()
 
-__all__ = ["CompileFailed", "Context", "DeviceText", "Finding", "Group", "InvalidArgument",
-           "LatheError", "NoDevice", "NotCached", "Operator", "Plan", "Problem", "Results", "Shard",
-           "Status", "Timeout", "Unsupported", "check", "context", "operators", "run", "set_log",
-           "warm"]
+__all__ = ["Compile", "CompileFailed", "Context", "DeviceText", "Finding", "Group",
+           "InvalidArgument", "LatheError", "NoDevice", "NotCached", "Operator", "Plan", "Problem",
+           "Results", "Shard", "Status", "Timeout", "Unsupported", "check", "context", "on_compile",
+           "operators", "run", "set_log", "warm"]

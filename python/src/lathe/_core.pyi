@@ -17,6 +17,11 @@ def shard_plan(kind: str, input: str, /) -> str:
     """Calls the pure functions behind context parallelism."""
 def set_log(sink: Callable[[int, str], object] | None, /) -> None:
     """Calls sink(level, text) for each message; None: for none."""
+def on_compile(sink: Callable[[str, str, str, str, str, str, float], object] | None, /) -> None:
+    """Calls sink(kernel, arch, key, spec, call, line, milliseconds) for each kernel that is
+    compiled; None: for none."""
+def manifest_lines(text: str, /) -> list[tuple[int, str]]:
+    """Returns the problems of a manifest, as lines, with the number of the line that says each."""
 
 class Context:
     """A device and a cache. device is cuda, sim, none (compile only) or default, which is
@@ -125,9 +130,11 @@ class PlanTable:
         would have to be copied: those whose bits are set in `rows` have contiguous rows and are not
         expanded, the others are contiguous, except for those whose bits are set in `kept`; and
         negated(tensor) says no. options may be a dictionary, whose Nones do not count."""
-    def inference(self, options: Any, tensors: tuple[Any, ...], /) -> tuple[Any, ...] | None:
+    def inference(self, options: Any, tensors: tuple[Any, ...], outputs: tuple[Any, ...] = ..., /
+                  ) -> tuple[Any, ...] | None:
         """Runs a call as eager does, and returns None too if gradients() says yes and a tensor
-        requires a gradient."""
+        requires a gradient. outputs, which may be left out: tensors that are written in place of
+        fresh ones, None for each that the call does not have."""
     def clear(self) -> None:
         """Forgets all entries."""
     def __len__(self) -> int:

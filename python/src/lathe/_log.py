@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""set_log(): the library's messages in Python's logging."""
+"""set_log(): the library's messages in Python's logging. on_compile(): compiled kernels."""
 from __future__ import annotations
 
 import atexit
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Callable, NamedTuple
 
 from lathe import _core
 
@@ -29,3 +29,31 @@ def set_log(logger: logging.Logger | str | None = "lathe") -> None:
     _core.set_log(lambda level, text: chosen.log(levels.get(level, logging.DEBUG), "%s", text))
     # Threads of the library may outlive the interpreter.
     atexit.register(_core.set_log, None)
+
+
+class Compile(NamedTuple):
+    """A kernel that was compiled while the program ran."""
+
+    kernel: str
+    arch: str
+    key: str
+    spec: str
+    call: str  # "kda_decode(qkv bf16[64, 4608], ...)": the call that needed it; "": none did
+    line: str  # its line of a manifest
+    milliseconds: float
+
+
+def on_compile(function: Callable[[Compile], object] | None) -> None:
+    """Calls the function for each kernel that the process compiles from now on; None: for none.
+
+    A server that is up calls this to hear of compiles that its manifest does not have. The call
+    comes before the call that needs the kernel goes on, from any thread, and perhaps from several.
+    An exception is printed as Python's unraisable ones are, and changes nothing.
+    """
+    atexit.unregister(_core.on_compile)
+    _core.on_compile(None)
+    if function is None:
+        return
+    tell = function
+    _core.on_compile(lambda *fields: tell(Compile(*fields)))
+    atexit.register(_core.on_compile, None)

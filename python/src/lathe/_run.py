@@ -212,24 +212,25 @@ def warm(manifest: str | Sequence[str], arch: str | Sequence[str] | None = None,
          cache_dir: str | None = None) -> list[dict[str, Any]]:
     """Compiles what the lines of a manifest need, or finds it cached; needs no device.
 
-    manifest: a file's name, or lines. arch: such as "sm_90a", or several; None: the device's.
-    Returns {"op", "arch", "compiled", "hits"} for each line and architecture.
+    manifest: a file's name, or lines: problems, models and layers (docs/cache.md). arch: such as
+    "sm_90a", or several; None: the device's.
+    Returns {"op", "arch", "compiled", "hits", "line"} for each problem and architecture.
     """
     if isinstance(manifest, str):
         with open(manifest, encoding="utf-8") as file:
-            manifest = file.readlines()
+            manifest = file.read().split("\n")
     names = [arch] if isinstance(arch, str) else list(arch or [])
     contexts = [Context("none", arch=name, cache_dir=cache_dir) for name in names]
     contexts = contexts or [shared_context()]
     rows = []
-    for line in manifest:
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        problem = Problem.parse(line.strip())
+    # A comment is a blank line here, so that the lines keep their numbers.
+    lines = ["" if line.lstrip().startswith("#") else line.rstrip("\n") for line in manifest]
+    for number, line in _core.manifest_lines("\n".join(lines)):
+        problem = Problem.parse(line)
         for each in contexts:
             compiled, hits = each.warm(problem)
             rows.append({"op": problem.op, "arch": each.info()["arch"], "compiled": compiled,
-                         "hits": hits})
+                         "hits": hits, "line": number})
     return rows
 
 

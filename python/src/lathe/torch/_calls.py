@@ -156,6 +156,10 @@ class Call:
             refuse_transforms(tensors)
             pairs = options_of(**options) if isinstance(options, dict) else options
             return over.run(self, pairs, tensors)
+        if self.may_change and not is_compiling():
+            made = self._changed_at_once(options, tensors)
+            if made is not None:
+                return made
         changed = self._checked_changes(tensors) if self.may_change else ()
         made = None if is_compiling() else self._at_once(options, tensors)
         if made is not None:
@@ -165,6 +169,27 @@ class Call:
         refuse_transforms(tensors)
         pairs = options_of(**options) if isinstance(options, dict) else options
         return self.traced(pairs, laid(self, tensors))
+
+    def _changed_at_once(self, options: Options | dict[str, Any],
+                         tensors: tuple[torch.Tensor | None, ...],
+                         outputs: tuple[torch.Tensor | None, ...] = ()
+                         ) -> tuple[Any, ...] | None:
+        """Returns the outputs of a call that changes inputs in place, which a server makes often.
+
+        None if autograd or torch has to know of it, or if a tensor would have to be copied. Outputs
+        that are given are written.
+        """
+        try:
+            made = (self.inference(options, tensors, outputs) if outputs
+                    else self.inference(options, tensors))
+        except Exception:
+            if lies_nowhere(tensors):
+                return None
+            raise
+        if made is not None:
+            changed = [tensors[i] for i, by in self.may_change if tensors[by] is not None]
+            note_change([*changed, *outputs] if outputs else changed)
+        return made
 
     def _at_once(self, options: Options | dict[str, Any], tensors: tuple[torch.Tensor | None, ...]
                  ) -> tuple[Any, ...] | None:
@@ -178,6 +203,13 @@ class Call:
             if lies_nowhere(tensors):
                 return None
             raise
+
+    def written(self, options: Options | dict[str, Any], tensors: tuple[torch.Tensor | None, ...],
+                outputs: tuple[torch.Tensor | None, ...]) -> None:
+        """Writes outputs as into does, of inputs with any strides."""
+        if is_compiling() or self._changed_at_once(options, tensors, outputs) is None:
+            pairs = options_of(**options) if isinstance(options, dict) else options
+            self.into(pairs, laid(self, tensors), outputs)
 
     def into(self, options: Options, tensors: Tensors, outputs: Tensors) -> None:
         """Writes the outputs given, one for each that these inputs have; None for the others.

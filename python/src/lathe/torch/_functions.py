@@ -20,7 +20,7 @@ from torch import Tensor
 
 from lathe._errors import InvalidArgument
 from lathe.torch import _signatures
-from lathe.torch._calls import Over, options_of
+from lathe.torch._calls import Over
 from lathe.torch._gradients import (CausalConv1d, FlashAttention, Kda, SparseFlashAttention,
                                     kda_call)
 from lathe.torch._operator_calls import (CAPTURES, CAUSAL_CONV1D, CAUSAL_CONV1D_FINAL,
@@ -29,7 +29,7 @@ from lathe.torch._operator_calls import (CAPTURES, CAUSAL_CONV1D, CAUSAL_CONV1D_
                                          FLASH_ATTENTION_DECODE, FLASH_ATTENTION_NARROW, KDA_DECODE,
                                          KDA_POOL, KDA_POOL_CHUNKS, KDA_RECURRENT,
                                          KDA_RECURRENT_FINAL, SPARSE_FLASH_ATTENTION)
-from lathe.torch._tensors import computed, laid, wants_gradient
+from lathe.torch._tensors import computed, wants_gradient
 
 _Two = tuple[Tensor, Tensor]
 _Four = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -184,7 +184,7 @@ def kda_recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *,
         o, final_state = KDA_RECURRENT_FINAL(options, *tensors)
         return o, final_state
     if out is not None:
-        KDA_RECURRENT.into(options_of(**options), laid(KDA_RECURRENT, (*tensors, *pool)), (out,))
+        KDA_RECURRENT.written(options, (*tensors, *pool), (out,))
         return out, None
     (o,) = KDA_RECURRENT(options, *tensors, *pool)
     return o, None
@@ -208,7 +208,7 @@ def kda_decode(qkv: Tensor, conv_weight: Tensor, conv_pool: Tensor, g: Tensor, b
                state_indices, source_indices, output_gate, norm_weight, ring_k, ring_u, ring_g,
                ring_count)
     if out is not None:
-        KDA_DECODE.into(options_of(**options), laid(KDA_DECODE, tensors), (out,))
+        KDA_DECODE.written(options, tensors, (out,))
         return out
     (o,) = KDA_DECODE(options, *tensors)
     return cast(Tensor, o)

@@ -56,9 +56,9 @@ def refuse_transforms(tensors: Sequence[torch.Tensor | None], gradients: bool = 
 
 def note_change(tensors: Iterable[torch.Tensor | None]) -> None:
     """Tells autograd of changes in place, so that a backward which needs old values is refused."""
-    for tensor in tensors:
-        if tensor is not None and not tensor.is_inference():
-            torch.autograd.graph.increment_version(tensor)
+    changed = [each for each in tensors if each is not None and not each.is_inference()]
+    if changed:
+        torch.autograd.graph.increment_version(changed)
 
 
 def constant_in_traces(function: _Function) -> _Function:
