@@ -97,6 +97,8 @@ def main() -> None:
     start_anew(given.libraries.resolve())
     from lent import Lent  # imports torch, and lathe once the driver is there
     lent = Lent(given.libraries.resolve())
+    import torch
+
     import cases
     print("| call | least us | median us | torch allocations | blocks left |")
     print("|---|---|---|---|---|")
@@ -111,6 +113,8 @@ def main() -> None:
         print(f"| lathe_plan_run from C, {name} | {alone:.2f} | | 0 | 0 |")
         show([(f"plan(), outputs given, {name}", plan)])
     show(cases.lathe_calls())
+    with torch.inference_mode():  # as servers call
+        show(cases.serving_calls())
     show(cases.torch_alone())
     if given.fla or given.flash_attn:
         import peers

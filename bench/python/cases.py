@@ -9,7 +9,7 @@ import torch
 
 import lathe.torch
 from lathe.compat import causal_conv1d as conv_peer
-from lathe.compat import fla, flash_attn
+from lathe.compat import fla, flash_attn, vllm, vllm_conv, vllm_kda
 from lathe.torch._operator_calls import CAUSAL_CONV1D, FLASH_ATTENTION
 
 Calls = list[tuple[str, Callable[[], object]]]
@@ -84,6 +84,49 @@ def lathe_calls() -> Calls:
                     lambda x, weight: conv_peer.causal_conv1d_fn(x, weight, activation="silu"),
                     lambda gradient: (convolution(False)[0].transpose(1, 2)
                                       .requires_grad_(gradient), convolution(gradient)[1]))]
+
+
+def _slots(count: int) -> torch.Tensor:
+    return torch.arange(1, count + 1, dtype=torch.int32)
+
+
+def serving_calls() -> Calls:
+    """Returns the calls of a server's decoding step: 32 sequences, 12 heads of 128, pools."""
+    rows, heads, width, taps = 32, 12, 128, 4
+    channels, slots = 3 * heads * width, _slots(rows)
+    conv, states = _random(40, channels, taps - 1), torch.randn(40, heads, width, width)
+    qkv, weight = _random(rows, channels), _random(channels, taps)
+    gate, beta, out_gate = (_random(rows, heads, width), _random(rows, heads),
+                            _random(rows, heads, width))
+    rate, bias, norm = torch.randn(heads), torch.randn(heads * width), torch.randn(width)
+    options = {"use_gate_in_kernel": 1, "use_beta_sigmoid_in_kernel": 1, "null_slot": 0,
+               "use_qk_l2norm_in_kernel": 1, "state_v_first": 1, "lower_bound": -5.0}
+    q, new = _random(rows, heads, width), _random(rows, 2, width)
+    pages = [_random(64, 16, 2, width) for _ in range(2)]
+    table = torch.arange(64, dtype=torch.int32).view(rows, 2)
+    lengths, starts = _slots(rows) % 16, torch.arange(rows + 1, dtype=torch.int32)
+    split = _random(3, taps, heads * width)
+    one = torch.empty_like(out_gate).unsqueeze(0)
+    return [
+        ("lathe.torch.kda_decode", lambda: lathe.torch.kda_decode(
+            qkv, weight, conv, gate, beta, states, slots, A_log=rate, dt_bias=bias,
+            output_gate=out_gate, norm_weight=norm, **options)),
+        ("lathe.torch.causal_conv1d_update over slots", lambda: lathe.torch.causal_conv1d_update(
+            qkv, conv, weight, state_indices=slots, activation="silu", null_slot=0)),
+        ("lathe.torch.flash_attention_decode", lambda: lathe.torch.flash_attention_decode(
+            q, *pages, table, lengths, k_new=new, v_new=new, cu_seqlens_q=starts, causal=True)),
+        ("lathe.compat.vllm_kda.fused_kda_decode", lambda: vllm_kda.fused_kda_decode(
+            qkv, split, None, conv, gate[None], beta[None], rate, bias, slots, states, one, -5.0,
+            out_gate, norm)),
+        ("lathe.compat.vllm_kda.fused_recurrent_kda_packed_decode",
+         lambda: vllm_kda.fused_recurrent_kda_packed_decode(
+             qkv, gate[None], beta[None], rate, bias, -5.0, states, slots, out=one)),
+        ("lathe.compat.vllm_conv.causal_conv1d_update", lambda: vllm_conv.causal_conv1d_update(
+            qkv, conv, weight, None, "silu", slots)),
+        ("lathe.compat.vllm.flash_attn_varlen_func", lambda: vllm.flash_attn_varlen_func(
+            q, *pages, 1, starts, 32, seqused_k=lengths, causal=True, block_table=table,
+            out=one[0])),
+    ]
 
 
 class _Nothing(torch.autograd.Function):

@@ -16,10 +16,10 @@ from function_inputs import (attention_inputs, channels_last, conv_inputs, heads
                              pool_inputs, rows_inputs, sparse_exact, sparse_inputs)
 from function_row import Row
 from lathe.compat import (causal_conv1d, fla, flash_attn, flash_attn_3, flash_attn_4, flash_mla,
-                          torch_cp, transformers, sdpa, vllm, vllm_conv)
+                          sdpa, sglang, torch_cp, transformers, vllm, vllm_conv, vllm_kda)
 
 MODULES = (lt, lathe.flex, causal_conv1d, fla, flash_attn, flash_attn_3, flash_attn_4, flash_mla,
-           sdpa, torch_cp, transformers, vllm, vllm_conv)
+           sdpa, sglang, torch_cp, transformers, vllm, vllm_conv, vllm_kda)
 
 
 def _tuple(found):
@@ -286,14 +286,38 @@ ATTENTION = (
             False)[0],), (0,), "varlen"),
 )
 
+def _packed_decode(q, k, v, g, beta, initial_state):
+    """The first token of each sequence, in a pool with a null block; K3's call."""
+    heads = v.shape[2]
+    mixed = torch.cat([q[:, 0].repeat_interleave(heads // q.shape[2], 1).flatten(1),
+                       k[:, 0].repeat_interleave(heads // k.shape[2], 1).flatten(1),
+                       v[:, 0].flatten(1)], 1)
+    rate, bias = torch.linspace(-1, 1, heads), torch.zeros(heads * q.shape[3])
+    pool = initial_state.detach().repeat(2, 1, 1, 1).transpose(2, 3).contiguous()
+    return vllm_kda.fused_recurrent_kda_packed_decode(
+        mixed, g[:, 0][None], beta[:, 0][None], rate, bias, -4.0, pool,
+        torch.tensor([3, 0], dtype=torch.int32))
+
+
+ADAPTERS = (
+    Row(vllm_kda, "fused_recurrent_kda_packed_decode", only(kda_inputs, *_FLOAT), _packed_decode),
+    Row(vllm_kda, "fused_recurrent_kda", only(kda_inputs, *_FLOAT), _recurrent(
+        lambda rows, pool, slots, cu: vllm_kda.fused_recurrent_kda(
+            *(each.repeat_interleave(2, 2) if i < 2 and each.shape[2] != rows[2].shape[2] else each
+              for i, each in enumerate(rows)), torch.zeros(rows[2].shape[2]), None, -4.0,
+            pool.transpose(2, 3).contiguous(), cu, slots)[0])),
+)
+
 SERVING = functions_serving.ROWS
-ROWS = (*TORCH, *SERVING, *FLA, *CONV, *ATTENTION)
+ROWS = (*ADAPTERS, *TORCH, *SERVING, *FLA, *CONV, *ATTENTION)
 DIFFERENTIABLE = tuple(row for row in ROWS if row.gradients)
 
 # ---- names without a row -------------------------------------------------------------------------
 
 _NO_TENSORS = "computes no tensor"
 _RANKS = "computes over ranks: test_functions_gradients.py has the differences of these"
+_SERVED = "test_vllm_kda.py compares it with float64"
+_SGLANG = "test_sglang.py compares it with float64"
 _METADATA = "returns an empty tensor; test_attention_refusals.py calls it"
 REASONS = {
     (lt, "Call"): "is what the functions are made of",
@@ -309,7 +333,11 @@ REASONS = {
     (vllm, "get_scheduler_metadata"): _METADATA,
     (vllm, "fa_version_unsupported_reason"): _NO_TENSORS,
     (vllm, "is_fa_version_supported"): _NO_TENSORS,
+    (vllm, "register"): "test_sglang.py has modules that it changes",
     (vllm_conv, "PAD_SLOT_ID"): _NO_TENSORS,
+    **{(vllm_kda, name): _SERVED for name in vllm_kda.__all__
+       if name not in ("fused_recurrent_kda", "fused_recurrent_kda_packed_decode")},
+    **{(sglang, name): _SGLANG for name in sglang.__all__},
     (transformers, "attention_forward"): "takes a model's layer; test_transformers.py calls it",
     (transformers, "register"): "test_transformers_models.py runs models that it registers for",
     (transformers, "unregister"): _NO_TENSORS,

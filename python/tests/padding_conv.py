@@ -272,9 +272,46 @@ def packed_named(drafts):
     return named
 
 
-VLLM = (
-    Row(vllm_conv, "causal_conv1d_fn", _prefill, _prefill_call, _prefill_wanted,
-        lambda pool, **others: _columns(pool, 3, 1, 5, first=KEPT), bound=BOUND),
+def _channels_first(make):
+    """Returns a maker of the same inputs with the other layout of the pool."""
+    def made(garbage):
+        found = make(garbage)
+        return {**found, "pool": found["pool"].contiguous()}
+    return made
+
+
+def _blocks(garbage):
+    """Two sequences in blocks of 4 tokens, of which they have 3 and 5; the third is padding."""
+    x = randn(13, D)
+    x[11:] = garbage.number
+    other = garbage.index
+    return {"x": x, **taps(), "pool": _pool(garbage, 12, KEPT, (2, 3, 4, 6, 7, 8)),
+            "slots": torch.stack([ints(2, 3, 4, other, other), ints(other, 6, 7, 8, other),
+                                  ints(NULL, other, other, other, other)]),
+            "offsets": ints(0, 6, 11, 11), "known": torch.tensor([True, True, other > 0]),
+            "first": ints(0, 1, other), "last": ints(2, 2, other),
+            "initial": ints(0, 1, other), "computed": ints(3, 5, garbage.length)}
+
+
+def _blocks_call(x, weight, bias, pool, slots, offsets, known, first, last, initial, computed):
+    y = vllm_conv.causal_conv1d_fn(
+        x.t(), weight, bias, pool, offsets, slots, known, null_block_id=NULL,
+        block_idx_first_scheduled_token=first, block_idx_last_scheduled_token=last,
+        initial_state_idx=initial, num_computed_tokens=computed, block_size_to_align=4)
+    return y.t(), pool
+
+
+def _blocks_wanted(x, weight, bias, pool, slots, offsets, computed, **others):
+    y, after = torch.full((13, D), NAN, dtype=torch.float64), pool.double()
+    for n, source, end, ends in ((0, 2, 4, {2: 1, 3: 5}), (1, 6, 7, {6: 3})):
+        begin, stop = offsets[n], offsets[n + 1]
+        y[begin:stop], seen = _convolved(x[begin:stop], weight, bias, pool[source].t())
+        for slot, tokens in {**ends, end: int(stop - begin)}.items():
+            after[slot] = seen[tokens:tokens + KEPT].t()
+    return y, after
+
+
+VLLM_UPDATES = (
     *(Row(vllm_conv, "causal_conv1d_update", drafts_of(tokens, columns, most), _drafts_call(drafts),
           drafts_wanted(drafts), drafts_named(drafts), what=what, bound=BOUND)
       for what, tokens, columns, most, drafts in (
@@ -285,6 +322,15 @@ VLLM = (
       for what, most, drafts in (
           ("packed", 5, False), ("packed drafts", 5, True), ("wrong max_query_len", 1, True),
           ("no max_query_len", -1, True))),
+)
+VLLM = (
+    Row(vllm_conv, "causal_conv1d_fn", _prefill, _prefill_call, _prefill_wanted,
+        lambda pool, **others: _columns(pool, 3, 1, 5, first=KEPT), bound=BOUND),
+    Row(vllm_conv, "causal_conv1d_fn", _blocks, _blocks_call, _blocks_wanted,
+        lambda pool, **others: slot_mask(2, 3, 4, 6, 7, of=len(pool)), what="blocks", bound=BOUND),
+    *VLLM_UPDATES,
+    *(row._replace(make=_channels_first(row.make), what=f"{row.what}, channels first")
+      for row in VLLM_UPDATES),
 )
 
 ROWS = (*CONV, *VLLM)

@@ -11,12 +11,13 @@ import padding
 import padding_attention
 import padding_conv
 import padding_fla
+import padding_serving
 import padding_torch
 
-ROWS = (*padding_attention.ROWS, *padding_conv.ROWS, *padding_fla.ROWS, *padding_torch.ROWS)
-MODULES = (*padding_attention.MODULES, *padding_conv.MODULES, *padding_fla.MODULES,
-           *padding_torch.MODULES)
-REASONS = {**padding_attention.REASONS, **padding_fla.REASONS}
+_TABLES = (padding_attention, padding_conv, padding_fla, padding_serving, padding_torch)
+ROWS = tuple(row for table in _TABLES for row in table.ROWS)
+MODULES = tuple(module for table in _TABLES for module in table.MODULES)
+REASONS = {**padding_attention.REASONS, **padding_fla.REASONS, **padding_serving.REASONS}
 
 # Parameters in which servers send padding.
 _SENT = re.compile("cu_seqlens|cu_seq_lens|seqused|cache_seqlens|block_table|page_table|batch_idx"

@@ -12,15 +12,15 @@ from signatures import bare
 SIGNATURES = {
     "causal_conv1d_fn":
         "(x, weight, bias, conv_states, query_start_loc, cache_indices=None, "
-        "has_initial_state=None, activation='silu', pad_slot_id=-1, "
+        "has_initial_state=None, activation='silu', pad_slot_id=-1, null_block_id=0, "
         "block_idx_first_scheduled_token=None, block_idx_last_scheduled_token=None, "
         "initial_state_idx=None, num_computed_tokens=None, "
-        "block_size_to_align=0, metadata=None, validate_data=False, *, null_block_id=None)",
+        "block_size_to_align=0, metadata=None, validate_data=False)",
     "causal_conv1d_update":
         "(x, conv_state, weight, bias=None, activation=None, conv_state_indices=None, "
-        "num_accepted_tokens=None, query_start_loc=None, max_query_len=-1, pad_slot_id=-1, "
-        "block_idx_last_scheduled_token=None, initial_state_idx=None, validate_data=False, *, "
-        "null_block_id=None)",
+        "num_accepted_tokens=None, query_start_loc=None, max_query_len=-1, null_block_id=0, "
+        "block_idx_last_scheduled_token=None, initial_state_idx=None, validate_data=False, "
+        "out=None, *, pad_slot_id=None)",
 }
 D, W = 32, 4
 KEPT = W - 1
@@ -28,7 +28,7 @@ KEPT = W - 1
 
 @pytest.mark.parametrize("name", SIGNATURES)
 def test_signature(name):
-    """null_block_id is ours; the rest is the peer's."""
+    """pad_slot_id of the update is the older name of null_block_id."""
     assert bare(getattr(vllm_conv, name)) == SIGNATURES[name]
 
 
@@ -39,8 +39,13 @@ def randn(*shape, seed=0):
 WEIGHT, BIAS = randn(D, W, seed=8), randn(D, seed=9)
 
 
-def pool_of(slots, columns):
-    return randn(slots, columns, D, seed=1).transpose(1, 2)
+def pool_of(slots, columns, channels_first=False):
+    pool = randn(slots, columns, D, seed=1).transpose(1, 2)
+    return pool.contiguous() if channels_first else pool
+
+
+LAYOUTS = pytest.mark.parametrize("channels_first", [False, True],
+                                  ids=["channels last", "channels first"])
 
 
 def one(x, before):
@@ -55,7 +60,7 @@ def close(found, wanted):
     torch.testing.assert_close(found.double(), wanted, rtol=3e-4, atol=1e-3)
 
 
-@pytest.mark.parametrize("null, padding", [(None, -1), (0, 0)])
+@pytest.mark.parametrize("null, padding", [(0, -1), (0, 0), (2, 2)])
 @pytest.mark.parametrize("channel_last", [True, False])
 def test_prefill(null, padding, channel_last):
     lengths, places = [5, 2, 0, 7, 1], [3, padding, 4, 1, 6]
@@ -77,9 +82,12 @@ def test_prefill(null, padding, channel_last):
     assert torch.equal(pool, wanted)
 
 
+@LAYOUTS
 @pytest.mark.parametrize("tokens", [None, 1, 3])
-def test_update(tokens):
-    x, pool, places = randn(3, tokens or 1, D).transpose(1, 2), pool_of(6, KEPT + 1), [5, -1, 2]
+def test_update(tokens, channels_first):
+    x, places = randn(3, tokens or 1, D).transpose(1, 2), [5, -1, 2]
+    pool = pool_of(6, KEPT + 1, channels_first)
+    lathe.torch.stats(reset=True)
     wanted = pool.clone()
     y = vllm_conv.causal_conv1d_update(x if tokens else x[..., 0], pool, WEIGHT, BIAS, "silu",
                                        torch.tensor(places, dtype=torch.int32))
@@ -89,14 +97,45 @@ def test_update(tokens):
             close((y if tokens else y[..., None])[row], one(x[row], before))
             wanted[place, :, :KEPT] = torch.cat([before, x[row]], 1)[:, -KEPT:]
     assert torch.equal(pool, wanted)
+    if channels_first:
+        assert lathe.torch.stats() == {}  # one launch and nothing else
 
 
+def test_null_blocks():
+    """Slot 0 is vLLM's null block; older versions name another slot, or none."""
+    x, slots = randn(2, D), torch.tensor([0, 1], dtype=torch.int32)
+    for more, padding in (({}, True), ({"pad_slot_id": -1}, False), ({"null_block_id": 1}, False)):
+        pool = pool_of(3, KEPT, True)
+        y = vllm_conv.causal_conv1d_update(x, pool, WEIGHT, BIAS, True, slots, **more)
+        assert (y[0] == 0).all() == padding
+        assert (y[1] == 0).all() == ("null_block_id" in more)
+
+
+@LAYOUTS
+def test_update_in_blocks(channels_first):
+    """A state is read from one block's slot and written to another's; out is the caller's."""
+    x, pool = randn(3, D), pool_of(8, KEPT, channels_first)
+    wanted, out = pool.clone(), torch.empty(3, D)
+    table = torch.tensor([[1, 2, 3], [4, 5, 0], [6, 7, 0]], dtype=torch.int32)
+    read, written = (torch.tensor(each, dtype=torch.int32) for each in ([0, 1, 0], [1, 1, 2]))
+    y = vllm_conv.causal_conv1d_update(x, pool, WEIGHT, BIAS, True, table, out=out,
+                                       initial_state_idx=read,
+                                       block_idx_last_scheduled_token=written)
+    assert y is out
+    for row, (source, slot) in enumerate(((1, 2), (5, 5))):
+        before = wanted[source].clone()
+        close(y[row, :, None], one(x[row, :, None], before))
+        wanted[slot] = torch.cat([before, x[row, :, None]], 1)[:, -KEPT:]
+    assert (y[2] == 0).all() and torch.equal(pool, wanted)  # the last one's block is null
+
+
+@LAYOUTS
 @pytest.mark.parametrize("packed", [False, True])
-def test_update_with_drafts(packed):
+def test_update_with_drafts(packed, channels_first):
     """The state keeps the tokens of the last call, so that a later call takes back some."""
-    lengths, most, places = [3, 2, 3] if packed else [3, 3, 3], 3, [5, 0, 2]
+    lengths, most, places = [3, 2, 3] if packed else [3, 3, 3], 3, [5, 1, 2]
     accepted = torch.tensor([1, 3, 2], dtype=torch.int32)
-    flat, pool = randn(sum(lengths), D), pool_of(6, KEPT - 1 + most)
+    flat, pool = randn(sum(lengths), D), pool_of(6, KEPT - 1 + most, channels_first)
     wanted = pool.clone()
     slots = torch.tensor(places, dtype=torch.int32)
     if packed:
@@ -119,10 +158,10 @@ def test_dtypes_and_refusals():
     y = vllm_conv.causal_conv1d_fn(x.bfloat16(), WEIGHT, BIAS, pool, offsets)
     assert y.dtype == torch.bfloat16
     close(y, one(x.bfloat16().float(), torch.zeros(D, KEPT)).bfloat16().double())
-    with pytest.raises(lathe.Unsupported, match="block_idx_last_scheduled_token is given"):
+    with pytest.raises(lathe.InvalidArgument, match="initial_state_idx is not given"):
         vllm_conv.causal_conv1d_fn(x, WEIGHT, BIAS, pool, offsets,
-                                   block_idx_last_scheduled_token=offsets)
-    with pytest.raises(lathe.Unsupported, match="2 dimensions; allowed is 1"):
+                                   block_idx_last_scheduled_token=offsets[:1])
+    with pytest.raises(lathe.InvalidArgument, match=r"cache_indices has shape \[1, 2\]; allowed"):
         vllm_conv.causal_conv1d_fn(x, WEIGHT, BIAS, pool, offsets, offsets[None])
     with pytest.raises(ValueError, match="conv_state has 2 columns; allowed are 3 or more"):
         vllm_conv.causal_conv1d_update(x[..., 0][None], pool[..., 1:], WEIGHT)

@@ -12,13 +12,14 @@ from torch import Tensor
 from lathe._errors import InvalidArgument
 from lathe.compat import _places
 from lathe.compat._places import capturing as capturing
-from lathe.compat._attention import NO_CAPTURES, is_odd, narrowed, padded, with_scale
+from lathe.compat._attention import (NO_CAPTURES, is_odd, lse_shape, narrowed, padded,
+                                     with_scale)
 from lathe.torch._calls import Options, count, traced
 from lathe.torch._operator_calls import FLASH_ATTENTION_DECODE, NOT_SERVED
 from lathe.torch._tensors import dense, usable, wants_gradient
 
 
-_DECODED = (torch.float16, torch.bfloat16)
+DECODED = (torch.float16, torch.bfloat16)
 
 
 def table_of(k_cache: Tensor, batch: int, batch_idx: Tensor | None, table: Tensor | None,
@@ -111,7 +112,7 @@ def _write(k_cache: Tensor, v_cache: Tensor, table: Tensor, lengths: Tensor, seq
     page = _places.page_of(table, sequence, place // page_rows, k_cache.shape[0])
     page, row = page.masked_fill(before < 0, -1), place % page_rows
     with torch.no_grad():
-        if is_odd(k_cache, v_cache) or k_cache.dtype not in _DECODED:
+        if is_odd(k_cache, v_cache) or k_cache.dtype not in DECODED:
             _write_by_torch(k_cache, page, row, k)
             _write_by_torch(v_cache, page, row, v)
             return
@@ -184,15 +185,36 @@ def decode(options: Options, q: Tensor, k_cache: Tensor, v_cache: Tensor, length
         else:
             lengths = append(k_cache, v_cache, table, lengths, k, v)
             k = v = None
+    tensors = (k, v, slopes, sinks, None, None)
+    return _attended(options, q, k_cache, v_cache, lengths, table, tensors, num_splits, out)
+
+
+def decode_packed(options: Options, q: Tensor, k_cache: Tensor, v_cache: Tensor, lengths: Tensor,
+                  table: Tensor, cu_q: Tensor, slopes: Tensor | None, sinks: Tensor | None,
+                  num_splits: int, out: Tensor | None, total: Tensor | None
+                  ) -> tuple[Tensor, Tensor]:
+    """Returns (out [Tq,H,DV], lse [H,Tq]) of packed queries over pages, any number a sequence.
+
+    total, with options key_stride and key_offset: the keys of each sequence over all ranks.
+    """
+    tensors = (None, None, slopes, sinks, cu_q, total)
+    return _attended(options, q, k_cache, v_cache, lengths, table, tensors, num_splits, out)
+
+
+def _attended(options: Options, q: Tensor, k_cache: Tensor, v_cache: Tensor, lengths: Tensor,
+              table: Tensor, others: tuple[Tensor | None, ...], num_splits: int,
+              out: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Returns (out, lse). others: k and v to append, slopes, sinks, offsets, keys of all ranks."""
+    k, v, slopes, sinks, cu_q, total = others
     width = v_cache.shape[-1]
-    if odd:
+    if is_odd(k_cache, v_cache):
         options = with_scale(options, q.shape[-1])
         q, k_cache, v_cache = padded(q), padded(k_cache), padded(v_cache)
     if num_splits > 0:
         options = (*options, ("num_splits", num_splits))
+    served = (None, None, dense(cu_q), None, dense(total), *NOT_SERVED[5:])
     tensors: tuple[Tensor | None, ...] = (usable(q), k_cache, v_cache, dense(table), dense(lengths),
-                                          k, v, dense(slopes), dense(sinks), *NOT_SERVED,
-                                          *NO_CAPTURES)
+                                          k, v, dense(slopes), dense(sinks), *served, *NO_CAPTURES)
     if wants_gradient(tensors):
         tensors = tuple(None if each is None else each.detach() for each in tensors)
     if out is None:
@@ -202,6 +224,6 @@ def decode(options: Options, q: Tensor, k_cache: Tensor, v_cache: Tensor, length
         count("copied into the given out")
         found, lse = FLASH_ATTENTION_DECODE(options, *tensors)
         return out.copy_(found[..., :width]), lse
-    lse = q.new_empty((q.shape[0], q.shape[2], q.shape[1]), dtype=torch.float32)
-    FLASH_ATTENTION_DECODE.into(options, tensors, (out, lse))
+    lse = q.new_empty(lse_shape(q, cu_q), dtype=torch.float32)
+    FLASH_ATTENTION_DECODE.written(options, tensors, (out, lse))
     return out, lse

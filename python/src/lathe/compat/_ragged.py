@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sequences that are not packed: ragged queries over pages, used parts of slots.
 
-No operator takes ragged queries over pages, nor slots that are used in part, so torch moves rows by
-index on the device. Whether sequences have one length, or as many rows as the caller's maximal
-lengths say, is not asked: what is done is right for all offsets. The host waits for the device only
-where it would need very much memory not to, and never in a capture or a trace.
+Ragged queries of 16 bits read the pages where they lie. No operator takes slots that are used in
+part, nor float32 over pages, so torch moves such rows by index on the device. The host waits for
+the device only where it would need very much memory not to, and never in a capture or a trace.
 """
 from __future__ import annotations
 
@@ -18,9 +17,6 @@ from lathe.compat._attention import attend
 from lathe.torch._calls import Options, count, traced
 
 _MOST_BYTES = 1 << 28  # of gathered rows, for which the host does not ask for the exact number
-_FEW = 16  # rows a sequence, on average, for which reading pages in place is the faster way
-_PARTS = (1, 4, _FEW)  # how many rows of a sequence the operator for pages gets at once
-_NONE = -(1 << 31)  # keys of the sequence of padding, plus any number of rows
 
 
 # ---- pages ---------------------------------------------------------------------------------------
@@ -62,110 +58,22 @@ def gather_pages(k_cache: Tensor, v_cache: Tensor, table: Tensor, lengths: Tenso
     return _gather(k_cache, page, row), _gather(v_cache, page, row), starts
 
 
-class _Parts:
-    """Packed queries cut into parts of `size` rows, each of which is a sequence to the operator.
-
-    The last row of a sequence is the last one of a part, so that it stands at the part's last key;
-    what is left over is at the front of its first part. Sequence s owns the parts from
-    starts[s] // size + s on, which is enough for all its rows wherever they start; a part that
-    gets none has no keys. Rows past the last offset are one more sequence, without keys.
-    """
-
-    def __init__(self, cu_q: Tensor, rows: int, size: int) -> None:
-        self.size, device = size, cu_q.device
-        self.place: Tensor | None = None
-        if size == 1:  # a row is a part, and stays where it is
-            self.parts, self.ends = rows, cu_q[1:]
-            self.sequence = _places.sequence_of(cu_q, rows)
-            return
-        sequences = cu_q.shape[0]  # with the one of padding
-        starts = torch.nn.functional.pad(cu_q, (0, 1), value=rows)
-        begins = starts // size + _places.numbers(sequences + 1, device)
-        moved = (begins * size - starts)[1:]
-        first = moved + starts[:-1]  # the place of each sequence's first row
-        self.parts, self.ends = rows // size + sequences, (moved + starts[1:])[:-1]
-        sequence = _places.sequence_of(begins, self.parts).clamp(max=sequences - 1)
-        has_rows = first.index_select(0, sequence) < self._ends_of_parts()
-        self.sequence = torch.where(has_rows, sequence, sequences - 1)
-        home = _places.sequence_of(cu_q, rows)
-        place = moved.index_select(0, home) + _places.numbers(rows, device)
-        self.place = place.clamp(0, max(self.parts * size - 1, 0)).long()
-
-    def _ends_of_parts(self) -> Tensor:
-        numbers = _places.numbers(self.parts + 1, self.ends.device)[1:]
-        return numbers if self.size == 1 else numbers * self.size
-
-    def lengths(self, lengths: Tensor, causal: bool) -> Tensor:
-        """Returns how many keys the last row of each part sees; none where there is no row."""
-        keys = lengths.clamp(min=0)
-        if not causal:
-            return torch.nn.functional.pad(keys, (0, 1)).index_select(0, self.sequence)
-        keys = torch.nn.functional.pad(keys - self.ends, (0, 1), value=_NONE)
-        return (keys.index_select(0, self.sequence) + self._ends_of_parts()).clamp(min=0)
-
-    def cut(self, q: Tensor) -> Tensor:
-        """Returns packed rows [T,..] as parts [parts, size, ..]; zeros where there is none."""
-        if self.place is None:
-            return q.unsqueeze(1)
-        count("moved queries into parts")
-        # Not in place, as vmap may go over q alone; and autocast would cast an index_copy.
-        found = q.new_zeros((self.parts * self.size, *q.shape[1:])).index_put((self.place,), q)
-        return found.view(self.parts, self.size, *q.shape[1:])
-
-    def joined(self, out: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns out [T,H,DV] and lse [H,T] of packed rows."""
-        if self.place is None:
-            return out.squeeze(1), lse.squeeze(2).t()
-        count("moved results of parts to their rows")
-        return (out.flatten(0, 1).index_select(0, self.place),
-                lse.transpose(0, 1).flatten(1).index_select(1, self.place))
-
-
-def _attend_parts(options: Options, q: Tensor, k_cache: Tensor, v_cache: Tensor, cu_q: Tensor,
-                  lengths: Tensor, table: Tensor, max_q: int | None, slopes: Tensor | None,
-                  sinks: Tensor | None, num_splits: int, out: Tensor | None
-                  ) -> tuple[Tensor, Tensor]:
-    """Returns (out, lse) of attend_pages; pages are read where they lie."""
-    few = [size for size in _PARTS if isinstance(max_q, int) and size >= max_q]
-    parts = _Parts(cu_q, q.shape[0], few[0] if few else _FEW)
-    if slopes is not None and slopes.dim() == 2:
-        slopes = _places.chosen(slopes, parts.sequence)
-    in_place = out is not None and parts.place is None
-    found, lse = _kvcache.decode(
-        options, parts.cut(q), k_cache, v_cache, parts.lengths(lengths, ("causal", 1) in options),
-        _places.chosen(table, parts.sequence), None, None, slopes, sinks, num_splits,
-        out.unsqueeze(1) if out is not None and in_place else None)
-    found, lse = parts.joined(found, lse)
-    if sinks is not None:  # the lse of a row without keys is the sink; of padding it is not
-        at = _places.numbers(q.shape[0], q.device)
-        lse = lse.masked_fill(at >= cu_q[-1], float("-inf"))
-    if out is None or in_place:
-        return found if out is None else out, lse
-    count("copied into the given out")
-    return out.copy_(found), lse
-
-
 def attend_pages(options: Options, q: Tensor, k_cache: Tensor, v_cache: Tensor, cu_q: Tensor,
-                 lengths: Tensor, table: Tensor, max_q: int | None, slopes: Tensor | None,
-                 sinks: Tensor | None, num_splits: int, out: Tensor | None = None
+                 lengths: Tensor, table: Tensor, slopes: Tensor | None, sinks: Tensor | None,
+                 num_splits: int, out: Tensor | None = None, total: Tensor | None = None
                  ) -> tuple[Tensor, Tensor]:
     """Returns (out [Tq,H,DV], lse [H,Tq]) for packed queries over pages. There is no gradient.
 
-    Few queries read the pages where they lie; many get their keys gathered, which costs less than
-    reading them again for every few rows. Only what a part's rows see may depend on their places
-    among the rows, so other windows than causal ones are for gathered keys as well.
+    total: the keys of each sequence over all ranks, where options say which of them are here.
     """
     cu_q = _places.offsets32("cu_seqlens_q", cu_q)
-    rows, batch = q.shape[0], cu_q.shape[0] - 1
+    batch = cu_q.shape[0] - 1
     _places.check_batch(cu_seqlens_q=batch, block_table=table.shape[0], seqused_k=len(lengths))
     _kvcache.check_lengths(lengths, 0, k_cache, table, cu_q)
-    names = {name for name, _ in options}
-    whole = "causal" in names or (slopes is None and not names & {"window_left", "window_right"})
-    large = _room(k_cache, v_cache, table)[1] > _MOST_BYTES and not _may_wait()
     with torch.no_grad():
-        if rows > 0 and batch > 0 and whole and (rows <= _FEW * batch or large):
-            return _attend_parts(options, q, k_cache, v_cache, cu_q, lengths, table, max_q, slopes,
-                                 sinks, num_splits, out)
+        if q.dtype in _kvcache.DECODED:
+            return _kvcache.decode_packed(options, q, k_cache, v_cache, lengths, table, cu_q,
+                                          slopes, sinks, num_splits, out, total)
         k, v, cu_k = gather_pages(k_cache, v_cache, table, lengths)
         return attend(options, q, k, v, slopes, sinks, cu_q, cu_k, out)
 
@@ -236,9 +144,9 @@ def _check_out(out: Tensor, q: Tensor, v: Tensor) -> None:
 
 def attend_varlen(options: Options, q: Tensor, k: Tensor, v: Tensor, cu_q: Tensor | None,
                   cu_k: Tensor | None, used_q: Tensor | None, used_k: Tensor | None,
-                  max_q: int | None, table: Tensor | None, slopes: Tensor | None = None,
-                  sinks: Tensor | None = None, num_splits: int = 0, out: Tensor | None = None
-                  ) -> tuple[Tensor, Tensor]:
+                  table: Tensor | None, slopes: Tensor | None = None,
+                  sinks: Tensor | None = None, num_splits: int = 0, out: Tensor | None = None,
+                  total: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Returns (out, lse) for what the peers call varlen: packed, batched, partly used, in pages."""
     if out is not None:
         _check_out(out, q, v)
@@ -255,8 +163,8 @@ def attend_varlen(options: Options, q: Tensor, k: Tensor, v: Tensor, cu_q: Tenso
             return _kvcache.decode(options, q, k, v, used_k, table, None, None, slopes, sinks,
                                    num_splits, out)
         if cu_q is not None and used_q is None:
-            return attend_pages(options, q, k, v, cu_q, used_k, table, max_q, slopes, sinks,
-                                num_splits, out)
+            return attend_pages(options, q, k, v, cu_q, used_k, table, slopes, sinks, num_splits,
+                                out, total)
         _places.check_batch(block_table=table.shape[0], seqused_k=len(used_k))
         with torch.no_grad():
             k, v, cu_k = gather_pages(k, v, table, used_k)

@@ -8,9 +8,12 @@ from typing import Any, Sequence
 import torch
 from torch import Tensor
 
+from lathe._errors import InvalidArgument
 from lathe.compat._arguments import NOT_TENSORS, refuse_others
 from lathe.compat._attention import float_sinks, options_for, refuse, refuse_float8
+from lathe.compat._places import int32
 from lathe.compat._ragged import attend_varlen
+from lathe.torch._calls import Options
 
 _VERSIONS = (2, 3, 4)
 
@@ -47,6 +50,8 @@ def flash_attn_varlen_func(q: Tensor, k: Tensor, v: Tensor, max_seqlen_q: int, c
     """Returns out [Tq,H,DV], or (out, lse [H,Tq]), for packed queries over packed keys or pages.
 
     A given `out` is written by the kernel, with its strides. s_aux are sinks, one logit a head.
+    With cp_world_size the pages hold key j * cp_world_size + cp_rank of a sequence in place j, and
+    cp_tot_seqused_k [B] counts the keys of all ranks; lse then merges the ranks' results.
     """
     try:
         assert cu_seqlens_k is not None or seqused_k is not None, \
@@ -62,16 +67,31 @@ def flash_attn_varlen_func(q: Tensor, k: Tensor, v: Tensor, max_seqlen_q: int, c
                               mask_mod=mask_mod, aux_tensors=aux_tensors,
                               block_sparse_tensors=block_sparse_tensors,
                               dynamic_causal=dynamic_causal)
+        total = None
         if cp_world_size != 1:
-            refuse("cp_world_size", cp_world_size,
-                   "give each rank all keys, or use lathe.torch.group")
+            options, total = _shared_keys(options, cp_world_size, cp_rank, cp_tot_seqused_k,
+                                          block_table)
         found, lse = attend_varlen(options, q, k, v, cu_seqlens_q, cu_seqlens_k, None, seqused_k,
-                                   max_seqlen_q, block_table, alibi_slopes,
-                                   float_sinks(s_aux), num_splits, out)
+                                   block_table, alibi_slopes, float_sinks(s_aux), num_splits, out,
+                                   total)
         return (found, lse) if return_softmax_lse else found
     except NOT_TENSORS:
         refuse_others(flash_attn_varlen_func, locals())
         raise
+
+
+def _shared_keys(options: Options, world: int, rank: int, total: Tensor | None,
+                 table: Tensor | None) -> tuple[Options, Tensor]:
+    """Returns the options and the keys over all ranks, where a rank has every world-th key."""
+    if table is None or total is None:
+        refuse("cp_world_size", world, "give block_table and cp_tot_seqused_k with it: keys of "
+               "decode context parallelism are in pages")
+    if not 0 <= rank < world:
+        raise InvalidArgument(f"cp_rank is {rank}; allowed are 0 to {world - 1}, as cp_world_size "
+                              f"is {world}")
+    assert total is not None
+    return ((*options, ("key_stride", world), ("key_offset", rank)),
+            int32("cp_tot_seqused_k", total))
 
 
 def get_scheduler_metadata(batch_size: int, max_seqlen_q: int, max_seqlen_k: int, num_heads_q: int,

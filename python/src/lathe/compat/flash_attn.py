@@ -29,9 +29,8 @@ DROP_INS = (
     ("flash_attn_kvpacked_func", "padded to a width that is a multiple of 8", "dropout_p"),
     ("flash_attn_qkvpacked_func", "padded to a width that is a multiple of 8", "dropout_p"),
     ("flash_attn_varlen_func",
-     "padded to a width that is a multiple of 8; cast to int32; moved queries into parts; moved "
-     "results of parts to their rows; gathered keys and values from pages; waited for the device: "
-     "lengths",
+     "padded to a width that is a multiple of 8; cast to int32; gathered keys and values from "
+     "pages; waited for the device: lengths",
      "dropout_p"),
     ("flash_attn_varlen_kvpacked_func", "padded to a width that is a multiple of 8", "dropout_p"),
     ("flash_attn_varlen_qkvpacked_func", "padded to a width that is a multiple of 8", "dropout_p"),
@@ -101,14 +100,13 @@ def flash_attn_varlen_func(q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor
                            block_table: Tensor | None = None) -> Any:
     """Returns out [Tq,H,DV] for packed q [Tq,H,D], k [Tk,HK,D] and v, or keys in pages.
 
-    With a block table there is no gradient. Up to 16 queries a sequence, on average, read the pages
-    in place; for more torch gathers them first.
+    With a block table there is no gradient; queries of 16 bits read the pages in place.
     """
     try:
         options = options_for(softmax_scale, causal, window_size, softcap, deterministic,
                               dropout_p=dropout_p)
         found = attend_varlen(options, q, k, v, cu_seqlens_q, cu_seqlens_k, None, None,
-                              max_seqlen_q, block_table, alibi_slopes)
+                              block_table, alibi_slopes)
         return _result(*found, return_attn_probs)
     except NOT_TENSORS:
         refuse_others(flash_attn_varlen_func, locals())

@@ -37,9 +37,8 @@ DROP_INS = (
      "qv; attention_chunk"),
     ("flash_attn_with_kvcache",
      "padded to a width that is a multiple of 8; cast to int32; cast sinks to float32; appended by "
-     "a call of its own; appended to the cache by torch; chose rows of the page table; moved "
-     "queries into parts; moved results of parts to their rows; gathered keys and values from "
-     "pages; waited for the device: lengths",
+     "a call of its own; appended to the cache by torch; chose rows of the page table; "
+     "gathered keys and values from pages; waited for the device: lengths",
      "qv; rotary_cos; rotary_sin; cache_leftpad; attention_chunk"),
     ("get_scheduler_metadata", "", ""),
 )
@@ -108,7 +107,7 @@ def flash_attn_varlen_func(q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor
         options = options_for(softmax_scale, causal, window_size, softcap, deterministic, qv=qv,
                               attention_chunk=attention_chunk)
         found = _ragged.attend_varlen(options, q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_q,
-                                      seqused_k, max_seqlen_q, None, None, float_sinks(s_aux))
+                                      seqused_k, None, None, float_sinks(s_aux))
         return _result(*found, return_attn_probs)
     except NOT_TENSORS:
         refuse_others(flash_attn_varlen_func, locals())
@@ -160,7 +159,7 @@ def flash_attn_with_kvcache(q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Tens
                                        sinks, num_splits)
         else:
             out, lse = _ragged.attend_pages(options, q, k_cache, v_cache, cu_seqlens_q, lengths,
-                                            table, max_seqlen_q, None, sinks, num_splits)
+                                            table, None, sinks, num_splits)
         return (out, lse) if return_softmax_lse else out
     except NOT_TENSORS:
         refuse_others(flash_attn_with_kvcache, locals())

@@ -28,8 +28,8 @@ DROP_INS = (
      "block_sparse_tensors; block_sparse_tensors_bwd"),
     ("flash_attn_varlen_func",
      "padded to a width that is a multiple of 8; cast sinks to float32; cast to int32; moved used "
-     "rows together; moved results to their slots; moved queries into parts; moved results of "
-     "parts to their rows; gathered keys and values from pages; waited for the device: lengths",
+     "rows together; moved results to their slots; gathered keys and values from pages; "
+     "waited for the device: lengths",
      "qv; gather_kv_indices; score_mod; score_mod_bwd; mask_mod; aux_tensors; aux_scalars; "
      "block_sparse_tensors"),
 )
@@ -106,7 +106,7 @@ def flash_attn_varlen_func(q: Tensor, k: Tensor, v: Tensor, qv: Tensor | None = 
                            score_mod_bwd=score_mod_bwd, mask_mod=mask_mod, aux_tensors=aux_tensors,
                            aux_scalars=aux_scalars, block_sparse_tensors=block_sparse_tensors)
         out, lse = attend_varlen(options, q, k, v, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k,
-                                 max_seqlen_q, page_table, None, float_sinks(learnable_sink))
+                                 page_table, None, float_sinks(learnable_sink))
         return out, lse if return_lse else lse.detach()
     except NOT_TENSORS:
         refuse_others(flash_attn_varlen_func, locals())

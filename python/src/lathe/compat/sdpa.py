@@ -101,7 +101,7 @@ def _forward(query: Tensor, key: Tensor, value: Tensor, cum_seq_q: Tensor | None
              num_splits: int | None = None, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
     with torch.no_grad():
         return attend_varlen(options_for(scale, is_causal, (left, right), 0.0), query, key, value,
-                             cum_seq_q, cum_seq_k, None, seqused_k, max_q, table, slopes,
+                             cum_seq_q, cum_seq_k, None, seqused_k, table, slopes,
                              None, num_splits or 0, out)
 
 
