@@ -95,7 +95,11 @@ Set tensor_setter(const char* name, Dtype dtype, std::vector<int64_t> extents) {
 class CallChoices {
  public:
   CallChoices(const ServedLayer& layer, const ServedCall& call)
-      : layer_(layer), call_(call), op_(*find_operator(call.op)), known_(extents_of(layer, call)) {
+      : layer_(layer),
+        call_(call),
+        held_(find_operator(call.op)),
+        op_(*held_),
+        known_(extents_of(layer, call)) {
     for (const std::string_view name : split(call.with, ',')) with_.emplace_back(name);
     for (const std::string_view name : split(call.maybe, ',')) maybe_.emplace_back(name);
   }
@@ -228,7 +232,7 @@ class CallChoices {
     Status refusal;
     for (size_t number = 0; number < tries; ++number) {
       lathe_problem problem;
-      problem.op = &op_;
+      problem.op = held_;
       problem.options.resize(op_.options.size());
       Status made = make(choices, number, &problem);
       if (made.ok()) {
@@ -307,6 +311,7 @@ class CallChoices {
 
   const ServedLayer& layer_;
   const ServedCall& call_;
+  const OperatorPointer held_;
   const Operator& op_;
   const Known known_;
   std::vector<std::string> with_, maybe_;
@@ -356,7 +361,8 @@ Status check_names(const ServedLayer& said) {
   } else {
     ServedCall own;
     LATHE_ASSIGN(const auto calls, calls_of(said.kind, &own));
-    for (const ServedCall& call : calls) ops.push_back(find_operator(call.op));
+    for (const ServedCall& call : calls)
+      ops.push_back(find_operator(call.op).get());  // lathe's own
   }
   LATHE_TRY(check_tensors(said, ops));
   return check_options(said, ops);

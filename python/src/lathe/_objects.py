@@ -75,7 +75,7 @@ class Problem(_core.Problem):
     def set(self, option: str, value: Any) -> None:
         """Sets an option. None leaves its default; a DeviceText is text of the device.
 
-        A tuple or list of integers is the text of one: "16,16,32".
+        A tuple or list of two integers or more is the text of one: "16,16,32".
         """
         if value is None:
             return
@@ -83,7 +83,8 @@ class Problem(_core.Problem):
             value = value.encode()
         elif isinstance(value, os.PathLike):
             value = os.fspath(value)
-        elif isinstance(value, (tuple, list)) and all(isinstance(each, int) for each in value):
+        elif (isinstance(value, (tuple, list)) and len(value) > 1
+              and all(type(each) is int for each in value)):
             value = ",".join(map(str, value))
         elif type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0:
             value = value.item()  # numpy.True_, numpy.int64(1), numpy.float32(0.5)
