@@ -75,12 +75,13 @@ Result<std::span<const ServedCall>> calls_of(const std::string& kind, ServedCall
   const auto known = std::ranges::find(kKinds, kind, &ServedKind::name);
   if (known != std::end(kKinds)) return known->calls;
   // Kernels of callers' own come with their texts: a line of a problem warms them.
-  const int index = find_named(operators(), kind);
-  if (index < 0) {
+  const auto named = [&](const Operator& op) { return kind == op.name; };
+  const auto op = std::ranges::find_if(operators(), named);
+  if (op == operators().end()) {
     return invalid(text("layer is ", in_quotes(kind), "; allowed are ", served_kinds(),
                         " and an operator's name: ", operator_names()));
   }
-  own->op = operators()[static_cast<size_t>(index)].name;
+  own->op = op->name;
   return std::span<const ServedCall>(own, 1);
 }
 
