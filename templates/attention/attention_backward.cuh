@@ -11,9 +11,10 @@
 // queries that see them, of every query head that reads the keys; its parts of dq are added to an
 // accumulator in memory. After Dao et al., FlashAttention-2, with the scores transposed.
 #pragma once
-#include "attention/backward/gradient_step.cuh"
+#include "attention/backward/gradient_products.cuh"
 #include "attention/backward/gradient_sums.cuh"
 #include "attention/backward/row_values.cuh"
+#include "attention/backward/score_gradients.cuh"
 #include "attention/query_visits.cuh"
 #include "attention/split_copy.cuh"
 #include "params/attention_backward.h"
@@ -117,10 +118,12 @@ struct AttentionBackward {
   __device__ __forceinline__ void run() const;
 };
 
+// p and ds of the warp's keys and queries: p goes into dv at once or is exchanged, ds is exchanged.
 template <class Config>
 __device__ __forceinline__ void AttentionBackward<Config>::scores(
     const QueryCursor& at, unsigned q, typename Shape::Operands& ds,
     typename Shape::DvAccumulators& dv) const {
+  const unsigned dout = shared + Smem::kDoutAt;
   ScoreTile scores;
   scores.key = tile->first + Shape::key_block() * 16 + Shape::lane() / 4;
   scores.query = visits.block(at) * kTileM;
@@ -134,12 +137,31 @@ __device__ __forceinline__ void AttentionBackward<Config>::scores(
   if constexpr (GradientUnits<Config>::kMods) {
     scores.sequence = tile->sequence, scores.head = at.head;
   }
-  const auto weigh = [&](auto masked, auto& s, auto& words) {
-    score_weights<Config, decltype(masked)::kValue>(s, words, units, scores, tile->window(),
-                                                    tile->rows, rows);
-  };
-  make_p_and_ds<Config, Smem>(shared, q, rows + Smem::kRow, p.value_dim, uniform(visits.full(at)),
-                              weigh, ds, dv);
+  const bool full = uniform(visits.full(at));
+  typename Shape::Scores s = {}, dp = {};
+  typename Shape::Operands p_words;
+  add_scores<Config, Config::kWidth>(shared, q, s);
+  if (full) {
+    score_weights<Config, false>(s, p_words, units, scores, tile->window(), tile->rows, rows);
+  } else {
+    score_weights<Config, true>(s, p_words, units, scores, tile->window(), tile->rows, rows);
+  }
+  if constexpr (Shape::kExchange) {
+    exchange<Config>(p_words, shared + Smem::kPAt);
+  } else {
+    add_products<Config, typename Shape::ValueShare, Config::kValueWidth>(p_words, 0, dout,
+                                                                          p.value_dim, dv);
+  }
+  add_scores<Config, Config::kValueWidth>(shared + Smem::kVAt, dout, dp);
+  if (full) {
+    score_gradients<Config, false>(s, dp, ds, rows + Smem::kRow);
+  } else {
+    score_gradients<Config, true>(s, dp, ds, rows + Smem::kRow);
+  }
+  // In float32 each of the warps that share keys has all of ds.
+  if (!Shape::kSplit || Shape::kExchange || uniform(Shape::width_warp() == 0)) {
+    exchange<Config>(ds, shared + Smem::kDsAt);
+  }
 }
 
 // In order: the sums begin with what is in memory, which no other thread touches, and replace it.
@@ -164,15 +186,40 @@ __device__ __forceinline__ void AttentionBackward<Config>::dq_step(const QueryCu
   }
 }
 
+// One block of queries. Its copies are complete at the first barrier; those of the next one start
+// where the last reader of their place has been left behind.
 template <class Config>
 __device__ __forceinline__ void AttentionBackward<Config>::step(
     const QueryCursor& at, const QueryCursor& next, int turn, typename Shape::DkAccumulators& dk,
     typename Shape::DvAccumulators& dv) const {
   const unsigned q = q_tile(turn);
-  gradient_step<Config, Smem>(
-      p, shared, q, uniform(visits.there(next)), [&] { copy_q(next, turn + 1); },
-      [&] { copy_dout(next); }, [&](typename Shape::Operands& ds) { scores(at, q, ds, dv); }, dk,
-      dv);
+  const bool more = uniform(visits.there(next));
+  typename Shape::Operands ds;
+  copy_async_wait<0>();
+  __syncthreads();  // all is there for all; all have left ds, and with two stages the other Q
+  if constexpr (Config::kStages == 2) {
+    if (more) copy_q(next, turn + 1);
+    copy_async_commit();
+  }
+  scores(at, q, ds, dv);
+  __syncthreads();  // p and ds are there for all; without exchange, all have left dout
+  if constexpr (Shape::kExchange) {
+    add_products<Config, typename Shape::ValueShare, Config::kValueWidth>(
+        ds, shared + Smem::kPAt, shared + Smem::kDoutAt, p.value_dim, dv);
+  } else {
+    if (more) copy_dout(next);
+    copy_async_commit();
+  }
+  add_products<Config, typename Shape::KeyShare, Config::kWidth>(ds, shared + Smem::kDsAt, q,
+                                                                 p.head_dim, dk);
+  if constexpr (Shape::kExchange || Config::kStages == 1) {
+    __syncthreads();  // all have left Q, and with an exchange dout
+    if (more) {
+      if constexpr (Shape::kExchange) copy_dout(next);
+      if constexpr (Config::kStages == 1) copy_q(next, turn + 1);
+    }
+    copy_async_commit();
+  }
   if (p.dq) dq_step(at);
 }
 

@@ -155,17 +155,39 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::make_p(
   }
 }
 
+// As attention_backward's.
 template <class Config>
 __device__ __forceinline__ void AttentionBlockBackward<Config>::scores(
     const VisitCursor& at, unsigned q, typename Shape::Operands& ds,
     typename Shape::DvAccumulators& dv) const {
+  const unsigned dout = shared + Smem::kDoutAt;
   const unsigned delta =
       shared + Smem::kRowsAt + Smem::kRow + 4 * (Shape::first_query() + Shape::lane() % 4 * 2);
-  const auto weigh = [&](auto masked, auto& s, auto& words) {
-    make_p<decltype(masked)::kValue>(at, s, words);
-  };
-  make_p_and_ds<Config, Smem>(shared, q, delta, p.value_dim,
-                              queue.is(warp_uniform(at.visit), VisitKind::plain), weigh, ds, dv);
+  const bool full = queue.is(warp_uniform(at.visit), VisitKind::plain);
+  typename Shape::Scores s = {}, dp = {};
+  typename Shape::Operands p_words;
+  add_scores<Config, Config::kWidth>(shared, q, s);
+  if (full) {
+    make_p<false>(at, s, p_words);
+  } else {
+    make_p<true>(at, s, p_words);
+  }
+  if constexpr (Shape::kExchange) {
+    exchange<Config>(p_words, shared + Smem::kPAt);
+  } else {
+    add_products<Config, typename Shape::ValueShare, Config::kValueWidth>(p_words, 0, dout,
+                                                                          p.value_dim, dv);
+  }
+  add_scores<Config, Config::kValueWidth>(shared + Smem::kVAt, dout, dp);
+  if (full) {
+    score_gradients<Config, false>(s, dp, ds, delta);
+  } else {
+    score_gradients<Config, true>(s, dp, ds, delta);
+  }
+  // In float32 each of the warps that share keys has all of ds.
+  if (!Shape::kSplit || Shape::kExchange || uniform(Shape::width_warp() == 0)) {
+    exchange<Config>(ds, shared + Smem::kDsAt);
+  }
 }
 
 template <class Config>
@@ -213,23 +235,45 @@ __device__ __forceinline__ void AttentionBlockBackward<Config>::dq_step(
   }
 }
 
-// The queue grows behind the first barrier of a visit's first head: its new slot is read after
-// another barrier, and was read for the last time before this one.
+// One block of rows of one head; copies and barriers are attention_backward's. The queue grows
+// behind the first barrier of a visit's first head: its new slot is read after another barrier, and
+// was read for the last time before this one.
 template <class Config>
 __device__ __forceinline__ void AttentionBlockBackward<Config>::step(
     const VisitCursor& at, const VisitCursor& next, int turn, typename Shape::DkAccumulators& dk,
     typename Shape::DvAccumulators& dv) const {
   const unsigned q = backward.q_tile(turn);
-  const auto grow_and_score = [&](typename Shape::Operands& ds) {
-    if (uniform(at.head == tile->first_head && thread_index() < 32) &&
-        !queue.is(warp_uniform(at.visit) + 1, VisitKind::end)) {
-      walk().append(at.visit + 2);
+  const bool more = !queue.is(warp_uniform(next.visit), VisitKind::end);
+  typename Shape::Operands ds;
+  copy_async_wait<0>();
+  __syncthreads();  // all is there for all; all have left ds, and with two stages the other Q
+  if constexpr (Config::kStages == 2) {
+    if (more) copy_q(next, turn + 1);
+    copy_async_commit();
+  }
+  if (uniform(at.head == tile->first_head && thread_index() < 32) &&
+      !queue.is(warp_uniform(at.visit) + 1, VisitKind::end)) {
+    walk().append(at.visit + 2);
+  }
+  scores(at, q, ds, dv);
+  __syncthreads();  // p and ds are there for all; without exchange, all have left dout
+  if constexpr (Shape::kExchange) {
+    add_products<Config, typename Shape::ValueShare, Config::kValueWidth>(
+        ds, shared + Smem::kPAt, shared + Smem::kDoutAt, p.value_dim, dv);
+  } else {
+    if (more) copy_dout(next);
+    copy_async_commit();
+  }
+  add_products<Config, typename Shape::KeyShare, Config::kWidth>(ds, shared + Smem::kDsAt, q,
+                                                                 p.head_dim, dk);
+  if constexpr (Shape::kExchange || Config::kStages == 1) {
+    __syncthreads();  // all have left Q, and with an exchange dout
+    if (more) {
+      if constexpr (Shape::kExchange) copy_dout(next);
+      if constexpr (Config::kStages == 1) copy_q(next, turn + 1);
     }
-    scores(at, q, ds, dv);
-  };
-  gradient_step<Config, Smem>(
-      p, shared, q, !queue.is(warp_uniform(next.visit), VisitKind::end),
-      [&] { copy_q(next, turn + 1); }, [&] { copy_dout(next); }, grow_and_score, dk, dv);
+    copy_async_commit();
+  }
   dq_step(at);
 }
 
