@@ -93,6 +93,7 @@ TEST_CASE("an example, all dtypes and several widths, against float64") {
 
 // Two kernels with an array between them, strides, a dim that follows from others, an optional
 // tensor, options of each type.
+// clang-format off
 const char* const kMoments = R"text(/* lathe
 name = "moments"
 [tensors]
@@ -106,15 +107,29 @@ shift = { default = 0, allowed = ">=0" }
 mode = { default = "sum", allowed = "sum|most" }
 times = { default = 1, allowed = "1|2|3", compiled = true }
 [dims]
-G = "ceil_div(T, 4)"[constants] kRows = 4 kThreads = [ 64, 32 ] kLanes =
-    "kThreads / 2"[workspace] partial = {dtype = "f32", count = "T"} [[kernel]] function =
-        "rows" grid = [ "T", 1 ] block = "kThreads" [[kernel]] function = "groups" grid =
-            "G" block = 32 shared = "4 * kRows"[refuse] "T > 100" =
-                "more than 100 rows are too many"
-                "times == 3 && given(bias)" = "three times goes without a bias" * /
+G = "ceil_div(T, 4)"
+[constants]
+kRows = 4
+kThreads = [64, 32]
+kLanes = "kThreads / 2"
+[workspace]
+partial = { dtype = "f32", count = "T" }
+[[kernel]]
+function = "rows"
+grid = ["T", 1]
+block = "kThreads"
+[[kernel]]
+function = "groups"
+grid = "G"
+block = 32
+shared = "4 * kRows"
+[refuse]
+"T > 100" = "more than 100 rows are too many"
+"times == 3 && given(bias)" = "three times goes without a bias"
+*/
 #include "lathe/reduce.cuh"
-                                              template <class Config>
-                                              __device__ void rows(const Params& p) {
+template <class Config>
+__device__ void rows(const Params& p) {
   static_assert(Config::kLanes * 2 == Config::kThreads && Config::kRows == 4, "");
   float sum = 0;
   for (long long d = threadIdx.x; d < p.D; d += Config::kThreads) {
@@ -144,6 +159,7 @@ __device__ void groups(const Params& p) {
   if (blockIdx.x == 0) p.total[0] += 1.0f;
 }
 )text";
+// clang-format on
 
 Call moments_call(const Kernel& kernel, int64_t rows, int64_t width, bool bias) {
   Call call;
