@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <functional>
 #include <map>
 
 namespace launches {
@@ -102,14 +103,11 @@ void World::fill(int64_t batch, int64_t tokens, int64_t sequences, int64_t chann
 }
 
 void World::fill(const char* dims, const std::vector<int64_t>& extents) {
-  std::map<lathe::Dim, int64_t> extent_of = {{lathe::Dim::fixed, 0}};
+  // By name: an operator of a text has dims of its own.
+  std::map<std::string, int64_t, std::less<>> extent_of;
   const std::vector<std::string_view> names = lathe::split(dims, ' ');
   REQUIRE(names.size() == extents.size());
-  for (size_t i = 0; i < names.size(); ++i) {
-    const lathe::Dim dim = lathe::find_dim(names[i]);
-    REQUIRE_MESSAGE(dim != lathe::Dim::fixed, std::string(names[i]));
-    extent_of[dim] = extents[i];
-  }
+  for (size_t i = 0; i < names.size(); ++i) extent_of[std::string(names[i])] = extents[i];
   // Worlds share the recorder: the next launches are this one's.
   for (size_t i = 0; i < plan->kernels.size(); ++i) {
     recorder.params_bytes.at(i) = static_cast<size_t>(plan->kernels[i].built->spec().params_bytes);
@@ -119,7 +117,9 @@ void World::fill(const char* dims, const std::vector<int64_t>& extents) {
   for (const lathe::Slot& slot : plan->slots) {
     std::vector<int64_t> shape;
     for (int d = 0; d < slot.shape.rank; ++d) {
-      shape.push_back(extent_of.at(slot.shape.dims[d].dim) + slot.shape.dims[d].plus);
+      const auto [dim, plus] = slot.shape.dims[d];
+      const bool fixed = dim == lathe::Dim::fixed;
+      shape.push_back((fixed ? 0 : extent_of.at(slot.shape.info(dim).name)) + plus);
     }
     const auto dtype = static_cast<lathe_dtype>(slot.dtype);
     arrays.emplace_back(dtype, shape, address(slot.tensor));
