@@ -18,7 +18,7 @@ import zipfile
 LIMIT = 10_000_000  # bytes
 
 MODULES = """
-__init__.py _check.py _core.pyi _errors.py _library.py _log.py _objects.py _operators.py _run.py
+__init__.py _check.py _core.pyi _errors.py _library.py _kernel.py _log.py _objects.py _operators.py _run.py
 _signatures.pyi cli.py flex.py py.typed compat/__init__.py compat/_arguments.py compat/_attention.py
 compat/_bert_padding.py compat/_conv.py compat/_conv_blocks.py compat/_conv_checks.py
 compat/_conv_copies.py compat/_fla_checks.py compat/_fla_context.py compat/_fla_conv.py
