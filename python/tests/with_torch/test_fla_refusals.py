@@ -70,7 +70,7 @@ CONV = {
     "weight": (lambda: fla.causal_conv1d(X, WEIGHT[:, None]), "weight has rank 3"),
     "cache": (lambda: fla.causal_conv1d_update(X[:, 0], [1], weight=WEIGHT), "cache is a list"),
     "few caches": (lambda: fla.causal_conv1d_update(X[0], torch.ones(1, K, 4), weight=WEIGHT),
-                   "state has extent 1"),
+                   "state has S = 1; allowed without state_indices is 4"),
     "two tokens": (lambda: fla.causal_conv1d_update(torch.ones(2, 2, K), torch.ones(2, K, 4),
                                                     weight=WEIGHT),
                    r"x has shape \(2, 2, 16\); allowed are .*a step takes one token"),

@@ -26,6 +26,7 @@ GROUPS = {
     "torch, variants": [row for row in functions.TORCH if row.what and row not in BREAKING],
     **({"mods": BREAKING} if BREAKING else {}),
     "serving": functions.SERVING,
+    "adapters": functions.ADAPTERS,
     "fla": functions.FLA,
     "causal_conv1d": functions.CONV,
     "attention": functions.ATTENTION[:len(functions.ATTENTION) // 2],

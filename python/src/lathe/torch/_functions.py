@@ -102,7 +102,8 @@ def _convolved(tensors: tuple[Tensor | None, ...], pool: tuple[Tensor | None, ..
         *parts, state = CAUSAL_CONV1D_PARTS_FINAL(options, *tensors)
     else:
         parts, state = list(CAUSAL_CONV1D_PARTS(options, *tensors, *pool)), None
-    return tuple(part for part in parts if part is not None), state
+    # In a trace there are as many outputs as there can be, and those behind the parts are empty.
+    return tuple(parts[:words.count(",") + 1]), state
 
 
 @_declared
