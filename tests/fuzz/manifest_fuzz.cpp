@@ -22,7 +22,7 @@ void check_line(std::string_view line) {
   }
   const std::string text = problem_text(**problem);
   FUZZ_CHECK(std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c < 127; }));
-  const auto again = parse_problem(text);
+  const auto again = parse_problem(std::string_view(text));
   FUZZ_CHECK(again.ok());
   FUZZ_CHECK(problem_text(**again) == text);
 }
