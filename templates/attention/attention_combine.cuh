@@ -32,16 +32,24 @@ struct CombinedColumns {
   float o[2][kCombineColumns], sum;
 };
 
+// A row of a head and where it lies: its splits are `stride` rows apart in the partial results.
+struct CombineRow {
+  int query, head, splits;
+  long long batch, partial, stride, lse;
+  bool there;
+};
+
 // Columns start + 4 lane and 128 further on, of the row whose first split begins at `from`.
 __device__ __forceinline__ CombinedColumns combine_columns(const AttentionCombineParams& p,
-                                                           const float* from, int start,
+                                                           const CombineRow& row, const float* from,
+                                                           int start,
                                                            const float (&part)[kCombineParts]) {
   constexpr int kAtOnce = 4;
   const int first_column = start + kCombineColumns * static_cast<int>(threadIdx.x % 32);
   CombinedColumns out = {};
 #pragma unroll
   for (int i = 0; i < kCombineParts; ++i) {
-    const int count = minimum(p.splits - 32 * i, 32);
+    const int count = minimum(row.splits - 32 * i, 32);
 #pragma unroll 1
     for (int first = 0; first < count; first += kAtOnce) {
       float weight[kAtOnce];
@@ -49,7 +57,7 @@ __device__ __forceinline__ CombinedColumns combine_columns(const AttentionCombin
 #pragma unroll
       for (int s = 0; s < kAtOnce; ++s) {  // all loads of a batch are under way together
         weight[s] = __shfl_sync(0xffffffffu, part[i], first + s);
-        const float* split = from + (32 * i + first + s) * (p.rows * p.value_dim);
+        const float* split = from + (32 * i + first + s) * (row.stride * p.value_dim);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const int column = first_column + 128 * half;
@@ -76,34 +84,67 @@ __device__ __forceinline__ CombinedColumns combine_columns(const AttentionCombin
   return out;
 }
 
+// Row `number` of all heads, [B, H, Sq].
+__device__ __forceinline__ CombineRow combine_row(const AttentionCombineParams& p,
+                                                  long long number) {
+  const long long other = number / p.seq_q;
+  return {static_cast<int>(number % p.seq_q),
+          static_cast<int>(other % p.heads),
+          p.splits,
+          other / p.heads,
+          number,
+          p.rows,
+          number,
+          number < p.rows};
+}
+
+// Row `number` of all slots of tiles, [slots, rows of a tile]. Most slots are empty.
+template <class Config>
+__device__ __forceinline__ CombineRow combine_tile_row(const AttentionCombineParams& p,
+                                                       long long number) {
+  using Offset = typename Config::CuSeqlens;
+  const long long slot = number / p.tile_rows;
+  CombineRow out = {};
+  if (slot >= load_element(static_cast<const int*>(p.used_slots))) return out;
+  const auto entry = static_cast<const AttentionCombineEntry*>(p.combine_list)[slot];
+  const int group = p.heads / p.kv_heads;
+  const int row = entry.first + static_cast<int>(number % p.tile_rows);
+  const int start = offset_at<Offset>(p.cu_seqlens_q, entry.sequence, p.seq_q);
+  const int end = offset_at<Offset>(p.cu_seqlens_q, entry.sequence + 1, p.seq_q);
+  out.query = start + row / group, out.head = entry.head * group + row % group;
+  out.splits = entry.count;
+  out.partial = number, out.stride = p.tile_rows;
+  out.lse = static_cast<long long>(out.head) * p.seq_q + out.query;
+  out.there = entry.count > 0 && out.query < end;
+  return out;
+}
+
 template <class Config>
 __device__ void attention_combine(const AttentionCombineParams& p) {
   constexpr int kParts = kCombineParts, kColumns = kCombineColumns;
   const int lane = threadIdx.x % 32;
-  const long long row = static_cast<long long>(blockIdx.x) * (Config::kThreads / 32) +
-                        static_cast<int>(threadIdx.x / 32);
-  if (row >= p.rows) return;
-  const int query = static_cast<int>(row % p.seq_q);
-  const long long other = row / p.seq_q;
-  const int head = static_cast<int>(other % p.heads);
+  const long long number = static_cast<long long>(blockIdx.x) * (Config::kThreads / 32) +
+                           static_cast<int>(threadIdx.x / 32);
+  CombineRow row;
+  if constexpr (IsRagged<Config>::kValue) {
+    row = combine_tile_row<Config>(p, number);
+  } else {
+    row = combine_row(p, number);
+  }
+  if (!row.there) return;
 
   float part[kParts], largest = minus_infinity();
-  const float* lse = static_cast<const float*>(p.partial_lse) + row;
+  const float* lse = static_cast<const float*>(p.partial_lse) + row.partial;
 #pragma unroll
   for (int i = 0; i < kParts; ++i) {
     const int split = 32 * i + lane;
-    part[i] = split < p.splits ? load_element(lse + split * p.rows) : minus_infinity();
+    part[i] = split < row.splits ? load_element(lse + split * row.stride) : minus_infinity();
     largest = fmaxf(largest, part[i]);
   }
   largest = warp_max(largest);
   float sink = minus_infinity();
   if constexpr (Config::kSinks) {
-    bool padding = false;
-    if constexpr (IsRagged<Config>::kValue) {
-      using Offset = typename Config::CuSeqlens;
-      padding = query >= offset_at<Offset>(p.cu_seqlens_q, p.sequences, p.seq_q);
-    }
-    if (!padding) sink = load_element(static_cast<const float*>(p.sinks) + head);
+    sink = load_element(static_cast<const float*>(p.sinks) + row.head);
     largest = fmaxf(largest, sink);
   }
   const float base = merge_base(largest);
@@ -111,15 +152,15 @@ __device__ void attention_combine(const AttentionCombineParams& p) {
   for (int i = 0; i < kParts; ++i) part[i] = merge_weight(part[i], base);
 
   using Element = typename Config::Element;
-  const float* from = static_cast<const float*>(p.partial_out) + row * p.value_dim;
-  Element* out = static_cast<Element*>(p.out) + other / p.heads * p.out_batch_stride +
-                 query * p.out_token_stride + head * p.out_head_stride;
+  const float* from = static_cast<const float*>(p.partial_out) + row.partial * p.value_dim;
+  Element* out = static_cast<Element*>(p.out) + row.batch * p.out_batch_stride +
+                 row.query * p.out_token_stride + row.head * p.out_head_stride;
 #pragma unroll 1
   for (int start = 0; start < p.value_dim; start += kCombinePass) {
-    CombinedColumns all = combine_columns(p, from, start, part);
+    CombinedColumns all = combine_columns(p, row, from, start, part);
     if constexpr (Config::kSinks) all.sum += merge_weight(sink, base);
     if (lane == 0 && start == 0) {
-      store_element(static_cast<float*>(p.lse) + row, merge_lse(base, all.sum));
+      store_element(static_cast<float*>(p.lse) + row.lse, merge_lse(base, all.sum));
     }
     const float scale = merge_scale(all.sum);
 #pragma unroll

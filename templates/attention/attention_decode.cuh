@@ -79,7 +79,7 @@ struct AttentionDecode {
   const QueryTile& tile;
   char* const shared;
   const DecodeBlocks<Config, Smem> blocks;
-  const int split;
+  const DecodeSplit split;
 
   // ---- copies
 
@@ -240,8 +240,8 @@ __device__ __forceinline__ void AttentionDecode<Config>::store_row(int row, int 
 #pragma unroll
   for (int c = 0; c < 4; ++c) scaled[c] = o[c] * end.scale;
   const long long lse_row = decode_row<Config>(p, tile, query, head);
-  if (decode.splits > 1) {
-    const long long partial = decode_partial<Config>(p, split) + lse_row;
+  if (split.count > 1) {
+    const long long partial = decode_partial<Config>(p, tile, split, query, head);
     store_global(static_cast<float*>(decode.partial_out) + partial * p.value_dim + column,
                  pack<float, 16>(scaled));
     if (column == 0) store_element(static_cast<float*>(decode.partial_lse) + partial, end.lse);
@@ -297,7 +297,7 @@ __device__ __forceinline__ void AttentionDecode<Config>::store(float t,
       all[2] = __fmaf_rn(factor, part.z, all[2]), all[3] = __fmaf_rn(factor, part.w, all[3]);
     }
     RowEnd end;
-    if (Config::kSinks && decode.splits <= 1) {
+    if (Config::kSinks && split.count <= 1) {
       const int head = tile.head * tile.group + (tile.first + row) % tile.group;
       const float sink = load_element(static_cast<const float*>(p.sinks) + head);
       end = softmax_end<true>(largest, sum, t, sink);
@@ -311,8 +311,8 @@ __device__ __forceinline__ void AttentionDecode<Config>::store(float t,
 template <class Config>
 __device__ __forceinline__ void AttentionDecode<Config>::run() const {
   const auto visits = View{decode, tile}.visits();
-  const DecodePart part(visits, decode.splits, split);
-  if (part.first >= part.last && decode.splits > 1) {
+  const DecodePart part(visits, split);
+  if (part.first >= part.last && split.count > 1) {
     return store_empty_split<Config>(decode, tile, split);
   }
 
@@ -329,12 +329,12 @@ template <class Config>
 __device__ void attention_decode(const AttentionDecodeParams& decode) {
   extern __shared__ __align__(1024) float4 shared[];
   const AttentionForwardParams& p = decode.forward;
-  int split;
-  const QueryTile tile = decode_tile<Config>(decode, split);
-  if (IsRagged<Config>::kValue && !has_rows(tile)) return;
-  if (store_padding<Config>(decode, tile, split)) return;
-  const PageTable table(decode.pages, tile.sequence);
   char* const memory = reinterpret_cast<char*>(shared);
+  DecodeSplit split;
+  const QueryTile tile = decode_tile<Config>(decode, memory, split);
+  if (IsRagged<Config>::kValue && tile.sequence == kNoSequence) return;
+  if (store_padding<Config>(decode, tile)) return;
+  const PageTable table(decode.pages, tile.sequence);
   AttentionDecode<Config>{decode, p, tile, memory, {decode, p, tile, table, memory}, split}.run();
 }
 

@@ -67,7 +67,7 @@ struct AttentionDecodeLatent {
   const QueryTile& tile;
   char* const shared;
   const DecodeBlocks<Config, Smem> blocks;
-  const int split;
+  const DecodeSplit split;
   const int lane, group, row_warp;
 
   // ---- copies
@@ -154,8 +154,8 @@ __device__ __forceinline__ void AttentionDecodeLatent<Config>::store(
     const int warp_row = rows.warp_row(0, half, lane);
     const int query = rows.query(tile, warp_row, lane), head = rows.head(tile, warp_row);
     const float sum = quad_sum(softmax.sum[0][half]);
-    const RowEnd end =
-        decode_row_end<Config>(decode, query < tile.rows, head, softmax.most[0][half], sum, t);
+    const RowEnd end = decode_row_end<Config>(decode, query < tile.rows, head, split,
+                                              softmax.most[0][half], sum, t);
     store_decoded<Config, kOutTiles>(decode, tile, split, query, head, half, end, group == 0, o,
                                      [&](int n) { return column(n); });
   }
@@ -164,8 +164,8 @@ __device__ __forceinline__ void AttentionDecodeLatent<Config>::store(
 template <class Config>
 __device__ __forceinline__ void AttentionDecodeLatent<Config>::run() const {
   const auto visits = View{decode, tile}.visits();
-  const DecodePart part(visits, decode.splits, split);
-  if (part.first >= part.last && decode.splits > 1) {
+  const DecodePart part(visits, split);
+  if (part.first >= part.last && split.count > 1) {
     return store_empty_split<Config>(decode, tile, split);
   }
   const DecodeRows<Config> rows(tile, row_warp);
@@ -181,14 +181,14 @@ template <class Config>
 __device__ void attention_decode_latent(const AttentionDecodeParams& decode) {
   extern __shared__ __align__(1024) float4 shared[];
   const AttentionForwardParams& p = decode.forward;
-  int split;
-  const QueryTile tile = decode_tile<Config>(decode, split);
-  if (IsRagged<Config>::kValue && !has_rows(tile)) return;
-  if (store_padding<Config>(decode, tile, split)) return;
+  char* const memory = reinterpret_cast<char*>(shared);
+  DecodeSplit split;
+  const QueryTile tile = decode_tile<Config>(decode, memory, split);
+  if (IsRagged<Config>::kValue && tile.sequence == kNoSequence) return;
+  if (store_padding<Config>(decode, tile)) return;
   const PageTable table(decode.pages, tile.sequence);
   constexpr int kGroups = AttentionDecodeLatentSmem<Config>::kGroups;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  char* const memory = reinterpret_cast<char*>(shared);
   AttentionDecodeLatent<Config>{
       decode, p,    tile,           memory,        {decode, p, tile, table, memory},
       split,  lane, warp % kGroups, warp / kGroups}

@@ -106,13 +106,26 @@ struct AttentionDecodeParams {
   AttentionPages pages;
   AttentionRotary rotary;
   AttentionScales scales;
-  const void* leftpad;         // int32 [B]: the first key that counts
-  const void* total_seqlens;   // int32 [B]: keys over all ranks
-  void* partial_out;           // float32 [splits, B, H, Sq, DV], if splits > 1
-  void* partial_lse;           // float32 [splits, B, H, Sq]
+  const void* leftpad;        // int32 [B]: the first key that counts
+  const void* total_seqlens;  // int32 [B]: keys over all ranks
+  // float32 [splits, B, H, Sq, DV] and [splits, B, H, Sq] if there are splits; packed [slots, rows
+  // of a tile, DV] and [slots, rows of a tile].
+  void* partial_out;
+  void* partial_lse;
   int key_stride, key_offset;  // key j is key j * key_stride + key_offset of the sequence
   int appended;                // rows of the call, or packed: not 0 if those of the sequence
-  int splits;                  // parts of the key blocks of each tile
+  int splits;                  // parts of the key blocks of each tile; packed: if share is 0
+  // Packed: the tiles of more than one split, and how many slots they have.
+  void* combine_list;  // AttentionCombineEntry [slots]
+  void* used_slots;    // int32 [1]
+  int share;           // thread blocks that the keys of all tiles are shared out to; 0: see splits
+  int slots;           // of partial results that there is room for
+};
+
+// The tile whose first split has a slot. count: its splits, in this slot and those behind it; 0 for
+// the slots of other splits.
+struct AttentionCombineEntry {
+  int sequence, first, head, count;
 };
 
 struct AttentionCombineParams {
@@ -122,12 +135,16 @@ struct AttentionCombineParams {
   const void* cu_seqlens_q;  // [B + 1]
   void* out;                 // [B, Sq, H, DV], or packed [Tq, H, DV]
   void* lse;                 // float32 [B, H, Sq], or [H, Tq]
-  long long rows;            // B * H * Sq, or H * Tq
+  // Packed: partial results are those of tiles, which the attention has listed.
+  const void* combine_list;
+  const void* used_slots;
+  long long rows;  // B * H * Sq
   long long out_batch_stride, out_token_stride, out_head_stride;
   int heads, seq_q, value_dim;
   int sequences;  // B
   int reserved;
-  int splits;  // at most 256
+  int splits;               // at most 256
+  int kv_heads, tile_rows;  // packed
 };
 
 // One call of each function of a mod.

@@ -13,6 +13,8 @@ namespace lathe {
 namespace {
 
 constexpr int kElementBytes = 2;
+constexpr int64_t kFloatBytes = 4;
+constexpr int64_t kLeastPart = 2;  // as templates/attention/decode/ragged.cuh has it
 // The table of splits has this many tiles: more than any device runs side by side.
 constexpr int64_t kMostTableRows = 1024;
 constexpr int kAppendThreads = 128, kCombineThreads = 128;
@@ -106,26 +108,55 @@ int64_t attention_decode_splits(const AttentionProblem& problem, const Attention
                                 tuning_key.key_blocks);
 }
 
-int64_t attention_decode_partial_out_bytes(const AttentionProblem& problem,
-                                           const AttentionDecodeShape& shape, int64_t splits) {
-  return splits > 1 ? splits * shape.rows() * problem.value_dim * 4 : 0;
-}
-
-uint64_t attention_decode_workspace_bytes(const AttentionProblem& problem,
-                                          const AttentionDecodeShape& shape, int64_t splits) {
-  WorkspaceLayout layout;
-  layout.add({splits > 1 ? splits : 0, shape.rows(), problem.value_dim + 1, 4});
-  return static_cast<uint64_t>(layout.total());
-}
-
 int64_t attention_decode_blocks(const AttentionTiling& kernel, const AttentionDecodeShape& shape,
                                 int64_t splits) {
   const int64_t sequences = shape.ragged ? 1 : shape.batch;
   return attention_decode_tiles(kernel, shape) * shape.kv_heads * sequences * splits;
 }
 int64_t attention_append_blocks(const AttentionDecodeShape& shape) { return shape.tokens(); }
-int64_t attention_combine_blocks(const AttentionDecodeShape& shape) {
-  return ceil_div(shape.rows(), kCombineThreads / 32);
+int64_t attention_combine_blocks(int64_t rows) { return ceil_div(rows, kCombineThreads / 32); }
+
+// The bounds that templates/attention/decode/ragged.cuh proves: blocks and slots.
+void share_out(const AttentionProblem& problem, const AttentionTiling& kernel,
+               const AttentionDecodeShape& shape, int64_t side_by_side, int64_t wanted,
+               AttentionDecodeParts* out) {
+  const int64_t tiles = attention_decode_blocks(kernel, shape, 1);
+  const int64_t key_blocks = ceil_div(shape.most_keys(), kernel.n);
+  out->blocks = tiles;
+  if (!problem.split || wanted == 1 || key_blocks <= kLeastPart) return;
+  if (wanted > 1) {
+    out->splits = attention_clamp_splits(wanted, key_blocks);
+    out->slots = out->blocks = bounded_product({tiles, out->splits});
+  } else {
+    out->share = side_by_side, out->slots = 2 * side_by_side;
+    out->blocks += side_by_side;
+  }
+  out->partial_rows = bounded_product({out->slots, kernel.m}), out->joined_rows = out->partial_rows;
+}
+
+Result<AttentionDecodeParts> attention_decode_parts(const AttentionProblem& problem,
+                                                    const AttentionTiling& kernel,
+                                                    const AttentionDecodeShape& shape,
+                                                    const AttentionSplitTable& chosen,
+                                                    int64_t side_by_side, int64_t wanted) {
+  AttentionDecodeParts out;
+  if (shape.ragged) {
+    share_out(problem, kernel, shape, side_by_side, wanted, &out);
+  } else {
+    out.splits = attention_decode_splits(problem, kernel, shape, chosen, wanted);
+    out.blocks = attention_decode_blocks(kernel, shape, out.splits);
+    out.joined_rows = out.splits > 1 ? shape.rows() : 0;
+    out.partial_rows = out.splits * out.joined_rows;
+  }
+  if (out.joined_rows == 0) return out;
+  LATHE_TRY(checked_product("the workspace", {out.partial_rows, problem.value_dim + 1, 8}));
+  WorkspaceLayout layout;
+  layout.add({out.partial_rows, problem.value_dim + 1, kFloatBytes});
+  out.partial_lse = out.partial_rows * problem.value_dim * kFloatBytes;
+  out.combine_list = layout.add({out.slots, sizeof(AttentionCombineEntry)});
+  out.used_slots = layout.add({out.slots > 0 ? 1 : 0, kFloatBytes});
+  out.total = layout.total();
+  return out;
 }
 
 // Granlund and Montgomery, Division by Invariant Integers using Multiplication, 1994: with
@@ -140,7 +171,7 @@ FastDivision fast_division(int64_t divisor) {
 
 AttentionCost attention_decode_cost(const AttentionProblem& problem, const KernelSpec& spec,
                                     const AttentionDecodeShape& shape, const AttentionMask& mask,
-                                    int64_t splits) {
+                                    int64_t partial_rows) {
   const AttentionShape all = {shape.batch, shape.heads, shape.kv_heads, shape.queries,
                               shape.most_keys()};
   const std::vector<AttentionSequences> sequences = {{mask, shape.batch}};
@@ -151,7 +182,8 @@ AttentionCost attention_decode_cost(const AttentionProblem& problem, const Kerne
                                               attention_key_width(problem) * kElementBytes
                                         : 0;
   cost.minimum_bytes += added;
-  cost.bytes += added + 2 * (splits > 1 ? splits * shape.rows() * (problem.value_dim + 1) * 4 : 0);
+  cost.bytes +=
+      added + 2 * static_cast<uint64_t>(partial_rows * (problem.value_dim + 1) * kFloatBytes);
   return cost;
 }
 

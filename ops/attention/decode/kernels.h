@@ -51,18 +51,35 @@ class AttentionSplitTable {
 int64_t attention_decode_splits(const AttentionProblem& problem, const AttentionTiling& kernel,
                                 const AttentionDecodeShape& shape,
                                 const AttentionSplitTable& chosen, int64_t wanted);
-// The workspace holds the partial results of the splits: first every o, then every lse.
-int64_t attention_decode_partial_out_bytes(const AttentionProblem& problem,
-                                           const AttentionDecodeShape& shape, int64_t splits);
-uint64_t attention_decode_workspace_bytes(const AttentionProblem& problem,
-                                          const AttentionDecodeShape& shape, int64_t splits);
 // Counts the tiles of a key head that the grid has: of a sequence, or if ragged of all of them.
 int64_t attention_decode_tiles(const AttentionTiling& kernel, const AttentionDecodeShape& shape);
-// All blocks are in x. A launch may have at most 2^31 - 1 blocks: the caller compares these first.
+// Counts blocks of a whole number of splits. All are in x. A launch may have at most 2^31 - 1: the
+// caller compares these first.
 int64_t attention_decode_blocks(const AttentionTiling& kernel, const AttentionDecodeShape& shape,
                                 int64_t splits);
 int64_t attention_append_blocks(const AttentionDecodeShape& shape);
-int64_t attention_combine_blocks(const AttentionDecodeShape& shape);
+// `rows` counts those that have partial results.
+int64_t attention_combine_blocks(int64_t rows);
+
+// Holds how the tiles of a call are shared out to blocks of threads, and the sections of the
+// workspace, in bytes. Packed queries have lengths on the device alone, which decides there who has
+// splits and how many (templates/attention/decode/ragged.cuh): the host gives room for `slots`
+// partial results of a tile.
+struct AttentionDecodeParts {
+  int64_t splits = 1;            // of each tile; packed: if share is 0
+  int64_t share = 0, slots = 0;  // packed
+  int64_t blocks = 0;            // of the grid
+  int64_t joined_rows = 0;       // with partial results, that are then joined
+  int64_t partial_rows = 0;      // of partial results
+  int64_t partial_lse = 0, combine_list = 0, used_slots = 0, total = 0;
+};
+// `side_by_side`: blocks of threads that a device runs at a time. Returns INVALID_ARGUMENT if the
+// workspace passes 2^63 bytes.
+Result<AttentionDecodeParts> attention_decode_parts(const AttentionProblem& problem,
+                                                    const AttentionTiling& kernel,
+                                                    const AttentionDecodeShape& shape,
+                                                    const AttentionSplitTable& chosen,
+                                                    int64_t side_by_side, int64_t wanted);
 
 // Add to a spec what a problem of decoding has beside pages (templates/attention/decode/calls.cuh):
 // packed queries alone, or a rotary embedding too.
@@ -83,6 +100,6 @@ FastDivision fast_division(int64_t divisor);
 // Takes every sequence to be as long as its table allows, because lengths are on the device.
 AttentionCost attention_decode_cost(const AttentionProblem& problem, const KernelSpec& spec,
                                     const AttentionDecodeShape& shape, const AttentionMask& mask,
-                                    int64_t splits);
+                                    int64_t partial_rows);
 
 }  // namespace lathe

@@ -61,8 +61,7 @@ class Portable final : public AttentionDecode {
   Status launch(const AttentionDecodeCall& of) const override {
     AttentionDecodeParams p = {};
     fill(of, &p);
-    return kernel.launch(attention_decode_blocks(tiling(), of.shape, of.splits), &p,
-                         of.call.stream);
+    return kernel.launch(of.parts.blocks, &p, of.call.stream);
   }
 };
 

@@ -16,7 +16,8 @@ namespace lathe {
 // These are of the workspace.
 template <>
 inline constexpr auto kOtherPointers<attention_decode::kTensors, AttentionCombineParams> =
-    std::tuple(&AttentionCombineParams::partial_out, &AttentionCombineParams::partial_lse);
+    std::tuple(&AttentionCombineParams::partial_out, &AttentionCombineParams::partial_lse,
+               &AttentionCombineParams::combine_list, &AttentionCombineParams::used_slots);
 
 namespace {
 
@@ -24,11 +25,10 @@ namespace {
 struct DecodePlan {
   AttentionDecodeShape shape;
   const AttentionDecode* decode = nullptr;
-  int64_t splits = 1;
-  int64_t partial_lse = 0, workspace = 0;  // bytes
+  AttentionDecodeParts parts;
 
   bool empty() const { return shape.rows() == 0; }
-  int64_t total() const { return workspace; }
+  int64_t total() const { return parts.total; }
 };
 
 // All plans of the process share one table, because making a table takes longer than the rest of a
@@ -49,7 +49,8 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
                  std::vector<std::unique_ptr<AttentionDecode>> decodes)
       : request_(request),
         decodes_(std::move(decodes)),
-        splits_(split_table(facts.multiprocessors)) {
+        splits_(split_table(facts.multiprocessors)),
+        shared_bytes_(facts.shared_bytes_per_multiprocessor) {
     if (problem().append) append_ = attention_append_spec(problem());
     if (problem().split) combine_ = attention_combine_spec(problem());
     list({&append_});
@@ -80,17 +81,16 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     }
     LATHE_TRY(check_rotary_rows(extents, shape));
     LATHE_TRY(check_scales(extents, shape));
-    LATHE_ASSIGN(const int64_t rows, checked_product("q", {shape.heads, shape.tokens()}));
+    LATHE_TRY(checked_product("q", {shape.heads, shape.tokens()}));
     if (out.empty()) return out;
     out.decode = &decode_of(shape);
-    out.splits =
-        attention_decode_splits(problem(), out.decode->tiling(), shape, *splits_, request_.splits);
-    LATHE_TRY(check_blocks(out));
-    if (out.splits == 1) return out;
-    LATHE_TRY(checked_product("the workspace", {out.splits, rows, problem().value_dim + 1, 4}));
-    out.partial_lse = attention_decode_partial_out_bytes(problem(), shape, out.splits);
-    out.workspace =
-        static_cast<int64_t>(attention_decode_workspace_bytes(problem(), shape, out.splits));
+    LATHE_TRY(check_tiles(out));
+    LATHE_ASSIGN(out.parts,
+                 attention_decode_parts(problem(), out.decode->tiling(), shape, *splits_,
+                                        side_by_side(out.decode->tiling()), request_.splits));
+    if (std::max(out.parts.blocks, out.parts.joined_rows / 4) > kMaxExtent) {
+      return too_many_blocks(out);
+    }
     return out;
   }
 
@@ -102,10 +102,11 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
       LATHE_TRY(append_.launch(attention_append_blocks(shape), &p, call.stream));
     }
     if (launch.empty()) return {};
-    LATHE_TRY(launch.decode->launch({request_, shape, launch.splits, launch.partial_lse, call}));
-    if (launch.splits == 1) return {};
+    LATHE_TRY(launch.decode->launch({request_, shape, launch.parts, call}));
+    if (launch.parts.joined_rows == 0) return {};
     const AttentionCombineParams combine = combine_params(call, launch);
-    return combine_.launch(attention_combine_blocks(shape), &combine, call.stream);
+    return combine_.launch(attention_combine_blocks(launch.parts.joined_rows), &combine,
+                           call.stream);
   }
 
   // Takes every sequence to be as long as its pages allow, because lengths are on the device.
@@ -114,9 +115,9 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     if (launch.empty()) return out;
     const AttentionMask mask = {launch.shape.queries, launch.shape.most_keys(),
                                 request_.attention.window_left, request_.attention.window_right};
-    const AttentionCost cost =
-        attention_decode_cost(problem(), *launch.decode->kernel, launch.shape, mask, launch.splits);
-    out.launches = 1 + (problem().append ? 1 : 0) + (launch.splits > 1 ? 1 : 0);
+    const AttentionCost cost = attention_decode_cost(problem(), *launch.decode->kernel,
+                                                     launch.shape, mask, launch.parts.partial_rows);
+    out.launches = 1 + (problem().append ? 1 : 0) + (launch.parts.joined_rows > 0 ? 1 : 0);
     out.cost = {cost.minimum_bytes, cost.bytes, cost.flops, cost.tile_flops};
     return out;
   }
@@ -129,19 +130,30 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     return *decodes_.back();
   }
 
-  // All blocks of a launch are in x.
-  Status check_blocks(const DecodePlan& launch) const {
+  // Returns the blocks of threads that the device runs at a time. Two on a multiprocessor, as one
+  // computes while the other waits; more would only cut keys into smaller parts.
+  int64_t side_by_side(const AttentionTiling& kernel) const {
+    const bool two = 2 * (kernel.smem_bytes + kReservedShared) <= shared_bytes_;
+    return (two ? 2 : 1) * splits_->multiprocessors();
+  }
+
+  // Checks what parts are computed of, so that nothing overflows. All blocks of a launch are in x.
+  Status check_tiles(const DecodePlan& launch) const {
     const AttentionDecodeShape& shape = launch.shape;
-    AttentionDecodeShape one = shape;  // a single sequence, so that nothing overflows
+    AttentionDecodeShape one = shape;  // a single sequence
     if (!shape.ragged) one.batch = 1;
     const AttentionTiling& kernel = launch.decode->tiling();
     const int64_t most = shape.ragged ? kMaxExtent : kMaxExtent / shape.batch;
     if (one.kv_heads <= kMaxExtent / attention_decode_tiles(kernel, one) &&
-        attention_decode_blocks(kernel, one, launch.splits) <= most && one.rows() / 4 < most) {
+        attention_decode_blocks(kernel, one, 1) <= most && one.rows() / 4 < most) {
       return {};
     }
+    return too_many_blocks(launch);
+  }
+  Status too_many_blocks(const DecodePlan& launch) const {
+    const AttentionDecodeShape& shape = launch.shape;
     return unsupported(text("q of ", shape.batch, " sequences, ", shape.queries, " tokens and ",
-                            shape.heads, " heads, with keys in ", launch.splits,
+                            shape.heads, " heads, with keys in ", launch.parts.splits,
                             " parts, needs more than ", kMaxExtent, " blocks; split the batch"));
   }
 
@@ -210,14 +222,18 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     AttentionCombineParams p = {};
     fill_tensors<attention_decode::kTensors>(call, launch.shape.ragged, &p);
     p.partial_out = call.workspace;
-    p.partial_lse = call.workspace + launch.partial_lse;
+    p.partial_lse = call.workspace + launch.parts.partial_lse;
     p.rows = launch.shape.rows();
     p.heads = static_cast<int>(launch.shape.heads);
     p.seq_q =
         static_cast<int>(launch.shape.ragged ? launch.shape.packed_tokens : launch.shape.queries);
     p.sequences = static_cast<int>(launch.shape.batch);
     p.value_dim = problem().value_dim;
-    p.splits = static_cast<int>(launch.splits);
+    p.splits = static_cast<int>(launch.parts.splits);
+    p.combine_list = call.workspace + launch.parts.combine_list;
+    p.used_slots = call.workspace + launch.parts.used_slots;
+    p.kv_heads = static_cast<int>(launch.shape.kv_heads);
+    p.tile_rows = static_cast<int>(launch.decode->tiling().m);
     return p;
   }
 
@@ -225,6 +241,7 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
   KernelSlot append_, combine_;
   std::vector<std::unique_ptr<AttentionDecode>> decodes_;
   std::shared_ptr<const AttentionSplitTable> splits_;
+  int64_t shared_bytes_;
 };
 
 }  // namespace

@@ -84,8 +84,7 @@ class Warpgroups final : public AttentionDecode {
       if (keys.extent[k] == 1) keys.stride[k] = 8;  // that nobody uses
     }
     LATHE_TRY(kernel.encode(whole ? 0 : 1, keys, &p.k));
-    return kernel.launch(attention_decode_blocks(tiling(), of.shape, of.splits), &p,
-                         of.call.stream);
+    return kernel.launch(of.parts.blocks, &p, of.call.stream);
   }
 };
 

@@ -118,8 +118,12 @@ void AttentionDecode::fill(const AttentionDecodeCall& of, AttentionDecodeParams*
   fill_windows(request, request.problem.spread ? kMaxExtent : shape.most_keys(), rows, &p);
   p.tiles = static_cast<int>(attention_decode_tiles(tiling(), shape));
   out->pages = attention_pages(of.call, shape);
-  out->partial_out = of.call.workspace;
-  out->partial_lse = of.call.workspace ? of.call.workspace + of.partial_lse : nullptr;
+  if (of.call.workspace) {
+    out->partial_out = of.call.workspace;
+    out->partial_lse = of.call.workspace + of.parts.partial_lse;
+    out->combine_list = of.call.workspace + of.parts.combine_list;
+    out->used_slots = of.call.workspace + of.parts.used_slots;
+  }
   out->rotary = attention_rotary(of.call, shape);
   out->scales = attention_scales(of.call);
   out->leftpad = of.call.tensors[attention_decode::leftpad].data;
@@ -127,7 +131,8 @@ void AttentionDecode::fill(const AttentionDecodeCall& of, AttentionDecodeParams*
   out->key_stride = static_cast<int>(of.request.key_stride);
   out->key_offset = static_cast<int>(of.request.key_offset);
   out->appended = static_cast<int>(request.problem.append ? shape.queries : 0);
-  out->splits = static_cast<int>(of.splits);
+  out->splits = static_cast<int>(of.parts.splits);
+  out->share = static_cast<int>(of.parts.share), out->slots = static_cast<int>(of.parts.slots);
 }
 
 }  // namespace lathe

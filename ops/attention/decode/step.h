@@ -27,8 +27,7 @@ struct DecodeRequest {
 struct AttentionDecodeCall {
   const DecodeRequest& request;
   const AttentionDecodeShape& shape;
-  int64_t splits;
-  int64_t partial_lse;  // offset in the workspace
+  const AttentionDecodeParts& parts;
   const Call& call;
 };
 // Describe the pages of a call, its rotary embedding and the scales of its cache, if it has these.

@@ -10,8 +10,9 @@ namespace lathe {
 // `sum` is the whole row's. The sink belongs to one split's result, else to attention_combine.
 template <class Config>
 __device__ __forceinline__ RowEnd decode_row_end(const AttentionDecodeParams& decode, bool there,
-                                                 int head, float most, float sum, float t) {
-  if (Config::kSinks && decode.splits <= 1) {
+                                                 int head, const DecodeSplit& split, float most,
+                                                 float sum, float t) {
+  if (Config::kSinks && split.count <= 1) {
     const float* sinks = static_cast<const float*>(decode.forward.sinks);
     const float sink = there ? load_element(sinks + head) : minus_infinity();
     return softmax_end<true>(most, sum, t, sink);
@@ -23,16 +24,16 @@ __device__ __forceinline__ RowEnd decode_row_end(const AttentionDecodeParams& de
 // begin. `with_lse`: this warp stores it for those that share the row.
 template <class Config, int kOutTiles, class ColumnOf>
 __device__ __forceinline__ void store_decoded(const AttentionDecodeParams& decode,
-                                              const QueryTile& tile, int split, int query, int head,
-                                              int half, const RowEnd& end, bool with_lse,
-                                              const float (&o)[1][kOutTiles][4],
+                                              const QueryTile& tile, const DecodeSplit& split,
+                                              int query, int head, int half, const RowEnd& end,
+                                              bool with_lse, const float (&o)[1][kOutTiles][4],
                                               const ColumnOf& column_of) {
   using Element = typename Config::Element;
   const AttentionForwardParams& p = decode.forward;
   const int quarter = thread_index() % 4;
-  const bool there = query < tile.rows, alone = decode.splits <= 1;
+  const bool there = query < tile.rows, alone = split.count <= 1;
   const long long at = decode_row<Config>(p, tile, query, head);
-  const long long partial = decode_partial<Config>(p, split) + at;
+  const long long partial = decode_partial<Config>(p, tile, split, query, head);
   if (there && with_lse && quarter == 0) {
     float* lse =
         alone ? static_cast<float*>(p.lse) + at : static_cast<float*>(decode.partial_lse) + partial;

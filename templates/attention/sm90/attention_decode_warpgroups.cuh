@@ -44,7 +44,8 @@ struct DecodeConsumer {
   const AttentionDecodeParams& decode;
   const QueryTile& tile;
   const DecodeBuffers<Config> buffers;
-  const int split, warp;  // warp: of the warpgroup
+  const DecodeSplit split;
+  const int warp;  // of the warpgroup
 
   static __device__ __forceinline__ void arrive(unsigned barrier) {
     if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
@@ -340,7 +341,7 @@ struct DecodeConsumer {
       const float other = get_row(kOdd ? kEvenSums : kOddSums, half);
       const int warp_row = rows.warp_row(0, half, threadIdx.x);
       const int query = rows.query(tile, warp_row, threadIdx.x), head = rows.head(tile, warp_row);
-      const RowEnd end = decode_row_end<Config>(decode, query < tile.rows, head,
+      const RowEnd end = decode_row_end<Config>(decode, query < tile.rows, head, split,
                                                 softmax.most[0][half], sum[half] + other, t);
       store_decoded<Config, 32>(decode, tile, split, query, head, half, end, kOdd == 0, o,
                                 [](int n) { return kOdd * 256 + n * 8; });
@@ -389,14 +390,14 @@ __device__ void attention_decode_warpgroups(const AttentionDecodeWarpgroupsParam
   using Pieces = DecodeConfig<Config>;
   const AttentionDecodeParams& decode = p.decode;
   const DecodeBuffers<Config> buffers = {shared_address(shared)};
-  int split;
-  const QueryTile tile = decode_tile<Config>(decode, split);
-  if (IsRagged<Config>::kValue && !has_rows(tile)) return;
-  if (store_padding<Config>(decode, tile, split)) return;
+  DecodeSplit split;
+  const QueryTile tile = decode_tile<Config>(decode, reinterpret_cast<char*>(shared), split);
+  if (IsRagged<Config>::kValue && tile.sequence == kNoSequence) return;
+  if (store_padding<Config>(decode, tile)) return;
   const PageTable table(decode.pages, tile.sequence);
   const Visits<Pieces> visits(decode.forward, tile);
-  const DecodePart part(visits, decode.splits, split);
-  if (part.first >= part.last && decode.splits > 1) {
+  const DecodePart part(visits, split);
+  if (part.first >= part.last && split.count > 1) {
     return store_empty_split<Config>(decode, tile, split);
   }
   if (threadIdx.x == 256) {

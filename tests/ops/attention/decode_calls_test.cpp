@@ -101,6 +101,36 @@ TEST_CASE("ragged queries: no sequences, no rows, padding alone, one row each") 
   }
 }
 
+// The bits of a row tell whether its keys were cut: sums in parts round otherwise than one sum.
+TEST_CASE(
+    "ragged queries: one sequence of many keys has splits beside short ones, which have none") {
+  for (const char* family_name : {"portable", "sm90"}) {
+    const InFamily chosen(family_name);
+    for (const bool latent : {false, true}) {
+      DecodeCase c = ragged_case(75);
+      c.rows = {1, 30, 0, 2}, c.cached = {3000, 40, 9, 20}, c.padding = 3;
+      c.table_width = 190, c.sinks = true;
+      if (latent)
+        c.latent = true, c.head_dim = 576, c.value_dim = 512, c.kv_heads = 1, c.ratio = 16;
+      const DecodeInputs in = make_decode(c);
+      const Values shared_out = checked(c, in).at("lse");
+      c.splits = "1";
+      const Values whole = checked(c, in).at("lse");
+      const size_t tokens = shared_out.size() / static_cast<size_t>(c.heads());
+      CHECK(tokens == 36);
+      size_t cut = 0;
+      for (size_t i = 0; i < whole.size(); ++i) {
+        if (i % tokens == 0) {
+          cut += shared_out[i] != whole[i];
+        } else {
+          CHECK(shared_out[i] == whole[i]);
+        }
+      }
+      CHECK(cut > 0);
+    }
+  }
+}
+
 // A server pads its batch with sequences that are below 0: they have no keys, and none are stored.
 TEST_CASE("ragged queries: sequences of padding write nothing to the cache") {
   DecodeCase c = ragged_case(70);

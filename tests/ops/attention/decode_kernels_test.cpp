@@ -190,7 +190,7 @@ TEST_CASE("attention decode: latent keys are read once") {
   problem.append = true;
   const KernelSpec spec = *decode_kernels(problem, facts("sm_80"), {1, 16})[0]->kernel;
   const AttentionDecodeShape shape{2, 1, 16, 1, 50, 16, 8};
-  const auto cost = attention_decode_cost(problem, spec, shape, {1, 128, -1, -1}, 1);
+  const auto cost = attention_decode_cost(problem, spec, shape, {1, 128, -1, -1}, 0);
   const uint64_t rows = 2 * 16 * ((576 + 512) * 2 + 4), keys = 2 * 128 * 576 * 2;
   CHECK(cost.minimum_bytes == rows + keys + 2 * 2 * 576 * 2);
   CHECK(cost.bytes == cost.minimum_bytes);
@@ -228,11 +228,32 @@ TEST_CASE("attention decode: grids and workspace") {
   CHECK(attention_decode_tiles(AttentionTiling(narrow), shape) == 3);  // 35 rows of 16
   CHECK(attention_decode_blocks(AttentionTiling(narrow), shape, 4) == 3 * 2 * 3 * 4);
   CHECK(attention_append_blocks(shape) == 21);
-  CHECK(attention_combine_blocks(shape) == 53);  // 210 rows, four a block
-  CHECK(attention_decode_workspace_bytes(problem, shape, 1) == 0);
-  CHECK(attention_decode_partial_out_bytes(problem, shape, 1) == 0);
-  CHECK(attention_decode_partial_out_bytes(problem, shape, 4) == 4 * 210 * 96 * 4);
-  CHECK(attention_decode_workspace_bytes(problem, shape, 4) == 326'144);  // 4 * 210 * 97 * 4, up
+  CHECK(attention_combine_blocks(210) == 53);  // four rows a block
+  const AttentionSplitTable table(132);
+  const auto parts = [&](const AttentionDecodeShape& of, int64_t wanted) {
+    return *attention_decode_parts(problem, AttentionTiling(narrow), of, table, 264, wanted);
+  };
+  CHECK(parts(shape, 1).total == 0);
+  CHECK(parts(shape, 1).joined_rows == 0);
+  CHECK(parts(shape, 4).blocks == 3 * 2 * 3 * 4);
+  CHECK(parts(shape, 4).joined_rows == 210);
+  CHECK(parts(shape, 4).partial_lse == 4 * 210 * 96 * 4);
+  CHECK(parts(shape, 4).total == 326'144);  // 4 * 210 * 97 * 4, up
+
+  // Packed: 3 sequences of 21 tokens, so that at most 6 + 4 tiles of a key head have rows.
+  AttentionDecodeShape packed = shape;
+  packed.ragged = true, packed.packed_tokens = 21;
+  CHECK(parts(packed, 1).blocks == 10 * 2);
+  CHECK(parts(packed, 1).total == 0);
+  CHECK(parts(packed, 3).blocks == 10 * 2 * 3);
+  CHECK(parts(packed, 3).slots == 10 * 2 * 3);
+  CHECK(parts(packed, 0).blocks == 10 * 2 + 264);
+  CHECK(parts(packed, 0).slots == 2 * 264);
+  CHECK(parts(packed, 0).joined_rows == 2 * 264 * 16);
+  CHECK(parts(packed, 0).combine_list >= 2 * 264 * 16 * 97 * 4);
+  packed.table_width = 4;  // one block of keys: nothing to share out
+  CHECK(parts(packed, 0).blocks == 10 * 2);
+  CHECK(parts(packed, 0).joined_rows == 0);
 }
 
 TEST_CASE("attention decode: costs by hand") {
@@ -240,13 +261,13 @@ TEST_CASE("attention decode: costs by hand") {
   const KernelSpec spec = *decode_kernels(problem, facts("sm_80"), {1, 4})[0]->kernel;
   const AttentionDecodeShape shape{2, 1, 8, 2, 50, 16, 8};
   const AttentionMask mask{1, 128, -1, -1};
-  const auto cost = attention_decode_cost(problem, spec, shape, mask, 1);
+  const auto cost = attention_decode_cost(problem, spec, shape, mask, 0);
   const uint64_t rows = 2 * 8 * (128 * 2 + 4), keys = 2 * 2 * 128 * 128 * 2;
   CHECK(cost.minimum_bytes == rows + keys);
   CHECK(cost.bytes == rows + keys);
   CHECK(cost.flops == 2ull * 128 * 2 * 8 * 128);
   problem.append = true;
-  const auto split = attention_decode_cost(problem, spec, shape, mask, 2);
+  const auto split = attention_decode_cost(problem, spec, shape, mask, 2 * 16);
   CHECK(split.minimum_bytes == rows + keys + 2 * 2 * 2 * 128 * 2);
   CHECK(split.bytes == split.minimum_bytes + 2 * 2 * 16 * 65 * 4);  // written and read
 }
