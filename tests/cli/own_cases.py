@@ -259,6 +259,9 @@ def inputs_of(name):
         "softmax.cuh": lambda: ({"x": noise("F32", 3, 300)}, []),
         "rms_norm.cuh": lambda: ({"x": noise("BF16", 5, 512), "residual": noise("BF16", 5, 512, seed=1),
                                   "weight": noise("BF16", 512, seed=2)}, ["eps=1e-5"]),
+        "gelu.cuh": lambda: ({"x": noise("F32", 5, 40), "bias": noise("F32", 40, seed=1)}, ["scale=0.5"]),
+        "gelu_backward.cuh": lambda: ({"x": noise("F32", 5, 40), "bias": noise("F32", 40, seed=1), "dy": noise("F32", 5, 40, seed=2)},
+                                      ["scale=0.5"]),
         "quantise.cuh": lambda: ({"x": noise("F32", 3, 512)}, []),
         "topk.cuh": lambda: ({"x": noise("F32", 4, 333)}, ["k=12"]),
         "matmul.cuh": lambda: ({"a": noise("BF16", 70, 72), "b": noise("BF16", 136, 72, seed=1)}, []),
@@ -370,6 +373,17 @@ class LadderCases(Case):
                 a, b = (sum(x[i * D + d] * w[j * D + d] for d in range(D)) for w in (g, u))
                 expected.append(a / (1 + math.exp(-a)) * b)
         self.close(unpack("F16", self.both("mlp.cuh", inputs)["y"][2]), expected, 2 ** -10)
+
+    def test_gelu(self):
+        tensors, options = inputs_of("gelu_backward.cuh")
+        x, bias, dy = (unpack("F32", tensors[name][2]) for name in ("x", "bias", "dy"))
+        x = [v + bias[i % 40] for i, v in enumerate(x)]
+        y = unpack("F32", self.both("gelu.cuh", {"x": tensors["x"], "bias": tensors["bias"]}, options)["y"][2])
+        self.close(y, [v * (1 + math.erf(v / math.sqrt(2))) / 4 for v in x], 2e-6)
+        outputs = self.both("gelu_backward.cuh", tensors, options)
+        dx = [g / 2 * ((1 + math.erf(v / math.sqrt(2))) / 2 + v * math.exp(-v * v / 2) / math.sqrt(2 * math.pi)) for v, g in zip(x, dy)]
+        self.close(unpack("F32", outputs["dx"][2]), dx, 2e-6)
+        self.close(unpack("F32", outputs["dbias"][2]), [sum(dx[i::40]) for i in range(40)], 4e-6)
 
     def test_topk(self):
         noise = random.Random(8)

@@ -10,12 +10,11 @@ import torch.nn.functional as F
 import lathe
 import lathe.torch as lt
 
-HERE = pathlib.Path(__file__).parent
-EXAMPLES = HERE.parents[2] / "examples" / "own_kernels"
+EXAMPLES = pathlib.Path(__file__).parents[3] / "examples" / "own_kernels"
 
 
-def gelu_bias():
-    return lt.kernel(HERE / "gelu_bias.cuh", backward=HERE / "gelu_bias_backward.cuh")
+def gelu():
+    return lt.kernel(EXAMPLES / "gelu.cuh", backward=EXAMPLES / "gelu_backward.cuh")
 
 
 def inputs(dtype=torch.float32, rows=5, width=40):
@@ -42,7 +41,7 @@ def test_values_and_gradients(dtype, bound, given):
     x, bias = inputs(dtype)
     if not given:
         bias = None
-    y = gelu_bias()(x, bias, scale=0.5)
+    y = gelu()(x, bias, scale=0.5)
     wanted, gradients = exact(x, bias, 0.5)
     near(y, wanted, bound)
     y.backward(wanted.cos().to(dtype))
@@ -53,7 +52,7 @@ def test_values_and_gradients(dtype, bound, given):
 
 def test_without_a_gradient_and_by_name():
     x, bias = inputs()
-    kernel = gelu_bias()
+    kernel = gelu()
     with torch.no_grad():
         y = kernel(bias=bias, x=x, scale=2)
     assert not y.requires_grad
@@ -69,7 +68,7 @@ def test_without_a_gradient_and_by_name():
 
 def test_compiled_and_checked_by_torch():
     x, bias = inputs()
-    kernel = gelu_bias()
+    kernel = gelu()
     kernel(x, bias)  # names the operator of torch
     compiled = torch.compile(lambda x, bias: kernel(x * 2, bias, scale=0.5).square(),
                              backend="aot_eager", fullgraph=True)
@@ -77,7 +76,7 @@ def test_compiled_and_checked_by_torch():
     wanted = torch.autograd.grad((F.gelu(x * 2 + bias) * 0.5).square().sum(), (x, bias))
     for a, b in zip(found, wanted):
         near(a, b, 5e-5)
-    names = [name for name in dir(torch.ops.lathe) if name.startswith("gelu_bias_")]
+    names = [name for name in dir(torch.ops.lathe) if name.startswith("gelu_")]
     operator = getattr(torch.ops.lathe, kernel._calls["x", "bias"].name)
     assert operator.default.name().split("::")[1] in names
     torch.library.opcheck(operator, (x.detach().requires_grad_(), bias.detach(), ""),
@@ -103,30 +102,30 @@ def test_several_outputs_and_dims_that_follow():
 
 
 def test_one_text_is_one_operator():
-    assert gelu_bias() is gelu_bias()
-    assert gelu_bias() is not lt.kernel(HERE / "gelu_bias.cuh")
-    assert gelu_bias().name.startswith("gelu_bias@")
+    assert gelu() is gelu()
+    assert gelu() is not lt.kernel(EXAMPLES / "gelu.cuh")
+    assert gelu().name.startswith("gelu@")
 
 
 def test_refusals(tmp_path):
-    kernel = gelu_bias()
+    kernel = gelu()
     x, bias = inputs()
     for call, words in ((lambda: kernel(x, bias, x), "was given 3 tensors; allowed are x, bias"),
                         (lambda: kernel(bias=bias), "needs x; it takes x, bias"),
                         (lambda: kernel(x, x=x), "was given x twice"),
                         (lambda: kernel(x, scales=2), "no input or option scales.*did you mean scale"),
                         (lambda: kernel(x.half()), "x has dtype f16; allowed are f32|bf16"),
-                        (lambda: lt.kernel(HERE / "gelu_bias.cuh", backward=HERE / "gelu_bias.cuh"),
-                         "gives y; a backward of gelu_bias@[0-9a-f]* gives dx, dbias"),
+                        (lambda: lt.kernel(EXAMPLES / "gelu.cuh", backward=EXAMPLES / "gelu.cuh"),
+                         "gives y; a backward of gelu@[0-9a-f]* gives dx, dbias"),
                         (lambda: lt.kernel(tmp_path / "none.cuh"), "cannot be read")):
         with pytest.raises(lathe.InvalidArgument, match=words):
             call()
-    text = (HERE / "gelu_bias_backward.cuh").read_text()
+    text = (EXAMPLES / "gelu_backward.cuh").read_text()
     other = tmp_path / "other.cuh"
     other.write_text(text.replace("dy ", "dz ").replace("p.dy", "p.dz"))
     with pytest.raises(lathe.InvalidArgument, match="takes dz; a backward of .* takes x, bias, y, dy"):
-        lt.kernel(HERE / "gelu_bias.cuh", backward=other)
+        lt.kernel(EXAMPLES / "gelu.cuh", backward=other)
     other.write_text(text.replace(", optional = true }\ndy", " }\ndy").replace(", optional = true, needs", ", what"))
-    needing = lt.kernel(HERE / "gelu_bias.cuh", backward=other) if "has_bias" in text else None
+    needing = lt.kernel(EXAMPLES / "gelu.cuh", backward=other)
     with pytest.raises(lathe.InvalidArgument, match="needs bias, which x give no call"):
         needing(x)

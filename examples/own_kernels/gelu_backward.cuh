@@ -1,6 +1,8 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
 /* lathe
-name = "gelu_bias_backward"
-summary = "dx = dy * scale * gelu'(x + bias), and dbias its sum over the rows"
+name = "gelu_backward"
+summary = "dx = scale * gelu'(x + bias) * dy, and dbias its sum over the rows."
 [tensors]
 x     = { in = ["f32", "bf16"], shape = "T D" }
 bias  = { in = "x", shape = "D", optional = true }

@@ -1,6 +1,8 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
 /* lathe
-name = "gelu_bias"
-summary = "y = gelu(x + bias) * scale"
+name = "gelu"
+summary = "y = scale * gelu(x + bias): the forward of lathe.torch.kernel."
 [tensors]
 x    = { in = ["f32", "bf16"], shape = "T D" }
 bias = { in = "x", shape = "D", optional = true }
