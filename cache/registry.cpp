@@ -15,6 +15,7 @@
 #include "codegen/base/log.h"
 #include "codegen/base/printable.h"
 #include "codegen/base/text.h"
+#include "codegen/kernel_text.h"
 #include "codegen/mods.h"
 #include "codegen/source.h"
 
@@ -50,6 +51,11 @@ bool compiling_allowed() {
   return true;
 }
 
+std::vector<std::string> with_lines(std::vector<std::string> options) {
+  options.emplace_back(kLineOption);
+  return options;
+}
+
 }  // namespace
 
 struct Registry::State {
@@ -67,6 +73,7 @@ struct Registry::State {
   const int driver_version = device ? device->driver().version : 0;
   SharedCompiler compiler{tiers->store(), driver_version};
   const std::vector<std::string>& options = Compiler::options();
+  const std::vector<std::string> own_options = with_lines(options);  // of a caller's kernels
 
   struct Loaded {
     std::shared_ptr<const Kernel> kernel;
@@ -88,7 +95,8 @@ struct Registry::State {
   Result<std::shared_ptr<const Entry>> compile(Key key, const EmittedKernel& kernel,
                                                const Compiler& with);
   Result<Key> key_of(const EmittedKernel& kernel, const std::string& identity) const {
-    return make_key(kernel.spec_text, kernel.unit, arch, identity, options);
+    return make_key(kernel.spec_text, kernel.unit, arch, identity,
+                    kernel.spec.own() != nullptr ? own_options : options);
   }
   Result<CompiledUnit> compile_unit(const EmittedKernel& kernel, const Compiler& with);
   // The probe runs before the kernel is compiled, so that an error names the mod and not the

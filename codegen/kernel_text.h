@@ -14,6 +14,11 @@ namespace lathe {
 // The headers that such a text may include are those below templates/ of this folder.
 inline constexpr const char* kOpenHeaders = "lathe/";
 
+// Beside the compiler's other options, for such a text: the PTX says which line of the text an
+// instruction is of, and so do findings of the simulator's checkers and NVIDIA's profilers. The
+// machine code stays what it is.
+inline constexpr const char* kLineOption = "-lineinfo";
+
 // The device's type of an element, as text outside of namespace lathe names it.
 std::string scoped_device_type(Dtype dtype);
 

@@ -13,6 +13,7 @@
 #include "codegen/base/log.h"
 #include "codegen/base/text.h"
 #include "codegen/compiler_library.h"
+#include "codegen/kernel_text.h"
 #include "codegen/mods.h"
 
 namespace lathe {
@@ -150,6 +151,8 @@ Result<CompiledUnit> Compiler::compile(const std::string& unit, const std::strin
   job.options.push_back("-arch=" + arch);
   // NVRTC's own cache (since 12.9) looks for the driver and swallows the report; ours replaces it.
   if (facts_.major > 12 || facts_.minor >= 9) job.options.push_back("-no-cache");
+  const bool own = std::ranges::any_of(mods, [](const Mod& mod) { return mod.is_kernel; });
+  if (own) job.options.push_back(kLineOption);
   std::string option_text;
   for (const std::string& option : job.options) option_text += ' ' + option;
   for (const Mod& mod : mods) job.headers.push_back({mod.header(), mod_header_text(mod)});

@@ -75,6 +75,9 @@ std::string KernelSpec::text() const {
   }
   if (cluster != 1) result += " cluster=" + std::to_string(cluster);
   if (min_blocks != 1) result += " min_blocks=" + std::to_string(min_blocks);
+  if (block_y != 1 || block_z != 1) {
+    result += " block_y=" + std::to_string(block_y) + " block_z=" + std::to_string(block_z);
+  }
   result += " threads=" + std::to_string(threads);
   return result += " smem=" + std::to_string(smem_bytes);
 }

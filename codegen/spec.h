@@ -77,8 +77,9 @@ struct KernelSpec {
   std::string last_field;  // "state_tiles"
   int last_field_offset = 0;
   std::string smem;  // "ConvBackwardSmem": has kBytes<Config>; empty: no dynamic shared memory
-  int threads = 0;
-  int smem_bytes = 0;  // dynamic shared memory, asserted against the template's own sum
+  int threads = 0;   // of a block
+  int block_y = 1, block_z = 1;  // threads in y and z; the others are in x
+  int smem_bytes = 0;            // dynamic shared memory, asserted against the template's own sum
   // The rest of what a launch needs beside its grid. The text names only what is not the default.
   int min_blocks = 1;  // of a multiprocessor, as the launch bounds promise
   int cluster = 1;     // blocks of a cluster, all in x

@@ -69,6 +69,8 @@ Result<std::shared_ptr<const Kernel>> Kernel::load(std::shared_ptr<const Device>
   std::shared_ptr<Kernel> kernel(new Kernel);
   kernel->device_ = device;
   kernel->spec_ = std::move(spec);
+  kernel->block_x_ = static_cast<unsigned>(kernel->spec_->threads /
+                                           (kernel->spec_->block_y * kernel->spec_->block_z));
   if (!kernel->spec_->tensor_maps.empty() && !driver.cuTensorMapEncodeTiled) {
     return Status(Code::unsupported,
                   text(driver.path, " has no entry point cuTensorMapEncodeTiled"));
@@ -113,9 +115,9 @@ Status Kernel::launch(const Grid& grid, const void* params, CUstream stream) con
   config.gridDimX = grid.x;
   config.gridDimY = grid.y;
   config.gridDimZ = grid.z;
-  config.blockDimX = static_cast<unsigned>(spec_->threads);
-  config.blockDimY = 1;
-  config.blockDimZ = 1;
+  config.blockDimX = block_x_;
+  config.blockDimY = static_cast<unsigned>(spec_->block_y);
+  config.blockDimZ = static_cast<unsigned>(spec_->block_z);
   config.sharedMemBytes = static_cast<unsigned>(spec_->smem_bytes);
   config.hStream = stream;
   CUlaunchAttribute cluster;

@@ -42,6 +42,7 @@ class Kernel {
   std::vector<TensorMapForm> forms_;  // of the spec's maps
   CUlibrary library_ = nullptr;
   CUfunction function_ = nullptr;
+  unsigned block_x_ = 0;
 };
 
 }  // namespace lathe

@@ -14,9 +14,17 @@ CUtensorMapDataType element_of(Dtype dtype) {
       return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
     case Dtype::bf16:
       return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-    default:
-      return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    case Dtype::i32:
+      return CU_TENSOR_MAP_DATA_TYPE_INT32;
+    case Dtype::i64:
+      return CU_TENSOR_MAP_DATA_TYPE_INT64;
+    case Dtype::f8_e4m3:
+    case Dtype::u8:
+      return CU_TENSOR_MAP_DATA_TYPE_UINT8;
+    case Dtype::f32:
+      break;
   }
+  return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
 }
 
 CUtensorMapSwizzle swizzle_of(int bytes) {

@@ -4,7 +4,7 @@
 """A program of another language on the installed package: languages_test.py SOURCE BUILD LANGUAGE
 
 Installs BUILD into a temporary prefix and runs SOURCE/examples/languages/LANGUAGE/run.sh on a copy of
-its folder, on the simulator under its checkers. The program says how far each of its results is from
+its folder, beside one of examples/own_kernels, on the simulator under its checkers. The program says how far each of its results is from
 a formula in double, and one sentence of lathe's about what it refuses. Skipped (exit 77), with the
 reason, where the language's tools are not installed.
 """
@@ -19,7 +19,8 @@ import tempfile
 # The command that must be there, and the package that brings it.
 TOOLS = {"go": ("go", "golang-go"), "java": ("java", "default-jdk-headless"), "luajit": ("luajit", "luajit"),
          "node": ("node", "nodejs libnode-dev"), "rust": ("cargo", "cargo")}
-OPERATORS = ["causal_conv1d", "flash_attention"]
+OPERATORS = ["causal_conv1d", "flash_attention", "own_kernel"]
+MOST_LINES = 300  # of code in a language, comments and blank lines left out
 
 
 def missing(language):
@@ -42,6 +43,11 @@ def missing(language):
 
 def main():
     source, build, language = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]
+    files = [path for path in (source / "examples/languages" / language).rglob("*")
+             if path.suffix in (".rs", ".go", ".java", ".js", ".cpp", ".lua") and "target" not in path.parts]
+    lines = sum(re.match(r"\s*($|//|--|\*|/\*)", line) is None for path in files for line in path.read_text().splitlines())
+    if not 0 < lines <= MOST_LINES:
+        sys.exit(f"{language}: {lines} lines of code; allowed are 1 to {MOST_LINES}")
     reason = missing(language)
     if reason:
         print(f"skipped: {reason}")
@@ -50,14 +56,15 @@ def main():
         root = pathlib.Path(folder)
         subprocess.run(["cmake", "--install", build, "--prefix", root / "prefix"], check=True,
                        stdout=subprocess.DEVNULL)
-        shutil.copytree(source / "examples/languages" / language, root / language)
+        shutil.copytree(source / "examples/languages" / language, root / "languages" / language)
+        shutil.copytree(source / "examples/own_kernels", root / "own_kernels")
         env = {key: value for key, value in os.environ.items() if not key.startswith("LATHE_")}
         env.update(LATHE_PREFIX=str(root / "prefix"), LATHE_DEVICE="sim", LATHE_SIM_CHECK="all",
                    LATHE_CACHE_DIR=str(root / "cache"), OUT=str(root), GOCACHE=str(root / "go"),
                    GOFLAGS="-mod=mod", GOPROXY="off")
         for wheel in (pathlib.Path(__file__).parent.parent / ".deps/lib").glob("libnvrtc.so.*"):
             env["LATHE_NVRTC"] = str(wheel.resolve())
-        done = subprocess.run([root / language / "run.sh"], env=env, stdout=subprocess.PIPE,
+        done = subprocess.run([root / "languages" / language / "run.sh"], env=env, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL, timeout=240)
     print(done.stdout + done.stderr)
     errors = dict(re.findall(r"^(\w+): largest error (\S+)$", done.stdout, re.M))

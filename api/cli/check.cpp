@@ -11,6 +11,7 @@
 #include "api/cli/reports/explained.h"
 #include "api/cli/reports/line_file.h"
 #include "api/cli/reports/progress.h"
+#include "api/cli/reports/source_lines.h"
 #include "api/cli/run.h"
 
 namespace lathe::cli {
@@ -25,6 +26,13 @@ std::string position_text(const Json& entry, const char* name) {
   return comma_list(entry.value(name, Json::array()), [](const Json& item) { return item.dump(); });
 }
 
+// "\n      mine.cuh:9: sum += part[i];", where the line of a user's kernel is known.
+std::string line_text(const Json& place) {
+  if (!place.contains("source_text")) return {};
+  const std::string where = place.value("called_from", place.value("source", ""));
+  return text("\n        ", where, ": ", place.value("source_text", ""));
+}
+
 // Every kernel's entry point has the same name, so the plan's kernels are named instead.
 std::string finding_text(const Json& entry, const std::string& kernels) {
   std::string out = entry.value("check", "finding") + " " + entry.value("kind", "") + ": " +
@@ -34,7 +42,8 @@ std::string finding_text(const Json& entry, const std::string& kernels) {
          position_text(entry, "thread") + "), PTX line " +
          std::to_string(entry.value("ptx_line", 0));
   const std::string source = entry.value("source", "");
-  return source.empty() ? out : out + ", " + source;
+  if (!source.empty()) out += ", " + source;
+  return out + line_text(entry) + line_text(entry.value("other", Json::object()));
 }
 
 std::string seed_text() {
@@ -165,6 +174,7 @@ int check_operator(RunOptions options, size_t lines) {
   options.device.device = "sim";
   Context context = open_context(options.device);
   Report report(context.get());
+  report.keep_ptx = true;
   StageTimes times;
   TensorMap outputs;
   std::exception_ptr failure;
@@ -175,7 +185,13 @@ int check_operator(RunOptions options, size_t lines) {
   }
   context.reset();  // leaks are found when everything should be gone
   constexpr const char* kWhat = "the simulator's report has";
-  const Findings findings{report_file.lines(kWhat), counters_file.lines(kWhat)};
+  Findings findings{report_file.lines(kWhat), counters_file.lines(kWhat)};
+  const SourceLines source(options.op, report);
+  for (Json& each : findings.list) source.name(&each);
+  for (Json& launch : findings.launches) {
+    if (!launch.contains("lines")) continue;
+    for (Json& each : launch["lines"]) source.name(&each);
+  }
   if (failure && findings.list.empty()) std::rethrow_exception(failure);
   if (!failure) write_safetensors_file(options.output, outputs);
   if (options.json) {

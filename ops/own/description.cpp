@@ -11,6 +11,7 @@
 #include "codegen/base/letters.h"
 #include "codegen/base/nearest_name.h"
 #include "codegen/base/printable.h"
+#include "ops/own/map_reader.h"
 #include "ops/own/option_reader.h"
 #include "ops/own/toml_reader.h"
 
@@ -33,9 +34,9 @@ constexpr std::string_view kKeywords[] = {
     "not",          "xor",     "bitand",    "bitor",     "compl",    "constexpr", "decltype",
     "static_assert"};
 // What lathe puts beside the text, and what expressions have already.
-constexpr std::string_view kTaken[] = {"Config", "Params", "entry",          "lathe",
-                                       "min",    "max",    "ceil_div",       "bytes",
-                                       "given",  "sm",     "multiprocessors"};
+constexpr std::string_view kTaken[] = {"Config", "Params", "entry",    "lathe",
+                                       "min",    "max",    "ceil_div", "bytes",
+                                       "given",  "sm",     "sm_a",     "multiprocessors"};
 
 // The text between the two marks, with as many lines and columns before it as in the file.
 Result<std::string> front_of(const std::string& text, const TomlReader& reader) {
@@ -132,6 +133,7 @@ class DescriptionReader {
     LATHE_TRY(check_dims(sections));
     LATHE_TRY(in_section(sections, "constants", &DescriptionReader::read_constant));
     LATHE_TRY(check_candidates(sections));
+    LATHE_TRY(in_section(sections, "tensors", &DescriptionReader::read_map));
     LATHE_TRY(in_section(sections, "workspace", &DescriptionReader::read_workspace));
     LATHE_TRY(read_kernels(sections));
     LATHE_TRY(in_section(sections, "cost", &DescriptionReader::read_cost));
@@ -236,13 +238,14 @@ class DescriptionReader {
 
   Status read_tensor(const Entry& entry) {
     LATHE_TRY(check_count(entry, "tensors", out_->tensors, kMaxTensors));
-    LATHE_TRY(names_.add(entry, {entry.name + "_t", entry.name + "_stride", "has_" + entry.name}));
+    LATHE_TRY(names_.add(entry, {entry.name + "_t", entry.name + "_stride", entry.name + "_map",
+                                 "has_" + entry.name}));
     LATHE_ASSIGN(const toml::table* table,
                  reader_.table(entry, "{ in = \"f32\", shape = \"T D\" }"));
     const std::vector<Entry> fields = TomlReader::entries(*table);
     LATHE_TRY(reader_.check_known(
         "tensor " + entry.name, fields,
-        {"in", "out", "inout", "shape", "optional", "needs", "strided", "aligned", "what"}));
+        {"in", "out", "inout", "shape", "optional", "needs", "strided", "aligned", "map", "what"}));
     TensorText tensor{.name = entry.name, .what = "A tensor of the kernel."};
     static constexpr std::pair<const char*, Role> kRoles[] = {
         {"in", Role::input}, {"out", Role::output}, {"inout", Role::inout}};
@@ -297,6 +300,9 @@ class DescriptionReader {
     if (const Entry* given = TomlReader::find(fields, "needs")) {
       LATHE_TRY(read_needs(*given, tensor));
     }
+    // The engine that reads through a map takes addresses of 16 bytes.
+    tensor->has_map = TomlReader::find(fields, "map") != nullptr;
+    if (tensor->has_map) tensor->aligned = 16;
     const Entry* aligned = TomlReader::find(fields, "aligned");
     if (aligned == nullptr) return {};
     const auto* bytes = aligned->node->as_integer();
@@ -305,8 +311,16 @@ class DescriptionReader {
       return reader_.refuse(*aligned, text("is ", found_text(*aligned->node),
                                            "; allowed are 1, 2, 4, 8 and 16 bytes"));
     }
-    tensor->aligned = static_cast<int>(value);
+    tensor->aligned = std::max(tensor->aligned, static_cast<int>(value));
     return {};
+  }
+
+  // The map of a tensor, behind the constants that its box may use.
+  Status read_map(const Entry& entry) {
+    TensorText& tensor = *std::ranges::find(out_->tensors, entry.name, &TensorText::name);
+    if (!tensor.has_map) return {};
+    const std::vector<Entry> fields = TomlReader::entries(*entry.node->as_table());
+    return read_map_text(reader_, *TomlReader::find(fields, "map"), compiled_scope(), &tensor);
   }
 
   Status check_tensors(const std::vector<Entry>& sections) const {
@@ -371,7 +385,8 @@ class DescriptionReader {
     at.options = kMostOwnDims;
     at.constants = at.options + static_cast<int>(out_->options.size());
     at.sm = at.constants + static_cast<int>(out_->constants.size());
-    at.multiprocessors = at.sm + 1;
+    at.sm_a = at.sm + 1;
+    at.multiprocessors = at.sm_a + 1;
     at.bytes = at.multiprocessors + 1;
     at.given = at.bytes + tensors;
     at.count = at.given + tensors;
@@ -399,6 +414,7 @@ class DescriptionReader {
     }
     if (dims != Dims::given) {
       out.symbols.push_back({"sm", at.sm});
+      out.symbols.push_back({"sm_a", at.sm_a});
       out.symbols.push_back({"multiprocessors", at.multiprocessors});
     }
     for (size_t i = 0; i < out_->tensors.size(); ++i) {
@@ -549,14 +565,16 @@ class DescriptionReader {
     }
     for (const char* needed : {"grid", "block"}) {
       if (TomlReader::find(fields, needed) != nullptr) continue;
-      return reader_.refuse(entry.at, text("[", entry.name, "] has no ", needed, "; allowed is ",
-                                           std::string_view(needed) == "grid"
-                                               ? "grid = \"T\", or a list of up to three"
-                                               : "block = \"256\", threads of a block"));
+      return reader_.refuse(entry.at,
+                            text("[", entry.name, "] has no ", needed, "; allowed is ",
+                                 std::string_view(needed) == "grid"
+                                     ? "grid = \"T\", or a list of up to three"
+                                     : "block = \"256\", threads of a block, or a list of "
+                                       "up to three"));
     }
-    LATHE_TRY(read_grid(*TomlReader::find(fields, "grid"), &kernel));
-    const std::pair<const char*, Expression*> sizes[] = {{"block", &kernel.block},
-                                                         {"shared", &kernel.shared},
+    LATHE_TRY(read_extents(*TomlReader::find(fields, "grid"), call_scope(), &kernel.grid));
+    LATHE_TRY(read_extents(*TomlReader::find(fields, "block"), compiled_scope(), &kernel.block));
+    const std::pair<const char*, Expression*> sizes[] = {{"shared", &kernel.shared},
                                                          {"cluster", &kernel.cluster},
                                                          {"min_blocks", &kernel.min_blocks}};
     for (const auto& [name, expression] : sizes) {
@@ -573,19 +591,20 @@ class DescriptionReader {
     return {};
   }
 
-  Status read_grid(const Entry& entry, KernelText* kernel) {
+  // "T", or ["T", "H"]: up to three.
+  Status read_extents(const Entry& entry, const Scope& usable, std::vector<Expression>* out) {
     const toml::array* list = entry.node->as_array();
     if (list == nullptr) {
-      LATHE_ASSIGN(Expression one, reader_.expression(entry, call_scope()));
-      kernel->grid.push_back(std::move(one));
+      LATHE_ASSIGN(Expression one, reader_.expression(entry, usable));
+      out->push_back(std::move(one));
       return {};
     }
     if (list->empty() || list->size() > 3) {
       return reader_.refuse(entry, text("has ", list->size(), " extents; allowed are 1 to 3"));
     }
     for (const toml::node& each : *list) {
-      LATHE_ASSIGN(Expression one, reader_.expression(entry, each, call_scope()));
-      kernel->grid.push_back(std::move(one));
+      LATHE_ASSIGN(Expression one, reader_.expression(entry, each, usable));
+      out->push_back(std::move(one));
     }
     return {};
   }

@@ -37,6 +37,10 @@ struct TensorText {
   Role role = Role::input;
   bool optional = false, strided = false;
   int aligned = 0;
+  // Of its tensor map: a box's extents, the fastest dimension first; empty: it has none.
+  std::vector<Expression> box;
+  Expression swizzle;  // empty: 0
+  bool has_map = false;
 };
 
 struct OptionText {
@@ -66,8 +70,8 @@ struct WorkspaceText {
 
 struct KernelText {
   std::string function = "kernel";
-  std::vector<Expression> grid;  // one to three
-  Expression block, shared, cluster, min_blocks;
+  std::vector<Expression> grid, block;  // one to three each
+  Expression shared, cluster, min_blocks;
 };
 
 struct CostText {
@@ -83,7 +87,8 @@ struct RuleText {
 // Says where values of expressions lie: dims, options, constants, facts of the device, bytes(x) and
 // given(x) of each tensor.
 struct SymbolLayout {
-  int dims = 0, options = 0, constants = 0, sm = 0, multiprocessors = 0, bytes = 0, given = 0;
+  int dims = 0, options = 0, constants = 0, sm = 0, sm_a = 0, multiprocessors = 0, bytes = 0,
+      given = 0;
   int count = 0;
 };
 

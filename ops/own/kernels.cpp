@@ -3,30 +3,24 @@
 #include "ops/own/kernels.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "codegen/base/invalid.h"
+#include "ops/own/maps.h"
 
 namespace lathe::own {
 namespace {
 
-constexpr int64_t kMostThreads = 1024, kMostCluster = 8, kMostMinBlocks = 32;
+constexpr int64_t kMostThreads = 1024, kMostThreadsInZ = 64, kMostCluster = 8, kMostMinBlocks = 32;
 
 // What the launches of one combination are.
 struct LaunchSizes {
-  int threads = 0, smem_bytes = 0, cluster = 1, min_blocks = 1;
+  int threads = 0, block_y = 1, block_z = 1, smem_bytes = 0, cluster = 1, min_blocks = 1;
 };
 struct Combination {
   KnownValues known;
   std::vector<LaunchSizes> launches;  // by kernel
+  std::vector<TensorMapRecipe> maps;  // of all kernels: they share the parameters
 };
-
-// "sm_90a" -> 90.
-int64_t number_of_arch(const std::string& arch) {
-  int64_t number = 0;
-  if (arch.size() > 3) std::from_chars(arch.data() + 3, arch.data() + arch.size(), number);
-  return number;
-}
 
 class Chooser {
  public:
@@ -37,7 +31,8 @@ class Chooser {
         params_(params),
         facts_(facts),
         known_(known_values(resolved.problem, resolved.extents)) {
-    set(from_.symbols.sm, 0, number_of_arch(facts.arch));
+    set(from_.symbols.sm, 0, arch_number(facts.arch));
+    set(from_.symbols.sm_a, 0, facts.arch.ends_with('a'));
     set(from_.symbols.multiprocessors, 0, std::max(facts.multiprocessors, 1));
   }
 
@@ -81,6 +76,7 @@ class Chooser {
     for (const Combination& each : able) {
       auto spec = spec_of(0, each);
       if (!spec.ok()) return 0;
+      drop_followers(&*spec);
       for (size_t k = 1; k < from_.kernels.size(); ++k) {
         spec->also_decides += text(k == 1 ? " also=" : ",", from_.kernels[k].function);
       }
@@ -89,8 +85,19 @@ class Chooser {
     return pick({group}, facts_).spec;
   }
 
+  // The class of a choice has nothing that follows from the choice: a bundle carries the line of a
+  // choice if the class fits a kernel in it.
+  void drop_followers(KernelSpec* spec) const {
+    std::erase_if(spec->constants, [&](const Constant& each) {
+      return std::ranges::any_of(from_.constants, [&](const ConstantText& constant) {
+        return constant.name == each.name && constant.value;
+      });
+    });
+    spec->cluster = spec->block_y = spec->block_z = 1;
+  }
+
   Result<Combination> combine(size_t number) const {
-    Combination out{known_, {}};
+    Combination out{known_, {}, {}};
     for (size_t i = 0; i < from_.constants.size(); ++i) {
       const ConstantText& constant = from_.constants[i];
       if (constant.dim >= 0) continue;
@@ -108,6 +115,7 @@ class Chooser {
       LATHE_ASSIGN(const LaunchSizes sizes, launch_of(kernel, out.known));
       out.launches.push_back(sizes);
     }
+    LATHE_ASSIGN(out.maps, map_recipes(problem_, out.known, facts_.arch));
     return out;
   }
 
@@ -124,7 +132,8 @@ class Chooser {
       if (!refused || *refused == 0) continue;
       const std::string what =
           text(op_.name, ": ", rule.why, " (refused where ", rule.when.text(), ")");
-      return rule.when.uses(from_.symbols.sm) ? unsupported(what) : invalid(what);
+      const bool device = rule.when.uses(from_.symbols.sm) || rule.when.uses(from_.symbols.sm_a);
+      return device ? unsupported(what) : invalid(what);
     }
     return {};
   }
@@ -138,15 +147,30 @@ class Chooser {
         text(what, " = ", expression.text(), " is ", found, "; allowed are ", least, " to ", most));
   }
 
+  Status read_block(const KernelText& kernel, const KnownValues& known, LaunchSizes* out) const {
+    int sides[] = {1, 1, 1};
+    for (size_t i = 0; i < kernel.block.size(); ++i) {
+      LATHE_ASSIGN(sides[i], size_of(kernel.block[i], "block", 1,
+                                     i == 2 ? kMostThreadsInZ : kMostThreads, known));
+    }
+    const int64_t threads = int64_t{1} * sides[0] * sides[1] * sides[2];
+    if (threads > kMostThreads) {
+      return refuse(text("block has ", sides[0], " * ", sides[1], " * ", sides[2], " = ", threads,
+                         " threads; allowed are 1 to ", kMostThreads));
+    }
+    out->threads = static_cast<int>(threads), out->block_y = sides[1], out->block_z = sides[2];
+    return {};
+  }
+
   Result<LaunchSizes> launch_of(const KernelText& kernel, const KnownValues& known) const {
     LaunchSizes out;
-    LATHE_ASSIGN(out.threads, size_of(kernel.block, "block", 1, kMostThreads, known));
+    LATHE_TRY(read_block(kernel, known, &out));
     if (kernel.shared) {
       const int64_t most = facts_.shared_bytes_per_block;
       LATHE_ASSIGN(out.smem_bytes, size_of(kernel.shared, "shared", 0, most, known));
     }
     if (kernel.cluster) {
-      const bool clusters = number_of_arch(facts_.arch) >= 90;
+      const bool clusters = arch_number(facts_.arch) >= 90;
       LATHE_ASSIGN(out.cluster,
                    size_of(kernel.cluster, "cluster", 1, clusters ? kMostCluster : 1, known));
     }
@@ -172,9 +196,12 @@ class Chooser {
     spec.params = "Params", spec.params_bytes = static_cast<int>(params_.values.size());
     spec.last_field = params_.last_field, spec.last_field_offset = params_.last_offset;
     spec.threads = sizes.threads, spec.smem_bytes = sizes.smem_bytes;
+    spec.block_y = sizes.block_y, spec.block_z = sizes.block_z;
     spec.cluster = sizes.cluster, spec.min_blocks = sizes.min_blocks;
+    spec.tensor_maps = with.maps;
     spec.mods = {op_.kernel_text};
     spec.before = "#include \"lathe/types.cuh\"\n";
+    if (!with.maps.empty()) spec.before += "#include \"lathe/tma.cuh\"\n";
     for (const std::string& header : op_.headers) spec.before += "#include \"" + header + "\"\n";
     spec.before += params_.declaration;
     LATHE_TRY(add_constants(with.known, &spec));

@@ -10,6 +10,7 @@
 #include "codegen/base/letters.h"
 #include "codegen/kernel_text.h"
 #include "ops/options.h"
+#include "ops/own/maps.h"
 #include "ops/own/option_reader.h"
 
 namespace lathe {
@@ -121,7 +122,7 @@ Status check(const Resolved& resolved) {
       LATHE_TRY(parse_option(row, problem.option(row.name), &narrow));
     }
   }
-  return {};
+  return check_mapped_rows(problem);
 }
 
 }  // namespace own

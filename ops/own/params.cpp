@@ -34,7 +34,8 @@ class Writer {
   }
   void finish() {
     out_->declaration += "};\n";
-    bytes_ = (bytes_ + 7) / 8 * 8;
+    const int alignment = out_->maps.empty() ? 8 : kMapAlignment;
+    bytes_ = (bytes_ + alignment - 1) / alignment * alignment;
     out_->values.resize(static_cast<size_t>(bytes_));
   }
 
@@ -86,6 +87,14 @@ ParamsLayout lay_params(const lathe_problem& problem) {
   const Description& from = *OwnOperator::of(problem).description;
   ParamsLayout out;
   Writer writer(&out);
+  for (size_t i = 0; i < from.tensors.size(); ++i) {
+    const TensorText& tensor = from.tensors[i];
+    if (!tensor.has_map) continue;
+    // A tensor that is not given keeps its place, and has no recipe.
+    const int offset = writer.add("lathe::TensorMap ", tensor.name + "_map", kMapBytes);
+    if (!problem.tensors[i].given) continue;
+    out.maps.push_back({offset, static_cast<int>(i), static_cast<int>(out.maps.size())});
+  }
   for (size_t i = 0; i < from.tensors.size(); ++i) {
     const TensorText& tensor = from.tensors[i];
     const std::string reads = tensor.role == Role::input ? "const " : "";

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // The parameters of a caller's kernels: the struct's declaration for the device, and where the host
-// puts its fields. Pointers come first, then 64-bit numbers, then 32-bit ones, so there are no
-// holes.
+// puts its fields. Tensor maps come first, then pointers, 64-bit numbers and 32-bit ones, so there
+// are no holes.
 #pragma once
 
 #include <string>
@@ -14,11 +14,13 @@ namespace lathe::own {
 
 // The driver takes at most 4 KiB.
 inline constexpr int kMostParamsBytes = 4096;
+inline constexpr int kMapBytes = 128, kMapAlignment = 64;
 
 struct ParamsLayout {
   struct Field {
     int offset = 0, index = 0, dim = 0;
   };
+  std::vector<Field> maps;        // index: of the tensor, dim: which of the spec's recipes
   std::vector<Field> tensors;     // pointers; index: of the tensor
   std::vector<Field> workspaces;  // pointers; index: of the array
   std::vector<Field> strides;     // index: of the tensor, dim: which of its dimensions

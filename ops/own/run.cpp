@@ -6,8 +6,10 @@
 #include <cstring>
 
 #include "codegen/base/invalid.h"
+#include "device/tensor_map.h"
 #include "ops/executor.h"
 #include "ops/own/kernels.h"
+#include "ops/own/maps.h"
 #include "ops/own/params.h"
 
 namespace lathe::own {
@@ -19,7 +21,7 @@ using Values = std::array<int64_t, kMostOwnDims>;
 struct GivenTensor {
   size_t index = 0;
   int rank = 0, element = 0;
-  bool in_place = false;
+  bool in_place = false, strided = false;
 };
 
 struct OwnPlan {
@@ -113,8 +115,9 @@ class OwnExecutor : public PlannedExecutor<OwnExecutor, OwnPlan> {
   }
 
   Status launch(const Call& call, const OwnPlan& plan) const {
-    alignas(16) char params[kMostParamsBytes];
+    alignas(kMapAlignment) char params[kMostParamsBytes];
     std::memcpy(params, params_.values.data(), params_.values.size());
+    for (const auto& field : params_.maps) LATHE_TRY(encode(call, field, params));
     for (const auto& field : params_.tensors) {
       put(params, field.offset, call.tensors[static_cast<size_t>(field.index)].data);
     }
@@ -159,6 +162,32 @@ class OwnExecutor : public PlannedExecutor<OwnExecutor, OwnPlan> {
   static void put(char* params, int offset, Value value) {
     static_assert(sizeof(Value) == 8, "pointers and 64-bit numbers");
     std::memcpy(params + offset, &value, sizeof(value));
+  }
+
+  // A map reads the tensor as it lies in memory, the last dimension first. A tensor without
+  // elements has no map: its bytes stay 0.
+  Status encode(const Call& call, const ParamsLayout::Field& field, char* params) const {
+    const auto index = static_cast<size_t>(field.index);
+    const Tensor& tensor = call.tensors[index];
+    const auto given = std::ranges::find(tensors_, index, &GivenTensor::index);
+    MappedTensor mapped{tensor.data, {}, {}, {}};
+    int64_t contiguous = 1;
+    for (int k = 0; k < given->rank; ++k) {
+      const auto d = static_cast<size_t>(given->rank - 1 - k);
+      const int64_t extent = tensor.extent[d];
+      if (extent == 0) return {};
+      const int64_t stride = given->strided ? tensor.stride[d] : contiguous;
+      mapped.extent[static_cast<size_t>(k)] = extent;
+      // Of one element: nobody uses it, and a caller may have left anything there.
+      mapped.stride[static_cast<size_t>(k)] = extent == 1 && k > 0 ? 16 : stride;
+      contiguous *= extent;
+      if (k == 0 || extent == 1) continue;
+      LATHE_TRY(check_mapped_stride(op_->tensors[index].name, static_cast<int>(d), stride,
+                                    given->element));
+    }
+    // Kernels share the parameters, and so the recipes.
+    return kernels_[0].encode(static_cast<size_t>(field.dim), mapped,
+                              reinterpret_cast<TensorMap*>(params + field.offset));
   }
 
   // A dim that only tensors have which are not given is 0, or follows from others.
@@ -239,7 +268,8 @@ MadeExecutor make(const Resolved& resolved, const DeviceFacts& facts) {
     const Declared& declared = problem.tensors[i];
     if (!declared.given) continue;
     given.push_back({i, declared.shape.rank, bytes_of(declared.dtype),
-                     problem.op->tensors[i].role == Role::inout});
+                     problem.op->tensors[i].role == Role::inout,
+                     problem.op->tensors[i].is_strided});
   }
   auto out = std::make_unique<OwnExecutor>(problem.op, std::move(params), std::move(chosen),
                                            std::move(given));

@@ -2,9 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Eight-bit floats (f8_e4m3): 1 bit of sign, 4 of exponent, 3 of fraction, 448 the largest number.
 //
-//   const float scale = most / lathe::kMostE4m3;
-//   lathe::store_e4m3(p.y + 8 * i, value);   // 4, 8 or 16 values, already divided by the scale
-//   lathe::load_e4m3(p.y + 8 * i, scale, value);
+//   const long long i = 8 * (64LL * blockIdx.x + threadIdx.x);
+//   if (i >= p.N) return;  // N is a multiple of 8
+//   float value[8];        // 4, 8 or 16 of them
+//   lathe::load_e4m3(p.x + i, p.scale, value);   // codes, times the scale
+//   for (float& each : value) each *= each / lathe::kMostE4m3;
+//   lathe::store_e4m3(p.y + i, value);           // numbers that are divided by their scale already
 #pragma once
 
 #include "common/narrow.cuh"

@@ -4,8 +4,13 @@
 // same bits whatever else runs: the order of the sums is fixed.
 //
 //   __shared__ lathe::BlockReduce<Config::kThreads> reduce;
-//   const float sum = reduce.sum(value);
-//   const float most = reduce.max(value);
+//   const long long row = blockIdx.x * p.D;
+//   float most = -1e30f, sum = 0.0f;
+//   for (int d = threadIdx.x; d < p.D; d += Config::kThreads) most = fmaxf(most, p.x[row + d]);
+//   most = reduce.max(most);
+//   for (int d = threadIdx.x; d < p.D; d += Config::kThreads) sum += p.x[row + d] - most;
+//   sum = reduce.sum(sum);
+//   if (threadIdx.x == 0) p.y[blockIdx.x] = sum;
 //
 // All threads of the block call each function.
 #pragma once

@@ -3,13 +3,20 @@
 // Softmax of rows whose scores come in pieces: each row keeps the greatest score and the sum of
 // powers so far, and what was added up before is scaled where a greater score comes.
 //
-//   lathe::OnlineSoftmax row;                      // a row, or the part of it that four lanes
-//   share const float factor = row.update(greatest);     // of this piece, over all lanes of the
-//   row out *= factor;                                 // what is there of earlier pieces weight =
-//   row.weight(score);                    // 2^(score - greatest), added to the sum out += weight *
-//   value; out *= row.finish(total_of_the_lanes(row.sum));
+//   const float* const score = p.x + (64LL * blockIdx.x + threadIdx.x) * p.D;
+//   if (score >= p.x + p.T * p.D) return;  // a row for each thread
+//   lathe::OnlineSoftmax row;
+//   float mean = 0.0f;                     // of the columns' numbers
+//   for (int d = 0; d < p.D; d += 4) {     // D is a multiple of 4
+//     float greatest = score[d];
+//     for (int i = d + 1; i < d + 4; ++i) greatest = fmaxf(greatest, score[i]);
+//     mean *= row.update(greatest);        // the factor of what is there of earlier pieces
+//     for (int i = d; i < d + 4; ++i) mean += row.weight(score[i]) * i;  // 2^(score - greatest)
+//   }
+//   p.y[64 * blockIdx.x + threadIdx.x] = mean * row.finish(row.sum);
 //
-// Scores are multiplied by log2(e) before. A row without any key has a result of 0.
+// Scores are multiplied by log2(e) before. A row without any key has a result of 0. Where several
+// lanes have parts of a row, `greatest` is over all of them, and `finish` gets the sum over them.
 #pragma once
 
 #include "common/math.cuh"

@@ -4,16 +4,25 @@
 // asynchronous copies, in chunks of 16 bytes whose order in a row follows from the row, so that
 // neither the copies nor ldmatrix have bank conflicts.
 //
-//   using TileA = lathe::Tile<bf16, 128, 32>;         // 128 rows of 32 columns
-//   TileA a{lathe::shared_address(shared)};
-//   a.copy<Config::kThreads>(p.a + row * p.K, p.K, rows, columns);  // of which so many are there
+//   using Tile = lathe::Tile<lathe::bf16, 16, 32>;  // 16 rows of 32 columns
+//   __shared__ __align__(128) char shared[2 * Tile::kBytes];
+//   const Tile a{lathe::shared_address(shared)}, b{a.address + Tile::kBytes};
+//   a.template copy<32>(p.a, p.K, p.M, p.K), b.template copy<32>(p.b, p.K, p.N, p.K);
 //   lathe::copy_async_commit(), lathe::copy_async_wait<0>();
 //   __syncthreads();
-//   unsigned x[4], y[4];
-//   a.fragment_a(16 * warp, k, x);                    // rows 16 warp.., columns k..
-//   b.fragment_b(n, k, y);                            // rows n.. of B, which are columns of C
-//   lathe::multiply_add(c0, x, y[0], y[1], bf16());   // columns n to n + 7
-//   lathe::multiply_add(c1, x, y[2], y[3], bf16());   // columns n + 8 to n + 15
+//   float c[2][4] = {};                             // 16 x 16 of A B^T, by one warp
+//   for (int k = 0; k < 32; k += 16) {
+//     unsigned x[4], y[4];
+//     a.fragment_a(0, k, x), b.fragment_b(0, k, y);
+//     for (int n = 0; n < 2; ++n) {                 // columns 8 n to 8 n + 7
+//       lathe::multiply_add(c[n], x, y[2 * n], y[2 * n + 1], lathe::bf16());
+//     }
+//   }
+//   for (int i = 0; i < 8; ++i) {                   // of which a lane has two of each half
+//     const int row = threadIdx.x / 4 + i / 2 % 2 * 8;
+//     const int column = i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2;
+//     if (row < p.M && column < p.N) p.c[row * p.N + column] = c[i / 4][i % 4];
+//   }
 #pragma once
 
 #include "common/async_copy.cuh"

@@ -2,9 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Vector access to global memory: neighbouring elements in one access, as float32 in registers.
 //
+//   const long long i = 8 * (64LL * blockIdx.x + threadIdx.x);
+//   if (i >= p.N) return;  // N is a multiple of 8
 //   float value[8];
-//   lathe::load(p.x + row * Config::D + 8 * threadIdx.x, value);
-//   lathe::store(p.y + row * Config::D + 8 * threadIdx.x, value);
+//   lathe::load(p.x + i, value);
+//   for (float& each : value) each *= 2.0f;
+//   lathe::store(p.y + i, value);
 //
 // kCount elements are 2, 4, 8, 16 or 32 bytes, and their address is a multiple of that size (16 for
 // 32 bytes).

@@ -12,9 +12,10 @@ from driver_cases import DriverCases
 from dump_cases import DumpCases
 from example_cases import ExampleCases
 from explain_cases import ExplainCases
+from header_cases import HeaderCases
 from input_cases import InputCases
 from length_cases import LengthCases
-from own_cases import LadderCases, OwnCases
+from own_cases import LadderCases, OwnCases, ThoroughLadderCases
 from page_cases import PageCases
 from picture_cases import PictureCases
 from program_cases import ProgramCases
@@ -31,6 +32,6 @@ if __name__ == "__main__":
                            "driver": DriverCases, "dump": DumpCases,
                            "tools": ToolCases, "explain": ExplainCases, "clock": ClockCases,
                            "picture": PictureCases, "programs": ProgramCases,
-                           "tune": TuneCases, "own": OwnCases, "ladder": LadderCases,
+                           "tune": TuneCases, "own": OwnCases, "ladder": LadderCases, "headers": HeaderCases, "ladder_orders": ThoroughLadderCases,
                            "ranks": RankCases, "lengths": LengthCases, "examples": ExampleCases, "warm": WarmCases,
                            "ship": ShipCases}))

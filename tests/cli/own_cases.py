@@ -3,6 +3,7 @@
 """Kernels of a user's own from outside: a file takes an operator's place wherever the program takes one."""
 import json
 import math
+import operator
 import pathlib
 import random
 import shutil
@@ -87,8 +88,38 @@ template <class Config> __device__ void kernel(const Params& p) {
 """)
         status, out, err = self.lathe("check", racy, "--input", self.input, "--output", self.folder / "race.safetensors", "--json")
         findings = json.loads(out)["findings"]
-        self.assertTrue(any(each["check"] == "racecheck" for each in findings), out)
         self.assertNotEqual(status, 0)
+        race = next(each for each in findings if each["check"] == "racecheck")
+        # Both sides of the race, by the lines of the user's file.
+        places = {(each["source"], each["source_text"]) for each in (race, race["other"])}
+        self.assertEqual(places, {(f"{racy}:8", "part[threadIdx.x] = p.x[blockIdx.x * p.D + threadIdx.x];"),
+                                  (f"{racy}:11", "for (int i = 0; i < 256; ++i) sum += part[i];")})
+        status, out, err = self.lathe("check", racy, "--input", self.input, "--output", self.folder / "race.safetensors")
+        self.assertIn(f"\n        {racy}:8: part[threadIdx.x] = p.x[", out)
+        self.assertNotIn("caller/", out)
+
+    def test_races_in_the_ladder_by_their_lines(self):
+        """What orders two accesses is taken out of an example: the finding names the line, also where a header makes the access."""
+        def planted(name, before, after, inputs, lines):
+            text = (EXAMPLES / name).read_text()
+            self.assertIn(before, text)
+            racy = self.folder / name
+            racy.write_text(text.replace(before, after))
+            save(self.input, inputs)
+            status, out, err = self.lathe("check", racy, "--input", self.input, "--output", self.output, "--arch", "sm_90a", "--json")
+            self.assertEqual(status, 1, err)
+            found = [each for each in json.loads(out)["findings"] if each["kind"] in ("race", "in_flight", "source_overwritten")]
+            texts = {place.get("source_text") for each in found for place in (each, each.get("other", {}))}
+            for line in lines:
+                self.assertTrue(any(line in (each or "") for each in texts), (line, texts))
+            for each in found:
+                where = each.get("called_from", each["source"])
+                self.assertEqual(where.rpartition(":")[0], str(racy))
+        product = {"a": tensor("BF16", [130, 128]), "b": tensor("BF16", [136, 128], 1)}
+        planted("matmul.cuh", "    __syncthreads();  // this step's tiles are here", "    // this step's tiles are here", product,
+                ["b.fragment_b(warp_column + 16 * n, k, y);", "TileB{stage + TileA::kBytes}.template copy<Config::kThreads>("])
+        planted("topk.cuh", "    __syncthreads();\n", "", {"x": tensor("F32", [4, 333])},
+                ["warp_best[round % 2][threadIdx.x / 32] = best;", "best.take(warp_best[round % 2][w].value"])
 
     def test_explain_and_dump(self):
         path = self.new()
@@ -219,15 +250,43 @@ def e4m3(code):
     return sign * (fraction / 8 * 2 ** -6 if exponent == 0 else (1 + fraction / 8) * 2 ** (exponent - 7))
 
 
+def inputs_of(name):
+    """(tensors, options) of a small call of each example."""
+    def noise(dtype, *shape, seed=0):
+        return tensor(dtype, list(shape), seed)
+    return {
+        "add.cuh": lambda: ({"x": noise("F32", 1000), "y": noise("F32", 1000, seed=1)}, []),
+        "softmax.cuh": lambda: ({"x": noise("F32", 3, 300)}, []),
+        "rms_norm.cuh": lambda: ({"x": noise("BF16", 5, 512), "residual": noise("BF16", 5, 512, seed=1),
+                                  "weight": noise("BF16", 512, seed=2)}, ["eps=1e-5"]),
+        "gelu.cuh": lambda: ({"x": noise("F32", 5, 40), "bias": noise("F32", 40, seed=1)}, ["scale=0.5"]),
+        "gelu_backward.cuh": lambda: ({"x": noise("F32", 5, 40), "bias": noise("F32", 40, seed=1), "dy": noise("F32", 5, 40, seed=2)},
+                                      ["scale=0.5"]),
+        "quantise.cuh": lambda: ({"x": noise("F32", 3, 512)}, []),
+        "topk.cuh": lambda: ({"x": noise("F32", 4, 333)}, ["k=12"]),
+        "matmul.cuh": lambda: ({"a": noise("BF16", 70, 72), "b": noise("BF16", 136, 72, seed=1)}, []),
+        "matmul_sm90.cuh": lambda: ({"a": noise("BF16", 140, 136), "b": noise("BF16", 264, 136, seed=1)}, []),
+        "mlp.cuh": lambda: ({"x": noise("F16", 33, 40), "gate": noise("F16", 72, 40, seed=1), "up": noise("F16", 72, 40, seed=2)}, []),
+        "attention.cuh": lambda: ({"q": noise("BF16", 1, 5, 2, 64), "k": noise("BF16", 1, 70, 2, 64, seed=1),
+                                   "v": noise("BF16", 1, 70, 2, 64, seed=2)}, ["causal=1"]),
+    }[name]()
+
+
 class LadderCases(Case):
     """Each example: run, compared with its definition, checked."""
+    orders = [("3", "lazy")]  # seeds, and when asynchronous operations take place
 
     def both(self, name, tensors, options=(), flags=()):
         save(self.input, tensors)
         words = [EXAMPLES / name, "--input", self.input, "--output", self.output, *(w for o in options for w in ("--set", o)), *flags]
-        status, out, err = self.lathe("check", *words, LATHE_SIM_SEED="3")
-        self.assertEqual(status, 0, err + out)
-        return load(self.output)
+        outputs = None
+        for seed, when in self.orders:
+            with self.subTest(name=name, seed=seed, when=when):
+                status, out, err = self.lathe("check", *words, LATHE_SIM_SEED=seed, LATHE_SIM_ASYNC=when)
+                self.assertEqual(status, 0, err + out)
+                self.assertIn(outputs, (None, load(self.output)))  # the same bits in any order
+                outputs = load(self.output)
+        return outputs
 
     def close(self, found, expected, bound):
         self.assertEqual(len(found), len(expected))
@@ -289,6 +348,21 @@ class LadderCases(Case):
             found = unpack("BF16", self.both("matmul.cuh", inputs, flags=["--arch", arch])["c"][2])
             self.close(found, expected, 2 ** -8)
 
+    def test_matmul_sm90(self):
+        # Two tiles in each direction, of which the last are not whole; K ends inside of a box.
+        for M, N, K in ((140, 264, 72), (3, 8, 8), (130, 8, 0)):
+            inputs = {"a": tensor("BF16", [M, K]), "b": tensor("BF16", [N, K], 1)}
+            a, b = (unpack("BF16", inputs[name][2]) for name in "ab")
+            expected = [sum(map(operator.mul, a[i * K:i * K + K], b[j * K:j * K + K])) for i in range(M) for j in range(N)]
+            found = unpack("BF16", self.both("matmul_sm90.cuh", inputs, flags=["--arch", "sm_90a"])["c"][2])
+            self.close(found, expected, 2 ** -8)
+        save(self.input, inputs)
+        words = ["--input", self.input, "--output", self.output]
+        for arch in ("sm_80", "sm_90"):
+            status, _, err = self.lathe("run", EXAMPLES / "matmul_sm90.cuh", *words, "--device", "sim", "--arch", arch)
+            self.assertNotEqual(status, 0)
+            self.assertRegex(err, "warpgroup instructions are those of sm_90a|has a tensor map, and sm_80 has none")
+
     def test_mlp(self):
         T, D, H = 33, 40, 72
         inputs = {"x": tensor("F16", [T, D]), "gate": tensor("F16", [H, D], 1), "up": tensor("F16", [H, D], 2)}
@@ -299,6 +373,17 @@ class LadderCases(Case):
                 a, b = (sum(x[i * D + d] * w[j * D + d] for d in range(D)) for w in (g, u))
                 expected.append(a / (1 + math.exp(-a)) * b)
         self.close(unpack("F16", self.both("mlp.cuh", inputs)["y"][2]), expected, 2 ** -10)
+
+    def test_gelu(self):
+        tensors, options = inputs_of("gelu_backward.cuh")
+        x, bias, dy = (unpack("F32", tensors[name][2]) for name in ("x", "bias", "dy"))
+        x = [v + bias[i % 40] for i, v in enumerate(x)]
+        y = unpack("F32", self.both("gelu.cuh", {"x": tensors["x"], "bias": tensors["bias"]}, options)["y"][2])
+        self.close(y, [v * (1 + math.erf(v / math.sqrt(2))) / 4 for v in x], 2e-6)
+        outputs = self.both("gelu_backward.cuh", tensors, options)
+        dx = [g / 2 * ((1 + math.erf(v / math.sqrt(2))) / 2 + v * math.exp(-v * v / 2) / math.sqrt(2 * math.pi)) for v, g in zip(x, dy)]
+        self.close(unpack("F32", outputs["dx"][2]), dx, 2e-6)
+        self.close(unpack("F32", outputs["dbias"][2]), [sum(dx[i::40]) for i in range(40)], 4e-6)
 
     def test_topk(self):
         noise = random.Random(8)
@@ -328,3 +413,58 @@ class LadderCases(Case):
                     for d in range(D):
                         expected = sum(w * v[(j * H + h) * D + d] for w, j in zip(weights, keys)) / sum(weights)
                         self.assertLessEqual(abs(found[(i * H + h) * D + d] - expected), 6e-3)
+
+    def test_each_is_explained_tuned_warmed_packed_and_run_without_a_compiler(self):
+        names = sorted(path.name for path in EXAMPLES.glob("*.cuh"))
+        manifest, bundle = self.folder / "ladder.jsonl", self.folder / "ladder.bundle"
+        cache = {"LATHE_CACHE_DIR": str(self.folder / "cache")}
+        self.addCleanup(shutil.rmtree, self.folder / "cache", True)
+        outputs = {}
+        for name in names:
+            with self.subTest(name=name):
+                self.assertLessEqual(len((EXAMPLES / name).read_text().splitlines()), 150)
+                tensors, options = inputs_of(name)
+                save(self.input, tensors)
+                words = [EXAMPLES / name, "--input", self.input, *(w for o in options for w in ("--set", o))]
+                status, out, err = self.lathe("explain", *words, "--arch", "h100", "--clock", "--device", "none", "--json", **cache)
+                self.assertEqual(status, 0, err)
+                report = json.loads(out)
+                self.assertGreater(report["clock"][0]["microseconds"], 0)
+                self.assertEqual([kernel["spill_bytes"] for kernel in report["kernels"]], [0])
+                status, out, err = self.lathe("tune", *words, "--device", "sim", "--json", **cache)
+                self.assertEqual(status, 0, err)
+                run = ["run", *words, "--output", self.output, "--device", "sim"]
+                status, out, err = self.lathe(*run, LATHE_RECORD=str(manifest), **cache)
+                self.assertEqual(status, 0, err)
+                outputs[name] = load(self.output)
+        status, out, err = self.lathe("warm", manifest, "--arch", "sm_90a", "--bundle", bundle, "--json", **cache)
+        self.assertEqual(status, 0, err)
+        report = json.loads(out)
+        self.assertEqual((report["kernels"], report["failed"]), (len(names), 0))
+        alone = {"LATHE_CACHE_DIR": "off", "LATHE_BUNDLES": str(bundle), **NO_COMPILER}
+        for name in names:
+            with self.subTest(name=name):
+                tensors, options = inputs_of(name)
+                save(self.input, tensors)
+                status, out, err = self.lathe("run", EXAMPLES / name, "--input", self.input, "--output", self.output, "--device", "sim",
+                                              "--json", *(w for o in options for w in ("--set", o)), **alone)
+                self.assertEqual(status, 0, err)
+                self.assertEqual([kernel["from"] for kernel in json.loads(out)["kernels"]], ["bundle"])
+                self.assertEqual(load(self.output), outputs[name])
+
+    def test_predictions(self):
+        """What the documentation says of the products by the clock, as ratios to the best that others published."""
+        for name, arch, least in (("matmul_sm90.cuh", "h100", 600), ("matmul.cuh", "a100", 200)):
+            with self.subTest(name=name):
+                words = ["--tensor", "a=bf16:8192,8192", "--tensor", "b=bf16:8192,8192", "--arch", arch, "--device", "none"]
+                status, out, err = self.lathe("explain", EXAMPLES / name, *words, "--clock", "--json")
+                self.assertEqual(status, 0, err)
+                report = json.loads(out)
+                self.assertGreaterEqual(2 * 8192 ** 3 / report["clock"][0]["microseconds"] / 1e6, least)
+                self.assertAlmostEqual(report["counted"]["kernels"][0]["tensor_ops"] / (2 * 8192 ** 3), 1, delta=0.005)
+
+
+class ThoroughLadderCases(LadderCases):
+    """The same in twenty orders of warps, with asynchronous operations as early and as late as they may be, and in between."""
+    orders = [(str(seed), when) for seed in range(20) for when in ("eager", "lazy", "random")]
+    test_each_is_explained_tuned_warmed_packed_and_run_without_a_compiler = test_predictions = None

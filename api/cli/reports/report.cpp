@@ -7,6 +7,8 @@
 #include <cstdarg>
 #include <cstdio>
 
+#include "api/cli/reports/remarks.h"
+
 namespace lathe::cli {
 namespace {
 
@@ -26,7 +28,13 @@ Report::Report(const lathe_context* context) {
   arch = about.arch;
 }
 
-void Report::add(const lathe_plan* plan) { add(kernel_uses(plan)); }
+void Report::add(const lathe_plan* plan) {
+  std::vector<KernelUse> uses = kernel_uses(plan);
+  for (size_t i = 0; keep_ptx && i < uses.size(); ++i) {
+    uses[i].ptx = kernel_text(plan, i, LATHE_TEXT_PTX);
+  }
+  add(uses);
+}
 
 void Report::add(const std::vector<KernelUse>& uses) {
   for (const KernelUse& use : uses) {

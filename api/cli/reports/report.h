@@ -28,11 +28,13 @@ struct KernelUse {
   std::string name, key;
   std::string from;    // "compiler", "disk", "bundle", "memory"
   std::string family;  // "portable", "sm90"
+  std::string ptx;     // if the report keeps it
 };
 
 struct Report {
   std::string device, device_name, arch;
   std::vector<KernelUse> kernels;
+  bool keep_ptx = false;
 
   explicit Report(const lathe_context* context);
   // Kernels that several plans share are listed once, by where the first of them got it: what one

@@ -100,6 +100,20 @@ type Tensor struct {
 	shape []int64
 }
 
+// A Kernel is an operator of the caller's own text, for as long as it or a problem of it is open.
+type Kernel struct{ raw *C.lathe_operator }
+
+func ParseKernel(text, file string) (*Kernel, error) {
+	k, words, name := &Kernel{}, C.CString(text), C.CString(file)
+	defer C.free(unsafe.Pointer(words))
+	defer C.free(unsafe.Pointer(name))
+	return k, do(func() C.lathe_status {
+		return C.lathe_operator_parse(&k.raw, words, C.size_t(len(text)), name)
+	})
+}
+func (k *Kernel) Name() string { return C.GoString(C.lathe_operator_describe(k.raw).name) }
+func (k *Kernel) Close()       { C.lathe_operator_destroy(k.raw) }
+
 // A Problem says what is asked of an operator. The first error is kept for Plan.
 type Problem struct {
 	raw *C.lathe_problem

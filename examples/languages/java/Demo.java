@@ -5,7 +5,7 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.function.IntToDoubleFunction;
 
-/** A causal convolution and causal attention, each held against its formula in double. */
+/** A causal convolution, causal attention and a kernel of one's own, each held against its formula in double. */
 final class Demo {
   static float[] values(int count, int step) {
     float[] values = new float[count];
@@ -59,10 +59,23 @@ final class Demo {
     });
   }
 
-  public static void main(String[] arguments) {
+  static void ownKernel(Lathe lathe) throws java.io.IOException {
+    String file = "../../own_kernels/add.cuh";
+    String name = lathe.kernel(java.nio.file.Files.readString(java.nio.file.Path.of(file)), file);
+    long[] varies = {-1};
+    var plan = lathe.plan(name, Map.of("x", varies, "y", varies, "z", varies), Map.of());
+    float[] x = values(1000, 37), y = values(1000, 53);
+    var z = lathe.upload(new float[1000]);
+    plan.run(Map.of("x", new Lathe.Tensor(lathe.upload(x), 1000), "y", new Lathe.Tensor(lathe.upload(y), 1000),
+        "z", new Lathe.Tensor(z, 1000)));
+    compare("own_kernel", lathe.download(z), i -> (double) x[i] + y[i]);
+  }
+
+  public static void main(String[] arguments) throws java.io.IOException {
     try (Lathe lathe = new Lathe()) {
       convolution(lathe);
       attention(lathe);
+      ownKernel(lathe);
       try {
         lathe.plan("causal_conv1d", Map.of(), Map.of("activation", "relu"));
       } catch (IllegalArgumentException refused) {

@@ -51,6 +51,10 @@ final class Lathe implements AutoCloseable {
   private static final MethodHandle TO_HOST =
       function("lathe_copy_to_host", INT, POINTER, POINTER, POINTER, LONG, POINTER);
   private static final MethodHandle SYNCHRONIZE = function("lathe_stream_synchronize", INT, POINTER, POINTER);
+  private static final MethodHandle OPERATOR_PARSE =
+      function("lathe_operator_parse", INT, POINTER, POINTER, LONG, POINTER);
+  private static final MethodHandle OPERATOR_DESCRIBE = function("lathe_operator_describe", POINTER, POINTER);
+  private static final MethodHandle OPERATOR_DESTROY = function("lathe_operator_destroy", null, POINTER);
   private static final MethodHandle PROBLEM_CREATE = function("lathe_problem_create", INT, POINTER, POINTER);
   private static final MethodHandle PROBLEM_DESTROY = function("lathe_problem_destroy", null, POINTER);
   private static final MethodHandle PROBLEM_TENSOR =
@@ -176,6 +180,18 @@ final class Lathe implements AutoCloseable {
       view.set(INT, 20, 2 | 32 << 8 | 1 << 16); // kDLFloat, 32 bits, 1 lane
       view.set(POINTER, 24, arena.allocateFrom(LONG, tensor.shape()));
       return view;
+    }
+  }
+
+  /** Makes an operator of a kernel's text, and returns its name; it is there until this is closed. */
+  String kernel(String text, String file) {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment out = arena.allocate(POINTER), words = arena.allocateFrom(text);
+      check(OPERATOR_PARSE, out, words, words.byteSize() - 1, arena.allocateFrom(file)); // without its zero
+      MemorySegment operator = out.get(POINTER, 0);
+      ends.push(() -> call(OPERATOR_DESTROY, operator));
+      MemorySegment info = (MemorySegment) call(OPERATOR_DESCRIBE, operator); // its first field is the name
+      return info.reinterpret(POINTER.byteSize()).get(POINTER, 0).reinterpret(Long.MAX_VALUE).getString(0);
     }
   }
 

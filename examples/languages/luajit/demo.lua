@@ -1,6 +1,6 @@
 -- SPDX-FileCopyrightText: 2026 The lathe authors
 -- SPDX-License-Identifier: Apache-2.0
--- A causal convolution and causal attention, each held against its formula in double.
+-- A causal convolution, causal attention and a kernel of one's own, each held against its formula in double.
 local ffi, lathe = require "ffi", require "lathe"
 local context = lathe.context()
 
@@ -59,7 +59,21 @@ local function attention()
   end)
 end
 
+local function own_kernel()
+  local op, name = lathe.kernel("../../own_kernels/add.cuh")
+  local tensors = {}
+  for i, tensor in ipairs {"x", "y", "z"} do tensors[i] = {tensor, "float", {-1}} end
+  local plan = context:plan(name, tensors)
+  local x, on_x = values(1000, 37)
+  local y, on_y = values(1000, 53)
+  local z, shape = context:allocate("float", 1000), {1000}
+  plan:run {x = {on_x, shape}, y = {on_y, shape}, z = {z, shape}}
+  compare("own_kernel", z, function(i) return x[i] + y[i] end)
+  return op
+end
+
 convolution()
 attention()
+own_kernel()
 local _, refused = pcall(context.plan, context, "causal_conv1d", {}, {activation = "relu"})
 print("refused: " .. refused)

@@ -20,6 +20,10 @@ int lathe_free(void* context, void* pointer);
 int lathe_copy_to_device(void* context, void* to, const void* from, size_t bytes, void* stream);
 int lathe_copy_to_host(void* context, void* to, const void* from, size_t bytes, void* stream);
 int lathe_stream_synchronize(void* context, void* stream);
+typedef struct { const char* name; } lathe_operator_info;  /* the rest is not read here */
+int lathe_operator_parse(void** out, const char* text, size_t bytes, const char* file);
+const lathe_operator_info* lathe_operator_describe(const void* op);
+void lathe_operator_destroy(void* op);
 int lathe_problem_create(void** out, const char* op);
 void lathe_problem_destroy(void* problem);
 int lathe_problem_tensor(void* problem, const char* name, int dtype, int rank, const int64_t* shape);
@@ -131,4 +135,13 @@ function Plan:run(tensors)
   check(C.lathe_stream_synchronize(self.context.raw, nil))
 end
 
-return {context = context}
+-- Makes an operator of a kernel's file: its handle, which keeps it, and its name.
+local function kernel(path)
+  local file = assert(io.open(path, "rb"))
+  local text = file:read("*a")
+  file:close()
+  local op = made(C.lathe_operator_destroy, C.lathe_operator_parse, text, #text, path)
+  return op, ffi.string(C.lathe_operator_describe(op).name)
+end
+
+return {context = context, kernel = kernel}

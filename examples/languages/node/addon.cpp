@@ -16,6 +16,7 @@ struct DeviceBuffer {
 struct DeviceOperator {
   Shared context;
   lathe::Operator op;
+  std::shared_ptr<lathe::Kernel> kernel = {};  // of the caller's own text, which it keeps
 };
 
 // Tells objects of one kind from those of others.
@@ -153,6 +154,17 @@ napi_value make_operator(napi_env env, napi_callback_info info) {
   return call.hold(std::move(made));
 }
 
+// kernel(context, file): an operator of a kernel's file
+napi_value make_kernel(napi_env env, napi_callback_info info) {
+  const Call call(env, info);
+  const auto* context = call.held<Shared>(call.arguments[0]);
+  if (!context) return nullptr;
+  auto kernel = lathe::kernel(call.text(call.arguments[1]));
+  if (!kernel) return call.fail(kernel.error());
+  auto kept = std::make_shared<lathe::Kernel>(std::move(*kernel));
+  return call.hold(DeviceOperator{*context, kept->in(**context), kept});
+}
+
 // run(operator, {name: [buffer, shape]})
 napi_value run(napi_env env, napi_callback_info info) {
   const Call call(env, info);
@@ -186,11 +198,9 @@ napi_value run(napi_env env, napi_callback_info info) {
 }
 
 napi_value start(napi_env env, napi_value exports) {
-  const std::pair<const char*, napi_callback> functions[] = {{"context", context},
-                                                             {"upload", upload},
-                                                             {"download", download},
-                                                             {"operator", make_operator},
-                                                             {"run", run}};
+  const std::pair<const char*, napi_callback> functions[] = {
+      {"context", context},        {"upload", upload},      {"download", download},
+      {"operator", make_operator}, {"kernel", make_kernel}, {"run", run}};
   for (const auto& [name, function] : functions) {
     napi_value value = nullptr;
     napi_create_function(env, name, NAPI_AUTO_LENGTH, function, nullptr, &value);

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// A causal convolution and causal attention, each held against its formula in double.
+// A causal convolution, causal attention and a kernel of one's own, each held against its formula in double.
 'use strict';
 const lathe = require(process.argv[2]);
 const context = lathe.context();
@@ -53,8 +53,17 @@ function attention() {
   });
 }
 
+function ownKernel() {
+  const add = lathe.kernel(context, '../../own_kernels/add.cuh');
+  const [x, onX] = values(1000, 37), [y, onY] = values(1000, 53);
+  const z = lathe.upload(context, new Float32Array(1000));
+  lathe.run(add, {x: [onX, [1000]], y: [onY, [1000]], z: [z, [1000]]});
+  compare('own_kernel', z, i => x[i] + y[i]);
+}
+
 convolution();
 attention();
+ownKernel();
 try {
   lathe.run(lathe.operator(context, 'causal_conv1d', {activation: 'relu'}), {});
 } catch (refused) {

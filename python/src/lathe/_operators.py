@@ -70,6 +70,15 @@ def operators() -> Mapping[str, Operator]:
     return {row["name"]: of_row(row) for row in _core.operators()}
 
 
+# Operators of texts that have a name for as long as the process runs: those torch knows.
+_remembered: dict[str, Operator] = {}
+
+
+def remember(row: Operator) -> None:
+    """Makes operator() find an operator of a text; whoever calls keeps the text's handle."""
+    _remembered[row.name] = row
+
+
 def nearest(name: str, names: Any) -> str:
     """Returns "; did you mean X?" for the nearest of `names`, or nothing."""
     import difflib  # where something is wrong anyway: it takes a fifth of the import
@@ -80,6 +89,8 @@ def nearest(name: str, names: Any) -> str:
 
 def operator(name: str) -> Operator:
     """Returns one operator. InvalidArgument names the nearest for one that is not there."""
+    if name in _remembered:
+        return _remembered[name]
     table = operators()
     if name not in table:
         raise InvalidArgument(f'there is no operator "{name}"; allowed are {", ".join(table)}'

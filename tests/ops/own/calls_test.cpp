@@ -261,6 +261,9 @@ TEST_CASE("launches and constants that do not fit are refused") {
   };
   const Case kCases[] = {
       {"", "grid = 1\nblock = 1025\n", "block = 1025 is 1025; allowed are 1 to 1024"},
+      {"", "grid = 1\nblock = [64, 32]\n",
+       "block has 64 * 32 * 1 = 2048 threads; allowed are 1 to 1024"},
+      {"", "grid = 1\nblock = [1, 1, 65]\n", "block = 65 is 65; allowed are 1 to 64"},
       {"", "grid = 1\nblock = \"32 * (2 - 2)\"\n",
        "block = 32 * (2 - 2) is 0; allowed are 1 to 1024"},
       {"", "grid = 1\nblock = 32\nshared = 400000\n",

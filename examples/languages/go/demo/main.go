@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A causal convolution and causal attention, each held against its formula in float64.
+// A causal convolution, causal attention and a kernel of one's own, each held against its formula in float64.
 package main
 
 import (
@@ -9,6 +9,7 @@ import (
 	"lathe"
 	"log"
 	"math"
+	"os"
 )
 
 func must[T any](value T, err error) T {
@@ -18,12 +19,16 @@ func must[T any](value T, err error) T {
 	return value
 }
 
+var closers []func()
+
 func values(c *lathe.Context, count, step int) ([]float32, *lathe.Buffer[float32]) {
 	values := make([]float32, count)
 	for i := range values {
 		values[i] = float32(i*step%101)/50 - 1
 	}
-	return values, must(lathe.Upload(c, values))
+	buffer := must(lathe.Upload(c, values))
+	closers = append(closers, buffer.Close)
+	return values, buffer
 }
 
 func compare(what string, found []float32, expected func(i int) float64) {
@@ -37,22 +42,28 @@ func compare(what string, found []float32, expected func(i int) float64) {
 	}
 }
 
+// run runs a problem once with these tensors.
+func run(c *lathe.Context, p *lathe.Problem, names []string, tensors ...lathe.Tensor) {
+	plan := must(p.Plan(c))
+	defer plan.Close()
+	named := map[string]lathe.Tensor{}
+	for i, name := range names {
+		named[name] = tensors[i]
+	}
+	must(0, plan.Run(named))
+}
+
 func convolution(c *lathe.Context) {
 	const t, d, w = 100, 64, 4
 	problem := lathe.NewProblem("causal_conv1d").Set("activation", "silu")
 	lathe.Declare[float32](problem, "x", -1, -1, d)
 	lathe.Declare[float32](problem, "weight", d, w)
 	lathe.Declare[float32](problem, "y", -1, -1, d)
-	plan := must(problem.Plan(c))
-	defer plan.Close()
 	x, onX := values(c, t*d, 37)
 	weight, onWeight := values(c, d*w, 53)
-	y := must(lathe.Allocate[float32](c, t*d))
-	defer onX.Close()
-	defer onWeight.Close()
-	defer y.Close()
-	must(0, plan.Run(map[string]lathe.Tensor{
-		"x": onX.Shaped(1, t, d), "weight": onWeight.Shaped(d, w), "y": y.Shaped(1, t, d)}))
+	_, y := values(c, t*d, 0)
+	run(c, problem, []string{"x", "weight", "y"},
+		onX.Shaped(1, t, d), onWeight.Shaped(d, w), y.Shaped(1, t, d))
 	compare("causal_conv1d", must(y.Download()), func(i int) float64 {
 		z := 0.0
 		for tap := 0; tap < w; tap++ {
@@ -67,21 +78,18 @@ func convolution(c *lathe.Context) {
 func attention(c *lathe.Context) {
 	const t, d = 48, 32
 	problem := lathe.NewProblem("flash_attention").Set("causal", "1")
-	for _, name := range []string{"q", "k", "v", "out"} {
+	names := []string{"q", "k", "v", "out"}
+	for _, name := range names {
 		lathe.Declare[float32](problem, name, -1, -1, 1, d)
 	}
-	plan := must(lathe.Declare[float32](problem, "lse", -1, 1, -1).Plan(c))
-	defer plan.Close()
+	lathe.Declare[float32](problem, "lse", -1, 1, -1)
 	q, onQ := values(c, t*d, 37)
 	k, onK := values(c, t*d, 29)
 	v, onV := values(c, t*d, 53)
-	out, lse := must(lathe.Allocate[float32](c, t*d)), must(lathe.Allocate[float32](c, t))
-	for _, buffer := range []*lathe.Buffer[float32]{onQ, onK, onV, out, lse} {
-		defer buffer.Close()
-	}
-	must(0, plan.Run(map[string]lathe.Tensor{
-		"q": onQ.Shaped(1, t, 1, d), "k": onK.Shaped(1, t, 1, d), "v": onV.Shaped(1, t, 1, d),
-		"out": out.Shaped(1, t, 1, d), "lse": lse.Shaped(1, 1, t)}))
+	_, out := values(c, t*d, 0)
+	_, lse := values(c, t, 0)
+	run(c, problem, append(names, "lse"), onQ.Shaped(1, t, 1, d), onK.Shaped(1, t, 1, d),
+		onV.Shaped(1, t, 1, d), out.Shaped(1, t, 1, d), lse.Shaped(1, 1, t))
 	compare("flash_attention", must(out.Download()), func(i int) float64 {
 		sum, total := 0.0, 0.0
 		for j := 0; j <= i/d; j++ {
@@ -96,11 +104,32 @@ func attention(c *lathe.Context) {
 	})
 }
 
+func ownKernel(c *lathe.Context) {
+	file := "../../own_kernels/add.cuh"
+	kernel := must(lathe.ParseKernel(string(must(os.ReadFile(file))), file))
+	defer kernel.Close()
+	problem, names := lathe.NewProblem(kernel.Name()), []string{"x", "y", "z"}
+	for _, name := range names {
+		lathe.Declare[float32](problem, name, -1)
+	}
+	x, onX := values(c, 1000, 37)
+	y, onY := values(c, 1000, 53)
+	_, z := values(c, 1000, 0)
+	run(c, problem, names, onX.Shaped(1000), onY.Shaped(1000), z.Shaped(1000))
+	compare("own_kernel", must(z.Download()), func(i int) float64 {
+		return float64(x[i]) + float64(y[i])
+	})
+}
+
 func main() {
 	context := must(lathe.NewContext())
 	defer context.Close()
 	convolution(context)
 	attention(context)
+	ownKernel(context)
+	for _, end := range closers {
+		end()
+	}
 	_, refused := lathe.NewProblem("causal_conv1d").Set("activation", "relu").Plan(context)
 	fmt.Println("refused:", refused)
 }

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-//! A safe crate over lathe.h: contexts, buffers on the device, problems and plans.
+//! A safe crate over lathe.h: contexts, buffers on the device, kernels, problems and plans.
 //!
 //! What was made with a context borrows it and cannot outlive it. A tensor's buffer is checked
 //! against its shape here, everything else by lathe, whose sentences errors are.
@@ -13,13 +13,6 @@ use std::ptr::{null, null_mut};
 type Handle = *mut c_void;
 type Name = *const c_char;
 
-#[repr(C)]
-struct ContextOptions {
-    size: usize,
-    device: c_int,
-    ordinal: c_int,
-    arch_cache_dir_family: [Name; 3],
-}
 /// DLPack's DLTensor.
 #[repr(C)]
 struct RawTensor {
@@ -35,13 +28,16 @@ struct RawTensor {
 type Slots = *const *const RawTensor;
 extern "C" {
     fn lathe_last_error() -> Name;
-    fn lathe_context_create(out: *mut Handle, options: *const ContextOptions) -> c_int;
+    fn lathe_context_create(out: *mut Handle, options: *const c_void) -> c_int;
     fn lathe_context_destroy(context: Handle);
     fn lathe_malloc(context: Handle, out: *mut Handle, bytes: usize) -> c_int;
     fn lathe_free(context: Handle, pointer: Handle) -> c_int;
     fn lathe_copy_to_device(c: Handle, to: Handle, from: Handle, n: usize, s: Handle) -> c_int;
     fn lathe_copy_to_host(c: Handle, to: Handle, from: Handle, n: usize, s: Handle) -> c_int;
     fn lathe_stream_synchronize(context: Handle, stream: Handle) -> c_int;
+    fn lathe_operator_parse(out: *mut Handle, text: Name, bytes: usize, file: Name) -> c_int;
+    fn lathe_operator_describe(op: Handle) -> *const Name; // whose first field is the name
+    fn lathe_operator_destroy(op: Handle);
     fn lathe_problem_create(out: *mut Handle, op: Name) -> c_int;
     fn lathe_problem_destroy(problem: Handle);
     fn lathe_problem_tensor(p: Handle, name: Name, dtype: c_int, n: c_int, s: *const i64) -> c_int;
@@ -89,48 +85,52 @@ element!(f32, 0, 2);
 element!(i32, 3, 0);
 element!(i64, 4, 0);
 
-pub enum Device {
-    Default,
-    Cuda,
-    Simulator,
+/// What one of lathe's functions made, and the function that ends it.
+struct Owned(Handle, unsafe extern "C" fn(Handle));
+impl Owned {
+    fn made(
+        end: unsafe extern "C" fn(Handle),
+        create: impl FnOnce(*mut Handle) -> c_int,
+    ) -> Result<Owned> {
+        let mut out = null_mut();
+        check(create(&mut out)).map(|_| Owned(out, end))
+    }
+}
+impl Drop for Owned {
+    fn drop(&mut self) {
+        unsafe { (self.1)(self.0) }
+    }
 }
 
 /// One device and one cache. Any thread may use it: lathe locks inside.
-pub struct Context(Handle);
+pub struct Context(Owned);
 unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
-    pub fn new(device: Device) -> Result<Context> {
-        let (size, device, ordinal) = (size_of::<ContextOptions>(), device as c_int, 0);
-        let options = ContextOptions { size, device, ordinal, arch_cache_dir_family: [null(); 3] };
-        let mut context = null_mut();
-        check(unsafe { lathe_context_create(&mut context, &options) }).map(|_| Context(context))
+    /// The device that LATHE_DEVICE names.
+    pub fn new() -> Result<Context> {
+        let create = |out| unsafe { lathe_context_create(out, null()) };
+        Owned::made(lathe_context_destroy, create).map(Context)
     }
     /// The elements are not set.
     fn allocate<T: Element>(&self, count: usize) -> Result<Buffer<'_, T>> {
         let mut data = null_mut();
-        check(unsafe { lathe_malloc(self.0, &mut data, count * size_of::<T>()) })?;
+        check(unsafe { lathe_malloc(self.0 .0, &mut data, count * size_of::<T>()) })?;
         Ok(Buffer { context: self, data, count, element: PhantomData })
     }
     pub fn upload<T: Element>(&self, values: &[T]) -> Result<Buffer<'_, T>> {
         let buffer = self.allocate(values.len())?;
         let (from, bytes) = (values.as_ptr() as Handle, size_of_val(values));
-        check(unsafe { lathe_copy_to_device(self.0, buffer.data, from, bytes, null_mut()) })?;
+        check(unsafe { lathe_copy_to_device(self.0 .0, buffer.data, from, bytes, null_mut()) })?;
         Ok(buffer)
     }
     pub fn zeros<T: Element>(&self, count: usize) -> Result<Buffer<'_, T>> {
         self.upload(&vec![T::default(); count])
     }
     pub fn plan(&self, problem: &Problem) -> Result<Plan<'_>> {
-        let mut plan = null_mut();
-        check(unsafe { lathe_plan_create(&mut plan, self.0, problem.0) })?;
-        Ok(Plan { context: self, plan })
-    }
-}
-impl Drop for Context {
-    fn drop(&mut self) {
-        unsafe { lathe_context_destroy(self.0) }
+        let create = |out| unsafe { lathe_plan_create(out, self.0 .0, problem.0 .0) };
+        Ok(Plan { context: self, plan: Owned::made(lathe_plan_destroy, create)? })
     }
 }
 
@@ -145,17 +145,14 @@ impl<T: Element> Buffer<'_, T> {
     pub fn download(&self) -> Result<Vec<T>> {
         let mut values = vec![T::default(); self.count];
         let (to, bytes) = (values.as_mut_ptr() as Handle, self.count * size_of::<T>());
-        check(unsafe { lathe_copy_to_host(self.context.0, to, self.data, bytes, null_mut()) })?;
+        check(unsafe { lathe_copy_to_host(self.context.0 .0, to, self.data, bytes, null_mut()) })?;
         Ok(values)
     }
     /// The buffer as a contiguous tensor of as many elements.
     pub fn shaped<'b>(&'b self, shape: &'b [i64]) -> Result<Tensor<'b>> {
         let count = shape.iter().try_fold(1, |all: i64, &n| all.checked_mul(n.max(0)));
         if count != i64::try_from(self.count).ok() {
-            return Err(Error(format!(
-                "a buffer of {} elements has no shape {shape:?}",
-                self.count
-            )));
+            return Err(Error(format!("{} elements have no shape {shape:?}", self.count)));
         }
         let raw = RawTensor {
             data: self.data,
@@ -172,7 +169,7 @@ impl<T: Element> Buffer<'_, T> {
 }
 impl<T: Element> Drop for Buffer<'_, T> {
     fn drop(&mut self) {
-        unsafe { lathe_free(self.context.0, self.data) };
+        unsafe { lathe_free(self.context.0 .0, self.data) };
     }
 }
 
@@ -181,55 +178,57 @@ pub struct Tensor<'a> {
     lent: PhantomData<&'a [i64]>,
 }
 
+/// A kernel of the caller's own, from its text: an operator while this or a problem of it lives.
+pub struct Kernel(Owned);
+impl Kernel {
+    pub fn parse(words: &str, file: &str) -> Result<Kernel> {
+        let (at, file) = (words.as_ptr() as Name, text(file)?);
+        let create = |out| unsafe { lathe_operator_parse(out, at, words.len(), file.as_ptr()) };
+        Owned::made(lathe_operator_destroy, create).map(Kernel)
+    }
+    pub fn name(&self) -> String {
+        unsafe { CStr::from_ptr(*lathe_operator_describe(self.0 .0)) }.to_string_lossy().into()
+    }
+}
+
 /// What is asked of an operator. It belongs to one thread at a time.
-pub struct Problem(Handle);
+pub struct Problem(Owned);
 impl Problem {
     pub fn new(operator: &str) -> Result<Problem> {
-        let (name, mut problem) = (text(operator)?, null_mut());
-        check(unsafe { lathe_problem_create(&mut problem, name.as_ptr()) })?;
-        Ok(Problem(problem))
+        let name = text(operator)?;
+        let create = |out| unsafe { lathe_problem_create(out, name.as_ptr()) };
+        Owned::made(lathe_problem_destroy, create).map(Problem)
     }
     /// -1 stands for an extent that varies from run to run.
     pub fn tensor<T: Element>(self, name: &str, shape: &[i64]) -> Result<Problem> {
         let (name, rank, at) = (text(name)?, shape.len() as c_int, shape.as_ptr());
-        check(unsafe { lathe_problem_tensor(self.0, name.as_ptr(), T::DTYPE, rank, at) })?;
+        check(unsafe { lathe_problem_tensor(self.0 .0, name.as_ptr(), T::DTYPE, rank, at) })?;
         Ok(self)
     }
     pub fn set(self, option: &str, value: &str) -> Result<Problem> {
         let (option, value) = (text(option)?, text(value)?);
-        check(unsafe { lathe_problem_set_string(self.0, option.as_ptr(), value.as_ptr()) })?;
+        check(unsafe { lathe_problem_set_string(self.0 .0, option.as_ptr(), value.as_ptr()) })?;
         Ok(self)
     }
 }
-impl Drop for Problem {
-    fn drop(&mut self) {
-        unsafe { lathe_problem_destroy(self.0) }
-    }
-}
-
 /// The kernels of a problem, compiled or loaded.
 pub struct Plan<'a> {
     context: &'a Context,
-    plan: Handle,
+    plan: Owned,
 }
 impl Plan<'_> {
     /// Runs with tensors by their names, and waits for it.
     pub fn run(&self, tensors: &[(&str, Tensor)]) -> Result<()> {
-        let mut slots = vec![null(); unsafe { lathe_plan_slot_count(self.plan) }];
+        let mut slots = vec![null(); unsafe { lathe_plan_slot_count(self.plan.0) }];
         for (name, tensor) in tensors {
             let (name, mut slot) = (text(name)?, 0);
-            check(unsafe { lathe_plan_slot(self.plan, name.as_ptr(), &mut slot) })?;
+            check(unsafe { lathe_plan_slot(self.plan.0, name.as_ptr(), &mut slot) })?;
             slots[slot] = &tensor.raw as *const _;
         }
         let (at, mut bytes) = (slots.as_ptr(), 0);
-        check(unsafe { lathe_plan_workspace(self.plan, at, null_mut(), &mut bytes) })?;
+        check(unsafe { lathe_plan_workspace(self.plan.0, at, null_mut(), &mut bytes) })?;
         let work = self.context.allocate::<i32>(bytes / 4 + 1)?;
-        check(unsafe { lathe_plan_run(self.plan, at, work.data, bytes, null_mut()) })?;
-        check(unsafe { lathe_stream_synchronize(self.context.0, null_mut()) })
-    }
-}
-impl Drop for Plan<'_> {
-    fn drop(&mut self) {
-        unsafe { lathe_plan_destroy(self.plan) }
+        check(unsafe { lathe_plan_run(self.plan.0, at, work.data, bytes, null_mut()) })?;
+        check(unsafe { lathe_stream_synchronize(self.context.0 .0, null_mut()) })
     }
 }

@@ -13,6 +13,7 @@ from lathe.torch import _version
 from lathe.torch import _batching, _flops, _sharding
 from lathe.torch._calls import Call, options_of, stats
 from lathe.torch._device import simulated, use_simulator
+from lathe.torch._own import TorchKernel, kernel
 from lathe.torch._ranks import Ranks, group
 
 if TYPE_CHECKING:  # with every option, where a call has **options
@@ -28,6 +29,7 @@ _batching.install()
 _flops.install()
 _sharding.install()
 
-__all__ = ["Call", "Ranks", "causal_conv1d", "causal_conv1d_update", "flash_attention",
-           "flash_attention_decode", "group", "kda", "kda_decode", "kda_recurrent", "options_of",
-           "simulated", "sparse_flash_attention", "stats", "use_simulator"]
+__all__ = ["Call", "Ranks", "TorchKernel", "causal_conv1d", "causal_conv1d_update",
+           "flash_attention", "flash_attention_decode", "group", "kda", "kda_decode",
+           "kda_recurrent", "kernel", "options_of", "simulated", "sparse_flash_attention", "stats",
+           "use_simulator"]

@@ -23,7 +23,7 @@ Tensors = Sequence[torch.Tensor | None]
 library: Any = torch.library.Library("lathe", "DEF")  # type: ignore[no-untyped-call]
 
 
-def _text_of(options: Options) -> str:
+def text_of(options: Options) -> str:
     """Returns options as the one text that an operator of torch.library takes."""
     return "\n".join([f"{name}={value!r}" for name, value in options])
 
@@ -129,7 +129,7 @@ class TracedOperator:
 
     def __call__(self, options: Options, tensors: Tensors, outputs: Tensors) -> Any:
         plain = [_plain(tensors[i]) for i in self.inputs]
-        return self.operator(*plain, *map(_plain, outputs), _text_of(options))
+        return self.operator(*plain, *map(_plain, outputs), text_of(options))
 
     def _arguments(self, arguments: Sequence[Any]) -> tuple[Options, list[Any], list[Any]]:
         """Returns the options, the inputs of the call, and the outputs that were given."""
