@@ -86,15 +86,19 @@ Status check_shard(const lathe_plan& plan, const lathe_shard* shard, Call* call)
     const TokenAxis axis = info_of(dim).axis;
     if (axis != TokenAxis::queries && axis != TokenAxis::keys) continue;
     const int64_t found = call->extents[dim];
-    const int64_t held = axis == TokenAxis::keys ? shard->layout.key_tokens(shard->rank)
-                                                 : shard->layout.query_tokens(shard->rank);
+    const int64_t held = axis == TokenAxis::keys ? shard->layout.key_rows(shard->rank)
+                                                 : shard->layout.query_rows(shard->rank);
     if (found == kUnknown || found == held) continue;
     return invalid(text(name_of(dim), " is ", found, ", but the shard gives rank ", shard->rank,
-                        " of ", world, " ", held, " tokens"));
+                        " of ", world, " ", held,
+                        shard->layout.capacity ? " rows (capacity_tokens)" : " tokens"));
   }
   call->shard = shard;
   call->shard_state = shard->find(plan.id);
-  return {};
+  if (!shard->layout.capacity || call->shard_state != nullptr) return {};
+  return invalid(
+      "the shard has capacity_tokens and was not prepared for this plan: call lathe_shard_prepare "
+      "first");
 }
 
 Status run(const lathe_plan* plan, const lathe_shard* shard, const DLTensor* const* slots,

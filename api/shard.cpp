@@ -5,6 +5,7 @@
 // found out by name, where later it would be a hang.
 #include "api/boundary.h"
 #include "api/plan.h"
+#include "api/shard_layout.h"
 #include "collective/agreement.h"
 #include "ops/group.h"
 
@@ -26,50 +27,6 @@ Result<const std::vector<Interval>*> intervals_of(const lathe_shard& shard, lath
                       "; allowed are LATHE_QUERIES (0) and LATHE_KEYS (1)"));
 }
 
-// The offsets of a cu_seqlens that may be NULL.
-std::vector<int64_t> offsets_of(const int64_t* cu_seqlens, size_t count) {
-  return cu_seqlens ? std::vector<int64_t>(cu_seqlens, cu_seqlens + count) : std::vector<int64_t>();
-}
-
-Result<Balance> balance_of(lathe_balance balance) {
-  static_assert(static_cast<int>(Balance::head_tail) == LATHE_BALANCE_HEAD_TAIL &&
-                static_cast<int>(Balance::per_document) == LATHE_BALANCE_PER_DOCUMENT &&
-                static_cast<int>(Balance::ptrr) == LATHE_BALANCE_PTRR);
-  if (balance >= LATHE_BALANCE_NONE && balance <= LATHE_BALANCE_PTRR) {
-    return static_cast<Balance>(balance);
-  }
-  return invalid(text("balance is ", static_cast<int>(balance),
-                      "; allowed are LATHE_BALANCE_NONE (0) to LATHE_BALANCE_PTRR (3)"));
-}
-
-Result<LayoutOptions> layout_options(const lathe_shard_options& options) {
-  LayoutOptions out;
-  out.world = options.world;
-  LATHE_ASSIGN(out.balance, balance_of(options.balance));
-  out.length = options.length;
-  out.key_length = options.key_length;
-  if (options.cu_seqlens_k && !options.cu_seqlens) {
-    return invalid("cu_seqlens_k is given without cu_seqlens");
-  }
-  if (options.cu_seqlens && options.offsets == 0) {
-    return invalid("offsets is 0, but cu_seqlens has at least one, 0");
-  }
-  out.cu_seqlens = offsets_of(options.cu_seqlens, options.offsets);
-  out.cu_seqlens_k = offsets_of(options.cu_seqlens_k, options.offsets);
-  if (options.block_size != 0) out.block_size = options.block_size;
-  if (options.bounds) out.bounds.assign(options.bounds, options.bounds + options.world + 1);
-  if (!options.ranges) return out;
-  if (!options.range_counts) return invalid("ranges is given without range_counts");
-  const int64_t* range = options.ranges;
-  for (int rank = 0; rank < options.world; ++rank) {
-    std::vector<Interval>& own = out.ranges.emplace_back();
-    for (size_t i = 0; i < options.range_counts[rank]; ++i, range += 2) {
-      own.push_back({range[0], range[1]});
-    }
-  }
-  return out;
-}
-
 Status create(lathe_shard** out, const lathe_shard_options& options) {
   if (options.world < 1) {
     return invalid(text("world is ", options.world, ", but must be 1 or more"));
@@ -79,40 +36,22 @@ Status create(lathe_shard** out, const lathe_shard_options& options) {
   }
   auto shard = std::make_unique<lathe_shard>();
   shard->rank = options.rank;
-  LATHE_ASSIGN(const LayoutOptions wanted, layout_options(options));
-  LATHE_ASSIGN(shard->layout, make_layout(wanted));
+  LATHE_ASSIGN(shard->layout, layout_of(options));
   // Intervals are pairs of offsets, as lathe_shard_intervals lends them.
   static_assert(sizeof(Interval) == 2 * sizeof(int64_t));
   *out = shard.release();
   return {};
 }
 
-// Returns every rank's intervals, one after another, each list behind its length.
-std::vector<int64_t> flat(const ShardLayout& layout) {
-  std::vector<int64_t> out;
-  for (const std::vector<Interval>& intervals : layout) {
-    out.push_back(static_cast<int64_t>(intervals.size()));
-    for (const auto& [begin, end] : intervals) out.insert(out.end(), {begin, end});
-  }
-  return out;
-}
-
 Status agree_on(const lathe_plan& plan, const Layout& layout) {
-  const auto number = [](int64_t value) { return static_cast<uint64_t>(value); };
-  const NamedDigest digests[] = {
+  std::vector<NamedDigest> digests = {
       {"the operator", digest_of(std::string_view(plan.op->name))},
       {"the declared tensors", plan.digests.tensors},
       {"the options", plan.digests.options},
       {"the tuned choices", plan.digests.choices},
-      {"the group's flags", number(plan.group_flags)},
-      {"length", number(layout.length)},
-      {"key_length", number(layout.key_length)},
-      {"cu_seqlens", digest_of(std::span(layout.cu_seqlens))},
-      {"cu_seqlens_k", digest_of(std::span(layout.cu_seqlens_k))},
-      {"balance", number(static_cast<int64_t>(layout.balance))},
-      {"the cut of queries", digest_of(std::span<const int64_t>(flat(layout.queries)))},
-      {"the cut of keys", digest_of(std::span<const int64_t>(flat(layout.keys)))},
+      {"the group's flags", uint64_t{plan.group_flags}},
   };
+  add_digests(layout, &digests);
   return agree(*plan.group, digests);
 }
 
@@ -173,6 +112,15 @@ lathe_status lathe_shard_create_with(lathe_shard** out, const lathe_shard_option
     constexpr size_t kLeast = offsetof(lathe_shard_options, ranges);  // before tables of ranges
     LATHE_TRY(take_sized(options, "options", &taken, kLeast));
     return create(out, taken);
+  });
+}
+
+lathe_status lathe_shard_update(lathe_shard* shard, const lathe_shard_options* options,
+                                void* stream) {
+  return boundary({{shard, "shard"}, {options, "options"}}, [&]() -> Status {
+    lathe_shard_options taken = LATHE_SHARD_OPTIONS_INIT;
+    LATHE_TRY(take_sized(options, "options", &taken, offsetof(lathe_shard_options, ranges)));
+    return update_layout(shard, taken, static_cast<CUstream>(stream));
   });
 }
 
@@ -244,12 +192,14 @@ lathe_status lathe_shard_prepare(lathe_shard* shard, const lathe_plan* plan) {
     for (const lathe_shard::ForPlan& each : shard->states) {
       if (each.plan == plan->id) return {};
     }
+    if (shard->layout.capacity) LATHE_TRY(plan->executor->check_capacity());
     LATHE_TRY(require_device(*plan->context, "a shard's preparation"));
     const Device::Scope scope(*plan->context->device);
     LATHE_TRY(scope.status());
     LATHE_TRY(agree_on(*plan, shard->layout));
     LATHE_ASSIGN(auto state, plan->executor->prepare(*shard));
     shard->states.push_back({plan->id, std::move(state)});
+    if (!shard->group) shard->group = plan->group;
     return {};
   });
 }

@@ -3,6 +3,8 @@
 // Uploads tables.
 #include "ops/device_table.h"
 
+#include "codegen/base/text.h"
+
 namespace lathe {
 
 // The upload has its own stream, because other streams of the context may wait for ranks that come
@@ -14,7 +16,7 @@ Result<DeviceTable> DeviceTable::upload(const Device& device, std::span<const st
   const Device::Scope scope(device);
   LATHE_TRY(scope.status());
   LATHE_TRY(check(driver, driver.cuMemAlloc(&out.address_, bytes.size()), "cuMemAlloc"));
-  out.device_ = &device;
+  out.device_ = &device, out.bytes_ = bytes.size();
   CUstream stream = nullptr;
   LATHE_TRY(
       check(driver, driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate"));
@@ -27,6 +29,17 @@ Result<DeviceTable> DeviceTable::upload(const Device& device, std::span<const st
   (void)driver.cuStreamDestroy(stream);
   LATHE_TRY(status);
   return out;
+}
+
+// The driver has copied pageable memory when it returns.
+Status DeviceTable::update(std::span<const std::byte> bytes, CUstream stream) const {
+  if (bytes.size() != bytes_) {
+    return {Code::internal, text("a table of ", bytes_, " bytes is given ", bytes.size())};
+  }
+  if (bytes.empty()) return {};
+  const Driver& driver = device_->driver();
+  return check(driver, driver.cuMemcpyHtoDAsync(address_, bytes.data(), bytes.size(), stream),
+               "cuMemcpyHtoDAsync");
 }
 
 DeviceTable::~DeviceTable() {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cache/registry.h"
+#include "codegen/base/invalid.h"
 #include "ops/group.h"
 #include "ops/kernel.h"
 #include "ops/kernel_problems.h"
@@ -46,6 +47,14 @@ class Executor {
   // state is needed.
   virtual MadeShardState prepare(const lathe_shard&) const {
     return std::unique_ptr<const ShardState>();
+  }
+  // Returns why shards with a capacity are not prepared, if they are not. For those that are,
+  // everything that runs and is sent depends on the capacity alone, and state->image() makes the
+  // tables of another layout.
+  virtual Status check_capacity() const {
+    return unsupported(
+        "the plan takes no shard with capacity_tokens: what it launches and sends depends on the "
+        "layout");
   }
   virtual Result<size_t> workspace_bytes(const Call& call) const = 0;
   // Checks the workspace before it launches or sends anything. The run computes the needed size

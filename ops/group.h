@@ -9,6 +9,7 @@
 #include "codegen/choice.h"
 #include "collective/group.h"
 #include "collective/plans/layout.h"
+#include "ops/device_table.h"
 
 struct lathe_context;
 
@@ -43,6 +44,13 @@ namespace lathe {
 class ShardState {
  public:
   virtual ~ShardState() = default;
+  // Returns what `table` holds over another layout of the same capacity, which the shard's rank is
+  // to have. Only states of shards with a capacity are asked.
+  virtual Result<TableImage> image(const Layout&) const {
+    return Status(Code::internal, "this state is of one layout");
+  }
+
+  DeviceTable table;  // everything of it that lies on the device, if it can be made for others
 };
 
 }  // namespace lathe
@@ -57,6 +65,7 @@ struct lathe_shard {
     std::unique_ptr<const lathe::ShardState> state;
   };
   std::vector<ForPlan> states;
+  std::shared_ptr<lathe::Group> group;  // of the plan it was prepared for first
 
   // Returns null if the shard was not prepared for the plan.
   const lathe::ShardState* find(uint64_t plan) const;

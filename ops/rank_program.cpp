@@ -177,6 +177,20 @@ Status check_rows_follow(const char* name, const Tensor& tensor) {
                       follows, ", T times the token stride, over a shard of several pieces"));
 }
 
+Status check_pieces_capacity(bool canonical) {
+  if (!canonical) return {};
+  return unsupported(
+      "the group has LATHE_RANK_INVARIANT, whose pieces end at every 64 tokens; allowed with "
+      "capacity_tokens is a group without it");
+}
+
+Status check_one_row(const char* name, int64_t batch) {
+  if (batch <= 1) return {};
+  return unsupported(text(name, " has B = ", batch,
+                          " rows; allowed over a shard with capacity_tokens is 1: pack the rows "
+                          "(cu_seqlens)"));
+}
+
 Status clear(const Group& group, char* data, int64_t bytes, CUstream stream) {
   if (bytes == 0) return {};
   const Driver& driver = group.device().driver();

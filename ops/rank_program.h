@@ -120,6 +120,7 @@ class LayoutExecutor final : public Executor {
   MadeShardState prepare(const lathe_shard& shard) const override {
     return of(shard).prepare(shard);
   }
+  Status check_capacity() const override { return pieces_->check_capacity(); }
   Result<size_t> workspace_bytes(const Call& call) const override {
     return of(*call.shard).workspace_bytes(call);
   }
@@ -130,7 +131,8 @@ class LayoutExecutor final : public Executor {
 
  private:
   const Executor& of(const lathe_shard& shard) const {
-    return shard.layout.contiguous() ? *contiguous_ : *pieces_;
+    const bool parts = shard.layout.contiguous() && !shard.layout.capacity;
+    return parts ? *contiguous_ : *pieces_;
   }
 
   const std::unique_ptr<Executor> contiguous_, pieces_;
@@ -206,6 +208,12 @@ struct PieceOffsets {
 // Returns INVALID_ARGUMENT unless the rows of a batch follow each other in memory, so that the
 // tokens of all rows are one packed row. `name` names the tensor.
 Status check_rows_follow(const char* name, const Tensor& tensor);
+
+// Returns UNSUPPORTED for canonical pieces, of which a layout has as many as it is long.
+Status check_pieces_capacity(bool canonical);
+// Returns UNSUPPORTED unless a call over a shard with a capacity has one row: the pieces of one row
+// would not end where those of the next one begin. `name` names a tensor.
+Status check_one_row(const char* name, int64_t batch);
 
 // Sets bytes of device memory to 0, on the stream.
 Status clear(const Group& group, char* data, int64_t bytes, CUstream stream);

@@ -88,11 +88,21 @@ typedef struct lathe_shard_options {
    * another length have even parts. */
   const int64_t* ranges; /* [sum of range_counts, 2]; NULL: none */
   const size_t* range_counts;
+  /* Both or neither: what every rank holds at most. Then lathe_shard_update may give the shard
+   * another layout, and one CUDA graph of a run replays for all of them. Every rank's tensors have
+   * capacity_tokens rows, of which its tokens are the first ones: the others enter no result, and
+   * what a run leaves in them is undefined. A piece is a run of neighbouring tokens of one sequence
+   * on one rank; an empty sequence is a piece, too. Between two ranks travels what the most pieces
+   * may need. It is for causal_conv1d and kda, of one row, and for flash_attention by a ring or
+   * gathered keys without dsinks, over two ranks and more; lathe_shard_prepare refuses others,
+   * LATHE_RANK_INVARIANT and chunk_states: UNSUPPORTED. */
+  int64_t capacity_tokens; /* 1 to 2^31 - 1; 0: none */
+  int64_t capacity_pieces; /* 1 to 1024; 0: none */
 } lathe_shard_options;
 #define LATHE_SHARD_OPTIONS_INIT                                                                \
   {                                                                                             \
     sizeof(lathe_shard_options), 1, 0, LATHE_BALANCE_NONE, 0, -1, NULL, NULL, 0, 0, NULL, NULL, \
-        NULL                                                                                    \
+        NULL, 0, 0                                                                              \
   }
 /* The call copies what `options` points to. Every rank gives the same options but for `rank`. */
 LATHE_API lathe_status lathe_shard_create_with(lathe_shard** out,
@@ -112,6 +122,16 @@ LATHE_API lathe_status lathe_shard_indices(const lathe_shard* shard, lathe_axis 
  * contiguous parts.
  * The shard must be destroyed before the plan's context, and after its runs have finished. */
 LATHE_API lathe_status lathe_shard_prepare(lathe_shard* shard, const lathe_plan* plan);
+/* Gives a shard with a capacity another layout: other lengths, ranges, bounds or balance. World,
+ * rank, capacities and the number of sequences stay, as graphs have them; a layout with fewer
+ * sequences has empty ones behind. What the shard's plans need of it is copied in the order of
+ * `stream`: runs and replays that are on it so far have the old layout, later ones the new one. A
+ * run on another stream must wait for this one. The ranks compare the layouts, so every rank calls,
+ * and the call waits for the work on `stream`; it allocates on the host, and is refused in a
+ * capture. After an error the shard has its old layout. INVALID_ARGUMENT, with the rank that holds
+ * too much, what it holds and what is allowed, or what differs on which rank; NCCL, TIMEOUT. */
+LATHE_API lathe_status lathe_shard_update(lathe_shard* shard, const lathe_shard_options* options,
+                                          void* stream);
 
 /* The rank-local view of packed sequences, for callers that run other kernels on the same cut. */
 typedef struct lathe_shard_view {

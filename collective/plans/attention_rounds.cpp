@@ -4,6 +4,7 @@
 #include "collective/plans/attention_rounds.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "codegen/base/invalid.h"
 
@@ -83,7 +84,8 @@ KeyMessage whole(const AttentionRounds& rounds, int peer, int owner) {
 void fill_ring(const Ranks& ranks, AttentionRounds* out) {
   const int world = out->world, rank = out->rank;
   std::vector<int> hops;
-  for (int owner = 0; owner < world; ++owner) hops.push_back(ranks.hops(owner));
+  for (int owner = 0; owner < world; ++owner)
+    hops.push_back(out->most_ranges > 0 ? world - 1 : ranks.hops(owner));
   const auto at = [&](int r) { return ((r % world) + world) % world; };
   const int count = 1 + *std::max_element(hops.begin(), hops.end());
   for (int i = 0; i < count; ++i) {
@@ -113,8 +115,9 @@ void fill_gathered(const Ranks& ranks, AttentionRounds* out) {
   own.ranges = ranks.ranges(rank, rank);
   std::vector<TokenRun> keys;
   for (int peer = 0; peer < out->world; ++peer) {
-    out->send_keys.push_back(ranks.seen(peer, rank, peer));
-    out->receive_keys.push_back(ranks.seen(rank, peer, peer));
+    const bool all = out->most_ranges > 0 && peer != rank;
+    out->send_keys.push_back(all ? whole(*out, peer, rank) : ranks.seen(peer, rank, peer));
+    out->receive_keys.push_back(all ? whole(*out, peer, peer) : ranks.seen(rank, peer, peer));
     if (peer == rank) continue;
     for (TokenRun run : ranks.keys(peer)) {
       run.begin += out->key_offsets[peer];
@@ -156,10 +159,11 @@ Result<AttentionRounds> attention_rounds(const Layout& layout, int rank, Rotatio
   out.rotation = rotation;
   out.rank = rank;
   out.world = layout.world();
-  out.query_tokens = layout.query_tokens(rank);
+  out.query_tokens = layout.query_rows(rank);
+  out.most_ranges = layout.capacity.pieces * layout.capacity.pieces;
   out.key_offsets = {0};
   for (int each = 0; each < out.world; ++each) {
-    out.key_tokens.push_back(layout.key_tokens(each));
+    out.key_tokens.push_back(layout.key_rows(each));
     out.key_offsets.push_back(out.key_offsets.back() + out.key_tokens.back());
   }
   out.most_key_tokens = *std::max_element(out.key_tokens.begin(), out.key_tokens.end());
@@ -169,7 +173,13 @@ Result<AttentionRounds> attention_rounds(const Layout& layout, int rank, Rotatio
   } else {
     fill_gathered(ranks, &out);
   }
-  for (AttentionRound& round : out.rounds) round.visible = visible_in(round.ranges, range);
+  for (AttentionRound& round : out.rounds) {
+    round.visible = visible_in(round.ranges, range);
+    if (out.most_ranges == 0) continue;
+    const int64_t owners = round.owner == kNoRank ? out.world - 1 : 1;
+    constexpr int32_t kBehind = std::numeric_limits<int32_t>::max();
+    round.ranges.resize(owners * out.most_ranges, {kBehind, kBehind, kBehind, kBehind});
+  }
   return out;
 }
 

@@ -52,6 +52,11 @@ struct AttentionRounds {
   std::vector<int64_t> key_tokens;   // by rank
   std::vector<int64_t> key_offsets;  // W + 1: of the gathered buffer
   int64_t most_key_tokens = 0;       // of a rank: what a travelling buffer holds
+  // Of a layout with a capacity: how many ranges the rows of a rank may have with the keys of
+  // another one. Then tokens are those of the capacity, all keys travel to all ranks, and each
+  // round's ranges are filled up with empty ones behind all rows; so only ranges depend on the
+  // layout. 0: there is no capacity.
+  int64_t most_ranges = 0;
   // Every rank has the same number of rounds. Later rounds would have no visible pair on any rank.
   std::vector<AttentionRound> rounds;
 

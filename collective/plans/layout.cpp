@@ -170,6 +170,7 @@ Result<Layout> make_layout(const LayoutOptions& options) {
     out.keys = same ? out.queries : parts_of(even_partition(out.key_length, options.world));
   }
   out.partition = partition_of(out.queries, out.length);
+  out.capacity = options.capacity;
   return out;
 }
 

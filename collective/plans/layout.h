@@ -8,6 +8,15 @@
 
 namespace lathe {
 
+// Says what every rank may hold at most, so that what is launched and sent depends on this alone:
+// then a graph that was captured over one layout is right over another one.
+struct Capacity {
+  int64_t tokens = 0;  // and so the rows of a rank's tensors; 0: there is no capacity
+  int64_t pieces = 0;  // runs of tokens of one sequence, and empty sequences
+  explicit operator bool() const { return tokens > 0; }
+  bool operator==(const Capacity&) const = default;
+};
+
 struct LayoutOptions {
   int world = 1;
   Balance balance = Balance::none;
@@ -21,6 +30,7 @@ struct LayoutOptions {
   // its buffer. If both are empty the parts are even.
   std::vector<int64_t> bounds;
   ShardLayout ranges;
+  Capacity capacity;
 };
 
 struct Layout {
@@ -36,10 +46,15 @@ struct Layout {
   // other in rank order; without bounds otherwise.
   Partition partition;
 
+  Capacity capacity;
+
   bool contiguous() const { return !partition.bounds.empty(); }
   int world() const { return static_cast<int>(queries.size()); }
   int64_t query_tokens(int rank) const;
   int64_t key_tokens(int rank) const;
+  // Returns how many tokens of queries a rank's tensors have, those that are none included.
+  int64_t query_rows(int rank) const { return capacity ? capacity.tokens : query_tokens(rank); }
+  int64_t key_rows(int rank) const { return capacity ? capacity.tokens : key_tokens(rank); }
 };
 // Returns INVALID_ARGUMENT for offsets that do not begin at 0, decrease, or do not end at the
 // length; for different numbers of sequences of queries and of keys; for a length or a world out of

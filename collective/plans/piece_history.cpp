@@ -102,7 +102,9 @@ void LineSums::add(LineRef to, const std::vector<LineRef>& from) {
 LineSums packed_lines(const PieceHistory& history) {
   LineSums out;
   for (size_t i = 0; i < history.sent.size(); ++i) {
-    out.add({LineRef::message, static_cast<int>(i)}, {history.sent[i]});
+    const LineRef& from = history.sent[i];
+    out.add({LineRef::message, static_cast<int>(i)},
+            from.kind == LineRef::none ? std::vector<LineRef>() : std::vector<LineRef>{from});
   }
   return out;
 }

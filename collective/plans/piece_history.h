@@ -30,7 +30,7 @@ struct LineMessage {
 struct PieceHistory {
   int width = 0;
   std::vector<LineRef> slots;  // [pieces, W]: where each slot comes from; none: zeros
-  std::vector<LineRef> sent;   // the lines that leave, which are tokens and states
+  std::vector<LineRef> sent;   // the lines that leave, which are tokens and states; none: zeros
   std::vector<LineMessage> sends, receives;
 
   int64_t received() const;

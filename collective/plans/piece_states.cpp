@@ -18,8 +18,9 @@ struct Span {
 
 class StatesPlanner {
  public:
-  StatesPlanner(const PieceLayout& layout, int rank, bool states, bool grads)
-      : layout_(layout), rank_(rank), states_(states), grads_(grads) {}
+  // `most`: pieces of a rank, if elements are numbered for a capacity; else 0.
+  StatesPlanner(const PieceLayout& layout, int rank, bool states, bool grads, int most = 0)
+      : layout_(layout), rank_(rank), states_(states), grads_(grads), most_(most) {}
 
   PieceStatesPlan operator()();
 
@@ -35,6 +36,7 @@ class StatesPlanner {
   const PieceLayout& layout_;
   const int rank_;
   const bool states_, grads_;
+  const int most_;
   std::map<std::pair<int64_t, int>, int> received_;  // elements, by sequence and position
   PieceStatesPlan out_;
 };
@@ -120,9 +122,12 @@ void StatesPlanner::add_messages(const Chain& chain, const SequencePiece& piece,
   if (!forth && !back) return;
   int element = piece.number;
   if (!sends) {
-    element = static_cast<int>(out_.pieces.size() + received_.size());
+    const int other = piece.rank < rank_ ? piece.rank : piece.rank - 1;
+    element = most_ > 0 ? most_ * (1 + other) + piece.number
+                        : static_cast<int>(out_.pieces.size() + received_.size());
     received_[{piece.sequence, piece.position}] = element;
   }
+  if (most_ > 0) return;  // all are sent
   std::vector<PieceMessage>& messages = sends ? out_.sends : out_.receives;
   if (forth) messages.push_back({peer, PieceMessage::end, element});
   if (through) messages.push_back({peer, PieceMessage::map, element});
@@ -175,7 +180,8 @@ PieceStatesPlan StatesPlanner::operator()() {
   for (const Chain& chain : layout_.chains) {
     if (chain.size() > 1) exchange(chain);
   }
-  out_.elements = static_cast<int>(out_.pieces.size() + received_.size());
+  out_.elements = most_ > 0 ? most_ * static_cast<int>(layout_.ranks.size())
+                            : static_cast<int>(out_.pieces.size() + received_.size());
   if (states_) walk(false);
   if (grads_) walk(true);
   return std::move(out_);
@@ -214,6 +220,74 @@ bool PieceStatesPlan::cuts() const { return std::ranges::find(cut, true) != cut.
 
 PieceStatesPlan piece_states_plan(const PieceLayout& layout, int rank, bool states, bool grads) {
   return StatesPlanner(layout, rank, states, grads)();
+}
+
+// A level leaves at most two of five elements of each gap that it reduces, and makes at most a
+// third as many walks as they were.
+int fill_walks(int elements, int gap, int chains, PieceWalks* walks) {
+  std::vector<int> most;  // walks, by level
+  int made = 0, left = elements;
+  for (int longest = gap; longest > kPieceRadix;) {
+    most.push_back(left / 3), made += left / 3;
+    left = 2 * left / 5, longest = (longest + kPieceRadix - 1) / kPieceRadix;
+  }
+  most.push_back(chains);
+  PieceWalks out;
+  out.levels = {0};
+  const size_t given = walks->levels.empty() ? 0 : walks->levels.size() - 1;
+  for (size_t level = 0; level < most.size(); ++level) {
+    // The last level that is given is that of the chains.
+    const bool last = level + 1 == most.size();
+    const size_t from = last ? given - 1 : level;
+    if (given > 0 && (last || level + 1 < given)) {
+      out.walks.insert(out.walks.end(), walks->walks.begin() + walks->levels[from],
+                       walks->walks.begin() + walks->levels[from + 1]);
+    }
+    out.walks.resize(out.levels.back() + most[level]);
+    out.levels.push_back(static_cast<int>(out.walks.size()));
+  }
+  out.steps = std::move(walks->steps);
+  out.steps.resize(static_cast<size_t>(elements) * most.size());
+  *walks = std::move(out);
+  return made;
+}
+
+PieceStatesPlan fixed_states_plan(const PieceLayout& layout, int rank, bool states, bool grads,
+                                  int most) {
+  PieceStatesPlan out = StatesPlanner(layout, rank, states, grads, most)();
+  const int world = static_cast<int>(layout.ranks.size());
+  SequencePiece none;
+  none.rank = rank;
+  if (!out.pieces.empty()) none.row = out.pieces.back().row + out.pieces.back().tokens;
+  while (std::ssize(out.pieces) < most) {
+    none.number = static_cast<int>(out.pieces.size());
+    out.pieces.push_back(none);
+  }
+  out.cut.assign(most, true);
+  for (std::vector<int32_t>* list :
+       {&out.first_pieces, &out.first_sequences, &out.last_pieces, &out.last_sequences}) {
+    list->resize(most, -1);
+  }
+  for (int peer = 0; peer < world; ++peer) {
+    if (peer == rank) continue;
+    const int received = most * (1 + (peer < rank ? peer : peer - 1));
+    const auto exchange = [&](PieceMessage::Kind kind) {
+      out.sends.push_back({peer, kind, 0, most});
+      out.receives.push_back({peer, kind, received, most});
+    };
+    if (states) exchange(PieceMessage::end);
+    exchange(PieceMessage::map);
+    if (grads) exchange(PieceMessage::grad);
+  }
+  out.elements = most * world;
+  for (PieceWalks* walks : {&out.given_states, &out.given_grads}) {
+    walks->walks.resize(most), walks->steps.resize(2 * most), walks->levels = {0, most};
+  }
+  const int gap = most * (world - 1) + 1;
+  out.elements = most * world;
+  if (states) out.elements += fill_walks(most * world, gap, most, &out.forward);
+  if (grads) out.elements += fill_walks(most * world, gap, most, &out.back);
+  return out;
 }
 
 }  // namespace lathe

@@ -24,7 +24,8 @@ struct PieceMessage {
   enum Kind { end, map, grad };  // E, M, D
   int peer = 0;
   Kind kind = end;
-  int element = 0;  // of the sender: the number of its piece; of the receiver: an element
+  int element = 0;   // of the sender: the number of its piece; of the receiver: an element
+  int elements = 1;  // from that one on
   bool operator==(const PieceMessage&) const = default;
 };
 
@@ -70,6 +71,18 @@ struct PieceStatesPlan {
 // `grads`: which directions a call needs.
 PieceStatesPlan own_pieces_plan(const PieceLayout& layout, int rank, bool states, bool grads);
 PieceStatesPlan piece_states_plan(const PieceLayout& layout, int rank, bool states, bool grads);
+
+// Plans the same with counts that follow from a capacity alone, `most` pieces a rank, whatever the
+// layout is. Every rank sends E, M and D of all its pieces to every other rank: element
+// most (1 + i) + p is piece p of the i-th other rank. Lists of pieces are filled up with -1, steps
+// and walks with such of no steps, and levels are as many as the longest chain may need. Walks go
+// through the same elements in the same order, so states have the same bits.
+PieceStatesPlan fixed_states_plan(const PieceLayout& layout, int rank, bool states, bool grads,
+                                  int most);
+// Fills walks up to the most that there may be over so many elements altogether, of which `gap` lie
+// between two pieces of a rank; the last level has `chains`. Returns how many elements walks make
+// at most.
+int fill_walks(int elements, int gap, int chains, PieceWalks* walks);
 
 // Plans the same over canonical pieces, so that every state has the same bits whoever holds which
 // pieces. Piece i of a chain is a leaf of one binary tree; a node of level k has the leaves from

@@ -102,6 +102,36 @@ PieceLayout piece_layout(const Layout& layout) {
   return pieces_of(layout, std::numeric_limits<int64_t>::max());
 }
 
+Status check_capacity(const Layout& layout) {
+  const Capacity& most = layout.capacity;
+  const bool given = most.tokens != 0 || most.pieces != 0;
+  const auto check = [given](const char* name, int64_t value, int64_t last) -> Status {
+    if (!given || (value >= 1 && value <= last)) return {};
+    return invalid(
+        text(name, " is ", value, "; allowed are 1 to ", last, ", or 0 for both capacities"));
+  };
+  LATHE_TRY(check("capacity_tokens", most.tokens, std::numeric_limits<int32_t>::max()));
+  LATHE_TRY(check("capacity_pieces", most.pieces, kMostCapacityPieces));
+  if (!most) return {};
+  if (layout.keys != layout.queries || layout.cu_seqlens_k != layout.cu_seqlens) {
+    return invalid(
+        "keys lie on an axis of their own; allowed with capacity_tokens are those of the queries' "
+        "axis");
+  }
+  const PieceLayout pieces = piece_layout(layout);
+  for (int rank = 0; rank < layout.world(); ++rank) {
+    if (layout.query_tokens(rank) > most.tokens) {
+      return invalid(text("rank ", rank, " holds ", layout.query_tokens(rank),
+                          " tokens; capacity_tokens is ", most.tokens));
+    }
+    if (std::ssize(pieces.ranks[rank]) > most.pieces) {
+      return invalid(text("rank ", rank, " holds ", pieces.ranks[rank].size(),
+                          " pieces of sequences; capacity_pieces is ", most.pieces));
+    }
+  }
+  return {};
+}
+
 Status check_canonical(const ShardLayout& ranks, const std::vector<int64_t>& cu_seqlens,
                        const char* axis, int64_t tokens) {
   for (size_t rank = 0; rank < ranks.size(); ++rank) {

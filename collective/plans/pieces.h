@@ -39,6 +39,11 @@ struct PieceLayout {
 };
 PieceLayout piece_layout(const Layout& layout);
 
+constexpr int64_t kMostCapacityPieces = 1024;
+// Returns INVALID_ARGUMENT, with the rank, if a rank holds more than the layout's capacity, and for
+// a capacity that has only one of tokens and pieces, or keys on an axis of their own.
+Status check_capacity(const Layout& layout);
+
 // Cuts pieces at every kCanonicalTokens tokens of their sequence as well. So the pieces of a
 // sequence depend on its length alone, and what is computed piece by piece has the same bits for
 // any number of ranks. Returns INVALID_ARGUMENT, with the rank, the sequence and the token, for a

@@ -5,7 +5,7 @@
 // the initial state, are its initial state there.
 #pragma once
 
-#include "collective/plans/piece_history.h"
+#include "collective/plans/history_tables.h"
 #include "ops/conv/run.h"
 #include "ops/device_table.h"
 #include "ops/exact_sums.h"
@@ -14,22 +14,32 @@
 
 namespace lathe {
 
-// Holds lines to be made, on the device.
+// Says where lines to be made lie in a state's table.
 struct ConvLineTable {
-  DeviceTable sums, sources;
+  size_t sums = 0, sources = 0;
   int lines = 0;
-
-  static Result<ConvLineTable> make(const Device& device, const LineSums& lines);
 };
 
 struct ConvPiecesState final : ShardState {
+  // Where the tables of a layout lie.
+  struct Places {
+    size_t offsets = 0;                              // of the pieces, in the rank's buffer
+    ConvLineTable packed, joined, final_grads;       // before the step
+    ConvLineTable finals, returned, tokens, states;  // behind it
+  };
+
+  static MadeShardState make(const Device& device, const lathe_shard& shard,
+                             const HistoryWants& wants);
+  Result<TableImage> image(const Layout& layout) const override;
+
+  HistoryWants wants;
+  int rank = 0;
   PieceHistory history, gradients;  // lines that a call needs, and those that have gradients
   int64_t pieces = 0;
-  int64_t sequences = 0;                           // of the whole axis; fixed lengths: not told
-  DeviceTable offsets;                             // of the pieces, in the rank's buffer
-  ConvLineTable packed, joined, final_grads;       // before the step
-  ConvLineTable finals, returned, tokens, states;  // behind it
-  mutable HopMessages hop;                         // each exchange fills these
+  int64_t sequences = 0;  // of the whole axis; fixed lengths: not told
+  bool fixed = false;     // the layout has a capacity
+  Places at;
+  mutable HopMessages hop;  // each exchange fills these
 };
 
 // Says what a program over pieces is to be.
@@ -47,8 +57,10 @@ class ConvOverPieces : public Executor {
 
   Status check(const Call& call) const;
   MadeShardState prepare(const lathe_shard& shard) const override;
+  Status check_capacity() const override;
   // Whether gradients of histories go back to their owners.
-  bool returns() const { return asked.backward || asked.dinitial_state; }
+  bool returns() const { return wants().returns(); }
+  HistoryWants wants() const;
 
   const ConvProblem asked;
   const ConvExecutor& own;

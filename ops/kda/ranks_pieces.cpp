@@ -40,17 +40,68 @@ KdaRequest request_of_pieces(const KdaRequest& asked) {
   return out;
 }
 
-}  // namespace
-
-Result<KdaWalkTable> KdaWalkTable::make(const Device& device, const PieceWalks& walks) {
+KdaWalkTable add_walks(const PieceWalks& walks, TableImage* to) {
   static_assert(sizeof(PieceWalk) == sizeof(KdaPieceWalk) &&
                 sizeof(PieceStep) == sizeof(KdaPieceStep));
   KdaWalkTable out;
-  out.levels = walks.levels;
-  if (out.levels.empty()) out.levels = {0};
-  LATHE_ASSIGN(out.walks, DeviceTable::upload(device, walks.walks));
-  LATHE_ASSIGN(out.steps, DeviceTable::upload(device, walks.steps));
+  if (!walks.levels.empty()) out.levels = walks.levels;
+  out.walks = to->add(walks.walks), out.steps = to->add(walks.steps);
   return out;
+}
+
+// What follows from a layout, with its tables laid out, the same way for all layouts of a capacity.
+struct KdaPiecesTables {
+  PieceStatesPlan plan;
+  TableImage image;
+  KdaPiecesState::Places at;
+};
+
+Result<KdaPiecesTables> tables_of(const Layout& layout, int rank,
+                                  const KdaPiecesState::Wants& wants) {
+  LATHE_ASSIGN(const PieceLayout pieces,
+               wants.canonical ? canonical_pieces(layout) : piece_layout(layout));
+  if (wants.chunk > 0) LATHE_TRY(check_chunks(pieces, wants.chunk));
+  const int most = static_cast<int>(layout.capacity.pieces);
+  Result<KdaPiecesTables> out(std::in_place);
+  out->plan = wants.canonical ? canonical_states_plan(pieces, rank, wants.states, wants.grads)
+              : most > 0      ? fixed_states_plan(pieces, rank, wants.states, wants.grads, most)
+                              : piece_states_plan(pieces, rank, wants.states, wants.grads);
+  const PieceStatesPlan& plan = out->plan;
+  std::vector<int32_t> offsets = pieces.offsets(rank);
+  offsets.resize(plan.pieces.size() + 1, offsets.back());
+  KdaPiecesState::Places& at = out->at;
+  at.offsets = out->image.add(offsets);
+  at.first_pieces = out->image.add(plan.first_pieces);
+  at.first_sequences = out->image.add(plan.first_sequences);
+  at.last_pieces = out->image.add(plan.last_pieces);
+  at.last_sequences = out->image.add(plan.last_sequences);
+  at.given_states = add_walks(plan.given_states, &out->image);
+  at.given_grads = add_walks(plan.given_grads, &out->image);
+  at.joined_forward = add_walks(plan.joined_forward, &out->image);
+  at.joined_back = add_walks(plan.joined_back, &out->image);
+  at.forward = add_walks(plan.forward, &out->image);
+  at.back = add_walks(plan.back, &out->image);
+  return out;
+}
+
+}  // namespace
+
+MadeShardState KdaPiecesState::make(const Device& device, const lathe_shard& shard,
+                                    const Wants& wants) {
+  LATHE_ASSIGN(KdaPiecesTables tables, tables_of(shard.layout, shard.rank, wants));
+  auto out = std::make_unique<KdaPiecesState>();
+  LATHE_ASSIGN(out->table, DeviceTable::upload(device, tables.image.bytes()));
+  out->wants = wants, out->rank = shard.rank;
+  out->plan = std::move(tables.plan), out->at = std::move(tables.at);
+  out->sequences = static_cast<int64_t>(shard.layout.cu_seqlens.size()) - 1;
+  out->fixed = bool(shard.layout.capacity);
+  out->hop.reserve(out->plan.sends.size() + out->plan.receives.size());
+  return std::unique_ptr<const ShardState>(std::move(out));
+}
+
+Result<TableImage> KdaPiecesState::image(const Layout& layout) const {
+  LATHE_ASSIGN(KdaPiecesTables tables, tables_of(layout, rank, wants));
+  return std::move(tables.image);
 }
 
 KdaOverPieces::KdaOverPieces(const KdaRequest& its_asked, const KdaExecutor& its_walks,
@@ -80,30 +131,21 @@ Status KdaOverPieces::check(const Call& call) const {
 }
 
 MadeShardState KdaOverPieces::prepare(const lathe_shard& shard) const {
-  const Layout& layout = shard.layout;
-  LATHE_TRY(check_shard_form(layout, asked.problem.packed, "cu_seqlens"));
-  LATHE_ASSIGN(const PieceLayout pieces,
-               mode.canonical ? canonical_pieces(layout) : piece_layout(layout));
-  if (asked.problem.chunk_states) LATHE_TRY(check_chunks(pieces, asked.chunk_size));
-  auto out = std::make_unique<KdaPiecesState>();
-  out->plan = (mode.canonical ? canonical_states_plan : piece_states_plan)(pieces, shard.rank,
-                                                                           states(), grads());
-  out->sequences = static_cast<int64_t>(layout.cu_seqlens.size()) - 1;
-  const PieceStatesPlan& plan = out->plan;
-  out->hop.reserve(plan.sends.size() + plan.receives.size());
-  const Device& device = group->device();
-  LATHE_ASSIGN(out->offsets, DeviceTable::upload(device, pieces.offsets(shard.rank)));
-  LATHE_ASSIGN(out->first_pieces, DeviceTable::upload(device, plan.first_pieces));
-  LATHE_ASSIGN(out->first_sequences, DeviceTable::upload(device, plan.first_sequences));
-  LATHE_ASSIGN(out->last_pieces, DeviceTable::upload(device, plan.last_pieces));
-  LATHE_ASSIGN(out->last_sequences, DeviceTable::upload(device, plan.last_sequences));
-  LATHE_ASSIGN(out->given_states, KdaWalkTable::make(device, plan.given_states));
-  LATHE_ASSIGN(out->given_grads, KdaWalkTable::make(device, plan.given_grads));
-  LATHE_ASSIGN(out->joined_forward, KdaWalkTable::make(device, plan.joined_forward));
-  LATHE_ASSIGN(out->joined_back, KdaWalkTable::make(device, plan.joined_back));
-  LATHE_ASSIGN(out->forward, KdaWalkTable::make(device, plan.forward));
-  LATHE_ASSIGN(out->back, KdaWalkTable::make(device, plan.back));
-  return std::unique_ptr<const ShardState>(std::move(out));
+  LATHE_TRY(check_shard_form(shard.layout, asked.problem.packed, "cu_seqlens"));
+  return KdaPiecesState::make(group->device(), shard,
+                              {.states = states(),
+                               .grads = grads(),
+                               .canonical = mode.canonical,
+                               .chunk = asked.problem.chunk_states ? asked.chunk_size : 0});
+}
+
+Status KdaOverPieces::check_capacity() const {
+  if (asked.problem.chunk_states) {
+    return unsupported(
+        "chunk_states is declared, whose rows follow from the lengths; allowed with "
+        "capacity_tokens is a call without it");
+  }
+  return check_pieces_capacity(mode.canonical);
 }
 
 namespace {

@@ -16,23 +16,38 @@
 
 namespace lathe {
 
-// Holds walks on the device, and where their levels begin.
+// Says where walks lie in a state's table, and where their levels begin.
 struct KdaWalkTable {
-  DeviceTable walks, steps;
-  std::vector<int> levels;
+  size_t walks = 0, steps = 0;
+  std::vector<int> levels = {0};
 
-  static Result<KdaWalkTable> make(const Device& device, const PieceWalks& walks);
   int count() const { return static_cast<int>(levels.size()) - 1; }
   // Returns how many walks a level has; 0 behind the last one.
   int walks_of(int level) const { return level < count() ? levels[level + 1] - levels[level] : 0; }
 };
 
 struct KdaPiecesState final : ShardState {
+  // Where the tables of a layout lie.
+  struct Places {
+    size_t offsets = 0;  // of the pieces, in the rank's buffer
+    size_t first_pieces = 0, first_sequences = 0, last_pieces = 0, last_sequences = 0;
+    KdaWalkTable given_states, given_grads, joined_forward, joined_back, forward, back;
+  };
+  // Says which chains a call has.
+  struct Wants {
+    bool states = false, grads = false, canonical = false;
+    int64_t chunk = 0;  // of states of chunks; 0: none
+  };
+
+  static MadeShardState make(const Device& device, const lathe_shard& shard, const Wants& wants);
+  Result<TableImage> image(const Layout& layout) const override;
+
+  Wants wants;
+  int rank = 0;
   PieceStatesPlan plan;
   int64_t sequences = 0;  // of the whole axis; fixed lengths: not told
-  DeviceTable offsets;    // of the pieces, in the rank's buffer
-  DeviceTable first_pieces, first_sequences, last_pieces, last_sequences;
-  KdaWalkTable given_states, given_grads, joined_forward, joined_back, forward, back;
+  bool fixed = false;     // the layout has a capacity
+  Places at;
   mutable HopMessages hop;  // each run fills these
 
   int64_t pieces() const { return std::ssize(plan.pieces); }
@@ -53,6 +68,7 @@ class KdaOverPieces : public Executor {
 
   Status check(const Call& call) const;
   MadeShardState prepare(const lathe_shard& shard) const override;
+  Status check_capacity() const override;
 
   // Whether states go through the pieces, and gradients.
   bool states() const { return walks.problem().initial_state; }
@@ -100,7 +116,7 @@ class KdaPiecesRun final : public RankRun {
   struct StateCopy {
     int tensor;
     int64_t section;
-    const DeviceTable &pieces, &sequences;
+    size_t pieces, sequences;  // where their numbers lie in the table
     int64_t count;
   };
   Status copy_states(RowCopier* copier, const StateCopy& copy, bool to_pieces) const;

@@ -27,6 +27,7 @@ constexpr int kRowTensors[] = {kda::q, kda::k,  kda::v,  kda::g,  kda::beta, kda
                                kda::o, kda::dq, kda::dk, kda::dv, kda::dg,   kda::dbeta};
 
 Status KdaPiecesRun::check_strides() const {
+  if (state_.fixed) LATHE_TRY(check_one_row("q", batch_));
   for (const int tensor : kRowTensors) {
     LATHE_TRY(check_rows_follow(kda::kTensors[tensor].name, call_.tensors[tensor]));
   }
@@ -104,7 +105,8 @@ Status KdaPiecesRun::copy_states(RowCopier* copier, const StateCopy& copy, bool 
                 state_size() / std::max<int64_t>(heads(), 1)};
   own.view = {at(copy.section), state_size(), pieces() * state_size(), whole.view.head};
   whole.view.width = own.view.width = whole.view.head;
-  whole.index = copy.sequences.data(), own.index = copy.pieces.data();
+  whole.index = state_.table.data() + copy.sequences;
+  own.index = state_.table.data() + copy.pieces;
   return to_pieces ? copier->add(whole, own, copy.count, batch_, heads())
                    : copier->add(own, whole, copy.count, batch_, heads());
 }
@@ -115,17 +117,18 @@ Status KdaPiecesRun::take_given() const {
   const int64_t bytes = 4 * batch_ * pieces() * state_size();
   RowCopier copier(program_.rows, call_.stream);
   const auto take = [&](const StateCopy& copy, bool given) -> Status {
-    if (given) return copy_states(&copier, copy, true);
-    return clear(group_, at(copy.section), bytes, call_.stream);
+    // Of a fixed number of pieces some are none, and some begin with what the walks give them.
+    if (!given || state_.fixed) LATHE_TRY(clear(group_, at(copy.section), bytes, call_.stream));
+    return given ? copy_states(&copier, copy, true) : Status();
   };
   if (program_.states()) {
-    LATHE_TRY(take({kda::initial_state, workspace_.states, state_.first_pieces,
-                    state_.first_sequences, std::ssize(state_.plan.first_pieces)},
+    LATHE_TRY(take({kda::initial_state, workspace_.states, state_.at.first_pieces,
+                    state_.at.first_sequences, std::ssize(state_.plan.first_pieces)},
                    asked.initial_state));
   }
   if (program_.grads()) {
-    LATHE_TRY(take({kda::dht, workspace_.final_grads, state_.last_pieces, state_.last_sequences,
-                    std::ssize(state_.plan.last_pieces)},
+    LATHE_TRY(take({kda::dht, workspace_.final_grads, state_.at.last_pieces,
+                    state_.at.last_sequences, std::ssize(state_.plan.last_pieces)},
                    asked.dht));
   }
   return copier.launch();
@@ -136,14 +139,14 @@ Status KdaPiecesRun::give_results() const {
   RowCopier copier(program_.rows, call_.stream);
   if (asked.final_state) {
     LATHE_TRY(copy_states(&copier,
-                          {kda::final_state, workspace_.finals, state_.last_pieces,
-                           state_.last_sequences, std::ssize(state_.plan.last_pieces)},
+                          {kda::final_state, workspace_.finals, state_.at.last_pieces,
+                           state_.at.last_sequences, std::ssize(state_.plan.last_pieces)},
                           false));
   }
   if (asked.dinitial_state) {
     LATHE_TRY(copy_states(&copier,
-                          {kda::dinitial_state, workspace_.initial_grads, state_.first_pieces,
-                           state_.first_sequences, std::ssize(state_.plan.first_pieces)},
+                          {kda::dinitial_state, workspace_.initial_grads, state_.at.first_pieces,
+                           state_.at.first_sequences, std::ssize(state_.plan.first_pieces)},
                           false));
   }
   return copier.launch();
@@ -189,16 +192,17 @@ Status KdaPiecesRun::summarize() const {
 
 Transfer KdaPiecesRun::transfer(const PieceMessage& message, bool sends) const {
   const bool map = message.kind == PieceMessage::map;
-  const int64_t bytes = 4 * (map ? map_size() : state_size());
+  const int64_t element_bytes = 4 * (map ? map_size() : state_size());
+  const int64_t bytes = element_bytes * message.elements;
   const int64_t section = map                                 ? workspace_.maps
                           : message.kind == PieceMessage::end ? workspace_.ends
                                                               : workspace_.grad_ends;
   // Elements that are no pieces of the rank have the rows of the batch side by side
-  // (KdaPiecesSide).
+  // (KdaPiecesSide). Several elements go in one message only where there is one row.
   const bool own = sends && message.element < pieces();
   const int64_t first = own ? message.element : batch_ * message.element;
-  const int64_t stride = bytes * (own ? pieces() : 1);
-  return {message.peer, at(section + first * bytes), static_cast<size_t>(bytes), batch_,
+  const int64_t stride = element_bytes * (own ? pieces() : 1);
+  return {message.peer, at(section + first * element_bytes), static_cast<size_t>(bytes), batch_,
           static_cast<size_t>(stride)};
 }
 
@@ -214,6 +218,7 @@ Status KdaPiecesRun::exchange() {
 
 // Runs walks of both directions, level by level.
 Status KdaPiecesRun::walk(const KdaWalkTable& forward, const KdaWalkTable& back) const {
+  const char* const tables = state_.table.data();
   KdaPiecesParams p = {};
   p.maps = at(workspace_.maps);
   p.batch = static_cast<int>(batch_), p.pieces = static_cast<int>(pieces());
@@ -221,15 +226,15 @@ Status KdaPiecesRun::walk(const KdaWalkTable& forward, const KdaWalkTable& back)
   p.key_dim = problem_.key_dim, p.value_dim = problem_.value_dim;
   p.forward.ends = at(workspace_.ends), p.forward.states = at(workspace_.states);
   p.back.ends = at(workspace_.grad_ends), p.back.states = at(workspace_.final_grads);
-  p.forward.steps = forward.steps.data(), p.back.steps = back.steps.data();
+  p.forward.steps = tables + forward.steps, p.back.steps = tables + back.steps;
   const int64_t each =
       bounded_product({batch_, heads(), kda_piece_tiles(problem_.key_dim, problem_.value_dim)});
   for (int level = 0; level < std::max(forward.count(), back.count()); ++level) {
     const int64_t forth = forward.walks_of(level), home = back.walks_of(level);
     if (forth > 0) {
-      p.forward.walks = forward.walks.data() + forward.levels[level] * sizeof(KdaPieceWalk);
+      p.forward.walks = tables + forward.walks + forward.levels[level] * sizeof(KdaPieceWalk);
     }
-    if (home > 0) p.back.walks = back.walks.data() + back.levels[level] * sizeof(KdaPieceWalk);
+    if (home > 0) p.back.walks = tables + back.walks + back.levels[level] * sizeof(KdaPieceWalk);
     p.forward_blocks = static_cast<int>(forth * each);
     if (forth + home == 0) continue;
     LATHE_TRY(program_.chains.launch((forth + home) * each, &p, call_.stream));
@@ -238,7 +243,8 @@ Status KdaPiecesRun::walk(const KdaWalkTable& forward, const KdaWalkTable& back)
 }
 
 Status KdaPiecesRun::operator()() {
-  const PieceOffsets offsets = {program_.repeat, state_.offsets.data(), pieces(), tokens_};
+  const PieceOffsets offsets = {program_.repeat, state_.table.data() + state_.at.offsets, pieces(),
+                                tokens_};
   LATHE_ASSIGN(offsets_, offsets.of_batch(batch_, at(workspace_.offsets), call_.stream));
   const KdaProblem& asked = program_.asked.problem;
   if (batch_ > 0 && heads() > 0) {
@@ -246,12 +252,12 @@ Status KdaPiecesRun::operator()() {
     if (state_.plan.cuts()) {
       LATHE_TRY(summarize());
       static const KdaWalkTable kNone;
-      LATHE_TRY(walk(asked.initial_state ? state_.given_states : kNone,
-                     asked.dht ? state_.given_grads : kNone));
-      LATHE_TRY(walk(state_.joined_forward, state_.joined_back));
+      LATHE_TRY(walk(asked.initial_state ? state_.at.given_states : kNone,
+                     asked.dht ? state_.at.given_grads : kNone));
+      LATHE_TRY(walk(state_.at.joined_forward, state_.at.joined_back));
     }
     LATHE_TRY(exchange());
-    if (state_.plan.cuts()) LATHE_TRY(walk(state_.forward, state_.back));
+    if (state_.plan.cuts()) LATHE_TRY(walk(state_.at.forward, state_.at.back));
   }
   LATHE_TRY(program_.step->run(step()));
   if (batch_ > 0 && heads() > 0) LATHE_TRY(give_results());
@@ -301,8 +307,8 @@ Result<Estimate> KdaPiecesRun::estimate() const {
   count((asked.final_state && last) || (asked.dinitial_state && first));
   count(given || given_back);
   LATHE_TRY(each_run([&](int64_t, int64_t) { return count(true), Status(); }));
-  for (const auto& [forward, back] :
-       {std::pair(&state_.joined_forward, &state_.joined_back), {&state_.forward, &state_.back}}) {
+  for (const auto& [forward, back] : {std::pair(&state_.at.joined_forward, &state_.at.joined_back),
+                                      {&state_.at.forward, &state_.at.back}}) {
     out.launches += static_cast<uint64_t>(std::max({forward->count(), back->count(), 0}));
   }
   if (program_.sums.add)

@@ -3,7 +3,8 @@
 // causal_conv1d_lines: makes lines of channels out of others, as lists on the device say. So the
 // histories of pieces are put together from tokens, initial states and messages, and gradients of
 // histories go back. A line is the sum of its sources in float32, in the order of the list, rounded
-// once; a line of one source is a copy, and one without sources is zeros.
+// once; a line of one source is a copy, and one without sources is zeros. Lists of a fixed length
+// end with lines of kind kNoConvLine, which are not made.
 //
 // A thread owns one channel of a line. No line of a launch is the source of another.
 #pragma once
@@ -35,8 +36,10 @@ __device__ void causal_conv1d_lines(const ConvLinesParams& p) {
   const int batch = static_cast<int>(item / p.lines), line = static_cast<int>(item % p.lines);
   if (channel >= p.channels) return;
   const ConvLineSum* sum = static_cast<const ConvLineSum*>(p.sums) + line;
+  const int kind = load_element(&sum->to.kind);
+  if (kind == kNoConvLine) return;
   const int first = load_element(&sum->first), count = load_element(&sum->count);
-  const ConvLineBuffer& to = p.to[load_element(&sum->to.kind)];
+  const ConvLineBuffer& to = p.to[kind];
   const long long at = line_offset(to, batch, load_element(&sum->to.index), channel);
   float total = 0.0f;
   if (p.adds != 0) {  // plain loads: the line is written below

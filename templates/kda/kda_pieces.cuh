@@ -86,6 +86,7 @@ __device__ __forceinline__ void walk_pieces(const KdaPiecesParams& p, const KdaP
   const KdaPieceWalk* walks = static_cast<const KdaPieceWalk*>(side.walks) + other / p.batch;
   links.walk = {load_element(&walks->first_step), load_element(&walks->steps),
                 load_element(&walks->element), load_element(&walks->map)};
+  if (links.walk.steps == 0) return;
   links.steps = static_cast<const KdaPieceStep*>(side.steps) + links.walk.first_step;
   links.of_map = tile >= static_cast<int>(value_tiles);
   links.row = (links.of_map ? tile - static_cast<int>(value_tiles) : tile) * kRows;

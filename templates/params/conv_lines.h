@@ -16,6 +16,7 @@ struct ConvLineBuffer {
   int wide;  // 1: float32, 0: Element
 };
 
+constexpr int kNoConvLine = 0;  // the kind of a line that is not made
 struct ConvLineRef {
   int kind;   // a buffer, by its number
   int index;  // of the line

@@ -11,9 +11,9 @@ struct KdaPieceStep {
   int piece;    // whose state x is behind the step; -1: of none
 };
 struct KdaPieceWalk {
-  int first_step, steps;
-  int element;  // whose end the last x becomes; -1: of none
-  int map;      // 1: the product of the steps' maps becomes that element's map as well
+  int first_step, steps;  // of no steps: no walk, in a list of a fixed length
+  int element;            // whose end the last x becomes; -1: of none
+  int map;                // 1: the product of the steps' maps becomes that element's map as well
 };
 
 // Elements below `pieces` are the rank's own pieces: of row b of the batch, run b * pieces +

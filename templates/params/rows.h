@@ -28,7 +28,7 @@ struct CopyRowsParams {
 // `skip` higher.
 struct RowLayout {
   void* data;
-  const void* index;  // int32 [tokens]
+  const void* index;  // int32 [tokens]; a negative one: the row is left alone
   long long token, batch, head, group;
   int heads;  // of a group
   int skip_at, skip;

@@ -12,12 +12,16 @@
 
 namespace lathe {
 
+constexpr long long kNoRow = -(1ll << 62);
+
+// Returns where a row lies, or kNoRow for a negative index, which fills up a list of fixed length.
 __device__ __forceinline__ long long row_offset(const RowLayout& layout, int token, int batch,
                                                 int head, int repeat) {
   const int real = (head + (head >= layout.skip_at ? layout.skip : 0)) / repeat;
   const int group = real / layout.heads;
   const long long at =
       layout.index == nullptr ? token : load_element(static_cast<const int*>(layout.index) + token);
+  if (at < 0) return kNoRow;
   return at * layout.token + batch * layout.batch + group * layout.group +
          (real - group * layout.heads) * layout.head;
 }
@@ -44,6 +48,7 @@ __device__ void move_rows(const MoveRowsParams& p) {
     const int batch = static_cast<int>(cell - static_cast<unsigned>(token) * move.batch);
     const long long from = row_offset(move.from, token, batch, head, move.repeat);
     const long long to = row_offset(move.to, token, batch, head, 1);
+    if (from == kNoRow || to == kNoRow) continue;
     Word value;
     load_global(static_cast<const Word*>(move.from.data) + from + word, value);
     store_global(static_cast<Word*>(move.to.data) + to + word, value);

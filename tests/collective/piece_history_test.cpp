@@ -3,13 +3,12 @@
 // These tests hold the plan of histories against the definition of a causal convolution, with lines
 // that are identified and not computed: all tables of a small axis for all worlds to 6, and random
 // ones.
-#include "collective/plans/piece_history.h"
-
 #include <doctest/doctest.h>
 
 #include <map>
 #include <set>
 
+#include "collective/plans/history_tables.h"
 #include "tests/collective/pieces_world.h"
 
 using namespace lathe;
@@ -34,7 +33,13 @@ struct World {
   World(const Layout& its_layout, int its_width, bool tokens, bool states)
       : layout(its_layout), pieces(piece_layout(its_layout)), width(its_width) {
     for (int rank = 0; rank < layout.world(); ++rank) {
-      ranks.push_back(piece_history(pieces, rank, width, tokens, states));
+      if (!layout.capacity) {
+        ranks.push_back(piece_history(pieces, rank, width, tokens, states));
+        continue;
+      }
+      // Those of gradients, which a call may have without the others.
+      const HistoryWants wants{.width = width, .backward = tokens, .dinitial_state = states};
+      ranks.push_back(history_tables(layout, rank, wants)->gradients);
     }
   }
   // Returns the token of a rank's row.
@@ -99,6 +104,7 @@ void check_history(const Layout& layout, int width, bool tokens, bool states) {
         if (message) needed.insert(found);
       }
     }
+    if (layout.capacity) continue;
     CHECK(needed.size() == arrived.size());  // nothing twice, and nothing for nobody
   }
   CHECK(sends == messages);
@@ -113,11 +119,16 @@ void check_gradients(const Layout& layout, int width) {
   std::vector<std::map<int, int64_t>> back(static_cast<size_t>(count));  // by line that was sent
   std::map<Line, int64_t> expected_sums, found;
   for (int rank = 0; rank < count; ++rank) {
-    const LineSums returned = returned_lines(world.ranks[rank]);
+    LineSums returned = returned_lines(world.ranks[rank]);
+    if (layout.capacity) {
+      const HistoryWants wants{.width = width, .backward = true, .dinitial_state = true};
+      returned = history_tables(layout, rank, wants)->returned;
+    }
     std::map<int, int64_t> lines;
     for (const LineSum& each : returned.lines) {
+      int64_t& sum = lines[each.to.index];
       for (int i = each.first; i < each.first + each.count; ++i) {
-        lines[each.to.index] += number(rank, returned.sources[i].index);
+        sum += number(rank, returned.sources[i].index);
       }
     }
     for (const LineMessage& each : world.ranks[rank].receives) {
@@ -151,11 +162,45 @@ void check_gradients(const Layout& layout, int width) {
   if (layout.length > 0) CHECK(found == expected_sums);
 }
 
+// Returns the counts of all tables and messages of a rank.
+std::vector<size_t> counts_of(const HistoryTables& tables) {
+  std::vector<size_t> out = {static_cast<size_t>(tables.pieces), tables.offsets.size()};
+  for (const LineSums* each : {&tables.packed, &tables.joined, &tables.final_grads, &tables.finals,
+                               &tables.returned, &tables.tokens, &tables.states}) {
+    out.push_back(each->lines.size()), out.push_back(each->sources.size());
+  }
+  for (const PieceHistory* each : {&tables.history, &tables.gradients}) {
+    out.push_back(each->sent.size()), out.push_back(each->slots.size());
+    for (const auto* messages : {&each->sends, &each->receives}) {
+      for (const LineMessage& message : *messages) {
+        out.insert(out.end(),
+                   {static_cast<size_t>(message.peer), static_cast<size_t>(message.first),
+                    static_cast<size_t>(message.lines)});
+      }
+    }
+  }
+  return out;
+}
+
+// The counts of a capacity are those of any of its layouts, here one without tokens.
+void check_counts(const Layout& layout, int width) {
+  Layout empty = layout_of({}, layout.world(), {0, 0});
+  empty.capacity = layout.capacity;
+  const HistoryWants wants{width, true, true, true, true, true};
+  for (int rank = 0; rank < layout.world(); ++rank) {
+    CHECK(counts_of(*history_tables(layout, rank, wants)) ==
+          counts_of(*history_tables(empty, rank, wants)));
+  }
+}
+
 void check_all(const Layout& layout) {
+  const Layout fixed = with_capacity(layout);
   for (const int width : {2, 4}) {
     check_history(layout, width, true, true);
     check_history(layout, width, true, false);
     check_gradients(layout, width);
+    check_history(fixed, width, true, true);
+    check_gradients(fixed, width), check_counts(fixed, width);
   }
 }
 

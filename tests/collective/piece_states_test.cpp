@@ -82,6 +82,7 @@ struct Rank {
 void run(const PieceWalks& walks, bool back, std::map<int, State>* ends,
          std::map<int, Matrix>* maps, std::map<int, State>* found) {
   for (const PieceWalk& walk : walks.walks) {
+    if (walk.steps == 0) continue;  // of a list of a fixed length
     const PieceStep* steps = walks.steps.data() + walk.first_step;
     const int first = steps[0].element;
     State state = first < 0 ? found->at(-1 - first) : ends->at(first);
@@ -118,17 +119,22 @@ void deliver(std::vector<Rank>* ranks) {
         REQUIRE(sends[i].kind == receives[i].kind);
         const Elements& own = (*ranks)[from].elements;
         Elements& other = (*ranks)[to].elements;
-        const int at = sends[i].element, slot = receives[i].element;
-        switch (sends[i].kind) {
-          case PieceMessage::end:
-            CHECK(other.ends.emplace(slot, own.ends.at(at)).second);
-            break;
-          case PieceMessage::map:
-            CHECK(other.maps.emplace(slot, own.maps.at(at)).second);
-            break;
-          case PieceMessage::grad:
-            CHECK(other.grads.emplace(slot, own.grads.at(at)).second);
-            break;
+        REQUIRE(sends[i].elements == receives[i].elements);
+        for (int n = 0; n < sends[i].elements; ++n) {
+          const int at = sends[i].element + n, slot = receives[i].element + n;
+          // Of a fixed number of pieces some are of no cut sequence, or none at all.
+          if (sends[i].elements > 1 && !own.maps.contains(at)) continue;
+          switch (sends[i].kind) {
+            case PieceMessage::end:
+              CHECK(other.ends.emplace(slot, own.ends.at(at)).second);
+              break;
+            case PieceMessage::map:
+              CHECK(other.maps.emplace(slot, own.maps.at(at)).second);
+              break;
+            case PieceMessage::grad:
+              CHECK(other.grads.emplace(slot, own.grads.at(at)).second);
+              break;
+          }
         }
       }
     }
@@ -158,6 +164,43 @@ int64_t messages_of(const PieceLayout& layout, bool states, bool grads) {
 
 using Planner = PieceStatesPlan (*)(const PieceLayout&, int, bool, bool);
 
+int most_pieces(const PieceLayout& layout) {
+  size_t most = 2;  // so that all messages have several elements
+  for (const auto& pieces : layout.ranks) most = std::max(most, pieces.size());
+  return static_cast<int>(most);
+}
+PieceStatesPlan fixed_plan(const PieceLayout& layout, int rank, bool states, bool grads) {
+  return fixed_states_plan(layout, rank, states, grads, most_pieces(layout));
+}
+
+// The counts of a capacity are those of any of its layouts, here one without tokens. Walks of a
+// level lie where that one has room for them.
+void check_fixed(const PieceLayout& layout, int rank) {
+  const int most = most_pieces(layout), world = static_cast<int>(layout.ranks.size());
+  const PieceLayout none = piece_layout(layout_of({}, world, {0, 0}));
+  const PieceStatesPlan found = fixed_states_plan(layout, rank, true, true, most),
+                        other = fixed_states_plan(none, rank, true, true, most);
+  CHECK(found.pieces.size() == other.pieces.size());
+  CHECK(found.cut == other.cut);
+  CHECK(found.first_pieces.size() == other.first_pieces.size());
+  CHECK(found.last_sequences.size() == other.last_sequences.size());
+  CHECK(found.sends == other.sends);
+  CHECK(found.receives == other.receives);
+  CHECK(found.elements == other.elements);
+  for (const auto& [one, two] : {std::pair(&found.given_states, &other.given_states),
+                                 {&found.given_grads, &other.given_grads},
+                                 {&found.forward, &other.forward},
+                                 {&found.back, &other.back}}) {
+    CHECK(one->levels == two->levels);
+    CHECK(one->walks.size() == two->walks.size());
+    CHECK(one->steps.size() == two->steps.size());
+    for (const PieceWalk& walk : one->walks) {
+      CHECK(walk.first_step + walk.steps <= std::ssize(one->steps));
+      CHECK(walk.element < found.elements);
+    }
+  }
+}
+
 // Returns how the states and gradients of all pieces were made, in the order of the chains.
 std::vector<uint64_t> check_states(const PieceLayout& pieces, Planner planner, bool with_states,
                                    bool with_grads) {
@@ -171,7 +214,7 @@ std::vector<uint64_t> check_states(const PieceLayout& pieces, Planner planner, b
     for (const SequencePiece& piece : rank.plan.pieces) {
       if (pieces.is_first(piece)) rank.states[piece.number] = given(piece, kInitial);
       if (pieces.is_last(piece)) rank.gradients[piece.number] = given(piece, kFinal);
-      if (!rank.plan.cut[piece.number]) continue;
+      if (!rank.plan.cut[piece.number] || piece.tokens == 0) continue;
       const Summary summary = summary_of(piece);
       rank.elements.maps[piece.number] = summary.m;
       rank.elements.ends[piece.number] = summary.e, rank.elements.grads[piece.number] = summary.d;
@@ -219,12 +262,16 @@ Layout alone(const Layout& layout) {
 // as on one rank.
 void check_all(const Layout& layout) {
   for (const auto& [states, grads] : {std::pair(true, true), {true, false}, {false, true}}) {
-    check_states(piece_layout(layout), piece_states_plan, states, grads);
+    const PieceLayout pieces = piece_layout(layout);
+    // With the counts of a capacity states are made in the same order.
+    CHECK(check_states(pieces, piece_states_plan, states, grads) ==
+          check_states(pieces, fixed_plan, states, grads));
     const auto canonical = [states, grads](const Layout& of) {
       return check_states(*canonical_pieces(of, 1), canonical_states_plan, states, grads);
     };
     CHECK(canonical(layout) == canonical(alone(layout)));
   }
+  for (int rank = 0; rank < layout.world(); ++rank) check_fixed(piece_layout(layout), rank);
 }
 
 }  // namespace

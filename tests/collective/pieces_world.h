@@ -27,6 +27,18 @@ inline Layout layout_of(const std::vector<int>& owners, int world,
   return *make_layout(options);
 }
 
+// Returns the same layout with the least capacity that it fits.
+inline Layout with_capacity(const Layout& layout) {
+  Layout out = layout;
+  out.capacity = {1, 1};
+  const PieceLayout pieces = piece_layout(layout);
+  for (int rank = 0; rank < layout.world(); ++rank) {
+    out.capacity.tokens = std::max(out.capacity.tokens, layout.query_tokens(rank));
+    out.capacity.pieces = std::max(out.capacity.pieces, std::ssize(pieces.ranks[rank]));
+  }
+  return out;
+}
+
 inline std::string text_of(const std::vector<int>& owners, const std::vector<int64_t>& cu_seqlens) {
   std::string out = "owners";
   for (const int owner : owners) out += " " + std::to_string(owner);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <exception>
+#include <limits>
 #include <mutex>
 #include <numeric>
 #include <thread>
@@ -30,30 +31,47 @@ std::vector<int64_t> offsets_in(const Call& call, const std::vector<const char*>
   return {};
 }
 
-Shard make_shard(const Call& call, const Ranks& ranks, int rank) {
-  const auto data = [](const std::vector<int64_t>& values) {
+// Holds options of a shard with what they point to.
+class ShardOptions {
+ public:
+  ShardOptions(const Call& call, const Ranks& ranks, int rank) {
+    if (ranks.offsets) {
+      cu_ = offsets_in(call, {"cu_seqlens_q", "cu_seqlens"});
+      cu_k_ = offsets_in(call, {"cu_seqlens_k"});
+    }
+    bounds_ = ranks.bounds;
+    options_.world = ranks.world, options_.rank = rank, options_.balance = ranks.balance;
+    options_.length = length_of(call, kQueryDims), options_.key_length = length_of(call, kKeyDims);
+    options_.cu_seqlens = data(cu_), options_.cu_seqlens_k = data(cu_k_);
+    options_.offsets = cu_.size();
+    options_.bounds = data(bounds_);
+    options_.block_size = ranks.block_size;
+    options_.capacity_tokens = ranks.capacity_tokens;
+    options_.capacity_pieces = ranks.capacity_pieces;
+    for (const Intervals& own : ranks.ranges) {
+      counts_.push_back(own.size());
+      for (const auto& [first, last] : own) flat_.insert(flat_.end() - 1, {first, last});
+    }
+    if (!counts_.empty()) options_.ranges = flat_.data(), options_.range_counts = counts_.data();
+  }
+  ShardOptions(const ShardOptions&) = delete;
+  ShardOptions& operator=(const ShardOptions&) = delete;
+  const lathe_shard_options* get() const { return &options_; }
+
+ private:
+  static const int64_t* data(const std::vector<int64_t>& values) {
     return values.empty() ? nullptr : values.data();
-  };
-  std::vector<int64_t> cu, cu_k;
-  if (ranks.offsets) {
-    cu = offsets_in(call, {"cu_seqlens_q", "cu_seqlens"});
-    cu_k = offsets_in(call, {"cu_seqlens_k"});
   }
-  lathe_shard_options options = LATHE_SHARD_OPTIONS_INIT;
-  options.world = ranks.world, options.rank = rank, options.balance = ranks.balance;
-  options.length = length_of(call, kQueryDims), options.key_length = length_of(call, kKeyDims);
-  options.cu_seqlens = data(cu), options.cu_seqlens_k = data(cu_k), options.offsets = cu.size();
-  options.bounds = data(ranks.bounds);
-  options.block_size = ranks.block_size;
-  std::vector<int64_t> flat = {0};  // a table of no range has an address, too
-  std::vector<size_t> counts;
-  for (const Intervals& own : ranks.ranges) {
-    counts.push_back(own.size());
-    for (const auto& [first, last] : own) flat.insert(flat.end() - 1, {first, last});
-  }
-  if (!counts.empty()) options.ranges = flat.data(), options.range_counts = counts.data();
+
+  std::vector<int64_t> cu_, cu_k_, bounds_, flat_ = {0};  // a table of no range has an address, too
+  std::vector<size_t> counts_;
+  lathe_shard_options options_ = LATHE_SHARD_OPTIONS_INIT;
+};
+
+Shard make_shard(const Call& call, const Ranks& ranks, int rank) {
+  const ShardOptions options(call, ranks, rank);
   lathe_shard* made = nullptr;
-  API(lathe_shard_create_with(&made, &options));
+  API(lathe_shard_create_with(&made, options.get()));
   return Shard(made);
 }
 
@@ -108,13 +126,14 @@ int64_t length_of(const Call& call, const std::vector<std::string>& dims) {
   return -1;
 }
 void each_piece(const std::vector<int64_t>& shape, int axis, const Intervals& intervals,
-                const CopyPiece& copy) {
+                const CopyPiece& copy, int64_t rows) {
   int64_t outer = 1, inner = 1;
   for (int i = 0; i < axis; ++i) outer *= shape[static_cast<size_t>(i)];
   for (size_t i = static_cast<size_t>(axis) + 1; i < shape.size(); ++i) inner *= shape[i];
   const int64_t whole = shape[static_cast<size_t>(axis)] * inner;
-  int64_t local = 0;
+  if (rows == 0) rows = tokens_of(intervals);
   for (int64_t o = 0; o < outer; ++o) {
+    int64_t local = o * rows * inner;
     for (const auto& [begin, end] : intervals) {
       const int64_t count = (end - begin) * inner;
       copy(o * whole + begin * inner, local, count);
@@ -138,7 +157,10 @@ std::string Ranks::text() const {
 }
 
 Rank::Rank(const Call& call, const Ranks& ranks, int number, const char* id)
-    : number_(number), flags_(ranks.flags), context_(make_context()) {
+    : number_(number),
+      flags_(ranks.flags),
+      capacity_(ranks.capacity_tokens),
+      context_(make_context()) {
   lathe_group* group = nullptr;
   API(lathe_group_create(&group, context_.get(), id, ranks.world, number, 20000));
   group_.reset(group);
@@ -151,6 +173,12 @@ Rank::Rank(const Call& call, const Ranks& ranks, int number, const char* id)
     counted_[dim] = {{begin, begin + *own}};
   }
   for (const auto& [dim, held] : ranks.entries) counted_[dim] = held[static_cast<size_t>(number)];
+}
+
+void Rank::update(const Call& call, const Ranks& ranks, void* stream) {
+  API(lathe_shard_update(shard_.get(), ShardOptions(call, ranks, number_).get(), stream));
+  queries = intervals_of(shard_.get(), LATHE_QUERIES);
+  keys = intervals_of(shard_.get(), LATHE_KEYS);
 }
 
 Rank::Axis Rank::axis_of(const Call& whole, const std::string& name) const {
@@ -166,11 +194,15 @@ Rank::Axis Rank::axis_of(const Call& whole, const std::string& name) const {
 Values Rank::part(const Call& whole, const std::string& name, const Values& values) const {
   const Axis axis = axis_of(whole, name);
   if (axis.dimension < 0 || values.empty()) return values;
-  Values own;
-  each_piece(whole.tensors.at(name).shape, axis.dimension, axis.held,
-             [&](int64_t from, int64_t, int64_t count) {
-               own.insert(own.end(), values.begin() + from, values.begin() + from + count);
-             });
+  std::vector<int64_t> shape = whole.tensors.at(name).shape;
+  shape[static_cast<size_t>(axis.dimension)] = capacity_ > 0 ? capacity_ : tokens_of(axis.held);
+  Values own(Call::count(shape), std::numeric_limits<double>::quiet_NaN());
+  each_piece(
+      whole.tensors.at(name).shape, axis.dimension, axis.held,
+      [&](int64_t from, int64_t to, int64_t count) {
+        std::copy_n(values.begin() + from, count, own.begin() + to);
+      },
+      capacity_);
   return own;
 }
 
@@ -180,7 +212,8 @@ Call Rank::part(const Call& whole) const {
     const Axis axis = axis_of(whole, name);
     if (axis.dimension < 0) continue;
     tensor.values = part(whole, name, tensor.values);
-    tensor.shape[static_cast<size_t>(axis.dimension)] = tokens_of(axis.held);
+    tensor.shape[static_cast<size_t>(axis.dimension)] =
+        capacity_ > 0 ? capacity_ : tokens_of(axis.held);
   }
   return own;
 }

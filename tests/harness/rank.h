@@ -29,6 +29,7 @@ struct Ranks {
   // The same, where a rank's entries are not one run of them.
   std::map<std::string, std::vector<Intervals>> entries = {};
   std::vector<Intervals> ranges = {};  // of each rank, in place of a balance; empty: none
+  int64_t capacity_tokens = 0, capacity_pieces = 0;  // of the shards
   std::string text() const;
 };
 
@@ -38,10 +39,11 @@ int dimension_of(const Call& call, const std::string& name, const std::vector<st
 extern const std::vector<std::string> kQueryDims;
 // Returns the tokens of the whole axis, -1 where no tensor has that axis.
 int64_t length_of(const Call& call, const std::vector<std::string>& dims);
-// Calls `copy(whole, local, count)` with offsets of neighbouring elements.
+// Calls `copy(whole, local, count)` with offsets of neighbouring elements. The local tensor has as
+// many entries along the axis as the intervals, or `rows`, of which those are the first.
 using CopyPiece = std::function<void(int64_t whole, int64_t local, int64_t count)>;
 void each_piece(const std::vector<int64_t>& shape, int axis, const Intervals& intervals,
-                const CopyPiece& copy);
+                const CopyPiece& copy, int64_t rows = 0);
 
 // A Rank is one rank of a group, with a context of its own and its shard of the tokens of a call.
 class Rank {
@@ -51,8 +53,13 @@ class Rank {
   lathe_context* context() const { return context_.get(); }
   Seat seat(void* stream = nullptr) const { return {group_.get(), shard_.get(), flags_, stream}; }
   void abort() { (void)lathe_group_abort(group_.get()); }
+  // Returns how many rows a tensor has along an axis of tokens; 0: as many as the rank has tokens.
+  int64_t rows() const { return capacity_; }
+  // Gives the shard the layout of another call and other ranks, of the same capacity.
+  void update(const Call& call, const Ranks& ranks, void* stream);
   // Returns this rank's part of a call with the same tokens, and of values of one of its tensors.
   Call part(const Call& whole) const;
+  // With a capacity, rows behind the rank's tokens are NaN.
   Values part(const Call& whole, const std::string& name, const Values& values) const;
   // An Axis says, by the axis of a tensor, which entries this rank has. A `dimension` of -1 means
   // that the tensor has no such axis.
@@ -67,6 +74,7 @@ class Rank {
  private:
   int number_;
   unsigned flags_;
+  int64_t capacity_;  // tokens; 0: none
   Context context_;
   Group group_;
   Shard shard_;

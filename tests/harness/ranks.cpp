@@ -75,10 +75,12 @@ Values whole_of(const Call& call, bool summed, const std::vector<PlannedRank>& r
       const auto found = rank.outputs.find(name);
       if (found == rank.outputs.end()) continue;
       const Rank::Axis axis = rank.rank->axis_of(call, name);
-      each_piece(shape, axis.dimension, axis.held,
-                 [&](int64_t whole, int64_t local, int64_t count) {
-                   std::copy_n(found->second.begin() + local, count, all.begin() + whole);
-                 });
+      each_piece(
+          shape, axis.dimension, axis.held,
+          [&](int64_t whole, int64_t local, int64_t count) {
+            std::copy_n(found->second.begin() + local, count, all.begin() + whole);
+          },
+          rank.rank->rows());
     }
     return all;
   }
@@ -112,7 +114,54 @@ std::vector<HopCount> read_hops() {
   return out;
 }
 
+// What a rank gave for one layout.
+struct LayoutOutputs {
+  Outputs outputs;
+  Intervals queries, keys;
+};
+
+// Replays one graph over all layouts.
+std::vector<LayoutOutputs> replay(Rank* rank, const std::vector<LayoutCall>& calls) {
+  PlannedCall planned(rank->context(), rank->part(calls.front().call), rank->seat());
+  const CapturedGraph graph(rank->context(), planned.stream(), [&] { planned.enqueue(); });
+  std::vector<LayoutOutputs> out;
+  for (const LayoutCall& each : calls) {
+    rank->update(each.call, each.ranks, planned.stream());
+    for (const auto& [name, tensor] : each.call.tensors) {
+      if (!tensor.values.empty()) planned.upload(name, rank->part(each.call, name, tensor.values));
+    }
+    planned.reset();
+    graph.launch();
+    planned.synchronize();
+    out.push_back({planned.outputs(), rank->queries, rank->keys});
+  }
+  return out;
+}
+
 }  // namespace
+
+std::vector<Outputs> replay_layouts(const std::vector<LayoutCall>& calls) {
+  const Ranks& ranks = calls.front().ranks;
+  auto all = make_ranks(calls.front().call, ranks);
+  std::vector<std::vector<LayoutOutputs>> found(all.size());
+  each_rank(&all, [&](size_t r) { found[r] = replay(all[r].get(), calls); });
+  check_no_findings();
+  std::vector<Outputs> out;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    std::vector<PlannedRank> shares(all.size());
+    for (size_t r = 0; r < all.size(); ++r) {
+      shares[r].rank = all[r].get(), shares[r].outputs = found[r][i].outputs;
+      all[r]->queries = found[r][i].queries, all[r]->keys = found[r][i].keys;
+    }
+    const bool summed = (ranks.flags & LATHE_REDUCE_PARAMETER_GRADS) != 0;
+    out.emplace_back();
+    for (const auto& [name, given] : calls[i].call.tensors) {
+      if (given.values.empty()) out.back()[name] = whole_of(calls[i].call, summed, shares, name);
+    }
+  }
+  each_rank(&all, [&](size_t r) { all[r].reset(); });
+  return out;
+}
 
 RanksAnswer run_ranks(const Call& call, const Ranks& ranks) {
   hops_path();

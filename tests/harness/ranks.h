@@ -30,4 +30,13 @@ struct RanksAnswer {
 // Throws what a rank threw, and findings of the simulator.
 RanksAnswer run_ranks(const Call& call, const Ranks& ranks);
 
+// A call and the layout that its ranks have.
+struct LayoutCall {
+  Call call;
+  Ranks ranks;
+};
+// Captures the first call on every rank and replays the graph over the layouts of all calls, which
+// have the tensors and the capacity of the first one. Returns the whole outputs of each.
+std::vector<Outputs> replay_layouts(const std::vector<LayoutCall>& calls);
+
 }  // namespace apitest

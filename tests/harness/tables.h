@@ -62,4 +62,34 @@ inline std::vector<int64_t> random_offsets(std::mt19937& random, int64_t tokens,
   return out;
 }
 
+// Draws a layout of a capacity: offsets of so many sequences, and a table that no rank has too much
+// of. Sometimes there is no token at all, and sometimes a rank is full.
+struct DrawnLayout {
+  std::vector<int64_t> cu_seqlens;
+  Ranks ranks;
+};
+inline DrawnLayout random_layout(std::mt19937& random, const Ranks& of, int64_t sequences) {
+  const auto below = [&random](int64_t bound) {
+    return static_cast<int64_t>(random() % static_cast<uint64_t>(bound));
+  };
+  for (int draw = 0; draw < 10000; ++draw) {
+    DrawnLayout out{{0}, of};
+    const int64_t most = below(of.world * of.capacity_tokens + 1);
+    while (std::ssize(out.cu_seqlens) < sequences) out.cu_seqlens.push_back(below(most + 1));
+    out.cu_seqlens.push_back(most);
+    std::ranges::sort(out.cu_seqlens);
+    out.ranks.ranges = random_table(random, of.world, 1 + below(40), out.cu_seqlens);
+    bool fits = true;
+    for (const Intervals& own : out.ranks.ranges) {
+      int64_t tokens = 0;
+      for (const auto& [first, last] : own) tokens += last - first;
+      // Each range lies in one sequence; empty sequences are pieces, too.
+      fits =
+          fits && tokens <= of.capacity_tokens && std::ssize(own) + sequences <= of.capacity_pieces;
+    }
+    if (fits) return out;
+  }
+  throw std::runtime_error("no table fits the capacity");
+}
+
 }  // namespace apitest

@@ -16,35 +16,48 @@ std::vector<int32_t> sequences_of(const std::vector<AttentionRange>& ranges, con
   for (const AttentionRange& range : ranges) {
     const auto behind = std::partition_point(
         runs.begin(), runs.end(), [&](const TokenRun& run) { return run.begin <= range.qa; });
-    out.push_back(std::prev(behind)->sequence);
+    out.push_back(behind == runs.begin() ? 0 : std::prev(behind)->sequence);
   }
   return out;
 }
 
 }  // namespace
 
-MadeShardState RoundTables::make(const Device& device, const Layout& layout,
-                                 AttentionRounds made_rounds, bool names_sequences) {
+MadeShardState RoundTables::make(const Device& device, const lathe_shard& shard,
+                                 const Wants& wants) {
   auto out = std::make_unique<RoundTables>();
-  AttentionRounds& rounds = out->rounds = std::move(made_rounds);
-  out->sequences = static_cast<int64_t>(layout.cu_seqlens.size()) - 1;
-  out->sends_keys = bool(rounds.own().send_keys) ||
-                    std::any_of(rounds.send_keys.begin(), rounds.send_keys.end(),
-                                [](const KeyMessage& message) { return bool(message); });
-  out->gather_only_seen();
+  out->wants_ = wants;
+  LATHE_ASSIGN(const TableImage image, out->fill(shard.layout, shard.rank));
+  LATHE_ASSIGN(out->table, DeviceTable::upload(device, image.bytes()));
+  out->messages.reserve(2 * static_cast<size_t>(out->rounds.world));
+  return std::unique_ptr<const ShardState>(std::move(out));
+}
+
+Result<TableImage> RoundTables::image(const Layout& layout) const {
+  RoundTables other;
+  other.wants_ = wants_;
+  return other.fill(layout, rounds.rank);
+}
+
+Result<TableImage> RoundTables::fill(const Layout& layout, int rank) {
+  LATHE_ASSIGN(rounds, attention_rounds(layout, rank, wants_.rotation, wants_.visible));
+  sequences = static_cast<int64_t>(layout.cu_seqlens.size()) - 1;
+  sends_keys = bool(rounds.own().send_keys) ||
+               std::any_of(rounds.send_keys.begin(), rounds.send_keys.end(),
+                           [](const KeyMessage& message) { return bool(message); });
+  gather_only_seen();
   std::vector<AttentionRange> all;
   for (const AttentionRound& round : rounds.rounds) {
-    out->first_.push_back(static_cast<int64_t>(all.size()));
+    first_.push_back(static_cast<int64_t>(all.size()));
     all.insert(all.end(), round.ranges.begin(), round.ranges.end());
   }
-  LATHE_ASSIGN(out->ranges_, DeviceTable::upload(device, all));
-  if (names_sequences) {
-    LATHE_ASSIGN(out->range_sequences_,
-                 DeviceTable::upload(device, sequences_of(all, layout, rounds.rank)));
-  }
-  LATHE_TRY(out->upload_terms(device));
-  out->messages.reserve(2 * static_cast<size_t>(rounds.world));
-  return std::unique_ptr<const ShardState>(std::move(out));
+  TableImage out;
+  ranges_ = out.add(all);
+  range_sequences_ = out.add(wants_.names_sequences ? sequences_of(all, layout, rounds.rank)
+                                                    : std::vector<int32_t>());
+  const size_t terms = out.add(make_terms());
+  for (Terms* each : {&own_sum, &arrived_sum, &shares}) each->offset += terms;
+  return out;
 }
 
 // Changes the rounds, which count keys in a buffer of all ranks' keys, to a buffer of the seen keys
@@ -56,6 +69,7 @@ void RoundTables::gather_only_seen() {
   if (rounds.rotation != Rotation::allgather) return;
   for (AttentionRange& range : rounds.rounds.back().ranges) {
     int owner = 0;
+    if (range.ka >= rounds.key_offsets.back()) break;  // the empty ones behind all
     while (rounds.key_offsets[owner + 1] <= range.ka) ++owner;
     const auto moved = static_cast<int32_t>(gathered[owner] - rounds.key_offsets[owner] -
                                             rounds.receive_keys[owner].begin);
@@ -64,7 +78,7 @@ void RoundTables::gather_only_seen() {
   }
 }
 
-Status RoundTables::upload_terms(const Device& device) {
+std::vector<int32_t> RoundTables::make_terms() {
   // A term has three words: tokens of the terms before it, or -1 if own rows give it; its first
   // token; its last + 1.
   constexpr int kTermBytes = 3 * sizeof(int32_t);
@@ -80,11 +94,10 @@ Status RoundTables::upload_terms(const Device& device) {
     shares.tokens += share ? share.tokens : 0;
     ++shares.count;
   }
-  LATHE_ASSIGN(terms_, DeviceTable::upload(device, words));
-  own_sum = {terms_.data(), 1, own_tokens()};
-  arrived_sum = {terms_.data() + kTermBytes, 1, own_tokens()};
-  shares.data = terms_.data() + 2 * kTermBytes;
-  return {};
+  own_sum = {0, 1, own_tokens()};
+  arrived_sum = {kTermBytes, 1, own_tokens()};
+  shares.offset = 2 * kTermBytes;
+  return words;
 }
 
 }  // namespace lathe

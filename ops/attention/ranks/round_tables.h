@@ -12,24 +12,28 @@ namespace lathe {
 // Holds the rounds that follow from a shard's lengths, with their attention ranges on the device.
 class RoundTables final : public ShardState {
  public:
-  // `names_sequences`: mods receive each range's sequence.
-  static MadeShardState make(const Device& device, const Layout& layout, AttentionRounds rounds,
-                             bool names_sequences);
+  // Says which rounds a call has.
+  struct Wants {
+    Rotation rotation = Rotation::ring;
+    VisibleRange visible;
+    bool names_sequences = false;  // mods receive each range's sequence
+  };
+  static MadeShardState make(const Device& device, const lathe_shard& shard, const Wants& wants);
+  Result<TableImage> image(const Layout& layout) const override;
 
-  // Lists the terms of a sum for sum_parts, on the device: `count` of them, which have `tokens`
+  // Lists the terms of a sum for sum_parts, in the table: `count` of them, which have `tokens`
   // altogether.
   struct Terms {
-    const void* data = nullptr;
+    size_t offset = 0;
     int count = 0;
     int64_t tokens = 0;
   };
 
   const void* ranges(int round) const {
-    return ranges_.data() ? ranges_.data() + first_[round] * sizeof(AttentionRange) : nullptr;
+    return table.data() + ranges_ + first_[round] * sizeof(AttentionRange);
   }
   const void* range_sequences(int round) const {
-    const char* data = range_sequences_.data();
-    return data ? data + first_[round] * sizeof(int32_t) : nullptr;
+    return table.data() + range_sequences_ + first_[round] * sizeof(int32_t);
   }
   int64_t own_tokens() const { return rounds.key_tokens[rounds.rank]; }
   int64_t gathered_tokens() const { return gathered.back(); }
@@ -46,11 +50,16 @@ class RoundTables final : public ShardState {
   mutable HopMessages messages;  // each run fills these
 
  private:
+  // Fills in what follows from a layout, and lays the tables out, the same way for all layouts of a
+  // capacity.
+  Result<TableImage> fill(const Layout& layout, int rank);
   void gather_only_seen();
-  Status upload_terms(const Device& device);
+  // Returns the words of all terms, and leaves offsets in them.
+  std::vector<int32_t> make_terms();
 
-  std::vector<int64_t> first_;  // range of each round
-  DeviceTable ranges_, range_sequences_, terms_;
+  Wants wants_;
+  std::vector<int64_t> first_;               // range of each round
+  size_t ranges_ = 0, range_sequences_ = 0;  // where the tables lie
 };
 
 }  // namespace lathe

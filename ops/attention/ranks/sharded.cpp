@@ -3,6 +3,7 @@
 // Implements the program of flash_attention with keys that travel: its steps, its checks.
 #include "ops/attention/ranks/sharded.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "codegen/base/invalid.h"
@@ -60,18 +61,26 @@ MadeShardState ShardedAttention::prepare(const lathe_shard& shard) const {
   const Layout& layout = shard.layout;
   const AttentionProblem& asked = request.problem;
   LATHE_TRY(check_shard_form(layout, asked.packed, "cu_seqlens_q"));
-  for (const auto& [axis, tokens] :
-       {std::pair("queries", layout.length), std::pair("keys", layout.key_length)}) {
+  const int64_t rows = layout.capacity.tokens * layout.world();  // of all ranks, if there is one
+  for (const auto& [axis, tokens] : {std::pair("queries", std::max(layout.length, rows)),
+                                     std::pair("keys", std::max(layout.key_length, rows))}) {
     if (tokens <= kMostTokens) continue;
     return unsupported(
         text("the shard has ", tokens, " tokens of ", axis, "; allowed are 0 to ", kMostTokens));
   }
   const bool positions = asked.alibi || !asked.mods.empty();
   const VisibleRange visible{request.window_left, request.window_right, positions};
-  LATHE_ASSIGN(AttentionRounds rounds,
-               attention_rounds(layout, shard.rank,
-                                gathers() ? Rotation::allgather : Rotation::ring, visible));
-  return RoundTables::make(group->device(), layout, std::move(rounds), names_sequences());
+  return RoundTables::make(group->device(), shard,
+                           {.rotation = gathers() ? Rotation::allgather : Rotation::ring,
+                            .visible = visible,
+                            .names_sequences = names_sequences()});
+}
+
+Status ShardedAttention::check_capacity() const {
+  if (!request.problem.dsinks) return {};
+  return unsupported(
+      "dsinks is declared, which is a sum over all rows; allowed with capacity_tokens is a call "
+      "without it");
 }
 
 Status ShardedAttention::check(const Call& call) const {

@@ -19,6 +19,7 @@ class ShardedAttention : public Executor {
 
   Status check(const Call& call) const;
   MadeShardState prepare(const lathe_shard& shard) const override;
+  Status check_capacity() const override;
 
   bool gathers() const { return (flags & kAllgather) != 0; }
   bool names_sequences() const { return request.problem.packed && !request.problem.mods.empty(); }

@@ -227,7 +227,7 @@ Status ShardedRun::sum(const char* own, const char* others, const RoundTables::T
   SumPartsParams p = {};
   p.own = own;
   p.parts = others;
-  p.places = terms.data;
+  p.places = tables_.table.data() + terms.offset;
   p.out = to.data;
   p.own_batch_stride = to.tokens * to.heads * to.width;
   p.out_batch_stride = to.batch_stride;

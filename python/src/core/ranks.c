@@ -215,8 +215,9 @@ static int read_ranges(PyObject* table, int world, int64_t** ranges, size_t** co
   return 0;
 }
 
+/* Makes the shard, or gives one that was made another layout, on `stream`. */
 static int make_shard(ShardObject* self, lathe_shard_options* options, PyObject* cu_seqlens,
-                      PyObject* cu_seqlens_k, PyObject* bounds, PyObject* table) {
+                      PyObject* cu_seqlens_k, PyObject* bounds, PyObject* table, void* stream) {
   int64_t *queries = NULL, *keys = NULL, *cuts = NULL, *ranges = NULL;
   size_t key_count = 0, cut_count = 0, *counts = NULL;
   int failed = read_offsets(cu_seqlens, &queries, &options->offsets) != 0 ||
@@ -235,30 +236,53 @@ static int make_shard(ShardObject* self, lathe_shard_options* options, PyObject*
   }
   options->cu_seqlens = queries, options->cu_seqlens_k = keys, options->bounds = cuts;
   options->ranges = ranges, options->range_counts = counts;
-  if (!failed) failed = !succeeded(lathe_shard_create_with(&self->handle, options));
+  if (!failed) {
+    lathe_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = self->handle ? lathe_shard_update(self->handle, options, stream)
+                          : lathe_shard_create_with(&self->handle, options);
+    Py_END_ALLOW_THREADS
+    failed = !succeeded(status);
+  }
   PyMem_Free(queries), PyMem_Free(keys), PyMem_Free(cuts);
   PyMem_Free(ranges), PyMem_Free(counts);
   return failed ? -1 : 0;
 }
 
-static int shard_init(ShardObject* self, PyObject* arguments, PyObject* keywords) {
-  static char* names[] = {"world",      "rank",         "length",     "key_length", "balance",
-                          "cu_seqlens", "cu_seqlens_k", "block_size", "bounds",     "ranges",
-                          NULL};
+/* Reads the arguments of Shard, or those of update, which begin with the stream. */
+static int read_shard(ShardObject* self, PyObject* arguments, PyObject* keywords, int updates) {
+  static char* names[] = {"world",   "rank",       "length",          "key_length",
+                          "balance", "cu_seqlens", "cu_seqlens_k",    "block_size",
+                          "bounds",  "ranges",     "capacity_tokens", "capacity_pieces",
+                          "stream",  NULL};
   lathe_shard_options options = LATHE_SHARD_OPTIONS_INIT;
   PyObject *queries = NULL, *keys = NULL, *bounds = NULL, *ranges = NULL;
-  long long length, key_length = -1, block = 0;
+  long long length, key_length = -1, block = 0, tokens = 0, pieces = 0;
+  unsigned long long stream = 0;
   int balance = LATHE_BALANCE_NONE;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "iiL|$LiOOLOO:Shard", names, &options.world,
-                                   &options.rank, &length, &key_length, &balance, &queries, &keys,
-                                   &block, &bounds, &ranges)) {
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "iiL|$LiOOLOOLLK:Shard", names,
+                                   &options.world, &options.rank, &length, &key_length, &balance,
+                                   &queries, &keys, &block, &bounds, &ranges, &tokens, &pieces,
+                                   &stream)) {
     return -1;
   }
-  if (self->handle) return raise_invalid("a Shard is made once"), -1;
+  if (!updates && self->handle) return raise_invalid("a Shard is made once"), -1;
+  if (updates && !is_made(self->handle, "Shard")) return -1;
   options.length = length, options.key_length = key_length, options.block_size = block;
   options.balance = (lathe_balance)balance;
-  self->plans = PySet_New(NULL);
-  return self->plans ? make_shard(self, &options, queries, keys, bounds, ranges) : -1;
+  options.capacity_tokens = tokens, options.capacity_pieces = pieces;
+  if (!self->plans) self->plans = PySet_New(NULL);
+  if (!self->plans) return -1;
+  return make_shard(self, &options, queries, keys, bounds, ranges, (void*)(size_t)stream);
+}
+
+static int shard_init(ShardObject* self, PyObject* arguments, PyObject* keywords) {
+  return read_shard(self, arguments, keywords, 0);
+}
+
+static PyObject* shard_update(ShardObject* self, PyObject* arguments, PyObject* keywords) {
+  if (read_shard(self, arguments, keywords, 1) != 0) return NULL;
+  Py_RETURN_NONE;
 }
 
 static void shard_dealloc(ShardObject* self) {
@@ -302,6 +326,9 @@ static PyObject* shard_intervals(ShardObject* self, PyObject* arguments) {
 static PyMethodDef shard_methods[] = {
     {"prepare", (PyCFunction)shard_prepare, METH_O,
      "prepare(plan)\n\nCollective: makes the tables that runs of the plan on this shard need."},
+    {"update", (PyCFunction)(void (*)(void))shard_update, METH_VARARGS | METH_KEYWORDS,
+     "update(world, rank, length, *, ..., stream=0)\n\nCollective: gives a shard with a capacity "
+     "another layout, in the order of a stream; arguments as of Shard."},
     {"intervals", (PyCFunction)shard_intervals, METH_VARARGS,
      "intervals(axis=0) -> list\n\nReturns this rank's positions as pairs of begin and end; axis "
      "1: "
@@ -311,7 +338,8 @@ static PyMethodDef shard_methods[] = {
 static PyType_Slot shard_slots[] = {
     {Py_tp_doc,
      "Shard(world, rank, length, *, key_length=-1, balance=0, cu_seqlens=None,\n"
-     "      cu_seqlens_k=None, block_size=0, bounds=None, ranges=None)\n\n"
+     "      cu_seqlens_k=None, block_size=0, bounds=None, ranges=None, capacity_tokens=0,\n"
+     "      capacity_pieces=0)\n\n"
      "Who holds which tokens of a sequence axis that is split over ranks."},
     {Py_tp_init, shard_init},
     {Py_tp_new, PyType_GenericNew},

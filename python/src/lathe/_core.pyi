@@ -173,7 +173,15 @@ class Shard:
                  balance: int = 0, cu_seqlens: Sequence[int] | None = None,
                  cu_seqlens_k: Sequence[int] | None = None, block_size: int = 0,
                  bounds: Sequence[int] | None = None,
-                 ranges: Sequence[Sequence[tuple[int, int]]] | None = None) -> None: ...
+                 ranges: Sequence[Sequence[tuple[int, int]]] | None = None,
+                 capacity_tokens: int = 0, capacity_pieces: int = 0) -> None: ...
+    def update(self, world: int, rank: int, length: int, *, key_length: int = -1,
+               balance: int = 0, cu_seqlens: Sequence[int] | None = None,
+               cu_seqlens_k: Sequence[int] | None = None, block_size: int = 0,
+               bounds: Sequence[int] | None = None,
+               ranges: Sequence[Sequence[tuple[int, int]]] | None = None,
+               capacity_tokens: int = 0, capacity_pieces: int = 0, stream: int = 0) -> None:
+        """Collective: gives a shard with a capacity another layout, in the order of a stream."""
     def prepare(self, plan: Plan, /) -> None:
         """Collective: makes the tables that runs of the plan on this shard need."""
     def intervals(self, axis: int = 0, /) -> list[tuple[int, int]]:

@@ -119,25 +119,48 @@ class Group(_core.Group):
         return f"<lathe.Group: rank {self.rank} of {self.world}>"
 
 
+def _balance_number(balance: str) -> int:
+    if balance not in BALANCES:
+        raise InvalidArgument(f'balance is "{balance}"; allowed are {", ".join(BALANCES)}')
+    return BALANCES.index(balance)
+
+
 class Shard(_core.Shard):
     """Who holds which tokens of a sequence axis that is split over ranks.
 
     length: of the whole axis. balance: "none", "head_tail", "per_document" or "ptrr".
     cu_seqlens, cu_seqlens_k: offsets of packed sequences, on the host. ranges: any table instead of
-    a balance, for each rank its list of [first, last) tokens; every token once.
+    a balance, for each rank its list of [first, last) tokens; every token once. capacity: the most
+    tokens and pieces of sequences of a rank, (tokens, pieces); then tensors have that many tokens,
+    of which a rank's own are the first, and change_layout gives the shard another layout.
     """
 
     def __init__(self, world: int, rank: int, length: int, *, key_length: int = -1,
                  balance: str = "none", cu_seqlens: Sequence[int] | None = None,
                  cu_seqlens_k: Sequence[int] | None = None, block_size: int = 0,
                  bounds: Sequence[int] | None = None,
-                 ranges: Sequence[Sequence[tuple[int, int]]] | None = None) -> None:
-        if balance not in BALANCES:
-            raise InvalidArgument(f'balance is "{balance}"; allowed are {", ".join(BALANCES)}')
+                 ranges: Sequence[Sequence[tuple[int, int]]] | None = None,
+                 capacity: tuple[int, int] = (0, 0)) -> None:
         super().__init__(world, rank, length, key_length=key_length,
-                         balance=BALANCES.index(balance), cu_seqlens=cu_seqlens,
+                         balance=_balance_number(balance), cu_seqlens=cu_seqlens,
                          cu_seqlens_k=cu_seqlens_k, block_size=block_size, bounds=bounds,
-                         ranges=ranges)
+                         ranges=ranges, capacity_tokens=capacity[0], capacity_pieces=capacity[1])
+        self.world, self.rank, self.capacity = world, rank, capacity
+
+    def change_layout(self, length: int, *, balance: str = "none",
+                      cu_seqlens: Sequence[int] | None = None, block_size: int = 0,
+                      bounds: Sequence[int] | None = None,
+                      ranges: Sequence[Sequence[tuple[int, int]]] | None = None,
+                      stream: int = 0) -> None:
+        """Gives a shard with a capacity another layout. Collective.
+
+        What is on the stream so far, such as the replay of a graph, has the old layout, and what
+        comes later the new one. The number of sequences stays: fewer have empty ones behind.
+        """
+        self.update(self.world, self.rank, length, balance=_balance_number(balance),
+                    cu_seqlens=cu_seqlens, block_size=block_size, bounds=bounds, ranges=ranges,
+                    capacity_tokens=self.capacity[0], capacity_pieces=self.capacity[1],
+                    stream=stream)
 
 
 def flag_bits(flags: Sequence[str]) -> int:

@@ -10,6 +10,7 @@ import torch.distributed as dist
 
 import golden
 import lathe
+import lathe.torch as lt
 from lathe.compat import fla
 from threads import over_ranks
 
@@ -81,6 +82,45 @@ def test_conv(layout):
     compare([0, 30, 96, 160], lambda context, cu, x, w, b: fla.causal_conv1d(
         x, w, b, activation="silu", cu_seqlens=cu, cp_context=context)[0], (x, weight, bias), dy,
         True, parameters=(1, 2), layout=layout)
+
+
+def test_ranks_in_any_layout_are_a_context():
+    """One Ranks, a table of uneven ranges, for the convolution and for KDA; states in and out."""
+    offsets, table = [0, 30, 30, 131], [[(0, 7), (60, 99)], [(7, 60)], [], [(99, 131)]]
+    cu, total = torch.tensor(offsets, dtype=torch.int32), offsets[-1]
+    x, dy = randn(1, total, 64), randn(1, total, 64, seed=1)
+    weight = randn(64, 4, seed=2)
+    history = randn(3, 64, 4, seed=3)
+    k, v, do = (randn(1, total, 2, 32, seed=seed) for seed in range(4, 7))
+    g = torch.nn.functional.logsigmoid(randn(1, total, 2, 32, seed=7, dtype=torch.float32))
+    beta = randn(1, total, 2, seed=8, dtype=torch.float32).sigmoid()
+    state = randn(3, 2, 32, 32, seed=9, dtype=torch.float32)
+
+    def run(over, take):
+        leaves = [each.detach().clone().requires_grad_() for each in (take(x), history, state)]
+        rows, tail = fla.causal_conv1d(leaves[0], weight, initial_state=leaves[1],
+                                       output_final_state=True, cu_seqlens=cu, cp_context=over)
+        q = rows.view(1, -1, 2, 32)
+        out, last = fla.chunk_kda(q, take(k), take(v), take(g), take(beta),
+                                  initial_state=leaves[2], output_final_state=True, cu_seqlens=cu,
+                                  cp_context=over, use_qk_l2norm_in_kernel=True)
+        torch.autograd.backward([out, rows], [take(do), take(dy)])
+        return ([out.detach(), rows.detach(), leaves[0].grad],
+                [tail.detach(), last.detach(), leaves[1].grad, leaves[2].grad])
+
+    whole = run(None, lambda each: each)
+
+    def work(rank):
+        over = lt.Ranks(None, total, cu_seqlens=offsets, ranges=table)
+        return run(over, lambda each: over.take(each, 1))
+
+    results = over_ranks(WORLD, work)
+    order = torch.cat([torch.arange(*each) for held in table for each in held])
+    for i, wanted in enumerate(whole[0]):
+        joined = torch.cat([tokens[i].double() for tokens, _ in results], 1)
+        assert error(joined[:, torch.argsort(order)], wanted) < 4e-3, i
+    for i, wanted in enumerate(whole[1]):  # each row of one rank, and 0 of the others
+        assert error(sum(states[i].double() for _, states in results), wanted) < 4e-3, i
 
 
 def test_contexts_are_those_of_the_peer():

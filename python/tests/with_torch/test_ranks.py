@@ -99,6 +99,43 @@ def test_padding_of_a_convolution_with_a_residual():
     assert not dx[:, used:].any() and dx.isfinite().all()
 
 
+def test_a_capacity_takes_other_layouts():
+    """The same Ranks, and so the same plan, over two layouts; rows behind the tokens are anything."""
+    layouts = [(60, [0, 20, 60], {"ranges": [[(0, 5), (30, 41)], [(5, 30)], [], [(41, 60)]]}),
+               (100, [0, 100, 100], {"balance": "head_tail"})]
+    (weight,) = inputs((32, 4), dtype=torch.float32)
+
+    def work(rank):
+        over, found = None, []
+        for length, offsets, layout in layouts:
+            x, dy = inputs(*[(1, length, 32)] * 2, dtype=torch.float32, seed=length)
+            if over is None:
+                over = lt.Ranks(None, length, cu_seqlens=offsets, capacity=(30, 6), **layout)
+            else:
+                over.change_layout(length, cu_seqlens=offsets, **layout)
+            part = over.take(x, 1).requires_grad_()
+            assert part.shape[1] == 30
+            y, _ = lt.causal_conv1d(part, weight, cu_seqlens=torch.tensor(offsets), over=over)
+            y.backward(over.take(dy, 1))
+            found.append((over.shard.intervals(), y.detach(), part.grad))
+        with pytest.raises(lathe.InvalidArgument, match="rank 0 holds 40 tokens; capacity_tokens is"):
+            over.change_layout(100, cu_seqlens=[0, 50, 100], bounds=[0, 40, 60, 80, 100])
+        return found
+
+    results = over_ranks(WORLD, work)
+    for i, (length, offsets, _) in enumerate(layouts):
+        x, dy = inputs(*[(1, length, 32)] * 2, dtype=torch.float32, seed=length)
+        x.requires_grad_()
+        y, _ = lt.causal_conv1d(x, weight, cu_seqlens=torch.tensor(offsets))
+        y.backward(dy)
+        for each in results:
+            intervals, part, grad = each[i]
+            rows = torch.cat([torch.arange(0), *(torch.arange(b, e) for b, e in intervals)])
+            assert torch.equal(part[:, :len(rows)], y[:, rows])
+            # The gradient of a row that two ranks have terms of is rounded twice.
+            assert torch.allclose(grad[:, :len(rows)], x.grad[:, rows], atol=1e-6, rtol=1e-5)
+
+
 def test_groups_are_kept_and_flags_are_checked():
     def work(rank):
         assert lt.group() is lt.group()

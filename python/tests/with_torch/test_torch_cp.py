@@ -9,6 +9,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 import lathe
+import lathe.torch as lt
 from lathe.compat import torch_cp
 from threads import over_ranks
 
@@ -63,6 +64,38 @@ def test_attention_forward_and_backward(length, rotate):
         torch_cp.set_rotate_method("allgather")
     assert F.scaled_dot_product_attention is before
     for found in results:
+        assert max(error(*pair) for pair in zip(found, wanted)) < 3e-3
+
+
+def test_ranks_in_any_layout_take_the_place_of_a_mesh():
+    """A table of uneven ranges, one rank without tokens: the same Ranks as of the other layers."""
+    length = 99
+    table = [[(0, 7), (60, 99)], [(7, 20)], [], [(20, 60)]]
+    q, k, v, dout = whole(length)
+    exact = [each.double().requires_grad_() for each in (q, k, v)]
+    wanted = F.scaled_dot_product_attention(*exact, is_causal=True)
+    wanted.backward(dout.double())
+    wanted = [wanted.detach(), *(each.grad for each in exact)]
+
+    def work(rank):
+        over = lt.Ranks(None, length, ranges=table)
+        buffers = [each.clone() for each in (q, k, v, dout)]
+        with torch_cp.context_parallel(over, buffers=buffers, buffer_seq_dims=[2] * 4):
+            assert buffers[0].shape[2] == sum(last - first for first, last in table[rank])
+            local = [each.detach().clone().requires_grad_() for each in buffers[:3]]
+            out = F.scaled_dot_product_attention(*local, is_causal=True)
+            out.backward(buffers[3])
+            parts = [out.detach(), *(each.grad for each in local)]
+        assert all(torch.equal(*pair) for pair in zip(buffers, (q, k, v, dout))), "not restored"
+        with pytest.raises(lathe.InvalidArgument, match="has 98 tokens; the Ranks were made for 99"):
+            torch_cp._context_parallel_shard(over, [q[:, :, :98]], [2])
+        with pytest.raises(lathe.InvalidArgument, match="load_balancer is given beside Ranks"):
+            torch_cp.context_parallel_unshard(over, parts, [2] * 4, torch_cp._LoadBalancer())
+        with pytest.raises(lathe.Unsupported, match="made of lathe's group"):
+            torch_cp.context_parallel_unshard(lt.Ranks(lt.group(), length), parts[:1], [2])
+        return torch_cp.context_parallel_unshard(over, parts, [2] * 4)
+
+    for found in over_ranks(WORLD, work):
         assert max(error(*pair) for pair in zip(found, wanted)) < 3e-3
 
 

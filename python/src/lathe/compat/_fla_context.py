@@ -31,7 +31,7 @@ class _Lathe(NamedTuple):
     """What a context of lathe has beside the peer's fields."""
 
     ranks: lt.Ranks
-    cu_seqlens: Tensor  # of the whole axis, on the device
+    cu_seqlens: Tensor | None  # of the whole axis, on the device; None: it is one sequence
 
 
 @dataclasses.dataclass
@@ -184,11 +184,15 @@ def build_cp_context(cu_seqlens: Tensor, group: Any, conv1d_kernel_size: int | N
     return context
 
 
-def context_of(cp_context: Any, *states: Tensor | None, final: bool = False) -> _Lathe | None:
+def context_of(cp_context: Any, cu_seqlens: Tensor | None, *states: Tensor | None,
+               final: bool = False) -> _Lathe | None:
     """Returns lathe's part of a context; None if there is no context or no group in it.
 
-    As in the peer, states neither come in nor go out over ranks.
+    A context may be lathe.torch.Ranks, in any layout: then cu_seqlens are those of the whole axis,
+    and states come in and go out. As in the peer, they do not with the peer's contexts.
     """
+    if isinstance(cp_context, lt.Ranks):
+        return _Lathe(cp_context, cu_seqlens)
     if cp_context is None or not cp_context.is_cp_enabled:
         return None
     assert all(state is None for state in states), \

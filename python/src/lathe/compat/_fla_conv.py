@@ -58,7 +58,7 @@ def causal_conv1d(x: Tensor, weight: Tensor | None = None, bias: Tensor | None =
     """Returns (y, final_state or None) of x [B, T, D] or [B, T, H, D/H] and weight [D, W].
 
     All backends are the same here; cu_seqlens_cpu and chunk_indices change nothing. kwargs:
-    seq_idx, which may come beside cu_seqlens.
+    seq_idx, which may come beside cu_seqlens. cp_context may be lathe.torch.Ranks, as in chunk_kda.
     """
     if backend not in _BACKENDS:
         raise ValueError(f"backend is {backend!r}; allowed are {', '.join(_BACKENDS)}")
@@ -69,7 +69,7 @@ def causal_conv1d(x: Tensor, weight: Tensor | None = None, bias: Tensor | None =
         if seq_idx is not None and cu_seqlens is None:
             raise Unsupported("seq_idx is given without cu_seqlens; allowed is None: give the "
                               "sequences' offsets as cu_seqlens")
-    over = context_of(cp_context, initial_state, final=bool(output_final_state))
+    over = context_of(cp_context, cu_seqlens, initial_state, final=bool(output_final_state))
     if over is not None:
         cu_seqlens = over.cu_seqlens  # the context's own are those of this rank
     check_tensors(x=x, weight=weight, bias=bias, residual=residual, initial_state=initial_state,

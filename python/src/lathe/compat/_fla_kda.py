@@ -56,7 +56,9 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, scale: f
     kwargs: A_log, dt_bias, chunk_size (64), transpose_state_layout (an old name of state_v_first).
     cu_seqlens_cpu, use_graph and max_num_seqs change nothing: lengths are read on the device, so
     every call can be captured in a CUDA graph. Rows past the last offset are 0. With a cp_context
-    the tensors hold this rank's tokens and cu_seqlens does not matter.
+    the tensors hold this rank's tokens and cu_seqlens does not matter; where it is
+    lathe.torch.Ranks, in any layout, cu_seqlens are those of the whole axis and states come in and
+    go out.
     """
     A_log, dt_bias = kwargs.pop("A_log", None), kwargs.pop("dt_bias", None)
     chunk_size = kwargs.pop("chunk_size", 64)
@@ -64,7 +66,7 @@ def chunk_kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, scale: f
         state_v_first = state_layout(state_v_first, kwargs)
         if kwargs:
             raise unknown("chunk_kda", kwargs)
-    over = context_of(cp_context, initial_state, final=output_final_state)
+    over = context_of(cp_context, cu_seqlens, initial_state, final=output_final_state)
     if over is not None:
         cu_seqlens = over.cu_seqlens  # the context's own are those of this rank
     if use_graph:

@@ -5,6 +5,10 @@
 Within context_parallel, F.scaled_dot_product_attention computes over the ranks of the mesh: keys
 are gathered ("allgather", the default) or travel a ring ("alltoall"). Any lengths are taken; a mask
 and dropout are refused.
+
+In place of a mesh all functions take lathe.torch.Ranks: then buffers are cut as those say, whatever
+their balance or table of ranges, so that attention, KDA and convolutions of a model share one
+layout.
 """
 from __future__ import annotations
 
@@ -62,11 +66,24 @@ def _bounds(length: int, world: int, rank: int) -> tuple[int, int]:
     return length * rank // world, length * (rank + 1) // world
 
 
+def _check_no_balancer(load_balancer: _LoadBalancer | None) -> None:
+    if load_balancer is not None:
+        raise InvalidArgument("load_balancer is given beside Ranks, which say who holds what; "
+                              "allowed is None")
+
+
 def _context_parallel_shard(mesh: Any, buffers: Sequence[Any], seq_dims: Sequence[int],
                             load_balancer: _LoadBalancer | None = None) -> list[Tensor]:
     """Returns this rank's part of each buffer, cut from the tokens in the balancer's order."""
     if len(seq_dims) != len(buffers):
         raise ValueError("`seq_dims` must have the same number of elements as `buffers`.")
+    if isinstance(mesh, lt.Ranks):
+        _check_no_balancer(load_balancer)
+        for buffer, dim in zip(buffers, seq_dims):
+            if buffer.shape[dim] != mesh.length:
+                raise InvalidArgument(f"dimension {dim} of a buffer has {buffer.shape[dim]} tokens; "
+                                      f"the Ranks were made for {mesh.length}")
+        return [mesh.take(buffer, dim) for buffer, dim in zip(buffers, seq_dims)]
     group = mesh.get_group()
     indices = load_balancer._generate_indices() if load_balancer else None
     parts = []
@@ -92,10 +109,27 @@ def _gathered(buffer: Tensor, dim: int, group: Any) -> Tensor:
     return torch.cat([part[:length] for part, length in zip(parts, lengths)]).movedim(0, dim)
 
 
+def _joined(ranks: lt.Ranks, buffer: Tensor, dim: int) -> Tensor:
+    """Returns the whole of a buffer that was cut by Ranks."""
+    group = ranks.process_group
+    if group is None:
+        raise Unsupported("the Ranks were made of lathe's group, over which torch gathers nothing; "
+                          "allowed are Ranks of a process group of torch")
+    held: list[Any] = [None] * ranks.world
+    dist.all_gather_object(held, ranks.shard.intervals(), group=group)
+    order = torch.cat([torch.arange(begin, end) for each in held for begin, end in each] or
+                      [torch.arange(0)]).to(buffer.device)
+    rows = _gathered(buffer, dim, group)
+    return torch.empty_like(rows).index_copy_(dim, order, rows).contiguous()
+
+
 @torch.no_grad()
 def context_parallel_unshard(mesh: Any, buffers: list[Tensor], seq_dims: list[int],
                              load_balancer: _LoadBalancer | None = None) -> list[Tensor]:
     """Returns the whole of buffers that were sharded, in the order of before."""
+    if isinstance(mesh, lt.Ranks):
+        _check_no_balancer(load_balancer)
+        return [_joined(mesh, buffer, dim) for buffer, dim in zip(buffers, seq_dims)]
     group = mesh.get_group()
     whole = []
     for buffer, dim in zip(buffers, seq_dims):
@@ -111,13 +145,15 @@ def context_parallel_unshard(mesh: Any, buffers: list[Tensor], seq_dims: list[in
 
 
 class _Place:
-    """What a thread is within: the mesh and the length of the whole sequence."""
+    """What a thread is within: the mesh, or Ranks, and the length of the whole sequence."""
 
     def __init__(self, mesh: Any, length: int, balanced: bool) -> None:
         self.mesh, self.length, self.balanced = mesh, length, balanced
         self._ranks: dict[tuple[int, bool, str], lt.Ranks] = {}
 
     def ranks(self, length: int, balanced: bool) -> lt.Ranks:
+        if isinstance(self.mesh, lt.Ranks):
+            return self.mesh
         key = (length, balanced, _settings["rotate"])
         if key not in self._ranks:
             self._ranks[key] = lt.Ranks(self.mesh.get_group(), length,
@@ -129,12 +165,11 @@ class _Place:
 def _attention(place: _Place, query: Tensor, key: Tensor, value: Tensor, is_causal: bool,
                scale: float | None) -> Tensor:
     """Computes [B,H,S,D] of this rank's rows over the keys of all ranks."""
-    world = place.mesh.size()
     held = place.ranks(place.length, place.balanced)
     rows = sum(end - begin for begin, end in held.shard.intervals())
     if query.shape[2] != rows or key.shape[2] != rows:
         raise InvalidArgument(f"query has {query.shape[2]} and key {key.shape[2]} tokens; this "
-                              f"rank of {world} holds {rows} of the {place.length} of the buffers")
+                              f"rank of {held.world} holds {rows} of the {place.length} of the buffers")
     q, k, v = (usable(each.transpose(1, 2)) for each in (query, key, value))
     out, _ = lt.flash_attention(q, k, v, causal=is_causal, softmax_scale=scale, over=held)
     return out.transpose(1, 2)
@@ -213,8 +248,8 @@ def context_parallel(mesh: Any, *, buffers: list[Tensor] | None = None,
     """Shards buffers in place, and lets scaled_dot_product_attention compute over the ranks.
 
     The length of the sequence is that of the first buffer. Where 2 * world_size divides it, rank r
-    holds the chunks r and 2W-1-r, else part r. Buffers are restored at the end, except those of
-    no_restore_buffers.
+    holds the chunks r and 2W-1-r, else part r. Ranks in place of the mesh say themselves who holds
+    what. Buffers are restored at the end, except those of no_restore_buffers.
     """
     given, dims = buffers or [], buffer_seq_dims or []
     if len(given) != len(dims):
@@ -227,7 +262,8 @@ def context_parallel(mesh: Any, *, buffers: list[Tensor] | None = None,
     left = [any(each is buffer for each in no_restore_buffers or ()) for buffer in given]
     kept = [None if stays else buffer.detach().clone() for buffer, stays in zip(given, left)]
     length = given[0].shape[dims[0]]
-    balancer = _create_default_load_balancer(length, mesh.size(), given[0].device)
+    balancer = (None if isinstance(mesh, lt.Ranks) else
+                _create_default_load_balancer(length, mesh.size(), given[0].device))
     parts = [part.detach().clone() for part in _context_parallel_shard(mesh, given, dims, balancer)]
     count("buffers sharded")
     place = _Place(mesh, length, balancer is not None)

@@ -82,6 +82,9 @@ class Ranks:
     balance: "none", "head_tail", "per_document" or "ptrr". cu_seqlens: offsets of packed sequences,
     of the whole axis, on the host. ranges: any table instead of a balance, for each rank its list of
     [first, last) tokens; every token once. flags: names of lathe's GROUP_FLAGS, such as "allgather".
+    capacity: the most (tokens, pieces of sequences) of a rank. Then all tensors have that many
+    tokens, a rank's own first, and change_layout gives the Ranks another layout: a CUDA graph that
+    was captured before replays for it.
 
     Every rank makes it alike, and makes the same calls over it: the first of a kind is collective.
     It belongs to one thread at a time.
@@ -91,15 +94,31 @@ class Ranks:
                  cu_seqlens: Sequence[int] | None = None, cu_seqlens_k: Sequence[int] | None = None,
                  block_size: int = 0, bounds: Sequence[int] | None = None,
                  ranges: Sequence[Sequence[tuple[int, int]]] | None = None,
-                 flags: Sequence[str] = ()) -> None:
+                 flags: Sequence[str] = (), capacity: tuple[int, int] = (0, 0)) -> None:
         self.group = ranks if isinstance(ranks, Group) else group(ranks)
+        self.process_group = None if isinstance(ranks, Group) else ranks or dist.group.WORLD
         self.flags = tuple(flags)
         flag_bits(self.flags)
         self.length = length
         self.shard = Shard(self.group.world, self.group.rank, length, key_length=key_length,
                            balance=balance, cu_seqlens=cu_seqlens, cu_seqlens_k=cu_seqlens_k,
-                           block_size=block_size, bounds=bounds, ranges=ranges)
+                           block_size=block_size, bounds=bounds, ranges=ranges,
+                           capacity=capacity)
         self._tables: dict[str, _core.PlanTable] = {}
+
+    def change_layout(self, length: int, *, balance: str = "none",
+                      cu_seqlens: Sequence[int] | None = None, block_size: int = 0,
+                      bounds: Sequence[int] | None = None,
+                      ranges: Sequence[Sequence[tuple[int, int]]] | None = None) -> None:
+        """Gives Ranks with a capacity another layout, in the order of torch's current stream.
+
+        Collective. The number of sequences stays: fewer have empty ones behind.
+        """
+        stream = (0 if _device.simulated() or not torch.cuda.is_available()
+                  else torch.cuda.current_stream().cuda_stream)
+        self.shard.change_layout(length, balance=balance, cu_seqlens=cu_seqlens,
+                                 block_size=block_size, bounds=bounds, ranges=ranges, stream=stream)
+        self.length = length
 
     @property
     def rank(self) -> int:
@@ -117,9 +136,17 @@ class Ranks:
         return intervals[0][0] if intervals else 0
 
     def take(self, tensor: Tensor, dim: int, axis: int = 0) -> Tensor:
-        """Returns this rank's tokens of a whole tensor; axis 1: tokens of keys."""
+        """Returns this rank's tokens of a whole tensor; axis 1: tokens of keys.
+
+        With a capacity zeros follow, up to that many tokens.
+        """
         parts = [tensor.narrow(dim, begin, end - begin)
                  for begin, end in self.shard.intervals(axis)] or [tensor.narrow(dim, 0, 0)]
+        missing = self.shard.capacity[0] - sum(part.shape[dim] for part in parts)
+        if missing > 0:
+            shape = list(tensor.shape)
+            shape[dim] = missing
+            parts.append(tensor.new_zeros(shape))
         return torch.cat(parts, dim) if len(parts) != 1 else parts[0].contiguous()
 
     def _prepare(self, call: Call, options: Options, alignment: int, *tensors: Tensor | None
