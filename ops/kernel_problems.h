@@ -177,7 +177,8 @@ struct KdaProblem {
   bool forward = false;  // o
   bool final_state = false;
   bool chunk_states = false;
-  bool saves = false;  // the forward leaves what the backward would walk through the tokens for
+  bool saves = false;      // the forward leaves what the backward would walk through the tokens for
+  bool no_output = false;  // meaningful with saves: the forward leaves nothing else
 
   bool backward = false;        // any gradient but that of the initial state alone
   bool given_saved = false;     // a forward of another call has left it

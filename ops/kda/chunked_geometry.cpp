@@ -47,8 +47,8 @@ int64_t kda_value_tiles(const KdaProblem& problem, int64_t columns) {
 }
 
 int64_t KdaLaunch::count() const {
-  return (summary() > 0) + (merge > 0) + (forward > 0) + (scan() > 0) + (backward > 0) +
-         (finish > 0);
+  return (summary() > 0) + (merge > 0) + (forward > 0) + (states > 0) + (scan() > 0) +
+         (backward > 0) + (finish > 0);
 }
 
 int64_t kda_blocks_at_once(const KernelSpec& walk, const DeviceFacts& facts) {
@@ -99,7 +99,9 @@ KdaLaunch kda_launch(const KdaProblem& problem, const KdaChunkedKernels& kernels
   }
   if (kernels.scan && (rows > 0 || problem.dinitial_state)) {
     out.scan_back = walk(kernels.tile.values(), shape);
-    if (problem.recomputes() && rows > 0) out.scan_forward = out.scan_back;
+    const bool again = problem.recomputes() && rows > 0;
+    if (again && kernels.states) out.states = walk(kernels.states->columns(), shape);
+    if (again && !kernels.states) out.scan_forward = out.scan_back;
   }
   if (kernels.summary && rows > 0) {
     const KdaSegmentShape segments = segments_of(problem, shape);
@@ -152,7 +154,7 @@ Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernel
                       const KdaChunkedShape& shape, int64_t chunk_size) {
   const int64_t rows = kda_rows(problem, shape), slots = kda_slots(problem, shape);
   const int64_t heads = shape.heads, value_heads = shape.value_heads;
-  const int64_t k = problem.key_dim, v = problem.value_dim, width = kda_padded_keys(problem);
+  const int64_t k = problem.key_dim, v = problem.value_dim;
   const int64_t element = bytes_of(problem.element), gate = bytes_of(problem.gate);
   const int64_t beta = bytes_of(problem.beta);
   const uint64_t keys = unsigned_product({rows, heads, k, element});          // q, or k
@@ -195,7 +197,11 @@ Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernel
   }
   if (launch.scan() > 0) {
     walk(columns, kda_walk_ops(problem, {columns, 2, 1 + parts}));
-    if (problem.recomputes()) walk(columns, kda_walk_ops(problem, {columns, 1, parts}));
+    if (launch.scan_forward > 0) walk(columns, kda_walk_ops(problem, {columns, 1, parts}));
+    if (launch.states > 0) {
+      walk(kernels.states->columns(), kernels.states->tensor_ops(problem));
+      cost.bytes -= keys;  // it reads no queries
+    }
     const uint64_t moved_states = (problem.dht + problem.dinitial_state) * states;
     const uint64_t made_again = problem.recomputes() ? problem.initial_state * states : 0;
     cost.minimum_bytes += values + moved_states;            // do; the rest is the backward's
@@ -205,14 +211,8 @@ Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernel
     if (problem.recomputes()) cost.flops += 4 * unsigned_product({rows, value_heads, k, v});
   }
   if (launch.backward > 0) {
-    const int64_t padded = ceil_div(v, 64) * 64;
-    const uint64_t chunks = unsigned_product({slots, value_heads});
-    // do h, y h and vn dh; the pairs of do and y with vn; and along K what those give q and k: ten
-    // squares of 16 tokens in each of four sums; and of the four squares on the diagonal, whose
-    // pairs go by four levels, three products of each level.
-    cost.tensor_ops += chunks * unsigned_product({3 * 2 * 64, width, padded});
-    cost.tensor_ops += chunks * unsigned_product({2 * 10 * 2 * 16 * 16, padded});
-    cost.tensor_ops += chunks * unsigned_product({(4 * 10 + 4 * 4 * 3) * 2 * 16 * 16, width});
+    cost.tensor_ops +=
+        unsigned_product({slots, value_heads, kernels.backward->tensor_ops(problem)});
     cost.minimum_bytes += 2 * (2 * keys + gates) + 2 * values;  // in and out; v and dv
     if (problem.forward) cost.minimum_bytes -= 2 * keys + gates + values;
     // Beside them do, y and vn, and h and dh. For each pass over columns of K a block reads the

@@ -12,25 +12,9 @@
 namespace lathe {
 namespace {
 
-constexpr int kBackwardThreads = 256, kFinishThreads = 256;
-constexpr int kPassKeys = 32;  // columns of K that the gradients are worked on at a time
+constexpr int kFinishThreads = 256;
 
 }  // namespace
-
-// Tiles of do, y, vn and of the two states, 64 or 32 columns of V; pairs; sums of 32 columns of K
-// and of 64 rows, some of them for nine heads of a group; and what waits for the norms of rows.
-int kda_backward_smem(const KdaProblem& problem) {
-  const bool split = problem.element == Dtype::f32;
-  const int planes = split ? 3 : 1, values = split ? 32 : 64, heads = problem.grouped ? 9 : 1;
-  const int tiles = planes * (3 * 64 * values * 2 + 2 * values * kPassKeys * 2);
-  const int pairs = planes * 2 * 10 * 512;
-  const int columns = (4 + 6 + 4 + 17 + 4) * 4 * kPassKeys + 64;
-  const int rows = 2 * 256 + 512 + 2 * 512 + heads * 3 * 256;
-  const int width = kda_padded_keys(problem);
-  const bool waits = problem.l2norm && !split && width <= 128 && !problem.grouped;
-  const int waiting = waits ? (width / kPassKeys - 1) * 16 * 4 * kBackwardThreads : 0;
-  return round_up(tiles + pairs + columns + rows + waiting, 128);
-}
 
 KernelSpec kda_backward_scan_spec(const KdaProblem& problem, const KdaWalkTile& tile) {
   KernelSpec spec = kda_walk_spec(
@@ -43,14 +27,6 @@ KernelSpec kda_backward_scan_spec(const KdaProblem& problem, const KdaWalkTile& 
        Constant::flag("dht", "kFinalStateGrad", problem.dht),
        Constant::flag("dinitial", "kInitialStateGrad", problem.dinitial_state),
        Constant::flag("ranks", "kRanks", problem.ranks)});
-  return spec;
-}
-
-KernelSpec kda_backward_spec(const KdaProblem& problem) {
-  KernelSpec spec = shared_spec(LATHE_TEMPLATE("kda", "kda_backward", KdaBackwardParams, reserved),
-                                "KdaBackwardSmem", kda_backward_smem(problem), kBackwardThreads,
-                                kda_constants(problem));
-  spec.add({Constant::flag("grouped", "kGrouped", problem.grouped)});
   return spec;
 }
 
@@ -70,6 +46,23 @@ Result<KdaWalkTile> tile_of(const KdaProblem& problem, const KdaForward* forward
   if (std::string none = kda_walk_refusal(problem, facts); !none.empty()) return unsupported(none);
   return pick(kda_walk_candidates(problem, facts), facts, {},
               [&](const KdaWalkTile& tile) { return kda_backward_scan_spec(problem, tile); });
+}
+
+// Adds the walk back, and the walk forward that a backward repeats: in the same launch, unless an
+// architecture has a kernel of its own for it.
+Status add_scan(const KdaProblem& problem, const DeviceFacts& facts, KdaChunkedKernels* out) {
+  KdaProblem back = problem;
+  if (problem.recomputes()) {
+    KdaProblem states = problem;
+    states.forward = states.saves = states.no_output = true;
+    states.final_state = states.chunk_states = false;
+    back.given_saved = refusal_of(*kda_forwards().front(), states, facts).empty();
+    if (back.given_saved) {
+      LATHE_ASSIGN(out->states, make_step(kda_forwards(), states, without_choices(facts)));
+    }
+  }
+  out->scan = kda_backward_scan_spec(back, out->tile);
+  return {};
 }
 
 // Adds what runs before the walks of a sequence in segments, or of a rank's part of it.
@@ -104,18 +97,10 @@ Result<KdaChunkedKernels> kda_chunked_kernels(const KdaProblem& problem, const D
     LATHE_ASSIGN(out->forward, make_step(kda_forwards(), problem, facts));
   }
   LATHE_ASSIGN(out->tile, tile_of(problem, out->forward.get(), facts));
-  if (problem.backward || problem.dinitial_state) {
-    out->scan = kda_backward_scan_spec(problem, out->tile);
-  }
+  if (problem.backward || problem.dinitial_state) LATHE_TRY(add_scan(problem, facts, &*out));
   if (problem.segmented || problem.ranks) LATHE_TRY(add_summaries(problem, facts, &*out));
   if (!problem.backward) return out;
-  if (kda_backward_smem(problem) > facts.shared_bytes_per_block) {
-    return unsupported(text("kda: the gradients of K = ", problem.key_dim,
-                            problem.grouped ? " with value heads that share keys" : "", " need ",
-                            kda_backward_smem(problem), " bytes of shared memory, ", facts.arch,
-                            " allows ", facts.shared_bytes_per_block));
-  }
-  out->backward = kda_backward_spec(problem);
+  LATHE_ASSIGN(out->backward, make_step(kda_gradients(), problem, facts));
   if ((problem.dA_log || problem.ddt_bias) && !problem.sums_outside) {
     out->finish = kda_backward_finish_spec();
   }
@@ -127,7 +112,10 @@ std::vector<KernelSlot*> KdaChunkedKernels::slots() {
   if (summary) out.push_back(&summary->kernel);
   out.insert(out.end(), {&compose, &merge});
   if (forward) out.push_back(&forward->kernel);
-  out.insert(out.end(), {&scan, &backward, &finish});
+  if (states) out.push_back(&states->kernel);
+  out.push_back(&scan);
+  if (backward) out.push_back(&backward->kernel);
+  out.push_back(&finish);
   return out;
 }
 

@@ -12,13 +12,12 @@
 #include <vector>
 
 #include "ops/kda/forward/step.h"
+#include "ops/kda/gradients/step.h"
 #include "ops/kda/kernels.h"
 #include "ops/kda/segments.h"
 #include "ops/kda/summary/step.h"
 
 namespace lathe {
-
-int kda_backward_smem(const KdaProblem& problem);
 
 struct KdaChunkedKernels {
   KdaWalkTile tile;                       // of the portable walks
@@ -26,9 +25,10 @@ struct KdaChunkedKernels {
   KernelSlot compose;                     // kda_compose
   NumberedSlot<KdaSegmentNumbers> merge;  // kda_merge
   std::unique_ptr<KdaForward> forward;
-  KernelSlot scan;      // kda_backward_scan
-  KernelSlot backward;  // kda_backward
-  KernelSlot finish;    // kda_backward_finish
+  std::unique_ptr<KdaForward> states;  // of a backward that walks forward in a launch of its own
+  KernelSlot scan;                     // kda_backward_scan
+  std::unique_ptr<KdaGradients> backward;
+  KernelSlot finish;  // kda_backward_finish
 
   // Returns the kernels in the order of a plan; slots may be empty.
   std::vector<KernelSlot*> slots();
@@ -41,7 +41,6 @@ Result<std::unique_ptr<KdaSummary>> kda_summary_of(const KdaChunkedKernels& kern
 Result<KdaChunkedKernels> kda_chunked_kernels(const KdaProblem& problem, const DeviceFacts& facts);
 // Returns the two walks of the backward with a tile.
 KernelSpec kda_backward_scan_spec(const KdaProblem& problem, const KdaWalkTile& tile);
-KernelSpec kda_backward_spec(const KdaProblem& problem);
 KernelSpec kda_backward_finish_spec();
 
 // Returns how many blocks of a walk the device holds at once.
@@ -72,6 +71,7 @@ struct KdaLaunch {
   int64_t summary_forward = 0, summary_back = 0;  // of one launch
   int64_t merge = 0;
   int64_t forward = 0;
+  int64_t states = 0;
   int64_t scan_forward = 0, scan_back = 0;  // of one launch
   int64_t backward = 0;
   int64_t finish = 0;

@@ -47,8 +47,8 @@ Result<KdaLaunch> KdaExecutor::check(const Call& call, const KdaChunkedShape& sh
                         "; allowed with a backward are HV that are a multiple of H from H on"));
   }
   const KdaLaunch launch = kda_launch(problem(), kernels_, shape);
-  for (const int64_t blocks : {launch.summary(), launch.merge, launch.forward, launch.scan(),
-                               launch.backward, launch.finish}) {
+  for (const int64_t blocks : {launch.summary(), launch.merge, launch.forward, launch.states,
+                               launch.scan(), launch.backward, launch.finish}) {
     if (blocks <= kMaxExtent) continue;
     return unsupported(text("v of ", shape.sequences, " sequences, ", shape.value_heads,
                             " value heads and ", shape.tokens, " tokens needs more than ",
@@ -200,6 +200,11 @@ Status KdaExecutor::run_backward(const KdaCall& of) const {
   const KdaLaunch& launch = of.plan.launch;
   // Without tokens no chunk leaves anything.
   const int slots = launch.backward > 0 ? static_cast<int>(kda_slots(problem(), of.plan.shape)) : 0;
+  if (launch.states > 0) {
+    auto p = params_of<KdaForwardParams>(of);
+    p.in.value_tiles = static_cast<int>(kda_value_tiles(problem(), kernels_.states->columns()));
+    LATHE_TRY(kernels_.states->launch(p, launch.states, of.call.stream));
+  }
   if (launch.scan() > 0) {
     auto p = params_of<KdaBackwardScanParams>(of);
     if (launch.scan_forward == 0) p.saved_values = p.saved_states = nullptr;
@@ -211,7 +216,7 @@ Status KdaExecutor::run_backward(const KdaCall& of) const {
     if (!problem().dA_log) p.rate_sums = nullptr;
     if (!problem().ddt_bias) p.bias_sums = nullptr;
     p.slots = slots;
-    LATHE_TRY(kernels_.backward.launch(launch.backward, &p, of.call.stream));
+    LATHE_TRY(kernels_.backward->launch(p, launch.backward, of.call.stream));
   }
   if (launch.finish == 0) return {};
   auto p = params_of<KdaBackwardFinishParams>(of);

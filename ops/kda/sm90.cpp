@@ -18,12 +18,12 @@ constexpr int kMostShared = 227 * 1024, kMostSlots = 12;
 
 int walkers_of(const KdaProblem& problem) { return problem.value_dim > kWalkerValues ? 2 : 1; }
 
-// Bytes of a record: rows of ke, qg and kd, rows of v; two squares, the decay, three numbers of
-// each token and a flag; three barriers.
-int slot_bytes(const KdaProblem& problem) {
+// Bytes of a record: rows of ke, qg and kd, rows of v; two squares, or three, the decay, three
+// numbers of each token and a flag; three barriers.
+int slot_bytes(const KdaProblem& problem, int squares) {
   const int width = round_up(problem.key_dim, kPanel);
   const int record = 3 * 16 * 2 * width + walkers_of(problem) * 16 * 2 * kWalkerValues;
-  return record + 2 * 512 + 4 * (width + 32) + 3 * 64 + 16 + 3 * 8;
+  return record + squares * 512 + 4 * (width + 32) + 3 * 64 + 16 + 3 * 8;
 }
 
 constexpr int kTriangles = 8 * 16 * 4 * 24;  // of the preparing warps
@@ -38,8 +38,13 @@ MappedRows rows_of(const KdaInputs& in, const void* data, int width, int heads, 
 
 std::string kda_warpgroups_refusal(const KdaProblem& problem, const DeviceFacts& facts,
                                    const char* kernel) {
+  if (facts.arch == "sm_90a" && !problem.forward) return "there is no forward";
+  return kda_rows_refusal(problem, facts, kernel);
+}
+
+std::string kda_rows_refusal(const KdaProblem& problem, const DeviceFacts& facts,
+                             const char* kernel) {
   if (facts.arch != "sm_90a") return "the architecture is not sm_90a";
-  if (!problem.forward) return "there is no forward";
   if (problem.element != Dtype::bf16) return "the elements are not bfloat16";
   if (problem.gate == Dtype::f16) return "the gate is float16";
   if (problem.vector_bytes < 16) return "rows are not multiples of 16 bytes";
@@ -48,17 +53,17 @@ std::string kda_warpgroups_refusal(const KdaProblem& problem, const DeviceFacts&
 }
 
 KernelSpec kda_warpgroups_spec(const Template& from, const KdaProblem& problem,
-                               const KernelSpec& portable, bool outputs) {
-  const int slots = std::min(kMostSlots, (kMostShared - kTriangles) / slot_bytes(problem));
-  KernelSpec spec = shared_spec(from, outputs ? "KdaWarpgroupsSmem" : "KdaSummaryWarpgroupsSmem",
-                                slots * slot_bytes(problem) + kTriangles,
+                               const KernelSpec& portable, const KdaWarpgroupsWalk& walk) {
+  const int each = slot_bytes(problem, walk.outputs && walk.saves ? 3 : 2);
+  const int slots = std::min(kMostSlots, (kMostShared - kTriangles) / each);
+  KernelSpec spec = shared_spec(from, walk.smem, slots * each + kTriangles,
                                 kPreparingThreads + 128 * walkers_of(problem), portable.constants);
   spec.add({Constant::integer("slots", "kSlots", slots)});
   const auto map = [&](const char* field) {
     spec.tensor_maps.push_back({field, Dtype::bf16, {kPanel, 16, 1, 1}, 128});
   };
   map("k"), map("v");
-  if (outputs) map("q");
+  if (walk.outputs) map("q");
   if (problem.gate != Dtype::f32) map("g");
   return spec;
 }

@@ -15,13 +15,22 @@
 
 namespace lathe {
 
-// Says why no such kernel covers a problem or a device; empty: the kernel decides.
+// Says why no kernel for sm_90a reads such rows by tensor maps; empty: the kernel decides.
+std::string kda_rows_refusal(const KdaProblem& problem, const DeviceFacts& facts,
+                             const char* kernel);
+// Says why no such walk covers a problem or a device; empty: the kernel decides.
 std::string kda_warpgroups_refusal(const KdaProblem& problem, const DeviceFacts& facts,
                                    const char* kernel);
 
-// Returns a walk with the constants of the portable one; `outputs`: it also reads queries.
+// Says what a walk does beside walking. `smem`: the template's struct of its shared memory.
+struct KdaWarpgroupsWalk {
+  const char* smem;
+  bool outputs;  // it reads queries and gives o
+  bool saves;    // it keeps what the backward reads
+};
+// Returns a walk with the constants of the portable one.
 KernelSpec kda_warpgroups_spec(const Template& from, const KdaProblem& problem,
-                               const KernelSpec& portable, bool outputs);
+                               const KernelSpec& portable, const KdaWarpgroupsWalk& walk);
 
 // Returns the columns of V of a block.
 int64_t kda_warpgroups_columns(const KernelSpec& spec);

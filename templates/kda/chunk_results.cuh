@@ -4,6 +4,7 @@
 // of beta, what waits for the norms of queries and keys, and zeros where there is no token.
 #pragma once
 #include "kda/chunk_pairs.cuh"
+#include "kda/gate_gradient.cuh"
 
 namespace lathe {
 
@@ -126,7 +127,6 @@ __device__ __forceinline__ void KdaChunkResults<Config>::finish_gate(int value_h
   if constexpr (Config::kAlog) {
     numbers.set_rate(load_element(static_cast<const float*>(in.A_log) + value_head));
   }
-  const float rate = numbers.gate_factor;
   float rate_sum = 0.0f, sums[4] = {};
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -147,20 +147,7 @@ __device__ __forceinline__ void KdaChunkResults<Config>::finish_gate(int value_h
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           float& d = dg[h][c + i];
-          const float sum = z[i] + bias[i];
-          if constexpr (Config::kGate == kKdaGateSoftplus) {
-            const float log = decay_log<Config>(z[i], bias[i], numbers);
-            // Nothing depends on a decay of 0: a large rate would make much of what is rounding.
-            if (log <= kKdaLeastGate) d = 0.0f;
-            if (inside) rate_sum = __fmaf_rn(d, log, rate_sum);
-            // Far below 0 softplus is its own derivative, where sigmoid is too small for a float32.
-            const float shifted = sum + numbers.gate_shift;
-            d *= shifted < -17.0f ? log : -rate * sigmoid(shifted);
-          } else {
-            const float s = sigmoid(rate * sum);
-            d *= in.lower_bound * s * (1.0f - s) * rate;
-            if (inside) rate_sum = __fmaf_rn(d, sum, rate_sum);
-          }
+          d = gate_gradient<Config>(d, z[i], bias[i], numbers, inside, rate_sum);
           if (inside) sums[c + i] += d;
         }
       }

@@ -36,6 +36,8 @@ struct KdaReverse : KdaScan<Config> {
                                          const KdaSplit<Element>& rows) const;
   __device__ __forceinline__ void load_final_grad(KdaState<Config>& state) const;
   __device__ __forceinline__ void walk(KdaState<Config>& state) const;
+  __device__ __forceinline__ void begin_gradient(KdaState<Config>& state) const;
+  __device__ __forceinline__ void store_initial_gradient(KdaState<Config>& state) const;
   __device__ __forceinline__ void run() const;
 };
 
@@ -183,10 +185,10 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::walk(KdaState<Confi
   }
 }
 
+// The gradient behind the tokens of the segment.
 template <class Config, bool kStored>
-__device__ __forceinline__ void KdaReverse<Config, kStored>::run() const {
-  if (tile.idle()) return;
-  KdaState<Config> state;
+__device__ __forceinline__ void KdaReverse<Config, kStored>::begin_gradient(
+    KdaState<Config>& state) const {
   if (tile.last) {
     load_final_grad(state);
   } else {  // from before the segment behind
@@ -194,7 +196,11 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::run() const {
     state.template load<true>(static_cast<const float*>(p.grad_ends) + at, this->warp_value(),
                               in.key_dim, in.value_dim);
   }
-  walk(state);
+}
+
+template <class Config, bool kStored>
+__device__ __forceinline__ void KdaReverse<Config, kStored>::store_initial_gradient(
+    KdaState<Config>& state) const {
   if constexpr (Config::kInitialStateGrad) {
     if (tile.segment > 0) return;
     if constexpr (Config::kRanks) {
@@ -203,6 +209,15 @@ __device__ __forceinline__ void KdaReverse<Config, kStored>::run() const {
     state.store(static_cast<float*>(p.dinitial_state) + this->warp_state(), this->warp_value(),
                 in.key_dim, in.value_dim);
   }
+}
+
+template <class Config, bool kStored>
+__device__ __forceinline__ void KdaReverse<Config, kStored>::run() const {
+  if (tile.idle()) return;
+  KdaState<Config> state;
+  begin_gradient(state);
+  walk(state);
+  store_initial_gradient(state);
 }
 
 template <class Config>

@@ -149,7 +149,8 @@ struct KdaScan {
                                                            unsigned square) const;
   __device__ __forceinline__ void store_values(const float (&x)[2][4], Element* row,
                                                long long token_stride, int first) const;
-  __device__ __forceinline__ void store_rounded(const KdaState<Config>& state, void* to) const;
+  __device__ __forceinline__ void store_rounded(const KdaState<Config>& state, void* to,
+                                                float scale = 1.0f) const;
 };
 
 // Rows of v, or of something of its shape, of the round that begins at token `first`: they are on
@@ -341,10 +342,10 @@ __device__ __forceinline__ void KdaScan<Config>::store_values(const float (&x)[2
   }
 }
 
-// The warp's part of a state, as an element, into [V, K].
+// The warp's part of a state, `scale` times as large, as an element, into [V, K].
 template <class Config>
 __device__ __forceinline__ void KdaScan<Config>::store_rounded(const KdaState<Config>& state,
-                                                               void* to) const {
+                                                               void* to, float scale) const {
   const int lane_at = lane_index(), g = lane_at / 4, t = lane_at % 4;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -357,14 +358,15 @@ __device__ __forceinline__ void KdaScan<Config>::store_rounded(const KdaState<Co
         for (int m = n; m < n + 2; ++m) {
           const int key = 8 * m + 2 * t;
           if (value < in.value_dim && key < in.key_dim) {
-            store_global(row + key, Words<8>{{bit_cast<unsigned>(state.s[m][2 * h]),
-                                              bit_cast<unsigned>(state.s[m][2 * h + 1])}});
+            store_global(row + key, Words<8>{{bit_cast<unsigned>(state.s[m][2 * h] * scale),
+                                              bit_cast<unsigned>(state.s[m][2 * h + 1] * scale)}});
           }
         }
       } else {
-        const unsigned low = pack_pair(state.s[n][2 * h], state.s[n][2 * h + 1], Element{});
+        const unsigned low =
+            pack_pair(state.s[n][2 * h] * scale, state.s[n][2 * h + 1] * scale, Element{});
         const unsigned high =
-            pack_pair(state.s[n + 1][2 * h], state.s[n + 1][2 * h + 1], Element{});
+            pack_pair(state.s[n + 1][2 * h] * scale, state.s[n + 1][2 * h + 1] * scale, Element{});
         const unsigned other = __shfl_xor_sync(0xffffffffu, t & 1 ? low : high, 1);
         const Words<8> four = t & 1 ? Words<8>{{other, high}} : Words<8>{{low, other}};
         const int key = 8 * n + (t & 1) * 8 + (t & 2) * 2;

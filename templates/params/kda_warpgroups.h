@@ -13,6 +13,12 @@ struct KdaMaps {
   TensorMap q, k, g, v;  // q: not of a walk without outputs; g: of 16 bits
 };
 
+// States of slots have the dimensions column of K, row of V, head, slot.
+struct KdaChunkMaps {
+  TensorMap q, k, g, d_o, value_grads, saved_values;
+  TensorMap saved_states, state_grads;
+};
+
 struct KdaForwardWarpgroupsParams {
   KdaMaps maps;
   KdaForwardParams forward;
@@ -22,6 +28,17 @@ struct KdaForwardWarpgroupsParams {
 struct KdaSummaryWarpgroupsParams {
   KdaMaps maps;
   KdaSummaryParams summary;
+};
+
+// The walk back: the map of v is that of do, and `forward_blocks` are none.
+struct KdaBackwardScanWarpgroupsParams {
+  KdaMaps maps;
+  KdaBackwardScanParams scan;
+};
+
+struct KdaBackwardWarpgroupsParams {
+  KdaChunkMaps maps;
+  KdaBackwardParams backward;
 };
 
 }  // namespace lathe

@@ -52,7 +52,7 @@ KernelSpec kda_forward_spec(const KdaProblem& problem, const KdaWalkTile& tile) 
   spec.add({Constant::flag("initial", "kInitialState", problem.initial_state),
             Constant::flag("final", "kFinalState", problem.final_state),
             Constant::flag("chunks", "kChunkStates", problem.chunk_states),
-            Constant::flag("output", "kOutput", true),
+            Constant::flag("output", "kOutput", !problem.no_output),
             Constant::flag("saved", "kSaved", problem.saves),
             Constant::flag("ranks", "kRanks", problem.ranks)});
   add_kda_pool(problem, problem.checkpoints, &spec);

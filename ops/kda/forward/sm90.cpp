@@ -16,24 +16,25 @@ class Warpgroups final : public KdaForward {
   Warpgroups(KernelSpec spec, const KdaProblem& problem, KdaWalkTile beside)
       : KdaForward(std::move(spec)),
         packed_(problem.packed),
+        outputs_(!problem.no_output),
         columns_(kda_warpgroups_columns(*kernel)),
         beside_(beside) {}
 
   int64_t columns() const override { return columns_; }
   KdaWalkTile beside() const override { return beside_; }
   int64_t tensor_ops(const KdaProblem& problem) const override {
-    return kda_warpgroups_ops(problem, columns_, true);
+    return kda_warpgroups_ops(problem, columns_, outputs_);
   }
   Status launch(const KdaForwardParams& forward, int64_t blocks,
                 CUstream_st* stream) const override {
     KdaForwardWarpgroupsParams p = {};
     p.forward = forward;
-    LATHE_TRY(encode_kda_maps(kernel, packed_, forward.in, true, &p.maps));
+    LATHE_TRY(encode_kda_maps(kernel, packed_, forward.in, outputs_, &p.maps));
     return kernel.launch(blocks, &p, stream);
   }
 
  private:
-  bool packed_;
+  bool packed_, outputs_;
   int64_t columns_;
   KdaWalkTile beside_;
 };
@@ -43,14 +44,14 @@ constexpr Template kTemplate =
 
 std::string refusal(const KdaProblem& problem, const DeviceFacts& facts) {
   if (problem.chunk_states) return "states of chunks are wanted";
-  if (problem.saves) return "what the backward reads is kept";
   if (problem.warmup) return "segments start early";
   if (std::string none = kda_walk_refusal(problem, facts); !none.empty()) return none;
   return kda_warpgroups_refusal(problem, facts, kTemplate.kernel);
 }
 
 std::vector<KernelSpec> candidates(const KdaProblem& problem, const DeviceFacts&) {
-  return {kda_warpgroups_spec(kTemplate, problem, kda_forward_spec(problem, {}), true)};
+  return {kda_warpgroups_spec(kTemplate, problem, kda_forward_spec(problem, {}),
+                              {"KdaWarpgroupsSmem", !problem.no_output, problem.saves})};
 }
 
 std::unique_ptr<KdaForward> make(KernelSpec spec, const KdaProblem& problem,

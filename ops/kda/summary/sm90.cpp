@@ -43,13 +43,13 @@ constexpr Template kTemplate =
 
 std::string refusal(const KdaSummaryProblem& problem, const DeviceFacts& facts) {
   if (problem.chosen_portable) return "the tuned choice is a portable kernel";
-  if (problem.kda.saves) return "what the backward reads is kept";
   if (!problem.parts.states || problem.parts.grads) return "it also walks back";
   return kda_warpgroups_refusal(problem.kda, facts, kTemplate.kernel);
 }
 
 std::vector<KernelSpec> candidates(const KdaSummaryProblem& problem, const DeviceFacts&) {
-  return {kda_warpgroups_spec(kTemplate, problem.kda, kda_summary_spec(problem), false)};
+  return {kda_warpgroups_spec(kTemplate, problem.kda, kda_summary_spec(problem),
+                              {"KdaSummaryWarpgroupsSmem", false, false})};
 }
 
 std::unique_ptr<KdaSummary> make(KernelSpec spec, const KdaSummaryProblem& problem,

@@ -14,8 +14,8 @@ template <class Config>
 __device__ __forceinline__ int KdaPreparing<Config>::pass(const Record& record, int first, int part,
                                                           bool (&cut)[kEach]) const {
   const int lane = fresh_lane();
-  const auto from = forward.rows();
-  const int left = forward.tile.count - first, column = kEach * lane;
+  const auto from = scan.rows();
+  const int left = scan.tile.count - first, column = kEach * lane;
   float factor[kEach], seen[kEach], bias[kEach];
   load_bias(bias);
   int number[kEach], last = 0;
@@ -58,8 +58,8 @@ template <class Config>
 __device__ __forceinline__ void KdaPreparing<Config>::end_columns(const Record& record, int first,
                                                                   const bool (&cut)[kEach]) const {
   const int lane = fresh_lane();
-  const auto from = forward.rows();
-  const int left = forward.tile.count - first, column = kEach * lane;
+  const auto from = scan.rows();
+  const int left = scan.tile.count - first, column = kEach * lane;
   float after[kEach], bias[kEach];
   load_bias(bias);
 #pragma unroll

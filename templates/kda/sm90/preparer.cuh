@@ -16,7 +16,7 @@
 // that a later token holds reaches an earlier row: what it adds to that row's products are zeros.
 #pragma once
 #include "common/box_coordinates.cuh"
-#include "kda/kda_forward.cuh"
+#include "kda/kda_backward_scan.cuh"
 #include "kda/sm90/records.cuh"
 #include "params/kda_warpgroups.h"
 
@@ -40,6 +40,20 @@ struct KdaBlockScores {
   }
 };
 
+// The Config of a walk back: its records have the gradient of o in place of v.
+template <class Config>
+struct KdaBack : Config {
+  static constexpr bool kOutput = true, kSaved = false, kBack = true;
+};
+template <class Config, class = void>
+struct KdaDirection {
+  static constexpr bool kBack = false;
+};
+template <class Config>
+struct KdaDirection<Config, decltype(static_cast<void>(Config::kBack))> {
+  static constexpr bool kBack = Config::kBack;
+};
+
 template <class Config>
 struct KdaGatesAhead;
 
@@ -50,7 +64,8 @@ struct KdaPreparing {
   using Smem = KdaWarpgroupsSmem<Config>;
   using Record = KdaRecord<Config>;
   using Block = KdaBlock<Config>;
-  using Forward = KdaForward<KdaWalkers<Config>>;
+  using Scan = KdaScan<KdaWalkers<Config>>;
+  static constexpr bool kBack = KdaDirection<Config>::kBack;
   static constexpr int kWarps = KdaRoles<Config>::kPreparing;
   static constexpr int kEach = Config::kWidth / 32;  // columns of a lane
   static constexpr int kGroup = 4;                   // tokens that are loaded at once
@@ -62,16 +77,16 @@ struct KdaPreparing {
   using Gates = KdaColumns<typename Config::GateElement, kCopiedGate ? 4 : 4 * kEach, kEach>;
 
   const KdaMaps& maps;
-  const Forward& forward;
+  const Scan& scan;
   const KdaNumbers numbers;
   unsigned shared;
   int warp;
   const int before;  // blocks in earlier records; 0 without checkpoints
 
-  __device__ __forceinline__ KdaPreparing(const KdaMaps& tensor_maps, const Forward& walk,
+  __device__ __forceinline__ KdaPreparing(const KdaMaps& tensor_maps, const Scan& walk,
                                           unsigned address, int blocks_before = 0)
       : maps(tensor_maps),
-        forward(walk),
+        scan(walk),
         numbers(walk.numbers()),
         shared(address),
         before(kCheckpointed<Config> ? blocks_before : 0) {
@@ -83,6 +98,16 @@ struct KdaPreparing {
   }
   __device__ __forceinline__ unsigned phase_of(int block) const {
     return (before + block) / Smem::kSlots & 1;
+  }
+
+  // The first token of a block: blocks are counted as they are walked through.
+  __device__ __forceinline__ int first_of(int block) const {
+    const KdaScanTile& tile = scan.tile;
+    if (!kBack) return tile.first + 16 * block;
+    return tile.first + 16 * (ceil_div(tile.count - tile.first, 16) - 1 - block);
+  }
+  __device__ __forceinline__ bool exists(int block) const {
+    return scan.tile.first + 16 * block < scan.tile.count;
   }
 
   __device__ __forceinline__ void copy(int block) const;
@@ -108,7 +133,15 @@ struct KdaPreparing {
                                                             const KdaBlockScores& scores) const;
   __device__ __forceinline__ void store_square(const Record& record, unsigned inverse,
                                                const KdaSplit<Element>& p, int bad_row) const;
+  __device__ __forceinline__ void copy_square(const Record& record, unsigned inverse,
+                                              int bad_row) const;
   __device__ __forceinline__ void multiply_keys(const Record& record, unsigned inverse) const;
+  __device__ __forceinline__ bool finish_back(const Record& record,
+                                              const KdaBlockScores& scores) const;
+  __device__ __forceinline__ void load_scaled(unsigned square, const float (&factor)[4],
+                                              unsigned (&to)[4]) const;
+  __device__ __forceinline__ void multiply_rows(const Record& record,
+                                                const float (&factor)[4]) const;
   __device__ __forceinline__ bool finish(const Record& record, const KdaBlockScores& scores) const;
   __device__ __forceinline__ void store_decays(const Record& record, const float (&sum)[kEach],
                                                const bool (&cut)[kEach], bool finite) const;

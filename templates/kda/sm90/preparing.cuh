@@ -4,6 +4,7 @@
 #pragma once
 #include "kda/sm90/cut_columns.cuh"
 #include "kda/sm90/squares.cuh"
+#include "kda/sm90/squares_back.cuh"
 
 namespace lathe {
 
@@ -11,9 +12,9 @@ namespace lathe {
 template <class Config>
 __device__ __forceinline__ void KdaPreparing<Config>::copy(int block) const {
   const int lane = fresh_lane();
-  const KdaScanTile& tile = forward.tile;
-  const int first = tile.first + 16 * block;
-  if (first >= tile.count) return;
+  const KdaScanTile& tile = scan.tile;
+  if (!exists(block)) return;
+  const int first = first_of(block);
   const Record record = record_of(block);
   mbarrier_wait(record.empty(), phase_of(block) ^ 1);
   const BoxCoordinates<Config> at(tile, first, static_cast<int>(tile.start), tile.count);
@@ -70,9 +71,10 @@ __device__ __forceinline__ void KdaPreparing<Config>::load_bias(float (&bias)[kE
 template <class Config>
 __device__ __forceinline__ typename Config::BetaElement KdaPreparing<Config>::load_beta(
     int block) const {
-  const int token = forward.tile.first + 16 * block + (fresh_lane() & 15);
-  if (token >= forward.tile.count) return Beta{};
-  const auto rows = forward.rows();
+  if (!exists(block)) return Beta{};
+  const int token = first_of(block) + (fresh_lane() & 15);
+  if (token >= scan.tile.count) return Beta{};
+  const auto rows = scan.rows();
   return load_element(rows.beta + token * rows.beta_stride);
 }
 
@@ -114,9 +116,9 @@ struct KdaGatesAhead {
 
   __device__ __forceinline__ KdaGatesAhead(const Preparing& of, int first) {
     if constexpr (Preparing::kCopiedGate) return;
-    const auto from = of.forward.rows();
+    const auto from = of.scan.rows();
     row = from.g + first * from.g_stride + Preparing::kEach * fresh_lane();
-    left = of.forward.tile.count - first;
+    left = of.scan.tile.count - first;
     if (Preparing::kEach * fresh_lane() >= from.key_dim) left = 0;
 #pragma unroll
     for (int i = 0; i < Preparing::kGroup; ++i) next(i, from.g_stride);
@@ -138,7 +140,7 @@ __device__ __forceinline__ void KdaPreparing<Config>::work(const Record& record,
   for (int e = 0; e < kEach; ++e) prefix[e] = kScaling, sum[e] = 0.0f;
   float bias[kEach];
   load_bias(bias);
-  const int left = forward.tile.count - first;
+  const int left = scan.tile.count - first;
 #pragma unroll
   for (int begin = 0; begin < 16; begin += kGroup) {
     Raw k[kGroup], q[kGroup], g[kGroup];
@@ -172,7 +174,7 @@ __device__ __forceinline__ void KdaPreparing<Config>::work(const Record& record,
           }
         }
       }
-      if (!kCopiedGate && begin + kGroup < 16) ahead.next(i, forward.in.g_token_stride);
+      if (!kCopiedGate && begin + kGroup < 16) ahead.next(i, scan.in.g_token_stride);
       const unsigned at = lane_at(record, lane, begin + i);
       store_shared(at, pack<Element, 2 * kEach>(rows[0]));
       if constexpr (Config::kOutput) {
@@ -207,10 +209,10 @@ template <class Config>
 __device__ __forceinline__ void KdaPreparing<Config>::prepare(int block, Beta beta) const {
   const int lane = fresh_lane();
   const Record record = record_of(block);
-  const int first = forward.tile.first + 16 * block;
+  const int first = first_of(block);
   KdaGatesAhead<Config> ahead(*this, first);
   if (lane < 16) {  // to where the warp's triangle will be; 0 of tokens that are not there
-    const bool there = first + lane < forward.tile.count;
+    const bool there = first + lane < scan.tile.count;
     store_shared(triangle() + 4 * lane,
                  there ? step_size<Config>(to_float(beta), numbers.beta_factor) : 0.0f);
   }
@@ -245,7 +247,12 @@ __device__ __forceinline__ void KdaPreparing<Config>::prepare(int block, Beta be
     __syncwarp();
     end_columns(record, first, cut);
   }
-  const bool finite = finish(record, scores);
+  bool finite;
+  if constexpr (kBack) {
+    finite = finish_back(record, scores);
+  } else {
+    finite = finish(record, scores);
+  }
   store_decays(record, sum, cut, finite);
   if (lane == 0) store_shared(record.flag(), parts ? 1u : 0u);
   fence_shared_writes();
@@ -260,7 +267,7 @@ __device__ __forceinline__ void KdaPreparing<Config>::run() const {
   Beta beta = load_beta(warp);
   __syncwarp();
 #pragma unroll 1
-  for (int block = warp; forward.tile.first + 16 * block < forward.tile.count; block += kWarps) {
+  for (int block = warp; exists(block); block += kWarps) {
     const Beta next = load_beta(block + kWarps);
     prepare(block, beta);
     beta = next;

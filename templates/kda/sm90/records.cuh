@@ -43,7 +43,10 @@ struct KdaWarpgroupsSmem {
   static constexpr int kValues = kPanels * kPanel;    // in a record
   static constexpr int kRecord = kValues + Roles::kWalkers * kValuePanel;
   static constexpr int kScores = 0, kInverse = KdaSquare::kBytes;  // in a small part: squares.cuh
-  static constexpr int kDecay = kInverse + KdaSquare::kBytes;
+  // What makes vn of x, where a walk keeps it: the place of scores, unless they are wanted too.
+  static constexpr bool kBoth = Config::kSaved && Config::kOutput;
+  static constexpr int kMade = kBoth ? kInverse + KdaSquare::kBytes : kScores;
+  static constexpr int kDecay = kInverse + (kBoth ? 2 : 1) * KdaSquare::kBytes;
   static constexpr bool kCopiedGate = sizeof(typename Config::GateElement) == 2;
   static constexpr int kCopied =  // bytes
       kRecord - ((kCopiedGate ? 0 : 1) + (Config::kOutput ? 0 : 1)) * kPanels * 16 * 128;

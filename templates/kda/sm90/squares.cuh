@@ -112,8 +112,23 @@ __device__ __forceinline__ bool KdaPreparing<Config>::finish(const Record& recor
   }
   __syncwarp();
   if constexpr (Config::kOutput) store_square(record, triangle(), p, bad_row);
+  if constexpr (Config::kSaved) copy_square(record, triangle(), bad_row);
   multiply_keys(record, square);
   return !bad;
+}
+
+// M Diag(beta), to where walkers read it. Rows from a bad one on are not numbers.
+template <class Config>
+__device__ __forceinline__ void KdaPreparing<Config>::copy_square(const Record& record,
+                                                                  unsigned inverse,
+                                                                  int bad_row) const {
+  const int at = 16 * fresh_lane();
+  float four[4];
+  load_shared(inverse + at, four);
+  unsigned words[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) words[i] = at / 32 < bad_row ? bit_cast<unsigned>(four[i]) : ~0u;
+  store_shared(record.small + Smem::kMade + at, words);
 }
 
 // scale P M Diag(beta), to where walkers read it. Rows from a bad one on are not numbers.

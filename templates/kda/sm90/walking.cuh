@@ -42,8 +42,13 @@ struct KdaWalking : KdaForward<KdaWalkers<Config>> {
   // What is left of a block once the state has it.
   struct Outputs {
     float o[2][4];
+    unsigned vn[2][2];  // as it is stored
     KdaSplit<Element, kParts> x;
     Fragment<Element> square;
+  };
+  // Where the lane's columns of a block's token g go: of o and of vn.
+  struct Places {
+    Element *o, *vn;
   };
 
   const unsigned shared;
@@ -69,11 +74,18 @@ struct KdaWalking : KdaForward<KdaWalkers<Config>> {
                                              const KdaSplit<Element, kParts>& x) const;
   __device__ __forceinline__ Given load_given(const Record& record) const;
   static __device__ __forceinline__ void begin_read(const Given& given, float (&read)[kRead]);
-  __device__ __forceinline__ Decays load_decays(const Record& record) const;
+  static __device__ __forceinline__ Decays load_decays(const Record& record, int t);
   template <KdaDecayed kWhich>
   static __device__ __forceinline__ void scale(const Decays& decays, KdaState<Walkers>& state);
   __device__ __forceinline__ void begin_output(const Record& record, Outputs& outputs) const;
-  __device__ __forceinline__ void store_output(Outputs& outputs, Element* to, int left) const;
+  __device__ __forceinline__ void make_values(const Record& record, Outputs& outputs) const;
+  static __device__ __forceinline__ void pack_rows(const float (&x)[2][4], unsigned (&to)[2][2]);
+  static __device__ __forceinline__ void store_rows(const unsigned (&x)[2][2], Element* to,
+                                                    long long stride, int left);
+  __device__ __forceinline__ Places places() const;
+  __device__ __forceinline__ long long saved_stride() const {
+    return static_cast<long long>(in.value_heads) * in.value_dim;
+  }
   __device__ __forceinline__ void walk_blocks(KdaState<Walkers>& state,
                                               PipelineState<Smem::kSlots>& ring) const;
   __device__ __forceinline__ void walk(KdaState<Walkers>& state,
@@ -149,8 +161,7 @@ __device__ __forceinline__ void KdaWalking<Config>::begin_read(const Given& give
 
 template <class Config>
 __device__ __forceinline__ typename KdaWalking<Config>::Decays KdaWalking<Config>::load_decays(
-    const Record& record) const {
-  const int t = this->lane_index() % 4;
+    const Record& record, int t) {
   Decays decays;
 #pragma unroll
   for (int n = 0; n < KdaState<Walkers>::kTiles; n += 2) {
@@ -206,21 +217,65 @@ __device__ __forceinline__ void KdaWalking<Config>::begin_output(const Record& r
   for (int i = 0; i < 4; ++i) outputs.x.part[0].word[0][i] = 0;
 }
 
-// The rest, to where the lane's columns of token g are.
+// vn = M Diag(beta) x.
 template <class Config>
-__device__ __forceinline__ void KdaWalking<Config>::store_output(Outputs& outputs, Element* to,
-                                                                 int left) const {
-  float(&o)[2][4] = outputs.o;
-  const int lane = this->lane_index(), g = lane / 4, t = lane % 4;
-  multiply_add_split(o[0], o[1], outputs.x, outputs.square);
+__device__ __forceinline__ void KdaWalking<Config>::make_values(const Record& record,
+                                                                Outputs& outputs) const {
+  const int lane = this->lane_index();
+  const unsigned square = record.small + Smem::kMade;
+  float vn[2][4] = {};
+  if (all_finite(outputs.x)) {
+    Fragment<Element> made;
+    load_matrix(made.word[0],
+                square + KdaSquare::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane)));
+    multiply_add_split(vn[0], vn[1], outputs.x, made);
+  } else {
+    this->template multiply_square_by_token<kOfLater>(vn, outputs.x, square);
+  }
+  pack_rows(vn, outputs.vn);
+}
+
+template <class Config>
+__device__ __forceinline__ void KdaWalking<Config>::pack_rows(const float (&x)[2][4],
+                                                              unsigned (&to)[2][2]) {
 #pragma unroll
   for (int n = 0; n < 2; ++n) {
-    const unsigned low = transpose_matrix(pack_pair(o[n][0], o[n][1], Element{}));
-    const unsigned high = transpose_matrix(pack_pair(o[n][2], o[n][3], Element{}));
+#pragma unroll
+    for (int h = 0; h < 2; ++h) to[n][h] = pack_pair(x[n][2 * h], x[n][2 * h + 1], Element{});
+  }
+}
+
+// (value; token), to where the lane's columns of token g are.
+template <class Config>
+__device__ __forceinline__ void KdaWalking<Config>::store_rows(const unsigned (&x)[2][2],
+                                                               Element* to, long long stride,
+                                                               int left) {
+  const int lane = static_cast<int>(threadIdx.x % 32), g = lane / 4, t = lane % 4;
+#pragma unroll
+  for (int n = 0; n < 2; ++n) {
+    const unsigned low = transpose_matrix(x[n][0]), high = transpose_matrix(x[n][1]);
     const unsigned other = __shfl_xor_sync(0xffffffffu, t & 1 ? low : high, 1);
     const Words<8> four = t & 1 ? Words<8>{{other, high}} : Words<8>{{low, other}};
-    if (8 * n + g < left) store_global(to + 8 * n * p.o_token_stride, four);
+    if (8 * n + g < left) store_global(to + 8 * n * stride, four);
   }
+}
+
+// Of the first block of the segment.
+template <class Config>
+__device__ __forceinline__ typename KdaWalking<Config>::Places KdaWalking<Config>::places() const {
+  const int lane = fresh_lane(), g = lane / 4, t = lane % 4;
+  const int column = this->warp_value() + (t & 1) * 8 + (t & 2) * 2;
+  Places to = {};
+  if constexpr (Config::kOutput) {
+    to.o = static_cast<Element*>(p.o) + tile.row * p.o_batch_stride +
+           (tile.start + tile.first + g) * p.o_token_stride + tile.head * p.o_head_stride + column;
+  }
+  if constexpr (Config::kSaved) {
+    to.vn = static_cast<Element*>(p.saved_values) +
+            (tile.row * in.tokens + tile.start + tile.first + g) * saved_stride() +
+            tile.head * in.value_dim + column;
+  }
+  return to;
 }
 
 // One block after another. A block's way from state to state is all that the next one waits for:
@@ -229,26 +284,38 @@ __device__ __forceinline__ void KdaWalking<Config>::store_output(Outputs& output
 template <class Config>
 __device__ __forceinline__ void KdaWalking<Config>::walk_blocks(
     KdaState<Walkers>& state, PipelineState<Smem::kSlots>& ring) const {
-  const int lane = this->lane_index(), g = lane / 4, t = lane % 4;
+  const int t = fresh_lane() % 4;
   const int column = this->warp_value() + (t & 1) * 8 + (t & 2) * 2;
-  // Where the lane's columns of the block's token g go, and how many tokens are there from it on, 0
-  // of columns that are not.
-  Element* to = static_cast<Element*>(p.o) + tile.row * p.o_batch_stride +
-                (tile.start + tile.first + g) * p.o_token_stride + tile.head * p.o_head_stride +
-                column;
+  Places to = places();
+  // Tokens that are there from the block's first one on; 0 of columns that are not.
   int left = column < in.value_dim ? tile.count - tile.first : 0;
   Record(shared, ring.stage).wait_prepared(ring.phase);
   Given given = load_given(Record(shared, ring.stage));
   Outputs outputs;
   const auto finish = [&] {
-    if constexpr (!Config::kOutput) return;
-    store_output(outputs, to, left);
-    to += 16 * p.o_token_stride, left -= 16;
+    if constexpr (Config::kOutput) {
+      unsigned o[2][2];
+      multiply_add_split(outputs.o[0], outputs.o[1], outputs.x, outputs.square);
+      pack_rows(outputs.o, o);
+      store_rows(o, to.o, p.o_token_stride, left);
+      to.o += 16 * p.o_token_stride;
+    }
+    if constexpr (Config::kSaved) {
+      store_rows(outputs.vn, to.vn, saved_stride(), left);
+      to.vn += 16 * saved_stride();
+    }
+    left -= 16;
   };
   bool behind = false;  // another block
 #pragma unroll 1
   for (int first = tile.first; first < tile.count; first += 16) {
     const Record record(shared, ring.stage);
+    if constexpr (Config::kSaved) {
+      if (first % kKdaChunk == 0) {
+        this->store_rounded(state, static_cast<Element*>(p.saved_states) + this->slot(first),
+                            Preparing::kScaling);
+      }
+    }
     unsigned h[kSteps][4];
 #pragma unroll
     for (int j = 0; j < kSteps; ++j) {
@@ -272,9 +339,10 @@ __device__ __forceinline__ void KdaWalking<Config>::walk_blocks(
     outputs.x = KdaSplit<Element, kParts>(values);
     const KdaSplit<Element, kParts> x = outputs.x;
     const bool cut = given.cut;
-    if (cut) scale<kBeforeSum>(load_decays(record), state);
+    if (cut) scale<kBeforeSum>(load_decays(record, t), state);
     add_values(record, state, x);
-    const Decays decays = load_decays(record);
+    const Decays decays = load_decays(record, t);
+    if constexpr (Config::kSaved) make_values(record, outputs);
     if constexpr (Config::kOutput) begin_output(record, outputs);
     wgmma_wait<0>();
     wgmma_fence_operands(sums(state));
@@ -304,8 +372,8 @@ __device__ __forceinline__ void KdaWalking<Config>::walk(KdaState<Walkers>& stat
 }
 
 // The roles of a block's threads: those who walk do so, with the rows that the others prepare.
-template <class Config, class Walk>
-__device__ __forceinline__ void kda_roles(const KdaMaps& maps, const KdaWalking<Config>& walking,
+template <class Config, class Walking, class Walk>
+__device__ __forceinline__ void kda_roles(const KdaMaps& maps, const Walking& walking,
                                           const Walk& walk) {
   using Roles = KdaRoles<Config>;
   constexpr unsigned kWalkers = 32 * Roles::kWalking;
@@ -326,8 +394,8 @@ __device__ __forceinline__ void kda_roles(const KdaMaps& maps, const KdaWalking<
     setmaxnreg_dec<Roles::kPreparingRegisters>();
     if constexpr (kCheckpointed<Config>) {
       walking.each_piece([&](const KdaScanTile& piece, int block) {
-        const typename KdaPreparing<Config>::Forward forward(walking.p, piece, walking.shared);
-        KdaPreparing<Config>(maps, forward, walking.shared, block).run();
+        const typename KdaPreparing<Config>::Scan scan(walking.in, piece, walking.shared);
+        KdaPreparing<Config>(maps, scan, walking.shared, block).run();
       });
     } else {
       KdaPreparing<Config>(maps, walking, walking.shared).run();

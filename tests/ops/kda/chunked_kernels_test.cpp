@@ -36,11 +36,11 @@ TEST_CASE("kda: a problem has the kernels that it needs") {
   KdaChunkedKernels kernels = kernels_of(forward());
   CHECK(kernels.forward);
   CHECK_FALSE(kernels.scan.has_value());
-  CHECK_FALSE(kernels.backward.has_value());
+  CHECK_FALSE(kernels.backward);
   kernels = kernels_of(backward());
   CHECK_FALSE(kernels.forward);
   CHECK(kernels.scan.has_value());
-  CHECK(kernels.backward.has_value());
+  CHECK(kernels.backward);
   CHECK_FALSE(kernels.finish.has_value());
   KdaProblem problem = backward();
   problem.A_log = problem.dA_log = true;
@@ -50,7 +50,7 @@ TEST_CASE("kda: a problem has the kernels that it needs") {
   problem.forward = false, problem.dinitial_state = true;
   kernels = kernels_of(problem);
   CHECK(kernels.scan.has_value());
-  CHECK_FALSE(kernels.backward.has_value());
+  CHECK_FALSE(kernels.backward);
 }
 
 TEST_CASE("kda: the spec's text names what makes the code") {
@@ -73,7 +73,7 @@ TEST_CASE("kda: the spec's text names what makes the code") {
   CHECK(kernels_of(problem).scan->text() == kernels_of(other).scan->text());
   // Widths that are padded to the same one are the same code.
   other.key_dim = 68, other.value_dim = 52;
-  CHECK(kernels_of(problem).backward->text() == kernels_of(other).backward->text());
+  CHECK(kernels_of(problem).backward->kernel->text() == kernels_of(other).backward->kernel->text());
   CHECK(kernels_of(problem).scan->text() == kernels_of(other).scan->text());
 }
 
@@ -118,7 +118,7 @@ TEST_CASE("kda: every width has a tile on every device, and one that fits V") {
       for (const Dtype element : {Dtype::bf16, Dtype::f32}) {
         KdaProblem problem = backward(key_dim, 128);
         problem.element = element, problem.l2norm = flags & 1, problem.grouped = flags & 2;
-        CHECK(kernels_of(problem, small()).backward->smem_bytes <= 99 * 1024);
+        CHECK(kernels_of(problem, small()).backward->kernel->smem_bytes <= 99 * 1024);
       }
     }
   }

@@ -40,6 +40,9 @@ std::vector<KernelSpec> kda_specs(const DeviceFacts& facts) {
   for (const auto* each : kda_summaries()) {
     specs.push_back(each->candidates({chunked, {}, {}}, facts).front());
   }
+  for (const auto* each : kda_gradients()) {
+    specs.push_back(each->candidates(chunked, facts).front());
+  }
   // The same over a pool.
   KdaProblem pooled = chunked;
   pooled.packed = pooled.initial_state = pooled.final_state = true;
