@@ -87,7 +87,7 @@ inline AttentionStrides attention_strides(const Tensor& tensor, bool packed) {
   X(lse) X(dlse) X(block_out) X(block_lse) X(softmax_max) X(softmax_sum) X(dsinks)
 // Y(field) lists numbers of a call; plans and shapes name them as the parameter structs do.
 // Z(field) lists arrays in the workspace; their offsets are named like the parameters that point to
-// them.
+// them. No pointer and no offset is forgotten: static_asserts count both.
 #define LATHE_NUMBERS(Y) \
   Y(sequences) Y(tokens) Y(rows) Y(keys) Y(heads) Y(kv_heads) Y(value_heads) Y(seq_q) Y(seq_k) \
   Y(head_dim) Y(value_dim) Y(rope_dim) Y(key_dim) Y(segments) Y(topk) Y(splits) Y(slices) \
@@ -155,9 +155,40 @@ void fill_numbers(const From& from, Params* p) {
 #undef LATHE_FILL_NUMBER
 }
 
+// Says how many numbers of a struct of offsets no pointer of LATHE_SECTIONS is named after: the
+// total, and what its family fills by itself.
+template <typename Offsets>
+inline constexpr int kOtherOffsets = 1;
+
+// Stands for any number.
+struct AnyNumber {
+  template <typename T>
+  requires std::is_arithmetic_v<T>
+  operator T() const;
+};
+template <typename Offsets, typename... Known>
+consteval int numbers_of() {
+  if constexpr (requires { Offsets{Known()..., AnyNumber()}; }) {
+    return numbers_of<Offsets, Known..., AnyNumber>();
+  } else {
+    return sizeof...(Known);
+  }
+}
+template <typename Offsets>
+consteval int named_sections() {
+  int count = 0;
+#define LATHE_COUNT_SECTION(name) \
+  if constexpr (requires(Offsets at) { at.name; }) ++count;
+  LATHE_SECTIONS(LATHE_COUNT_SECTION)
+#undef LATHE_COUNT_SECTION
+  return count;
+}
+
 // Fills the pointers of `p` to arrays of the workspace whose offsets `at` has.
 template <typename Offsets, typename Params>
 void fill_sections(const Offsets& at, char* workspace, Params* p) {
+  static_assert(named_sections<Offsets>() + kOtherOffsets<Offsets> == numbers_of<Offsets>(),
+                "an offset has no name in LATHE_SECTIONS, and kOtherOffsets does not count it");
 #define LATHE_FILL_SECTION(name) \
   if constexpr (requires { p->name = workspace + at.name; }) p->name = workspace + at.name;
   LATHE_SECTIONS(LATHE_FILL_SECTION)

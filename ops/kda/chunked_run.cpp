@@ -65,6 +65,9 @@ Result<KdaPlan> KdaExecutor::plan(const Call& call, int64_t sequences) const {
   return out;
 }
 
+// States of a pool, what a backward may be given by its caller, and the total.
+template <>
+inline constexpr int kOtherOffsets<KdaWorkspace> = 4;
 // These are of the workspace, or tensors that other fields are named after.
 template <>
 inline constexpr auto kOtherPointers<kda::kTensors, KdaForwardParams> =

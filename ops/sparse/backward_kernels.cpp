@@ -13,40 +13,10 @@
 namespace lathe {
 namespace {
 
-constexpr int kElementBytes = 2;
-constexpr int kPrepareRows = 64, kPrepareThreads = 128, kFinishThreads = 256, kGatherThreads = 256;
-// These bounds on the registers of dq were found by trial. With 64 keys a step the scores take as
-// many again; if gradients of keys are added float by float, their addresses are twice as many.
-constexpr int kMostAccumulators = 144, kMostOfSingles = 128, kMostOfWideSteps = 48;
-
-// Many heads first, for keys are read and their gradients added once for all heads of a block. Four
-// warps have the 16 heads of a small group, and leave room for a second block.
-constexpr SparseBackwardTile kTiles[] = {
-    {64, 64, 1, 8}, {64, 32, 2, 8}, {64, 32, 1, 8}, {32, 64, 1, 8}, {32, 32, 2, 8},
-    {32, 32, 1, 8}, {16, 64, 1, 4}, {16, 32, 1, 4}, {16, 16, 1, 4},
-};
-
-int padded_keys(const SparseProblem& problem) {
-  return sparse_padded_width(problem.head_dim + problem.rope_dim);
-}
-
-bool adds_singles(const DeviceFacts& facts) { return facts.arch.rfind("sm_8", 0) == 0; }
-
-// Returns 16, 32 or 64 heads: no more than the group fills.
-int most_heads(const SparseProblem& problem) {
-  return problem.group <= 0 || problem.group > 32 ? 64 : problem.group > 16 ? 32 : 16;
-}
-
-bool fits(const SparseProblem& problem, const SparseBackwardTile& tile, const DeviceFacts& facts) {
-  const int most = tile.keys > 32        ? kMostOfWideSteps
-                   : adds_singles(facts) ? kMostOfSingles
-                                         : kMostAccumulators;
-  return tile.heads <= most_heads(problem) &&
-         sparse_backward_smem(problem, tile) <= facts.shared_bytes_per_block &&
-         sparse_backward_accumulators(problem, tile) <= most;
-}
-
-KernelSpec prepare_spec(const SparseProblem& problem, const SparseBackwardTile& tile) {
+constexpr int kPrepareRows = 64, kPrepareThreads = 128, kGroupsAlone = 4, kFinishThreads = 256,
+              kGatherThreads = 256;
+// `groups`: parts in which delta is summed.
+KernelSpec prepare_spec(const SparseProblem& problem, int groups) {
   const int smem_bytes = kPrepareThreads / 32 * 4;  // a float32 of each warp
   KernelSpec spec = shared_spec(
       LATHE_TEMPLATE("sparse", "sparse_backward_prepare", SparseBackwardPrepareParams, reserved),
@@ -54,29 +24,10 @@ KernelSpec prepare_spec(const SparseProblem& problem, const SparseBackwardTile& 
       {Constant::type("element", "Element", problem.element),
        Constant::integer("value_width", "kValueWidth", sparse_padded_width(problem.value_dim)),
        Constant::integer("m", "kTileM", kPrepareRows),
-       Constant::integer("groups", "kGroups", tile.groups()),
+       Constant::integer("groups", "kGroups", groups),
        Constant::flag("sinks", "kSinks", problem.dsinks)});
   if (problem.dsinks && problem.exact) spec.add({Constant::flag("terms", "kTerms", true)});
   return spec;
-}
-
-KernelSpec main_spec(const SparseProblem& problem, const SparseBackwardTile& tile) {
-  return shared_spec(
-      LATHE_TEMPLATE("sparse", "sparse_backward", SparseBackwardParams, reserved),
-      "SparseBackwardSmem", sparse_backward_smem(problem, tile), 32 * tile.warps,
-      {
-          Constant::type("element", "Element", problem.element),
-          // Without packed lengths the type of the offsets changes nothing: one word for all.
-          Constant::type("cu", "Offset", problem.packed ? problem.cu_seqlens : Dtype::i32),
-          Constant::integer("width", "kWidth", padded_keys(problem)),
-          Constant::integer("value_width", "kValueWidth", sparse_padded_width(problem.value_dim)),
-          Constant::integer("m", "kTileM", tile.heads),
-          Constant::integer("n", "kTileN", tile.keys),
-          Constant::integer("stages", "kStages", tile.stages),
-          Constant::flag("packed", "kPacked", problem.packed),
-          Constant::flag("values_in_keys", "kValuesInKeys", problem.values_in_keys),
-          Constant::flag("deterministic", "kDeterministic", problem.deterministic),
-      });
 }
 
 KernelSpec finish_spec(const SparseProblem& problem) {
@@ -92,60 +43,28 @@ KernelSpec gather_spec(const char* kernel) {
 
 }  // namespace
 
-int sparse_backward_smem(const SparseProblem& problem, const SparseBackwardTile& tile) {
-  const int width = padded_keys(problem), values = sparse_padded_width(problem.value_dim);
-  const int own = tile.heads * (width + values);
-  const int keys = tile.keys * (width + (problem.values_in_keys ? 0 : values));
-  const int weights = 2 * tile.heads * tile.keys;
-  const int partial = tile.warps * 16 * tile.keys * 4;
-  const int list = round_up(4 * 4 * tile.keys + 16, 128);
-  return kElementBytes * (own + tile.stages * keys + weights) + partial + list + 8 * tile.heads;
-}
-
-int sparse_backward_accumulators(const SparseProblem& problem, const SparseBackwardTile& tile) {
-  return tile.heads * padded_keys(problem) / (32 * tile.warps);
-}
-
-std::vector<SparseBackwardTile> sparse_backward_candidates(const SparseProblem& problem,
-                                                           const DeviceFacts& facts) {
-  return tiles_that(kTiles,
-                    [&](const SparseBackwardTile& tile) { return fits(problem, tile, facts); });
-}
-
-Result<SparseBackwardTile> sparse_backward_choose(const SparseProblem& problem,
-                                                  const DeviceFacts& facts) {
-  return choose_tile(
-      sparse_backward_candidates(problem, facts), facts, {"m", "n", "stages"},
-      [&](const SparseBackwardTile& tile) { return main_spec(problem, tile); },
-      "sparse_flash_attention: a block of the backward",
-      [&] { return sparse_backward_smem(problem, *std::prev(std::end(kTiles))); });
-}
-
-SparseBackwardKernels sparse_backward_specs(const SparseProblem& problem,
-                                            const SparseBackwardTile& tile) {
-  SparseBackwardKernels kernels;
-  kernels.prepare = prepare_spec(problem, tile);
-  kernels.finish = finish_spec(problem);
-  if (!problem.backward) return kernels;
-  kernels.main = main_spec(problem, tile);
-  if (problem.deterministic) {
-    kernels.ranges = gather_spec("sparse_backward_ranges");
-    kernels.fill = gather_spec("sparse_backward_fill");
-    kernels.gather = gather_spec("sparse_backward_gather");
-    if (problem.exact) {
-      KernelSpec exact = *kernels.gather;
-      exact.add({Constant::flag("exact", "kExact", true)});
-      kernels.gather = exact;
-    }
-  }
-  return kernels;
+std::vector<KernelSlot*> SparseBackwardKernels::slots() {
+  std::vector<KernelSlot*> out = {&prepare};
+  if (main) out.push_back(&main->kernel);
+  out.insert(out.end(), {&ranges, &fill, &gather, &finish});
+  return out;
 }
 
 Result<SparseBackwardKernels> sparse_backward_kernels(const SparseProblem& problem,
                                                       const DeviceFacts& facts) {
-  if (!problem.backward) return sparse_backward_specs(problem, {});
-  LATHE_ASSIGN(const SparseBackwardTile tile, sparse_backward_choose(problem, facts));
-  return sparse_backward_specs(problem, tile);
+  Result<SparseBackwardKernels> out(std::in_place);
+  out->finish = finish_spec(problem);
+  if (problem.backward) {
+    LATHE_ASSIGN(out->main, make_step(sparse_backwards(), problem, facts));
+  }
+  out->prepare = prepare_spec(problem, out->main ? out->main->groups() : kGroupsAlone);
+  if (!problem.backward || !problem.deterministic) return out;
+  out->ranges = gather_spec("sparse_backward_ranges");
+  out->fill = gather_spec("sparse_backward_fill");
+  KernelSpec gather = gather_spec("sparse_backward_gather");
+  if (problem.exact) gather.add({Constant::flag("exact", "kExact", true)});
+  out->gather = gather;
+  return out;
 }
 
 // Grids, chunks of rows, the workspace and the cost follow from shapes alone.
@@ -235,7 +154,7 @@ Result<SparseBackwardLaunch> sparse_backward_launch(const SparseProblem& problem
   const bool dv = wanted.dv && !problem.values_in_keys;
   const bool ordered = kernels.gather.has_value() && (wanted.dk || dv);
   out.rows = shape.rows(), out.keys = bounded_product({shape.sequences, shape.seq_k});
-  out.head_tiles = kernels.main ? sparse_head_tiles(kernels.main.numbers(), shape) : 1;
+  out.head_tiles = kernels.main ? sparse_head_tiles(kernels.main->tiling(), shape) : 1;
   out.prepare_tiles = ceil_div(out.rows, kernels.prepare.numbers().rows);
   choose_chunk(problem, shape, ordered, &out);
   out.row_blocks = kernels.main ? bounded_product({shape.kv_heads, out.head_tiles}) : 0;
@@ -278,16 +197,16 @@ Cost sparse_backward_cost(const SparseProblem& problem, const SparseBackwardKern
   // dout read again, delta written and read; sums zeroed and read, and what is added to them.
   int64_t bytes = own * (values * kElement + 2 * kFloat) + 2 * keys * slot * bytes_of_sum(problem);
   if (kernels.main) {
-    const KernelSpec& main = *kernels.main;
+    const SparseTiling& main = kernels.main->tiling();
     const int64_t tiles = launch.head_tiles, added = listed * tiles * slot;
     const bool kept = keys * slot * (kElement + kFloat) <= cached;
     if (!kept) bytes += added * kElement - std::min(listed, keys) * slot * kElement;
     if (!kept || kernels.gather) bytes += added * kFloat * (kernels.gather ? 2 : 1);
-    const int64_t steps = ceil_div(shape.listed(), main.constant("n"));
+    const int64_t steps = ceil_div(shape.listed(), main.keys);
     cost.flops = static_cast<uint64_t>(2 * listed * shape.group() * (3 * width + 2 * values));
-    cost.tensor_ops = static_cast<uint64_t>(
-        2 * launch.rows * shape.kv_heads * tiles * main.constant("m") * steps * main.constant("n") *
-        (3 * main.constant("width") + 2 * main.constant("value_width")));
+    cost.tensor_ops =
+        static_cast<uint64_t>(2 * launch.rows * shape.kv_heads * tiles * main.heads * steps *
+                              main.keys * (3 * main.width + 2 * main.value_width));
   }
   cost.bytes = cost.minimum_bytes + static_cast<uint64_t>(std::max<int64_t>(bytes, 0));
   return cost;

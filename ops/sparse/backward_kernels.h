@@ -9,32 +9,12 @@
 // backward takes rows in chunks, and stores the contribution of each list entry in the workspace.
 #pragma once
 
-#include "ops/sparse/kernels.h"
+#include <memory>
+#include <vector>
+
+#include "ops/sparse/backward/step.h"
 
 namespace lathe {
-
-struct SparseBackwardTile {
-  int heads = 32;  // M: query heads of a block
-  int keys = 32;   // N: keys of a step
-  int stages = 1;  // copies of the keys in flight
-  int warps = 8;   // four or eight, of which two or four share 16 heads
-
-  int groups() const { return warps * 16 / heads; }
-  bool operator==(const SparseBackwardTile&) const = default;
-};
-
-// Returns the bytes of shared memory of a block: q, dout, the stages of k and v, weights and their
-// gradients, partial scores, the list, two float32 of each head.
-int sparse_backward_smem(const SparseProblem& problem, const SparseBackwardTile& tile);
-// Returns the float32 registers of a thread that hold dq.
-int sparse_backward_accumulators(const SparseProblem& problem, const SparseBackwardTile& tile);
-
-// Returns all tiles worth trying on the device, the default first.
-std::vector<SparseBackwardTile> sparse_backward_candidates(const SparseProblem& problem,
-                                                           const DeviceFacts& facts);
-// Returns UNSUPPORTED if the device's shared memory is too small for any tile.
-Result<SparseBackwardTile> sparse_backward_choose(const SparseProblem& problem,
-                                                  const DeviceFacts& facts);
 
 struct SparsePrepareNumbers {
   SparsePrepareNumbers() = default;
@@ -42,17 +22,17 @@ struct SparsePrepareNumbers {
   int64_t rows = 0;  // of a tile
 };
 
+// Holds the kernels of a backward; all are empty without one.
 struct SparseBackwardKernels {
   NumberedSlot<SparsePrepareNumbers> prepare;
   KernelSlot finish;
-  NumberedSlot<SparseTiling> main;  // none if only dsinks is asked for
-  KernelSlot ranges, fill, gather;  // deterministic: behind each chunk of rows
+  std::unique_ptr<SparseBackward> main;  // none if only dsinks is asked for
+  KernelSlot ranges, fill, gather;       // deterministic: behind each chunk of rows
+
+  std::vector<KernelSlot*> slots();
 };
 Result<SparseBackwardKernels> sparse_backward_kernels(const SparseProblem& problem,
                                                       const DeviceFacts& facts);
-// Returns the kernels with a tile that the caller picked from the candidates.
-SparseBackwardKernels sparse_backward_specs(const SparseProblem& problem,
-                                            const SparseBackwardTile& tile);
 
 // Says which outputs are wanted; they may be fewer than the kernels can compute. With values in
 // keys dk has the gradients of both, and there is no dv.

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Describes the sparse attention family on the host: which kernels a problem needs, with which
-// tiles, how large their grids are and how many bytes they move. Pure functions of integers.
+// Describes sparse attention on the host: how large the grids of its kernels are, how many bytes
+// they move, and the kernels that have one implementation alone. Pure functions of integers.
 #pragma once
 
 #include "codegen/device_facts.h"
@@ -10,44 +10,20 @@
 
 namespace lathe {
 
-// Tile constants are part of the spec. They never depend on a length.
-struct SparseTile {
-  int heads = 64;  // M: query heads of a block, 16 to a warp or to those that share them
-  int keys = 32;   // N: keys of a step
-  int groups = 2;  // warps that share 16 heads, each with a part of the columns
-  int stages = 2;  // tiles of keys in shared memory: the one in use, and those on their way
-
-  int warps() const { return heads / 16 * groups; }
-  bool operator==(const SparseTile&) const = default;
-};
-
 // Returns the width that a tile is made for, whole panels of 64. Columns above `width` are zero.
 int sparse_padded_width(int width);
-// Returns the heads of a tile if `group` heads read the same keys: the fewest tiles of one size, at
-// most `most` heads, padded to 16. Returns `most` if `group` is 0 (not known).
-int sparse_head_rows(int group, int most);
-
-// Returns the bytes of shared memory of the forward: q, the stages of keys and of values, partial
-// scores, the list.
-int sparse_forward_smem(const SparseProblem& problem, const SparseTile& tile);
-// Returns all tiles worth trying on the device, the default first.
-std::vector<SparseTile> sparse_candidates(const SparseProblem& problem, const DeviceFacts& facts);
-// Returns UNSUPPORTED if the device's shared memory is too small for any tile.
-Result<SparseTile> sparse_choose(const SparseProblem& problem, const DeviceFacts& facts);
-
+// Describes how a kernel cuts its work; grids and costs follow from it.
 struct SparseTiling {
   SparseTiling() = default;
-  SparseTiling(const KernelSpec& spec) : heads(spec.constant("m")), keys(spec.constant("n", 0)) {}
-  int64_t heads = 0, keys = 0;  // of a tile, and of a step
+  SparseTiling(const KernelSpec& spec)
+      : heads(spec.constant("m")),
+        keys(spec.constant("n")),
+        width(spec.constant("width")),
+        value_width(spec.constant("value_width")) {}
+  int64_t heads = 0, keys = 0;         // of a tile, and of a step
+  int64_t width = 0, value_width = 0;  // padded
 };
 
-struct SparseKernels {
-  NumberedSlot<SparseTiling> forward;
-  KernelSlot combine;
-};
-Result<SparseKernels> sparse_kernels(const SparseProblem& problem, const DeviceFacts& facts);
-// Returns the forward with a tile that the caller picked from the candidates.
-KernelSpec sparse_forward_spec(const SparseProblem& problem, const SparseTile& tile);
 KernelSpec sparse_combine_spec(const SparseProblem& problem);
 
 // Holds the geometry. If packed, rows and keys are those of all sequences, and `sequences` is 1.
@@ -86,7 +62,7 @@ SparsePartials sparse_partials(const SparseProblem& problem, const SparseShape& 
 int64_t sparse_cached_bytes(const DeviceFacts& facts);
 // Counts the cost as if no entry were skipped. Keys come from memory once if `cached` bytes hold
 // all of them, else for every entry and tile of heads.
-Cost sparse_forward_cost(const SparseProblem& problem, const KernelSpec& spec,
+Cost sparse_forward_cost(const SparseProblem& problem, const SparseTiling& kernel,
                          const SparseShape& shape, int64_t splits, int64_t cached = 0);
 
 // The rank that holds the keys joins their gradients over ranks with this kernel.

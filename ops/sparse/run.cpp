@@ -9,6 +9,11 @@
 #include "ops/sparse/ranks.h"
 
 namespace lathe {
+
+namespace of_op = sparse_attention;
+
+template <>
+inline constexpr int kOtherOffsets<SparseBackwardWorkspace> = 2;  // zeroed_end, total
 // These are of the workspace, or say where the keys of rows lie.
 template <>
 inline constexpr auto kOtherPointers<of_op::kTensors, SparseInputs> =
@@ -36,8 +41,6 @@ inline constexpr auto kOtherPointers<of_op::kTensors, SparseBackwardFinishParams
                &SparseBackwardFinishParams::dsinks_parts);
 
 namespace {
-
-namespace of_op = sparse_attention;
 
 Status too_many_blocks(const SparseShape& shape, int64_t splits) {
   return unsupported(text("q of ", shape.rows(), " rows and ", shape.heads,
@@ -139,15 +142,26 @@ SparseBackwardGatherParams gather_params(const SparseCall& of, const SparseBackw
 
 }  // namespace
 
-SparseExecutor::SparseExecutor(const SparseRequest& request, const SparseKernels& kernels,
-                               const SparseBackwardKernels& backward, const DeviceFacts& facts)
+Result<SparseKernels> sparse_kernels(const SparseProblem& problem, const DeviceFacts& facts) {
+  Result<SparseKernels> out(std::in_place);
+  if (problem.forward) {
+    LATHE_ASSIGN(out->forward, make_step(sparse_forwards(), problem, facts));
+    if (problem.split) out->combine = sparse_combine_spec(problem);
+  }
+  if (problem.backward || problem.dsinks) {
+    LATHE_ASSIGN(out->backward, sparse_backward_kernels(problem, facts));
+  }
+  return out;
+}
+
+SparseExecutor::SparseExecutor(const SparseRequest& request, SparseKernels kernels,
+                               const DeviceFacts& facts)
     : request_(request),
-      kernels_(kernels),
-      backward_(backward),
+      kernels_(std::move(kernels)),
       multiprocessors_(facts.multiprocessors),
       cached_(sparse_cached_bytes(facts)) {
-  list({&kernels_.forward, &kernels_.combine, &backward_.prepare, &backward_.main,
-        &backward_.ranges, &backward_.fill, &backward_.gather, &backward_.finish});
+  if (kernels_.forward) list({&kernels_.forward->kernel, &kernels_.combine});
+  list(kernels_.backward.slots());
 }
 
 SparseShape SparseExecutor::shape(const Call& call) const {
@@ -166,10 +180,10 @@ Status SparseExecutor::plan_forward(SparsePlan* plan) const {
   const SparseShape& shape = plan->shape;
   plan->forward = problem().forward && shape.rows() > 0 && shape.heads > 0;
   if (!plan->forward) return {};
-  plan->splits = sparse_splits(problem(), kernels_.forward.numbers(), shape, multiprocessors_,
+  plan->splits = sparse_splits(problem(), kernels_.forward->tiling(), shape, multiprocessors_,
                                request_.splits);
   const int64_t splits = plan->splits;
-  plan->head_tiles = sparse_head_tiles(kernels_.forward.numbers(), shape);
+  plan->head_tiles = sparse_head_tiles(kernels_.forward->tiling(), shape);
   plan->blocks = shape.rows() * shape.kv_heads * plan->head_tiles * splits;
   const int64_t joined = splits > 1 ? sparse_combine_blocks(*kernels_.combine, shape) : 0;
   if (std::max(plan->blocks, joined) > kMaxExtent) return too_many_blocks(shape, splits);
@@ -182,8 +196,8 @@ Status SparseExecutor::plan_forward(SparsePlan* plan) const {
 
 Status SparseExecutor::plan_backward(SparsePlan* plan) const {
   if (!has_backward()) return {};
-  LATHE_ASSIGN(plan->backward,
-               sparse_backward_launch(problem(), backward_, plan->shape, request_.gradients));
+  LATHE_ASSIGN(plan->backward, sparse_backward_launch(problem(), kernels_.backward, plan->shape,
+                                                      request_.gradients));
   const SparseBackwardLaunch& out = plan->backward;
   for (const int64_t count :
        {out.rows, out.prepare_blocks, out.ranges_blocks, out.gather_blocks, out.finish_blocks()}) {
@@ -215,14 +229,14 @@ Status SparseExecutor::run_forward(const Call& call, const SparsePlan& plan,
   auto p = params_of<SparseForwardParams>(of);
   p.in = inputs(of, plan.head_tiles);
   p.splits = to_int(plan.splits), p.sinks_apart = request_.sinks_apart;
-  if (plan.splits == 1) return kernels_.forward.launch(plan.blocks, &p, call.stream);
+  if (plan.splits == 1) return kernels_.forward->launch(p, plan.blocks, call.stream);
   auto combine = params_of<SparseCombineParams>(of);
   combine.partial_out = p.partial_out = call.workspace;
   combine.partial_max = p.partial_max = call.workspace + plan.partials.maxima;
   combine.partial_sum = p.partial_sum = call.workspace + plan.partials.sums;
   combine.rows = plan.shape.rows(), combine.sinks_apart = request_.sinks_apart;
   combine.splits = p.splits;
-  LATHE_TRY(kernels_.forward.launch(plan.blocks, &p, call.stream));
+  LATHE_TRY(kernels_.forward->launch(p, plan.blocks, call.stream));
   return kernels_.combine.launch(sparse_combine_blocks(*kernels_.combine, plan.shape), &combine,
                                  call.stream);
 }
@@ -233,7 +247,7 @@ Status SparseExecutor::run_prepare(const Call& call, const SparsePlan& plan) con
   auto p = params_of<SparseBackwardPrepareParams>({request_, plan, call});
   p.zero_chunks = launch.zero_chunks();
   p.tiles = to_int(launch.prepare_tiles);
-  return backward_.prepare.launch(launch.prepare_blocks, &p, call.stream);
+  return kernels_.backward.prepare.launch(launch.prepare_blocks, &p, call.stream);
 }
 
 // Runs the main kernel over a chunk of rows, and the kernels that join its results in the order of
@@ -243,17 +257,17 @@ Status SparseExecutor::run_rows(const SparseBackwardParams& p, const SparsePlan&
   const SparseBackwardLaunch& launch = plan.backward;
   const int64_t rows = std::min(launch.chunk, launch.rows - p.first_row);
   if (rows * launch.row_blocks == 0) return {};
-  LATHE_TRY(backward_.main.launch(rows * launch.row_blocks, &p, call.stream));
+  LATHE_TRY(kernels_.backward.main->launch(p, rows * launch.row_blocks, call.stream));
   if (launch.ranges_blocks == 0) return {};
   const SparseBackwardGatherParams join = gather_params({request_, plan, call}, p, rows);
-  LATHE_TRY(backward_.ranges.launch(launch.ranges_blocks, &join, call.stream));
-  LATHE_TRY(backward_.fill.launch(rows * plan.shape.kv_heads, &join, call.stream));
-  return backward_.gather.launch(launch.gather_blocks, &join, call.stream);
+  LATHE_TRY(kernels_.backward.ranges.launch(launch.ranges_blocks, &join, call.stream));
+  LATHE_TRY(kernels_.backward.fill.launch(rows * plan.shape.kv_heads, &join, call.stream));
+  return kernels_.backward.gather.launch(launch.gather_blocks, &join, call.stream);
 }
 
 Status SparseExecutor::run_backward(const Call& call, const SparsePlan& plan,
                                     const SparsePlaces* places) const {
-  if (!backward_.main) return {};
+  if (!kernels_.backward.main) return {};
   SparseBackwardParams p = backward_params({request_, plan, call, places});
   for (int64_t chunk = 0; chunk < plan.backward.chunks; ++chunk) {
     p.first_row = to_int(chunk * plan.backward.chunk);
@@ -264,7 +278,7 @@ Status SparseExecutor::run_backward(const Call& call, const SparsePlan& plan,
 
 Status SparseExecutor::run_finish(const SparseBackwardFinishParams& p, CUstream stream) const {
   const int64_t blocks = int64_t{p.dk_blocks} + p.dv_blocks + p.dsinks_blocks;
-  return blocks == 0 ? Status() : backward_.finish.launch(blocks, &p, stream);
+  return blocks == 0 ? Status() : kernels_.backward.finish.launch(blocks, &p, stream);
 }
 
 SparseBackwardFinishParams SparseExecutor::finish_params(const Call& call,
@@ -287,15 +301,16 @@ Result<Estimate> SparseExecutor::estimate_plan(const Call&, const SparsePlan& pl
   const auto add = [&out](const Cost& cost) { out.add({0, cost}); };
   if (plan.forward) {
     out.launches = plan.splits > 1 ? 2 : 1;
-    add(sparse_forward_cost(problem(), *kernels_.forward, plan.shape, plan.splits, cached_));
+    add(sparse_forward_cost(problem(), kernels_.forward->tiling(), plan.shape, plan.splits,
+                            cached_));
   }
   if (!has_backward()) return out;
   const SparseBackwardLaunch& backward = plan.backward;
   out.launches += (backward.prepare_blocks > 0) + (backward.finish_blocks() > 0);
-  if (backward_.main && backward.row_blocks > 0) {
+  if (kernels_.backward.main && backward.row_blocks > 0) {
     out.launches += static_cast<uint64_t>(backward.chunks * (backward.ranges_blocks > 0 ? 4 : 1));
   }
-  add(sparse_backward_cost(problem(), backward_, plan.shape, backward, cached_));
+  add(sparse_backward_cost(problem(), kernels_.backward, plan.shape, backward, cached_));
   return out;
 }
 
@@ -321,12 +336,8 @@ MadeExecutor make_sparse(const Resolved& resolved, const DeviceFacts& its_facts)
   // A measured tile would change the order of sums.
   const DeviceFacts facts = invariant ? without_choices(its_facts) : its_facts;
   LATHE_ASSIGN(const SparseGroup ranks, sparse_group(resolved.problem));
-  LATHE_ASSIGN(const SparseKernels kernels, sparse_kernels(request.problem, facts));
-  SparseBackwardKernels backward;
-  if (request.problem.backward || request.problem.dsinks) {
-    LATHE_ASSIGN(backward, sparse_backward_kernels(request.problem, facts));
-  }
-  auto own = std::make_unique<SparseExecutor>(request, kernels, backward, facts);
+  LATHE_ASSIGN(SparseKernels kernels, sparse_kernels(request.problem, facts));
+  auto own = std::make_unique<SparseExecutor>(request, std::move(kernels), facts);
   // One rank holds all keys.
   if (!ranks.group || (ranks.group->world() == 1 && !invariant))
     return std::unique_ptr<Executor>(std::move(own));

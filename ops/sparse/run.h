@@ -8,6 +8,7 @@
 
 #include "ops/executor.h"
 #include "ops/sparse/backward_kernels.h"
+#include "ops/sparse/forward/step.h"
 #include "ops/sparse/schema.h"
 #include "templates/params/sparse_attention.h"
 
@@ -78,11 +79,17 @@ struct SparsePlan {
   int64_t total() const { return std::max(partials.total, backward.workspace.total); }
 };
 
+struct SparseKernels {
+  std::unique_ptr<SparseForward> forward;  // none if only gradients are asked for
+  KernelSlot combine;
+  SparseBackwardKernels backward;
+};
+Result<SparseKernels> sparse_kernels(const SparseProblem& problem, const DeviceFacts& facts);
+
 // Runs sparse_flash_attention on one device, in steps between which ranks run exchanges.
 class SparseExecutor final : public PlannedExecutor<SparseExecutor, SparsePlan> {
  public:
-  SparseExecutor(const SparseRequest& request, const SparseKernels& kernels,
-                 const SparseBackwardKernels& backward, const DeviceFacts& facts);
+  SparseExecutor(const SparseRequest& request, SparseKernels kernels, const DeviceFacts& facts);
 
   Result<SparsePlan> plan(const Call& call) const;
   Status launch(const Call& call, const SparsePlan& plan) const;
@@ -99,7 +106,7 @@ class SparseExecutor final : public PlannedExecutor<SparseExecutor, SparsePlan> 
 
   const SparseRequest& request() const { return request_; }
   const SparseProblem& problem() const { return request_.problem; }
-  bool has_backward() const { return backward_.prepare.has_value(); }
+  bool has_backward() const { return kernels_.backward.prepare.has_value(); }
 
  private:
   SparseShape shape(const Call& call) const;
@@ -109,7 +116,6 @@ class SparseExecutor final : public PlannedExecutor<SparseExecutor, SparsePlan> 
 
   SparseRequest request_;
   SparseKernels kernels_;
-  SparseBackwardKernels backward_;  // empty slots without a backward
   int64_t multiprocessors_, cached_;
 };
 

@@ -23,9 +23,9 @@ struct KdaDecodeConv {
   __device__ __forceinline__ const Element* input(int channel) const {
     return static_cast<const Element*>(p.qkv) + batch * p.qkv_batch_stride + channel;
   }
-  __device__ __forceinline__ Element* slot(int number, int channel) const {
+  __device__ __forceinline__ Element* slot(int number, int channel, int column) const {
     return static_cast<Element*>(p.conv_pool) + number * p.conv_slot_stride +
-           channel * p.conv_channel_stride;
+           channel * p.conv_channel_stride + column * p.conv_column_stride;
   }
 
   // Calls result(t, z) for each token, then rolls the slot.
@@ -40,9 +40,9 @@ struct KdaDecodeConv {
       bias[0] = to_float(load_element(static_cast<const Weight*>(p.conv_bias) + channel));
     }
     if (slots.from >= 0) {  // plain loads: the grid writes the pool that it reads
-      const Element* from = slot(slots.from, channel) + kColumns - (kTaps - 1);
+      const Element* from = slot(slots.from, channel, kColumns - (kTaps - 1));
 #pragma unroll
-      for (int i = 0; i < kTaps - 1; ++i) history[i][0] = to_float(from[i]);
+      for (int i = 0; i < kTaps - 1; ++i) history[i][0] = to_float(from[i * p.conv_column_stride]);
     }
     const Element* x = input(channel);
 #pragma unroll 1
@@ -60,17 +60,18 @@ struct KdaDecodeConv {
   __device__ __forceinline__ void roll(int channel) const {
     if (tokens == 0 && slots.from == slots.to) return;
     const Element* x = input(channel);
-    const Element* from = slot(maximum(slots.from, 0), channel);
-    Element* to = slot(slots.to, channel);
+    const Element* from = slot(maximum(slots.from, 0), channel, 0);
+    Element* to = slot(slots.to, channel, 0);
+    const long long step = p.conv_column_stride;
     if constexpr (Config::kTokens == 1 && kColumns <= 16) {
       Element moved[kColumns];
 #pragma unroll
       for (int i = 0; i < kColumns - 1; ++i) {
-        moved[i] = slots.from >= 0 ? from[i + 1] : from_float<Element>(0.0f);
+        moved[i] = slots.from >= 0 ? from[(i + 1) * step] : from_float<Element>(0.0f);
       }
       moved[kColumns - 1] = load_element(x);
 #pragma unroll
-      for (int i = 0; i < kColumns; ++i) store_element(to + i, moved[i]);
+      for (int i = 0; i < kColumns; ++i) store_element(to + i * step, moved[i]);
     } else {
 #pragma unroll 1
       for (int i = 0; i < kColumns; ++i) {
@@ -79,9 +80,9 @@ struct KdaDecodeConv {
         if (t >= 0) {
           moved = load_element(x + t * p.qkv_token_stride);
         } else if (slots.from >= 0) {
-          moved = from[i + tokens];
+          moved = from[(i + tokens) * step];
         }
-        store_element(to + i, moved);
+        store_element(to + i * step, moved);
       }
     }
   }

@@ -20,7 +20,7 @@ struct KdaDecodeParams {
   const void* output_gate;  // [B, T, HV, V]
   const void* norm_weight;  // [V]
   long long qkv_batch_stride, qkv_token_stride;
-  long long conv_slot_stride, conv_channel_stride;
+  long long conv_slot_stride, conv_channel_stride, conv_column_stride;
   long long output_gate_batch_stride, output_gate_token_stride, output_gate_head_stride;
   float norm_eps;
   int reserved;

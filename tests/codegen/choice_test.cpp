@@ -12,7 +12,7 @@
 #include "ops/kda/chunked_kernels.h"
 #include "ops/kda/decode/kernels.h"
 #include "ops/kda/kernels.h"
-#include "ops/sparse/backward_kernels.h"
+#include "ops/sparse/run.h"
 #include "tests/ops/attention/kernel_problems.h"
 
 using namespace lathe;
@@ -118,9 +118,8 @@ Specs sparse(int group) {
     SparseProblem problem;
     problem.group = group, problem.values_in_keys = true;
     problem.forward = problem.backward = true;
-    const auto forward = *sparse_kernels(problem, facts);
-    const auto backward = *sparse_backward_kernels(problem, facts);
-    return texts({&forward.forward, &backward.main});
+    const auto kernels = sparse_kernels(problem, facts);
+    return texts({&kernels->forward->kernel, &kernels->backward.main->kernel});
   };
 }
 

@@ -8,8 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "codegen/base/text.h"
-#include "ops/sparse/backward_kernels.h"
-#include "ops/sparse/kernels.h"
+#include "ops/sparse/run.h"
 #include "tests/templates/compile_jobs.h"
 
 using namespace lathe;
@@ -71,7 +70,7 @@ TEST_CASE("sparse: the defaults compile for every architecture without spills") 
       const int group = kGroups[w == 0 ? 0 : (w + a) % std::size(kGroups)];
       const auto kernels = sparse_kernels(forward_of(kWidths[w], group), *facts_of_arch(archs[a]));
       REQUIRE_MESSAGE(kernels.ok(), kernels.status().text());
-      jobs.add(*kernels->forward, archs[a]);
+      jobs.add(*kernels->forward->kernel, archs[a]);
       jobs.add(*kernels->combine, archs[a]);
     }
   }
@@ -90,7 +89,7 @@ TEST_CASE("sparse backward: the defaults compile for every architecture without 
     const auto kernels = sparse_backward_kernels(backward_of(kWidths[w], group, a % 2 == 0),
                                                  *facts_of_arch(archs[a]));
     REQUIRE_MESSAGE(kernels.ok(), kernels.status().text());
-    jobs.add(*kernels->main, archs[a]);
+    jobs.add(*kernels->main->kernel, archs[a]);
     if (!kernels->gather) continue;
     for (const KernelSpec& spec :
          {*kernels->prepare, *kernels->ranges, *kernels->fill, *kernels->gather, *kernels->finish,
@@ -129,7 +128,7 @@ TEST_CASE("sparse backward: the survey of registers" * doctest::skip()) {
       for (const bool deterministic : {false, true}) {
         const SparseProblem problem = backward_of(widths, 0, deterministic);
         for (const SparseBackwardTile& tile : sparse_backward_candidates(problem, facts)) {
-          compile_test::survey(*nvrtc, *sparse_backward_specs(problem, tile).main, arch,
+          compile_test::survey(*nvrtc, sparse_backward_spec(problem, tile), arch,
                                text(name_of(widths), deterministic ? " ordered" : ""));
         }
       }

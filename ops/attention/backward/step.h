@@ -66,6 +66,8 @@ struct AttentionBackwardWorkspace {
   int64_t dsinks_parts = 0;  // float32 [prepare_tiles, H]
   int64_t total = 0;
 };
+template <>
+inline constexpr int kOtherOffsets<AttentionBackwardWorkspace> = 2;  // dq_order, total
 // Returns INVALID_ARGUMENT if the sum passes 2^63.
 Result<AttentionBackwardWorkspace> attention_backward_workspace(
     const AttentionProblem& problem, const AttentionShape& shape,

@@ -15,6 +15,10 @@
 
 namespace lathe {
 
+// Seven numbers that are no offsets, and the total.
+template <>
+inline constexpr int kOtherOffsets<AttentionBlockBackwardLaunch> = 8;
+
 // Requests attention to a block of keys, forward or backward.
 struct AttentionBlockRequest {
   AttentionRequest attention;

@@ -131,6 +131,7 @@ KdaDecodeParams KdaDecodeExecutor::params(const Call& call, const DecodePlan& pl
   p.conv_pool = t[conv_pool].data;
   p.conv_slot_stride = t[conv_pool].stride[0];
   p.conv_channel_stride = t[conv_pool].stride[1];
+  p.conv_column_stride = t[conv_pool].stride[2];
   p.output_gate = t[output_gate].data;
   put_row_strides(t[output_gate], has_tokens(), &p.output_gate_batch_stride,
                   &p.output_gate_token_stride, &p.output_gate_head_stride);

@@ -22,8 +22,9 @@ inline constexpr auto kTensors = joined(
         input("conv_weight", "D,W", kFloats, "Taps, oldest first; W is 2 to 8."),
         inout("conv_pool", "S,D,LS", "=qkv",
               "The last inputs of each slot, the newest in the last of at least W - 1 columns, "
-              "rolled in place.")
-            .strided(),
+              "rolled in place; its columns or its channels may lie side by side.")
+            .free_columns()
+            .aligned(1),
         // These rows are where kda has them, because shared code names tensors by kda's indices.
         input("g", kKeyRows, kFloats, "The decay's natural logarithm, or the raw gate.").strided(),
         input("beta", "B,HV|B,T,HV", kFloats, "The step of the delta rule, or its logit.")

@@ -140,8 +140,7 @@ def test_a_decoding_layer(channels_first, plain):
         o = vllm_kda.fused_kda_decode(x, weight, bias, conv, g, beta, A_LOG, BIAS, ints(*slots),
                                       pool, lower_bound=-5.0, output_gate=gate, norm_weight=norm,
                                       norm_eps=1e-6)
-    assert lathe.torch.stats()["transposed a filter"] == 1
-    assert (set(lathe.torch.stats()) == {"transposed a filter"}) == channels_first
+    assert lathe.torch.stats() == {"transposed a filter": 1}  # one launch, in either layout
     taps = weight.double().transpose(1, 2).reshape(D, W)
     for row, slot in enumerate(slots):
         if slot == 0:

@@ -56,6 +56,7 @@ TEST_CASE("kda_decode: parameters are those of the tensors, and nothing is alloc
   CHECK(p.qkv_token_stride == 400);
   CHECK(p.conv_slot_stride == 4000);
   CHECK(p.conv_channel_stride == 8);
+  CHECK(p.conv_column_stride == 1);
   CHECK(p.output_gate_batch_stride == 5 * 128);
   CHECK(p.output_gate_token_stride == 128);
   CHECK(p.output_gate_head_stride == 32);

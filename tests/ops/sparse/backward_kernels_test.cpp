@@ -43,30 +43,30 @@ SparseBackwardLaunch launch_of(const SparseProblem& problem, const char* arch,
 TEST_CASE("sparse backward: specs say what makes the code, in the templates' order") {
   SparseProblem problem = usual();
   problem.cu_seqlens = Dtype::i64;  // of no effect without packed lengths
-  SparseBackwardKernels kernels = *sparse_backward_kernels(problem, facts("sm_90a"));
-  CHECK(kernels.prepare->text() ==
+  auto kernels = sparse_backward_kernels(problem, facts("sm_90a"));
+  CHECK(kernels->prepare->text() ==
         "sparse_backward_prepare element=bf16 value_width=512 m=64 groups=2 sinks=0 threads=128 "
         "smem=16");
-  CHECK(kernels.main->text() ==
+  CHECK(kernels->main->kernel->text() ==
         "sparse_backward element=bf16 cu=i32 width=576 value_width=512 m=64 n=32 stages=1 packed=0 "
         "values_in_keys=1 deterministic=0 threads=256 smem=201856");
-  CHECK(kernels.finish->text() == "sparse_backward_finish element=bf16 threads=256 smem=0");
-  CHECK_FALSE(kernels.gather.has_value());
+  CHECK(kernels->finish->text() == "sparse_backward_finish element=bf16 threads=256 smem=0");
+  CHECK_FALSE(kernels->gather.has_value());
 
   problem = backward_of(72, 8, 40, 20);
   problem.element = Dtype::f16, problem.cu_seqlens = Dtype::i64;
   problem.packed = problem.sinks = problem.dsinks = problem.deterministic = true;
-  kernels = *sparse_backward_kernels(problem, facts("sm_80"));
-  CHECK(kernels.prepare->constant("sinks") == 1);
-  CHECK(kernels.main->text() ==
+  kernels = sparse_backward_kernels(problem, facts("sm_80"));
+  CHECK(kernels->prepare->constant("sinks") == 1);
+  CHECK(kernels->main->kernel->text() ==
         "sparse_backward element=f16 cu=i64 width=128 value_width=64 m=32 n=64 stages=1 packed=1 "
         "values_in_keys=0 deterministic=1 threads=256 smem=79232");
-  CHECK(kernels.ranges->text() == "sparse_backward_ranges threads=256 smem=0");
-  CHECK(kernels.fill->text() == "sparse_backward_fill threads=256 smem=0");
-  CHECK(kernels.gather->text() == "sparse_backward_gather threads=256 smem=0");
+  CHECK(kernels->ranges->text() == "sparse_backward_ranges threads=256 smem=0");
+  CHECK(kernels->fill->text() == "sparse_backward_fill threads=256 smem=0");
+  CHECK(kernels->gather->text() == "sparse_backward_gather threads=256 smem=0");
 
   problem.backward = false;  // dsinks alone
-  CHECK_FALSE(sparse_backward_kernels(problem, facts("sm_80"))->main.has_value());
+  CHECK_FALSE(sparse_backward_kernels(problem, facts("sm_80"))->main);
 }
 
 TEST_CASE("sparse backward: tiles fill neither shared memory nor registers nor idle heads") {
@@ -88,15 +88,17 @@ TEST_CASE("sparse backward: tiles fill neither shared memory nor registers nor i
       {backward_of(256, 64, 256, 64), "sm_90a", {64, 32, 2, 8}},
   };
   for (const Row& row : rows) {
-    const auto chosen = sparse_backward_choose(row.problem, facts(row.arch));
+    const auto chosen = make_step(sparse_backwards(), row.problem, facts(row.arch));
     REQUIRE(chosen.ok());
+    const KernelSpec& spec = *(*chosen)->kernel;
     CAPTURE(row.arch);
     CAPTURE(row.problem.head_dim);
     CAPTURE(row.problem.group);
-    CHECK(chosen->heads == row.tile.heads);
-    CHECK(chosen->keys == row.tile.keys);
-    CHECK(chosen->stages == row.tile.stages);
-    CHECK(chosen->warps == row.tile.warps);
+    CHECK(spec.constant("m") == row.tile.heads);
+    CHECK(spec.constant("n") == row.tile.keys);
+    CHECK(spec.constant("stages") == row.tile.stages);
+    CHECK(spec.threads == 32 * row.tile.warps);
+    CHECK((*chosen)->groups() == row.tile.groups());
     for (const auto& tile : sparse_backward_candidates(row.problem, facts(row.arch))) {
       CHECK(sparse_backward_smem(row.problem, tile) <= facts(row.arch).shared_bytes_per_block);
       CHECK(sparse_backward_accumulators(row.problem, tile) <= 144);
@@ -104,7 +106,7 @@ TEST_CASE("sparse backward: tiles fill neither shared memory nor registers nor i
   }
   DeviceFacts small = facts("sm_86");
   small.shared_bytes_per_block = 48 * 1024;
-  const auto refused = sparse_backward_choose(usual(), small);
+  const auto refused = make_step(sparse_backwards(), usual(), small);
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.status().code() == Code::unsupported);
   CHECK(refused.status().text().find("49152") != std::string::npos);
@@ -182,8 +184,8 @@ TEST_CASE("sparse backward: chunks of a deterministic one stay within their budg
 
   SparseShape huge = shape;
   huge.seq_k = int64_t{1} << 31;
-  const auto kernels = *sparse_backward_kernels(problem, facts("sm_90a"));
-  const auto refused = sparse_backward_launch(problem, kernels, huge, kAll);
+  const auto kernels = sparse_backward_kernels(problem, facts("sm_90a"));
+  const auto refused = sparse_backward_launch(problem, *kernels, huge, kAll);
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.status().code() == Code::invalid_argument);
   CHECK(refused.status().text().find("2147483648 keys") != std::string::npos);
@@ -195,9 +197,9 @@ TEST_CASE("sparse backward: chunks of a deterministic one stay within their budg
 TEST_CASE("sparse backward: cost") {
   const SparseProblem problem = usual();
   const SparseShape shape = {1, 128, 1, 16, 4096, 512, 1};
-  const auto kernels = *sparse_backward_kernels(problem, facts("sm_90a"));
-  const auto launch = *sparse_backward_launch(problem, kernels, shape, kAll);
-  const Cost cost = sparse_backward_cost(problem, kernels, shape, launch);
+  const auto kernels = sparse_backward_kernels(problem, facts("sm_90a"));
+  const auto launch = *sparse_backward_launch(problem, *kernels, shape, kAll);
+  const Cost cost = sparse_backward_cost(problem, *kernels, shape, launch);
   CHECK(cost.flops == 2ull * 16 * 128 * 512 * (3 * 576 + 2 * 512));
   CHECK(cost.tensor_ops == cost.flops);  // 128 heads, 512 keys and all widths fill their tiles
   CHECK(cost.bytes > cost.minimum_bytes);

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // These tests cover the sparse attention family's specs, tiles, grids, splits and costs.
-#include "ops/sparse/kernels.h"
-
 #include <doctest/doctest.h>
+
+#include "ops/sparse/run.h"
 
 using namespace lathe;
 
@@ -16,9 +16,11 @@ SparseProblem latent(int group, bool values_in_keys = true) {
 }
 
 SparseTile tile_of(const SparseProblem& problem, const char* arch) {
-  const auto tile = sparse_choose(problem, *facts_of_arch(arch));
-  REQUIRE_MESSAGE(tile.ok(), tile.status().text());
-  return *tile;
+  const auto made = make_step(sparse_forwards(), problem, *facts_of_arch(arch));
+  REQUIRE_MESSAGE(made.ok(), made.status().text());
+  const KernelSpec& spec = *(*made)->kernel;
+  const auto constant = [&](const char* name) { return static_cast<int>(spec.constant(name)); };
+  return {constant("m"), constant("n"), constant("groups"), constant("stages")};
 }
 
 SparseShape rows(int64_t count, int64_t heads, int64_t topk) {
@@ -32,7 +34,7 @@ TEST_CASE("sparse: the spec's text names what makes the code") {
   problem.packed = problem.sinks = true, problem.cu_seqlens = Dtype::i64;
   const auto kernels = sparse_kernels(problem, *facts_of_arch("sm_80"));
   REQUIRE(kernels.ok());
-  CHECK(kernels->forward->text() ==
+  CHECK(kernels->forward->kernel->text() ==
         "sparse_forward element=bf16 cu=i64 out=bf16 width=576 value_width=512 m=64 n=32 groups=2 "
         "stages=2 packed=1 sinks=1 values_in_keys=1 threads=256 smem=164480");
   CHECK(kernels->combine->text() == "sparse_combine out=bf16 sinks=1 threads=128 smem=0");
@@ -40,12 +42,12 @@ TEST_CASE("sparse: the spec's text names what makes the code") {
   problem.packed = false;
   SparseProblem other = problem;
   other.cu_seqlens = Dtype::i32;
-  CHECK(sparse_kernels(problem, *facts_of_arch("sm_80"))->forward->text() ==
-        sparse_kernels(other, *facts_of_arch("sm_80"))->forward->text());
+  CHECK(sparse_kernels(problem, *facts_of_arch("sm_80"))->forward->kernel->text() ==
+        sparse_kernels(other, *facts_of_arch("sm_80"))->forward->kernel->text());
   problem.split = false;
   CHECK_FALSE(sparse_kernels(problem, *facts_of_arch("sm_80"))->combine.has_value());
   problem.forward = false;
-  CHECK_FALSE(sparse_kernels(problem, *facts_of_arch("sm_80"))->forward.has_value());
+  CHECK_FALSE(sparse_kernels(problem, *facts_of_arch("sm_80"))->forward);
 }
 
 TEST_CASE("sparse: heads of a group are cut into few tiles of one size") {
@@ -80,7 +82,7 @@ TEST_CASE("sparse: every width has a tile on every device, which fits") {
             problem.head_dim = width, problem.rope_dim = 0, problem.value_dim = values;
             const auto tiles = sparse_candidates(problem, facts);
             REQUIRE_FALSE(tiles.empty());
-            CHECK(*sparse_choose(problem, facts) == tiles.front());
+            CHECK(tile_of(problem, arch) == tiles.front());
             for (const SparseTile& tile : tiles) {
               CHECK(sparse_forward_smem(problem, tile) <= facts.shared_bytes_per_block);
               CHECK(tile.warps() <= 8);
@@ -99,7 +101,7 @@ TEST_CASE("sparse: every width has a tile on every device, which fits") {
 TEST_CASE("sparse: a device with too little shared memory is refused") {
   DeviceFacts tiny = *facts_of_arch("sm_86");
   tiny.shared_bytes_per_block = 40'000;
-  const auto none = sparse_choose(latent(64), tiny);
+  const auto none = make_step(sparse_forwards(), latent(64), tiny);
   REQUIRE_FALSE(none.ok());
   CHECK(none.status().text().find("needs at least") != std::string::npos);
 }

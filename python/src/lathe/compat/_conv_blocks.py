@@ -15,7 +15,6 @@ from torch import Tensor
 
 from lathe._errors import InvalidArgument
 from lathe.compat import _places
-from lathe.compat._conv import Slots, put_states, slots_of
 from lathe.compat._conv_checks import check_integers
 
 
@@ -47,6 +46,25 @@ class Blocks(NamedTuple):
         """Returns the slot of each sequence's state before the call."""
         return slot_of_block(self.indices, self.initial)
 
+    def checkpoints(self, offsets: Tensor, tokens: int) -> dict[str, Tensor]:
+        """Returns the checkpoints at the ends of blocks that a prefill fills before its last one.
+
+        As many blocks as the tokens can fill are looked at, so nothing waits for the device.
+        """
+        assert self.first is not None and self.computed is not None
+        most = tokens // self.size + self.indices.shape[0]
+        filled = (self.last.long() - self.first.long()).clamp(0, most)
+        starts = _places.offsets(filled)
+        sequence, place = _places.find(starts, most)
+        there = sequence < self.indices.shape[0]
+        block = _places.chosen(self.first, sequence).long() + place
+        ends = (block + 1) * self.size - _places.chosen(self.computed, sequence).long()
+        there &= (ends > 0) & (ends <= _places.chosen(offsets.diff(), sequence))
+        slots = slot_of_block(_places.chosen(self.indices, sequence), block)
+        return {"cu_checkpoints": starts.clamp(max=most).int(),
+                "checkpoint_tokens": torch.where(there, ends, 0).int(),
+                "checkpoint_slots": torch.where(there, slots, -1).clamp(-1, 2**31 - 1).int()}
+
 
 def blocks_of(name: str, indices: Tensor | None, rows: int, last: Tensor | None,
               initial: Tensor | None, first: Tensor | None = None, computed: Tensor | None = None,
@@ -72,35 +90,3 @@ def blocks_of(name: str, indices: Tensor | None, rows: int, last: Tensor | None,
                               "cache is their number of tokens")
     assert last is not None and initial is not None
     return Blocks(indices, last, initial, first, computed, size)
-
-
-def put_blocks(blocks: Blocks, pool: Tensor, rows: Tensor, before: Tensor, offsets: Tensor,
-               padding: int) -> None:
-    """Writes the states at the ends of blocks that a prefill fills before its last one.
-
-    rows [T,D] are its inputs, before [N,D,W-1] what is in front of each sequence. As many blocks
-    as tokens can fill are looked at, so nothing waits for the device.
-    """
-    assert blocks.first is not None and blocks.computed is not None
-    kept = before.shape[2]
-    most = rows.shape[0] // blocks.size + before.shape[0]
-    if rows.shape[0] == 0 or before.shape[0] == 0:
-        return
-    filled = (blocks.last.long() - blocks.first.long()).clamp(0, most)
-    sequence, place = _places.find(_places.offsets(filled), most)
-    there = sequence < before.shape[0]
-    sequence = sequence.clamp(max=before.shape[0] - 1).long()
-    block = blocks.first.long().index_select(0, sequence) + place
-    starts, lengths = offsets[:-1].long(), offsets.diff().long()
-    ends = (block + 1) * blocks.size - blocks.computed.long().index_select(0, sequence)
-    there &= (ends > 0) & (ends <= lengths.index_select(0, sequence))
-    # Column i of a state is the input kept - i places before the block's end.
-    at = ends.unsqueeze(1) - kept + torch.arange(kept, device=rows.device)
-    inputs = (at + starts.index_select(0, sequence).unsqueeze(1)).clamp(0, rows.shape[0] - 1)
-    states = rows.index_select(0, inputs.flatten()).view(most, kept, -1).transpose(1, 2)
-    older = before.index_select(0, sequence).gather(
-        2, (at + kept).clamp(0, kept - 1).unsqueeze(1).expand(-1, before.shape[1], -1))
-    states = torch.where((at >= 0).unsqueeze(1), states, older)
-    slots = slot_of_block(blocks.indices.index_select(0, sequence), block)
-    found = slots_of(pool, slots, padding)
-    put_states(pool, Slots(found.at, found.valid & there), states)

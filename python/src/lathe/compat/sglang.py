@@ -28,15 +28,9 @@ __all__ = ["causal_conv1d_fn", "causal_conv1d_fn_split_qkv", "causal_conv1d_upda
 
 # Rows of docs/python.md, as lathe.compat describes them.
 DROP_INS = (
-    ("causal_conv1d_fn",
-     "states gathered from a pool; padded states; states written to a pool; cast to the states' "
-     "dtype; transposed to channel-first", ""),
-    ("causal_conv1d_fn_split_qkv",
-     "states gathered from a pool; padded states; states written to a pool; cast to the states' "
-     "dtype; split q, k and v", ""),
-    ("causal_conv1d_update",
-     "states updated by copies; padded states; states written to a pool; cast to the states' "
-     "dtype", "cache_seqlens; retrieve_parent_token"),
+    ("causal_conv1d_fn", "cast to the states' dtype; transposed to channel-first", ""),
+    ("causal_conv1d_fn_split_qkv", "cast to the states' dtype", ""),
+    ("causal_conv1d_update", "cast to the states' dtype", "cache_seqlens; retrieve_parent_token"),
     ("kernel_class",
      "cast to float32; states of drafts copied to slots and back", ""),
     ("kernel_specs", "", ""),
@@ -70,10 +64,9 @@ def causal_conv1d_fn_split_qkv(x: Tensor, weight: Tensor, bias: Tensor | None, c
     if x.shape[0] != 2 * k_dim + v_dim:
         raise InvalidArgument(f"x has {x.shape[0]} channels; allowed are 2 k_dim + v_dim = "
                               f"{2 * k_dim + v_dim}")
-    y = causal_conv1d_fn(x, weight, bias, conv_states, query_start_loc, seq_lens_cpu,
-                         cache_indices, has_initial_state, activation, pad_slot_id)
-    count("split q, k and v")
-    q, k, v = (each.contiguous() for each in y.t().split_with_sizes([k_dim, k_dim, v_dim], 1))
+    q, k, v = vllm_conv.prefilled(x, weight, bias, conv_states, query_start_loc, cache_indices,
+                                  has_initial_state, activation, pad_slot_id,
+                                  split=(k_dim, k_dim, v_dim))
     return q, k, v
 
 

@@ -7,37 +7,33 @@ inputs in its first columns. A row whose slot is null_block_id (0: vLLM's null b
 none of the pool's, or whose count of accepted tokens its slot cannot hold, is padding: nothing is
 read or written. With prefix caching a sequence has a row of slots, one for each block. Older
 versions (0.11 on) name the slot that is padding pad_slot_id: that name is taken too, and no other
-slot is padding then. max_query_len decides nothing, and nothing waits for the device. An update is
-one launch where columns of the pool are contiguous; for pools with the channels last, states are
-copied.
+slot is padding then. max_query_len decides nothing, and nothing waits for the device. A call is one
+launch over the pool, whose channels or columns may come last.
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from lathe._errors import InvalidArgument
-from lathe.compat._conv import Slots, options_for, put_states, slots_of, take_states
-from lathe.compat._conv_blocks import Blocks, blocks_of, put_blocks
+from lathe.compat import _places
+from lathe.compat._conv import options_for
+from lathe.compat._conv_blocks import Blocks, blocks_of
 from lathe.compat._conv_checks import (check_filter, check_integers, check_offsets, check_pool,
                                        check_shape, check_tensors)
-from lathe.compat._conv_copies import packed, updated_by_copies
 from lathe.torch._calls import Options, count
-from lathe.torch._operator_calls import CAUSAL_CONV1D_UPDATE
+from lathe.torch._operator_calls import (CAUSAL_CONV1D_PARTS, CAUSAL_CONV1D_POOL,
+                                         CAUSAL_CONV1D_UPDATE)
 from lathe.torch._tensors import dense, usable
 
 __all__ = ["PAD_SLOT_ID", "causal_conv1d_fn", "causal_conv1d_update"]
 
 # Rows of docs/python.md, as lathe.compat describes them.
 DROP_INS = (
-    ("causal_conv1d_fn",
-     "states gathered from a pool; padded states; states written to a pool; cast to the states' "
-     "dtype; transposed to channel-first", ""),
-    ("causal_conv1d_update",
-     "states updated by copies; padded states; states written to a pool; cast to the states' "
-     "dtype; result copied into out", ""),
+    ("causal_conv1d_fn", "cast to the states' dtype; transposed to channel-first", ""),
+    ("causal_conv1d_update", "cast to the states' dtype; result copied into out", ""),
 )
 
 PAD_SLOT_ID = -1
@@ -58,15 +54,31 @@ def _typed(x: Tensor, states: Tensor) -> Tensor:
     return x.to(states.dtype)
 
 
-def _slots(name: str, pool: Tensor, indices: Tensor | None, rows: int, pad: int | None) -> Slots:
-    """Returns the slots of the rows: those that are named, or the first ones in order."""
+class _Rows(NamedTuple):
+    """The slots that the rows of a call write and read, and which slot is padding."""
+
+    written: Tensor
+    read: Tensor | None  # None: as written
+    null: int
+
+
+def _rows(name: str, pool: Tensor, indices: Tensor | None, rows: int, null: int,
+          blocks: Blocks | None) -> _Rows:
+    """Returns the slots that are named, by blocks or one for each row, or the first in order."""
+    if blocks is not None:
+        return _Rows(blocks.written(), blocks.read(), null)
     if indices is not None:
         check_integers(name, indices, "[B]", (rows,), "give one slot for each sequence")
-        return slots_of(pool, indices, pad)
+        return _Rows(dense(indices), None, null)
     if pool.shape[0] < rows:
         raise InvalidArgument(f"there are {pool.shape[0]} states for {rows} sequences; allowed is "
                               f"one for each or more: give {name}, or more states")
-    return slots_of(pool, torch.arange(rows, device=pool.device))
+    return _Rows(_places.numbers(rows, pool.device), None, PAD_SLOT_ID)
+
+
+def _but_empty(rows: _Rows, offsets: Tensor) -> Tensor:
+    """Returns the slots that are written; a sequence without tokens leaves its slot alone."""
+    return torch.where(offsets.diff() > 0, rows.written, -1)
 
 
 def causal_conv1d_fn(x: Tensor, weight: Tensor, bias: Tensor | None, conv_states: Tensor,
@@ -86,6 +98,27 @@ def causal_conv1d_fn(x: Tensor, weight: Tensor, bias: Tensor | None, conv_states
     [N, blocks]; the slots of the blocks that the call fills get the states at their ends. Rows of
     sequences that are padding are undefined.
     """
+    if cache_indices is not None and pad_slot_id >= 0:  # a second name of padding
+        check_tensors(cache_indices=cache_indices)
+        cache_indices = cache_indices.masked_fill(cache_indices == pad_slot_id, -1)
+    given = (block_idx_last_scheduled_token, initial_state_idx, block_idx_first_scheduled_token,
+             num_computed_tokens, block_size_to_align)
+    y = prefilled(x, weight, bias, conv_states, query_start_loc, cache_indices, has_initial_state,
+                  activation, null_block_id, given)[0].t()
+    if x.stride(0) == 1:
+        return y
+    count("transposed to channel-first")
+    return y.contiguous()
+
+
+def prefilled(x: Tensor, weight: Tensor, bias: Tensor | None, conv_states: Tensor,
+              query_start_loc: Tensor, cache_indices: Tensor | None,
+              has_initial_state: Tensor | None, activation: bool | str | None, null: int,
+              in_blocks: tuple[Any, ...] = (), split: tuple[int, ...] = ()) -> list[Tensor]:
+    """Returns y [T,D], or its parts by `split`, and leaves the states in the pool.
+
+    in_blocks: last, initial and first blocks, tokens before the call, and tokens of a block.
+    """
     check_tensors(x=x, weight=weight, bias=bias, conv_states=conv_states,
                   query_start_loc=query_start_loc, cache_indices=cache_indices,
                   has_initial_state=has_initial_state)
@@ -97,34 +130,25 @@ def causal_conv1d_fn(x: Tensor, weight: Tensor, bias: Tensor | None, conv_states
     if has_initial_state is not None:
         check_shape("has_initial_state", has_initial_state, "[N]", (sequences,),
                     "give one for each sequence")
-    blocks = blocks_of("cache_indices", cache_indices, sequences, block_idx_last_scheduled_token,
-                       initial_state_idx, block_idx_first_scheduled_token, num_computed_tokens,
-                       block_size_to_align, prefill=True)
-    weight, bias = dense(weight), dense(bias)
+    blocks = blocks_of("cache_indices", cache_indices, sequences, *in_blocks,
+                       prefill=True) if in_blocks else None
     with torch.no_grad():
-        if cache_indices is not None and pad_slot_id >= 0:  # a second name of padding
-            cache_indices = cache_indices.masked_fill(cache_indices == pad_slot_id, -1)
-        slots, source = _named("cache_indices", conv_states, cache_indices, sequences,
-                               null_block_id, blocks)
-        pool = conv_states[..., :kept]
-        count("states gathered from a pool")
-        before = take_states(pool, source)
-        known = source.valid
-        if has_initial_state is None:
-            known = torch.zeros_like(known)
-        else:
-            known = known & has_initial_state.to(torch.bool)
-        before = before.masked_fill(~known[:, None, None], 0)
-        rows = _typed(x, conv_states).t()
-        y, after = packed(options, rows, weight, bias, before, query_start_loc)
-        put_states(pool, slots.only(query_start_loc.diff() > 0), after)
+        rows = _rows("cache_indices", conv_states, cache_indices, sequences, null, blocks)
+        known = (_places.filled(sequences, 0, x.device) if has_initial_state is None
+                 else (has_initial_state != 0).to(torch.int32))
+        given = dict(
+            x=usable(_typed(x, conv_states).t()).unsqueeze(0), weight=dense(weight),
+            bias=dense(bias), cu_seqlens=dense(query_start_loc),
+            state_pool=conv_states[..., :kept], state_indices=_but_empty(rows, query_start_loc),
+            source_indices=rows.read, has_initial_state=known)
         if blocks is not None:
-            put_blocks(blocks, pool, rows, before, query_start_loc, null_block_id)
-        y = _typed(y, x).t()
-        if x.stride(0) == 1:
-            return y
-        count("transposed to channel-first")
-        return y.contiguous()
+            given.update(blocks.checkpoints(query_start_loc, x.shape[1]))
+        options = (*options, ("null_slot", rows.null))
+        if split:
+            options = (*options, ("split", ",".join(map(str, split))))
+        call = CAUSAL_CONV1D_PARTS if split else CAUSAL_CONV1D_POOL
+        found = call(options, *call.ordered(**given))[:max(len(split), 1)]
+        return [_typed(each.squeeze(0), x) for each in found]
 
 
 def causal_conv1d_update(x: Tensor, conv_state: Tensor, weight: Tensor, bias: Tensor | None = None,
@@ -166,15 +190,9 @@ def causal_conv1d_update(x: Tensor, conv_state: Tensor, weight: Tensor, bias: Te
                        block_idx_last_scheduled_token, initial_state_idx)
     weight, bias = dense(weight), dense(bias)
     with torch.no_grad():
-        new = _typed(x, conv_state)
-        if conv_state.stride(2) == 1 and conv_state.numel() > 0:
-            y = _launched(options, new, conv_state, weight, bias, conv_state_indices, blocks, pad,
-                          num_accepted_tokens, query_start_loc)
-        else:
-            slots, source = _named("conv_state_indices", conv_state, conv_state_indices, sequences,
-                                   pad, blocks)
-            y = updated_by_copies(options, new, conv_state, weight, bias, slots, source,
-                                  num_accepted_tokens, query_start_loc)
+        rows = _rows("conv_state_indices", conv_state, conv_state_indices, sequences, pad, blocks)
+        y = _updated(options, _typed(x, conv_state), conv_state, weight, bias, rows,
+                     num_accepted_tokens, query_start_loc)
         y = _typed(y, x)
         if out is None:
             return y
@@ -182,35 +200,19 @@ def causal_conv1d_update(x: Tensor, conv_state: Tensor, weight: Tensor, bias: Te
         return out.copy_(y)
 
 
-def _named(name: str, pool: Tensor, indices: Tensor | None, rows: int, pad: int,
-           blocks: Blocks | None) -> tuple[Slots, Slots]:
-    """Returns the slots that the rows write, and those that they read."""
-    if blocks is not None:
-        return slots_of(pool, blocks.written(), pad), slots_of(pool, blocks.read(), pad)
-    slots = _slots(name, pool, indices, rows, pad)
-    return slots, slots
-
-
-def _launched(options: Options, x: Tensor, conv_state: Tensor, weight: Tensor, bias: Tensor | None,
-              indices: Tensor | None, blocks: Blocks | None, pad: int, accepted: Tensor | None,
-              offsets: Tensor | None) -> Tensor:
-    """Returns y of an update in one launch, over a pool whose columns are contiguous."""
-    rows = x.shape[0] if offsets is None else offsets.shape[0] - 1
-    source = None
-    if blocks is not None:
-        indices, source = blocks.written(), blocks.read()
-    elif indices is None:
-        _slots("conv_state_indices", conv_state, None, rows, pad)  # there are enough
-        conv_state, pad = conv_state[:rows], PAD_SLOT_ID
-    else:
-        check_integers("conv_state_indices", indices, "[B]", (rows,),
-                       "give one slot for each sequence")
+def _updated(options: Options, x: Tensor, conv_state: Tensor, weight: Tensor, bias: Tensor | None,
+             rows: _Rows, accepted: Tensor | None, offsets: Tensor | None) -> Tensor:
+    """Returns y, shaped as x, and changes the pool."""
     pool = conv_state if accepted is not None else conv_state[..., :weight.shape[1] - 1]
     if accepted is not None and accepted.dtype is not torch.int32:
         accepted = accepted.clamp(-1, 2**31 - 1).int()
+    written = rows.written
+    if offsets is not None and rows.read is not None:
+        written = _but_empty(rows, offsets)
     tokens = x.transpose(1, 2) if x.dim() == 3 else x
-    y: Tensor = CAUSAL_CONV1D_UPDATE((*options, ("null_slot", pad)), *CAUSAL_CONV1D_UPDATE.ordered(
-        x=usable(tokens), weight=weight, bias=bias, state=pool, cu_seqlens=dense(offsets),
-        state_indices=dense(indices), source_indices=source,
-        num_accepted_tokens=dense(accepted)))[0]
+    y: Tensor = CAUSAL_CONV1D_UPDATE(
+        (*options, ("null_slot", rows.null)), *CAUSAL_CONV1D_UPDATE.ordered(
+            x=usable(tokens), weight=weight, bias=bias, state=pool, cu_seqlens=dense(offsets),
+            state_indices=written, source_indices=rows.read,
+            num_accepted_tokens=dense(accepted)))[0]
     return y.transpose(1, 2) if x.dim() == 3 else y

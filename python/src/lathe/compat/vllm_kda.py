@@ -4,9 +4,8 @@
 
 States are [S,H,V,K], in slots of a pool. Slot 0 is vLLM's null block: it and indices below 0 or
 past the pool are padding, whose rows give 0 and write nothing. Packed rows of q, k and v are read
-where they lie. fused_kda_decode is one launch where columns of conv_state are contiguous (vLLM's
-layout with the channels first); for the other layout convolution, recurrence and norm are calls of
-their own. flashkda_fwd is torch.ops._flashkda_C.fwd.
+where they lie. fused_kda_decode is one launch, with either layout of conv_state. flashkda_fwd is
+torch.ops._flashkda_C.fwd.
 """
 from __future__ import annotations
 
@@ -16,11 +15,10 @@ import torch
 from torch import Tensor
 
 from lathe._errors import InvalidArgument, Unsupported
-from lathe.compat import vllm_conv
 from lathe.compat._conv_checks import check_shape
 from lathe.compat._fla_checks import flat_float
-from lathe.compat._serving_kda import (NULL_BLOCK, copied, decoded_layer, filter_of, gate_options,
-                                       parts, prefill, recurrent)
+from lathe.compat._serving_kda import (copied, decoded_layer, gate_options, parts, prefill,
+                                       recurrent)
 from lathe.torch import kda
 from lathe.torch._calls import count
 
@@ -33,9 +31,7 @@ DROP_INS = (
     ("chunk_kda_with_fused_gate", "cast to float32", ""),
     ("flashkda_fwd", "states copied to slots and back; cast to float32; result copied into out",
      ""),
-    ("fused_kda_decode",
-     "transposed a filter; states updated by copies; computed a gated norm; cast to float32; "
-     "result copied into out", ""),
+    ("fused_kda_decode", "transposed a filter; cast to float32; result copied into out", ""),
     ("fused_kda_gate", "computed a gate", ""),
     ("fused_recurrent_kda",
      "cast to float32; num_accepted_tokens cast to the dtype of the slots; result copied into out",
@@ -191,32 +187,12 @@ def fused_kda_decode(x: Tensor, weight: Tensor, bias: Tensor | None, conv_state:
     check_shape("raw_beta", raw_beta, "[1, B, H]", (1, rows, heads), "give one for each token")
     if output_gate is not None:
         output_gate = output_gate.view(rows, heads, values)
-    if conv_state.stride(2) == 1:
-        options = gate_options(lower_bound, None)
-        options["norm_eps"] = float(norm_eps)
-        o = decoded_layer(x, weight, bias, conv_state, raw_g[0], raw_beta[0], A_log, dt_bias,
-                          state_indices, state, None if out is None else out[0], output_gate,
-                          norm_weight, options)
-        return o.unsqueeze(0) if out is None else out
-    mixed = vllm_conv.causal_conv1d_update(x, conv_state, filter_of(weight), bias, "silu",
-                                           state_indices, null_block_id=NULL_BLOCK)
-    found, _ = fused_recurrent_kda_packed_decode(mixed, raw_g, raw_beta, A_log, dt_bias,
-                                                 lower_bound, state, state_indices)
-    found = _gated_norm(found, output_gate, norm_weight, norm_eps)
-    return found if out is None else copied(found, out)
-
-
-def _gated_norm(o: Tensor, gate: Tensor | None, weight: Tensor | None, eps: float) -> Tensor:
-    """Returns o [1,B,H,V] after the norm and the gate, as far as they are given."""
-    if gate is None and weight is None:
-        return o
-    count("computed a gated norm")
-    wide = o.float()
-    if weight is not None:
-        wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps) * weight.float()
-    if gate is not None:
-        wide = wide * torch.sigmoid(gate.float())
-    return wide.to(o.dtype)
+    options = gate_options(lower_bound, None)
+    options["norm_eps"] = float(norm_eps)
+    o = decoded_layer(x, weight, bias, conv_state, raw_g[0], raw_beta[0], A_log, dt_bias,
+                      state_indices, state, None if out is None else out[0], output_gate,
+                      norm_weight, options)
+    return o.unsqueeze(0) if out is None else out
 
 
 def fused_kda_gate(g: Tensor, A: Tensor, head_k_dim: int, g_bias: Tensor | None = None,

@@ -253,7 +253,7 @@ def kda_decode(qkv: Tensor, conv_weight: Tensor, conv_pool: Tensor, g: Tensor, b
             v. Its dtype is that of o and of keys in records.
         conv_weight: [D,W]. Taps, oldest first; W is 2 to 8.
         conv_pool: [S,D,LS]. The last inputs of each slot, the newest in the last of at least W - 1
-            columns, rolled in place.
+            columns, rolled in place; its columns or its channels may lie side by side.
         g: [B,HV,K] or [B,T,HV,K]. The decay's natural logarithm, or the raw gate.
         beta: [B,HV] or [B,T,HV]. The step of the delta rule, or its logit.
         state_pool: [S,HV,K,V] or [S,HV,V,K]. States in slots, changed in place; slots that nobody
