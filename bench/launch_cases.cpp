@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/launch_cases.h"
 
+#include <fstream>
+
 #include "tests/numbers.h"
 
 namespace bench {
@@ -81,6 +83,18 @@ Tensors decode_layer() {
           {"o", kType, {-1, kHeads, kWidth}, {4, kHeads, kWidth}}};
 }
 
+// A kernel of one's own, from examples/own_kernels. The plan outlives the operator's handle.
+std::unique_ptr<LaunchCase> example(lathe_context* context, const std::string& name,
+                                    Tensors tensors) {
+  std::ifstream file(std::string(LATHE_SOURCE_DIR) + "/examples/own_kernels/" + name);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  lathe_operator* made = nullptr;
+  API(lathe_operator_parse(&made, text.data(), text.size(), name.c_str()));
+  const std::unique_ptr<lathe_operator, apitest::Destroy<lathe_operator_destroy>> owner(made);
+  return std::make_unique<LaunchCase>(context, lathe_operator_describe(made)->name,
+                                      std::move(tensors), std::vector<LaunchCase::Option>{});
+}
+
 }  // namespace
 
 LaunchCase::LaunchCase(lathe_context* context, const char* op, std::vector<Tensor> tensors,
@@ -148,6 +162,15 @@ std::vector<NamedCase> launch_cases(lathe_context* context) {
   add("kda forward", "kda", kda(1, kRows), {{"segments", "1"}});
   add("kda_recurrent", "kda_recurrent", recurrent(), {});
   add("kda_decode", "kda_decode", decode_layer(), {});
+  const Tensors rows = {{"x", kType, {-1, kWidth}, {kRows, kWidth}},
+                        {"weight", kType, {kWidth}, {kWidth}},
+                        {"y", kType, {-1, kWidth}, {kRows, kWidth}}};
+  out.push_back({"own kernel rms_norm", example(context, "rms_norm.cuh", rows)});
+  const Tensors product = {{"a", kType, {-1, -1}, {kRows, kWidth}},
+                           {"b", kType, {-1, -1}, {kRows, kWidth}},
+                           {"c", kType, {-1, -1}, {kRows, kRows}}};
+  out.push_back({"own kernel matmul", example(context, "matmul.cuh", product)});
+  out.push_back({"own kernel matmul_sm90", example(context, "matmul_sm90.cuh", product)});
   return out;
 }
 

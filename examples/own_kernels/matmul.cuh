@@ -12,9 +12,9 @@ c = { out = "a", shape = "M N", aligned = 16 }
 [constants]
 kRows = [128, 64]          # of a block's tile of C
 kColumns = [128, 64]
-kDepth = 32                # of a step
-kStages = [3, 4]
-kThreads = "32 * (kRows / 32) * (kColumns / 64)"
+kDepth = 64                # of a step
+kStages = [2, 3]
+kThreads = "32 * (kRows / 64) * (kColumns / 64)"
 
 [launch]
 grid = ["ceil_div(M, kRows)", "ceil_div(N, kColumns)"]
@@ -31,7 +31,7 @@ tensor_ops = "2 * ceil_div(M, kRows) * ceil_div(N, kColumns) * kRows * kColumns 
 */
 #include "lathe/tile.cuh"
 
-// Each warp has 32 rows and 64 columns of C.
+// Each warp has 64 rows and 64 columns of C.
 template <class Config>
 __device__ void kernel(const Params& p) {
   using Element = typename Config::a_t;
@@ -43,8 +43,8 @@ __device__ void kernel(const Params& p) {
   const long long row = static_cast<long long>(blockIdx.x) * Config::kRows;
   const long long column = static_cast<long long>(blockIdx.y) * Config::kColumns;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int warp_row = warp % (Config::kRows / 32) * 32;
-  const int warp_column = warp / (Config::kRows / 32) * 64;
+  const int warp_row = warp % (Config::kRows / 64) * 64;
+  const int warp_column = warp / (Config::kRows / 64) * 64;
   const int steps = static_cast<int>((p.K + Config::kDepth - 1) / Config::kDepth);
 
   const auto copy = [&](int step) {
@@ -59,7 +59,7 @@ __device__ void kernel(const Params& p) {
   };
   for (int step = 0; step < kStages - 1; ++step) copy(step);
 
-  float sum[2][8][4] = {};
+  float sum[4][8][4] = {};
   for (int step = 0; step < steps; ++step) {
     lathe::copy_async_wait<kStages - 2>();
     __syncthreads();  // this step's tiles are here, and nobody reads the stage that is next filled
@@ -69,14 +69,14 @@ __device__ void kernel(const Params& p) {
     const TileB b{stage + TileA::kBytes};
 #pragma unroll
     for (int k = 0; k < Config::kDepth; k += 16) {
-      unsigned x[2][4];
-      for (int m = 0; m < 2; ++m) a.fragment_a(warp_row + 16 * m, k, x[m]);
+      unsigned x[4][4];
+      for (int m = 0; m < 4; ++m) a.fragment_a(warp_row + 16 * m, k, x[m]);
 #pragma unroll
       for (int n = 0; n < 4; ++n) {
         unsigned y[4];
         b.fragment_b(warp_column + 16 * n, k, y);
 #pragma unroll
-        for (int m = 0; m < 2; ++m) {
+        for (int m = 0; m < 4; ++m) {
           lathe::multiply_add(sum[m][2 * n], x[m], y[0], y[1], Element());
           lathe::multiply_add(sum[m][2 * n + 1], x[m], y[2], y[3], Element());
         }
@@ -86,7 +86,7 @@ __device__ void kernel(const Params& p) {
 
   // A lane has two neighbouring columns of a row and of the row eight further on.
 #pragma unroll
-  for (int m = 0; m < 2; ++m) {
+  for (int m = 0; m < 4; ++m) {
 #pragma unroll
     for (int n = 0; n < 8; ++n) {
 #pragma unroll

@@ -454,7 +454,7 @@ class LadderCases(Case):
 
     def test_predictions(self):
         """What the documentation says of the products by the clock, as ratios to the best that others published."""
-        for name, arch, least in (("matmul_sm90.cuh", "h100", 600), ("matmul.cuh", "a100", 200)):
+        for name, arch, least in (("matmul_sm90.cuh", "h100", 600), ("matmul.cuh", "a100", 220)):
             with self.subTest(name=name):
                 words = ["--tensor", "a=bf16:8192,8192", "--tensor", "b=bf16:8192,8192", "--arch", arch, "--device", "none"]
                 status, out, err = self.lathe("explain", EXAMPLES / name, *words, "--clock", "--json")
