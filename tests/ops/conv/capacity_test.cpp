@@ -4,6 +4,7 @@
 // ranges of its capacity, and gives what a fresh plan for that layout gives.
 #include <doctest/doctest.h>
 
+#include "tests/harness/graph_client.h"
 #include "tests/harness/tables.h"
 #include "tests/ops/conv/case.h"
 
@@ -97,9 +98,18 @@ TEST_CASE("capacity: what does not fit is refused, and the shard keeps its layou
     refused(first, other, "cu_seqlens is NULL, but the shard was made with it");
     other = ranks, other.ranges[0][1].second = 7;
     refused(first, other, "token 7 lies in no range");
+    const CapturedGraph graph(rank.context(), planned.stream(), [&] {
+      refused(first, ranks, "the stream is in a capture");
+      planned.enqueue();
+    });
     planned.run();
   });
   check_no_findings();
+  ranks.capacity_tokens = ranks.capacity_pieces = 0;
+  on_ranks(first, ranks, [&](Rank& rank) {
+    CHECK_THROWS_WITH(rank.update(first, ranks, nullptr),
+                      doctest::Contains("the shard has no capacity_tokens"));
+  });
 }
 
 TEST_CASE("capacity: ranks that are given different layouts hear of it") {

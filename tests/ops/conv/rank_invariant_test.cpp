@@ -91,6 +91,24 @@ TEST_CASE("rank-invariant conv: a neighbour in the pack changes nothing") {
   }
 }
 
+TEST_CASE("rank-invariant conv: packs, tables and balances over 1, 2, 3, 4 and 8 ranks") {
+  const testing::Shard shard = testing::chosen_shard(kInvariantPacks);
+  for (size_t number = 0; number < kInvariantPacks; ++number) {
+    if (!shard.has(number)) continue;
+    const InvariantPack pack = invariant_pack(number);
+    const lathe_dtype dtype = std::array{LATHE_F32, LATHE_F16, LATHE_BF16}[number % 3];
+    const int64_t width = 2 + static_cast<int64_t>(number % 7);
+    same_for_all(packed(pack.cu_seqlens, width, dtype), pack.ranks, number);
+  }
+}
+
+TEST_CASE("rank-invariant conv: a sum by rank is found") {
+  const ConvCase conv = packed({0, 300, 1000}, 4, LATHE_F32);
+  const ref::Conv inputs = make_inputs(conv, 3);
+  const RunOver run = [&](const Ranks& ranks) { return over(conv, inputs, ranks); };
+  check_sum_by_rank_is_found(run, "dweight", conv.cu_seqlens);
+}
+
 TEST_CASE("rank-invariant conv: bounds elsewhere are refused, with the bound") {
   const ConvCase conv = packed({0, 100, 300}, 4, LATHE_F32);
   Ranks ranks = invariant({.world = 2});

@@ -106,6 +106,22 @@ TEST_CASE("rank-invariant kda: a neighbour in the pack changes nothing") {
   }
 }
 
+TEST_CASE("rank-invariant kda: packs, tables and balances over 1, 2, 3, 4 and 8 ranks") {
+  const testing::Shard shard = testing::chosen_shard(kInvariantPacks);
+  for (size_t number = 0; number < kInvariantPacks; ++number) {
+    if (!shard.has(number)) continue;
+    const InvariantPack pack = invariant_pack(number);
+    same_for_all(packed(pack.cu_seqlens), pack.ranks, number);
+  }
+}
+
+TEST_CASE("rank-invariant kda: a sum by rank is found") {
+  const KdaCase kda = packed({0, 200, 500});
+  const KdaInputs inputs = lasting_inputs(kda, 3);
+  const RunOver run = [&](const Ranks& ranks) { return over(kda, inputs, ranks); };
+  check_sum_by_rank_is_found(run, "ddt_bias", kda.cu_seqlens);
+}
+
 TEST_CASE("rank-invariant kda: bounds elsewhere are refused, with the bound") {
   const KdaCase kda = packed({0, 100, 300});
   Ranks ranks = invariant({.world = 2});

@@ -52,6 +52,56 @@ TEST_CASE("rank-invariant sparse attention: every balance, and a forward alone")
   same_for_all(c, balanced_invariant_ranks());
 }
 
+TEST_CASE("rank-invariant sparse attention: a neighbour in the pack changes nothing") {
+  // Sequences 1 and 2 of the longer pack are sequences 0 and 1 of the other one.
+  SparseCase more = whole({333, 70, 330}), less = whole({70, 330});
+  more.shape.sinks = less.shape.sinks = false;
+  const Call many = whole_call(more);
+  Call few = whole_call(less);
+  const auto share = [&](const std::string& name, const Values& all) {
+    const std::vector<int64_t>& shape = many.tensors.at(name).shape;
+    const auto axis = static_cast<int>(std::ranges::find(shape, 733) - shape.begin());
+    Values out(Call::count(few.tensors.at(name).shape));
+    each_piece(shape, axis, {{333, 733}}, [&](int64_t from, int64_t to, int64_t count) {
+      std::copy_n(all.begin() + from, count, out.begin() + to);
+    });
+    return out;
+  };
+  for (auto& [name, tensor] : few.tensors) {
+    const bool tokens = std::ranges::find(tensor.shape, 400) != tensor.shape.end();
+    if (tokens && !tensor.values.empty()) tensor.values = share(name, many.tensors.at(name).values);
+  }
+  Ranks two = invariant({.world = 2});
+  two.ranges = {{{0, 64}, {134, 400}}, {{64, 134}}};
+  Outputs shared = run_ranks(many, invariant({.world = 1})).outputs;
+  for (auto& [name, values] : shared) values = share(name, values);
+  check_same_bits(run_ranks(few, two).outputs, shared);
+}
+
+TEST_CASE(
+    "rank-invariant sparse attention: packs, tables and balances over 1, 2, 3, 4 and 8 ranks") {
+  const testing::Shard shard = testing::chosen_shard(kInvariantPacks);
+  for (size_t number = 0; number < kInvariantPacks; ++number) {
+    if (!shard.has(number)) continue;
+    const InvariantPack pack = invariant_pack(number);
+    std::vector<int> lengths;
+    for (size_t n = 0; n + 1 < pack.cu_seqlens.size(); ++n) {
+      lengths.push_back(static_cast<int>(pack.cu_seqlens[n + 1] - pack.cu_seqlens[n]));
+    }
+    SparseCase c = whole(lengths);
+    c.shape.topk = 20, c.shape.sinks = number % 2 == 0;
+    same_for_all(c, pack.ranks);
+  }
+}
+
+TEST_CASE("rank-invariant sparse attention: a sum by rank is found") {
+  SparseCase c = whole({100, 0, 150});
+  c.shape.sinks = true, c.shape.group = 32;  // 64 sums
+  const Call call = whole_call(c);
+  const RunOver run = [&](const Ranks& ranks) { return run_ranks(call, ranks).outputs; };
+  check_sum_by_rank_is_found(run, "dsinks", {0, 100, 100, 250});
+}
+
 TEST_CASE("rank-invariant sparse attention: bounds elsewhere are refused") {
   SparseCase c = whole({100, 150});
   Ranks ranks = invariant({.world = 2});

@@ -123,6 +123,36 @@ TEST_CASE("rank-invariant attention: forward, backward by itself, mods that know
   same_for_all(mods, {all[1], all[4]});
 }
 
+TEST_CASE("rank-invariant attention: packs, tables and balances over 1, 2, 3, 4 and 8 ranks") {
+  const testing::Shard shard = testing::chosen_shard(kInvariantPacks);
+  for (size_t number = 0; number < kInvariantPacks; ++number) {
+    if (!shard.has(number)) continue;
+    const InvariantPack pack = invariant_pack(number);
+    const std::pair<int64_t, int64_t> heads[] = {{4, 4}, {8, 2}, {4, 1}, {6, 3}};
+    const auto& [all, kv] = heads[number % 4];
+    Call call = make_call(packed(pack.cu_seqlens, all, kv));
+    if (number % 5 != 3) call.options["causal"] = "1";
+    same_for_all(call, pack.ranks);
+  }
+}
+
+TEST_CASE("rank-invariant attention: gradients of keys that are summed by rank are found") {
+  // Gathered keys without the mode: their owner adds up the shares of the ranks.
+  CallShape s = packed({0, 100, 300}, 4, 2);
+  s.sinks = false, s.dtype = LATHE_F32;
+  Call call = make_call(s);
+  call.options["causal"] = "1";
+  const auto gathered = [&](std::vector<Intervals> ranges) {
+    Ranks ranks{.world = static_cast<int>(ranges.size()), .flags = LATHE_ALLGATHER};
+    ranks.ranges = std::move(ranges);
+    return run_ranks(call, ranks).outputs;
+  };
+  const Outputs two = gathered({{{0, 164}}, {{164, 300}}});
+  const Outputs three = gathered({{{0, 164}}, {{164, 228}}, {{228, 300}}});
+  CHECK(bits_that_differ(two.at("dk"), three.at("dk")) > 0);
+  CHECK(bits_that_differ(two.at("dv"), three.at("dv")) > 0);
+}
+
 TEST_CASE("rank-invariant attention: bounds elsewhere and other ways are refused") {
   const Call call = make_call(packed({0, 100, 300}, 4, 2));
   Ranks ranks = invariant({.world = 2});
