@@ -65,8 +65,8 @@ int64_t kda_segments(const KdaProblem& problem, const KdaChunkedKernels& kernels
   const bool cut = problem.segmented || problem.warmup;
   if (!cut || chunks == 0 || shape.sequences == 0) return 1;
   if (asked > 0) return std::min<int64_t>(asked, chunks);
-  const KernelSpec& walk = kernels.forward ? *kernels.forward->kernel : *kernels.scan;
-  const int64_t columns = kernels.forward ? kernels.forward->columns() : kernels.tile.values();
+  const KernelSpec& walk = kernels.forward ? *kernels.forward->kernel : *kernels.scan->kernel;
+  const int64_t columns = kernels.forward ? kernels.forward->columns() : kernels.scan->columns();
   KdaSegmentProblem question;
   question.heads = bounded_product({shape.sequences, shape.value_heads});
   question.value_tiles = kda_value_tiles(problem, columns);
@@ -76,7 +76,7 @@ int64_t kda_segments(const KdaProblem& problem, const KdaChunkedKernels& kernels
   question.blocks_at_once = kda_blocks_at_once(walk, facts);
   // A call that gives o as well walks in one direction at a time.
   question.forward = problem.forward || problem.recomputes();
-  question.back = kernels.scan && !problem.forward;
+  question.back = kernels.scan != nullptr && !problem.forward;
   question.ranks = problem.ranks;
   if (kernels.summary) {
     question.link_tokens = kernels.summary->link_tokens;
@@ -98,7 +98,7 @@ KdaLaunch kda_launch(const KdaProblem& problem, const KdaChunkedKernels& kernels
     out.forward = walk(kernels.forward->columns(), with_padding(problem, shape));
   }
   if (kernels.scan && (rows > 0 || problem.dinitial_state)) {
-    out.scan_back = walk(kernels.tile.values(), shape);
+    out.scan_back = walk(kernels.scan->columns(), shape);
     const bool again = problem.recomputes() && rows > 0;
     if (again && kernels.states) out.states = walk(kernels.states->columns(), shape);
     if (again && !kernels.states) out.scan_forward = out.scan_back;
@@ -172,7 +172,8 @@ Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernel
         {ceil_div(rows, kKdaBlock), value_heads, kda_value_tiles(problem, columns), tensor_ops});
     cost.bytes += 2 * keys + gates;
   };
-  const int64_t parts = kda_sum_parts(problem), columns = kernels.tile.values();
+  const int64_t parts = kda_sum_parts(problem),
+                columns = kernels.scan ? kernels.scan->columns() : 0;
   if (launch.summary() > 0) {
     const Cost segments = kda_segments_cost(problem, *kernels.summary, kernels.merge.numbers(),
                                             segments_of(problem, shape), rows);
@@ -196,7 +197,7 @@ Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernel
     cost.flops += 6 * unsigned_product({rows, value_heads, k, v});
   }
   if (launch.scan() > 0) {
-    walk(columns, kda_walk_ops(problem, {columns, 2, 1 + parts}));
+    walk(columns, kernels.scan->tensor_ops(problem));
     if (launch.scan_forward > 0) walk(columns, kda_walk_ops(problem, {columns, 1, parts}));
     if (launch.states > 0) {
       walk(kernels.states->columns(), kernels.states->tensor_ops(problem));

@@ -16,20 +16,6 @@ constexpr int kFinishThreads = 256;
 
 }  // namespace
 
-KernelSpec kda_backward_scan_spec(const KdaProblem& problem, const KdaWalkTile& tile) {
-  KernelSpec spec = kda_walk_spec(
-      LATHE_TEMPLATE("kda", "kda_backward_scan", KdaBackwardScanParams, reserved), problem, tile);
-  spec.add(
-      {Constant::flag("initial", "kInitialState", problem.initial_state && problem.recomputes()),
-       Constant::flag("final", "kFinalState", false),
-       Constant::flag("chunks", "kChunkStates", false), Constant::flag("output", "kOutput", false),
-       Constant::flag("saved", "kSaved", problem.recomputes()),
-       Constant::flag("dht", "kFinalStateGrad", problem.dht),
-       Constant::flag("dinitial", "kInitialStateGrad", problem.dinitial_state),
-       Constant::flag("ranks", "kRanks", problem.ranks)});
-  return spec;
-}
-
 KernelSpec kda_backward_finish_spec() {
   return shared_spec(
       LATHE_TEMPLATE("kda", "kda_backward_finish", KdaBackwardFinishParams, reserved),
@@ -44,30 +30,31 @@ Result<KdaWalkTile> tile_of(const KdaProblem& problem, const KdaForward* forward
                             const DeviceFacts& facts) {
   if (forward != nullptr) return forward->beside();
   if (std::string none = kda_walk_refusal(problem, facts); !none.empty()) return unsupported(none);
-  return pick(kda_walk_candidates(problem, facts), facts, {},
-              [&](const KdaWalkTile& tile) { return kda_backward_scan_spec(problem, tile); });
+  return pick(kda_walk_candidates(problem, facts), facts, {}, [&](const KdaWalkTile& tile) {
+    return kda_backward_scan_spec({problem, tile, problem.recomputes()});
+  });
 }
 
 // Adds the walk back, and the walk forward that a backward repeats: in the same launch, unless an
 // architecture has a kernel of its own for it.
 Status add_scan(const KdaProblem& problem, const DeviceFacts& facts, KdaChunkedKernels* out) {
-  KdaProblem back = problem;
-  if (problem.recomputes()) {
+  KdaBackProblem back = {problem, out->tile, problem.recomputes()};
+  if (back.both) {
     KdaProblem states = problem;
     states.forward = states.saves = states.no_output = true;
     states.final_state = states.chunk_states = false;
-    back.given_saved = refusal_of(*kda_forwards().front(), states, facts).empty();
-    if (back.given_saved) {
+    if (refusal_of(*kda_forwards().front(), states, facts).empty()) {
       LATHE_ASSIGN(out->states, make_step(kda_forwards(), states, without_choices(facts)));
+      back.both = false;
     }
   }
-  out->scan = kda_backward_scan_spec(back, out->tile);
+  LATHE_ASSIGN(out->scan, make_step(kda_backs(), back, without_choices(facts)));
   return {};
 }
 
 // Adds what runs before the walks of a sequence in segments, or of a rank's part of it.
 Status add_summaries(const KdaProblem& problem, const DeviceFacts& facts, KdaChunkedKernels* out) {
-  const KdaSummaryParts parts = {problem.forward || problem.recomputes(), out->scan.has_value(),
+  const KdaSummaryParts parts = {problem.forward || problem.recomputes(), out->scan != nullptr,
                                  problem.initial_state, problem.dht};
   LATHE_ASSIGN(out->summary, kda_summary_of(*out, problem, parts, facts));
   if (problem.segmented) out->merge = kda_merge_spec(problem, parts);
@@ -113,7 +100,7 @@ std::vector<KernelSlot*> KdaChunkedKernels::slots() {
   out.insert(out.end(), {&compose, &merge});
   if (forward) out.push_back(&forward->kernel);
   if (states) out.push_back(&states->kernel);
-  out.push_back(&scan);
+  if (scan) out.push_back(&scan->kernel);
   if (backward) out.push_back(&backward->kernel);
   out.push_back(&finish);
   return out;

@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "ops/kda/back/step.h"
 #include "ops/kda/forward/step.h"
 #include "ops/kda/gradients/step.h"
 #include "ops/kda/kernels.h"
@@ -26,7 +27,7 @@ struct KdaChunkedKernels {
   NumberedSlot<KdaSegmentNumbers> merge;  // kda_merge
   std::unique_ptr<KdaForward> forward;
   std::unique_ptr<KdaForward> states;  // of a backward that walks forward in a launch of its own
-  KernelSlot scan;                     // kda_backward_scan
+  std::unique_ptr<KdaBack> scan;
   std::unique_ptr<KdaGradients> backward;
   KernelSlot finish;  // kda_backward_finish
 
@@ -39,8 +40,6 @@ Result<std::unique_ptr<KdaSummary>> kda_summary_of(const KdaChunkedKernels& kern
                                                    const KdaSummaryParts& parts,
                                                    const DeviceFacts& facts);
 Result<KdaChunkedKernels> kda_chunked_kernels(const KdaProblem& problem, const DeviceFacts& facts);
-// Returns the two walks of the backward with a tile.
-KernelSpec kda_backward_scan_spec(const KdaProblem& problem, const KdaWalkTile& tile);
 KernelSpec kda_backward_finish_spec();
 
 // Returns how many blocks of a walk the device holds at once.

@@ -209,7 +209,8 @@ Status KdaExecutor::run_backward(const KdaCall& of) const {
     auto p = params_of<KdaBackwardScanParams>(of);
     if (launch.scan_forward == 0) p.saved_values = p.saved_states = nullptr;
     p.forward_blocks = static_cast<int>(launch.scan_forward);
-    LATHE_TRY(kernels_.scan.launch(launch.scan(), &p, of.call.stream));
+    p.in.value_tiles = static_cast<int>(kda_value_tiles(problem(), kernels_.scan->columns()));
+    LATHE_TRY(kernels_.scan->launch(p, launch.scan(), of.call.stream));
   }
   if (launch.backward > 0) {
     auto p = params_of<KdaBackwardParams>(of);

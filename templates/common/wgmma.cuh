@@ -30,6 +30,12 @@ __device__ __forceinline__ void wgmma_fence_operands(float (&d)[kCount]) {
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(d[i])::"memory");
 }
 
+// The same of a fragment of A that is made before the fence.
+__device__ __forceinline__ void wgmma_fence_operands(unsigned (&a)[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(a[i])::"memory");
+}
+
 // A tile lies in panels of 64 columns, rows of 128 bytes, with chunks in the order of the 128-byte
 // swizzle: so a tensor map with that swizzle writes it, and attention/tile.cuh too. A step of 16
 // columns begins 32 bytes further on, one of 16 rows 2048. Bits 32 to 45 of a descriptor are the

@@ -140,8 +140,7 @@ struct KdaPreparing {
                                               const KdaBlockScores& scores) const;
   __device__ __forceinline__ void load_scaled(unsigned square, const float (&factor)[4],
                                               unsigned (&to)[4]) const;
-  __device__ __forceinline__ void multiply_rows(const Record& record,
-                                                const float (&factor)[4]) const;
+  __device__ __forceinline__ void multiply_rows(const Record& record) const;
   __device__ __forceinline__ bool finish(const Record& record, const KdaBlockScores& scores) const;
   __device__ __forceinline__ void store_decays(const Record& record, const float (&sum)[kEach],
                                                const bool (&cut)[kEach], bool finite) const;

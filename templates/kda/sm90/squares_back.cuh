@@ -34,18 +34,13 @@ __device__ __forceinline__ void KdaPreparing<Config>::load_scaled(unsigned squar
 template <class Config>
 __device__ __forceinline__ bool KdaPreparing<Config>::finish_back(
     const Record& record, const KdaBlockScores& scores) const {
-  const int lane = fresh_lane(), t = lane % 4;
+  const int lane = fresh_lane();
   const float beta[2] = {load_shared(triangle() + 4 * (lane / 4)),
                          load_shared(triangle() + 4 * (lane / 4 + 8))};
-  float factor[4];
-#pragma unroll
-  for (int i = 0; i < 4; i += 2) {
-    load_shared(triangle() + 4 * (4 * i + 2 * t), factor[i], factor[i + 1]);
-    if constexpr (Config::kL2Norm) {
-      float norm[2];
-      load_shared(record.small + Smem::kNormK + 4 * (4 * i + 2 * t), norm[0], norm[1]);
-      factor[i] *= norm[0], factor[i + 1] *= norm[1];
-    }
+  if (lane < 16) {  // nobody reads lengths in a walk back
+    float factor = load_shared(triangle() + 4 * lane);
+    if constexpr (Config::kL2Norm) factor *= load_shared(record.small + Smem::kNormK + 4 * lane);
+    store_shared(record.small + Smem::kLengthK + 4 * lane, factor);
   }
   __syncwarp();  // every lane has its betas
   const KdaSplit<Element> p = split_scores(record, beta, scores);
@@ -69,15 +64,20 @@ __device__ __forceinline__ bool KdaPreparing<Config>::finish_back(
   __syncwarp();
   store_square(record, triangle(), p, bad_row);
   __syncwarp();
-  multiply_rows(record, factor);
+  multiply_rows(record);
   return !bad;
 }
 
-// ke becomes W, and qg scale (qg - P W), 16 columns at a time; `factor` is beta of the columns.
+// ke becomes W, and qg scale (qg - P W), 16 columns at a time.
 template <class Config>
-__device__ __forceinline__ void KdaPreparing<Config>::multiply_rows(
-    const Record& record, const float (&factor)[4]) const {
+__device__ __forceinline__ void KdaPreparing<Config>::multiply_rows(const Record& record) const {
   const int lane = fresh_lane();
+  float factor[4];
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    load_shared(record.small + Smem::kLengthK + 4 * (4 * i + 2 * (lane % 4)), factor[i],
+                factor[i + 1]);
+  }
   unsigned keys[4], queries[4];
   load_scaled(record.small + Smem::kInverse, factor, keys);
   load_scaled(record.small + Smem::kScores, factor, queries);

@@ -35,11 +35,11 @@ KdaChunkedKernels kernels_of(const KdaProblem& problem, const DeviceFacts& facts
 TEST_CASE("kda: a problem has the kernels that it needs") {
   KdaChunkedKernels kernels = kernels_of(forward());
   CHECK(kernels.forward);
-  CHECK_FALSE(kernels.scan.has_value());
+  CHECK_FALSE(kernels.scan);
   CHECK_FALSE(kernels.backward);
   kernels = kernels_of(backward());
   CHECK_FALSE(kernels.forward);
-  CHECK(kernels.scan.has_value());
+  CHECK(kernels.scan);
   CHECK(kernels.backward);
   CHECK_FALSE(kernels.finish.has_value());
   KdaProblem problem = backward();
@@ -49,7 +49,7 @@ TEST_CASE("kda: a problem has the kernels that it needs") {
   problem = forward();
   problem.forward = false, problem.dinitial_state = true;
   kernels = kernels_of(problem);
-  CHECK(kernels.scan.has_value());
+  CHECK(kernels.scan);
   CHECK_FALSE(kernels.backward);
 }
 
@@ -62,7 +62,7 @@ TEST_CASE("kda: the spec's text names what makes the code") {
         "dt_bias=1 sigmoid=0 l2norm=1 packed=0 v_first=0 initial=1 final=1 chunks=0 output=1 "
         "saved=0 ranks=0 threads=128 smem=73728");
   problem.forward = false, problem.backward = true, problem.dht = true;
-  CHECK(kernels_of(problem).scan->text() ==
+  CHECK(kernels_of(problem).scan->kernel->text() ==
         "kda_backward_scan element=bf16 g=f32 beta=bf16 cu=i32 width=128 vector=8 gate=2 A_log=0 "
         "dt_bias=1 sigmoid=0 l2norm=1 packed=0 v_first=0 initial=1 final=0 chunks=0 output=0 "
         "saved=1 dht=1 dinitial=0 ranks=0 threads=128 smem=73728");
@@ -70,22 +70,22 @@ TEST_CASE("kda: the spec's text names what makes the code") {
   KdaProblem other = problem;
   other.cu_seqlens = Dtype::i64, other.index = Dtype::i64;
   other.final_state = false;
-  CHECK(kernels_of(problem).scan->text() == kernels_of(other).scan->text());
+  CHECK(kernels_of(problem).scan->kernel->text() == kernels_of(other).scan->kernel->text());
   // Widths that are padded to the same one are the same code.
   other.key_dim = 68, other.value_dim = 52;
   CHECK(kernels_of(problem).backward->kernel->text() == kernels_of(other).backward->kernel->text());
-  CHECK(kernels_of(problem).scan->text() == kernels_of(other).scan->text());
+  CHECK(kernels_of(problem).scan->kernel->text() == kernels_of(other).scan->kernel->text());
 }
 
 TEST_CASE("kda: a walk that is left the forward's states starts from none") {
   KdaProblem problem = backward();
   problem.initial_state = true;
   CHECK(problem.recomputes());
-  CHECK(kernels_of(problem).scan->constant("initial") == 1);
+  CHECK(kernels_of(problem).scan->kernel->constant("initial") == 1);
   problem.given_saved = true;
   CHECK_FALSE(problem.recomputes());
-  CHECK(kernels_of(problem).scan->constant("initial") == 0);
-  CHECK(kernels_of(problem).scan->constant("saved") == 0);
+  CHECK(kernels_of(problem).scan->kernel->constant("initial") == 0);
+  CHECK(kernels_of(problem).scan->kernel->constant("saved") == 0);
   problem.given_saved = false, problem.forward = problem.saves = true;
   CHECK_FALSE(problem.recomputes());
   CHECK(kernels_of(problem).forward->kernel->constant("saved") == 1);

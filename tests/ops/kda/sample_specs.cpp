@@ -40,6 +40,9 @@ std::vector<KernelSpec> kda_specs(const DeviceFacts& facts) {
   for (const auto* each : kda_summaries()) {
     specs.push_back(each->candidates({chunked, {}, {}}, facts).front());
   }
+  for (const auto* each : kda_backs()) {
+    specs.push_back(each->candidates({chunked, {}, false}, facts).front());
+  }
   for (const auto* each : kda_gradients()) {
     specs.push_back(each->candidates(chunked, facts).front());
   }

@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// Implements the walk back by warpgroups with roles, for sm_90a.
+#include "ops/kda/sm90.h"
+
+#include <memory>
+#include <utility>
+
+#include "ops/kda/back/step.h"
+
+namespace lathe {
+namespace {
+
+class Warpgroups final : public KdaBack {
+ public:
+  Warpgroups(KernelSpec spec, bool packed)
+      : KdaBack(std::move(spec)), packed_(packed), columns_(kda_warpgroups_columns(*kernel)) {}
+
+  int64_t columns() const override { return columns_; }
+  // Rows of queries are multiplied by a square too, and y is made of two.
+  int64_t tensor_ops(const KdaProblem& problem) const override {
+    const int64_t square = 2 * kKdaBlock * kKdaBlock;
+    return kda_warpgroups_ops(problem, columns_, true) + square * kda_padded_keys(problem) +
+           square * columns_;
+  }
+  Status launch(const KdaBackwardScanParams& scan, int64_t blocks,
+                CUstream_st* stream) const override {
+    KdaBackwardScanWarpgroupsParams p = {};
+    p.scan = scan;
+    // Records have the gradient of o where those of a walk forward have v.
+    KdaInputs in = scan.in;
+    in.v = scan.d_o, in.v_batch_stride = scan.do_batch_stride;
+    in.v_token_stride = scan.do_token_stride, in.v_head_stride = scan.do_head_stride;
+    LATHE_TRY(encode_kda_maps(kernel, packed_, in, true, &p.maps));
+    return kernel.launch(blocks, &p, stream);
+  }
+
+ private:
+  bool packed_;
+  int64_t columns_;
+};
+
+constexpr Template kTemplate = LATHE_TEMPLATE("kda/sm90", "kda_backward_scan_warpgroups",
+                                              KdaBackwardScanWarpgroupsParams, scan);
+
+std::string refusal(const KdaBackProblem& problem, const DeviceFacts& facts) {
+  if (problem.both) return "the same launch also walks forward";
+  if (!problem.kda.backward) return "the gradient of the initial state alone is wanted";
+  return kda_rows_refusal(problem.kda, facts, kTemplate.kernel);
+}
+
+std::vector<KernelSpec> candidates(const KdaBackProblem& problem, const DeviceFacts&) {
+  return {kda_warpgroups_spec(kTemplate, problem.kda, kda_backward_scan_spec(problem),
+                              {"KdaBackSmem", true, false})};
+}
+
+std::unique_ptr<KdaBack> make(KernelSpec spec, const KdaBackProblem& problem, const DeviceFacts&) {
+  return std::make_unique<Warpgroups>(std::move(spec), problem.kda.packed);
+}
+
+}  // namespace
+
+const KdaBackStep kKdaBackSm90 = {"sm90", refusal, candidates, {}, make};
+
+}  // namespace lathe
