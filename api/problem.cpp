@@ -55,7 +55,8 @@ struct Listed {
             .options = options.data(),
             .option_count = options.size(),
             .ranks = op.ranks,
-            .least_alignment = op.least_alignment};
+            .least_alignment = op.least_alignment,
+            .reference = op.reference};
   }
 };
 

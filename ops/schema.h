@@ -164,6 +164,7 @@ struct Operator {
   // Kernels load and store rows in pieces of at least so many bytes: a problem that promises less
   // of its wide tensors (is_wide) is refused. 1: every promise is taken.
   int least_alignment = 1;
+  const char* reference = nullptr;  // of a caller's kernel: the file beside it that defines it
   // Returns the operator's struct of options with its defaults. Null: it has none.
   std::shared_ptr<void> (*new_options)() = nullptr;
   // Refuses problems that the tables cannot exclude. Called after the tables' checks.

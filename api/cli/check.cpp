@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "api/cli/inputs/safetensors.h"
+#include "api/cli/reference/reference.h"
 #include "api/cli/reports/explained.h"
 #include "api/cli/reports/line_file.h"
 #include "api/cli/reports/progress.h"
@@ -26,7 +27,7 @@ std::string position_text(const Json& entry, const char* name) {
   return comma_list(entry.value(name, Json::array()), [](const Json& item) { return item.dump(); });
 }
 
-// "\n      mine.cuh:9: sum += part[i];", where the line of a user's kernel is known.
+// "\n        FILE:9: sum += part[i];", where the line of a user's kernel is known.
 std::string line_text(const Json& place) {
   if (!place.contains("source_text")) return {};
   const std::string where = place.value("called_from", place.value("source", ""));
@@ -157,9 +158,26 @@ void print_clocks(const Json& clocks) {
   }
 }
 
-// `lines`: of the profile; 0: none is wanted.
-int check_operator(RunOptions options, size_t lines) {
+struct CheckOptions {
+  size_t lines = 0;  // of the profile; 0: none is wanted
+  bool reference = false;
+  double tolerance = 0;
+};
+
+// Refuses --reference of an operator that has none, before anything runs.
+void check_reference(const CheckOptions& check, const Problem& problem) {
+  if (check.tolerance != 0 && !check.reference) {
+    refuse("--tolerance is given, but --reference is not");
+  }
+  if (!check.reference || problem.op->reference != nullptr) return;
+  refuse("--reference is given, but ", problem.op->name,
+         " names none; allowed is reference = \"FILE.py\" in the description of a kernel");
+}
+
+int check_operator(RunOptions options, const CheckOptions& check) {
+  const size_t lines = check.lines;
   const Task task = load_task(options);
+  check_reference(check, task.problem);
   Progress progress("checking " + options.op);
   const LineFile report_file("findings"), counters_file("counters"), clock_file("clock");
   // The simulator reads its environment once, when the first context loads it.
@@ -186,7 +204,9 @@ int check_operator(RunOptions options, size_t lines) {
   context.reset();  // leaks are found when everything should be gone
   constexpr const char* kWhat = "the simulator's report has";
   Findings findings{report_file.lines(kWhat), counters_file.lines(kWhat)};
-  const SourceLines source(options.op, report);
+  std::vector<std::string> ptx;
+  for (const KernelUse& each : report.kernels) ptx.push_back(each.ptx);
+  const SourceLines source(options.op, ptx);
   for (Json& each : findings.list) source.name(&each);
   for (Json& launch : findings.launches) {
     if (!launch.contains("lines")) continue;
@@ -194,11 +214,17 @@ int check_operator(RunOptions options, size_t lines) {
   }
   if (failure && findings.list.empty()) std::rethrow_exception(failure);
   if (!failure) write_safetensors_file(options.output, outputs);
+  Json reference = Json::array();
+  if (!failure && check.reference) {
+    reference =
+        compare_with_reference(options.op, task.problem, task.inputs, outputs, check.tolerance);
+  }
   if (options.json) {
     Json json = report.json();
     json["seed"] = seed_text();
     json["launches"] = findings.launches.size();
     json["findings"] = findings.list;
+    if (check.reference) json["reference"] = reference;
     if (lines > 0) {
       json["profile"] = profile_of(findings.launches, lines);
       json["profile"]["clock"] = clock_file.lines("the simulator's clock has");
@@ -206,6 +232,7 @@ int check_operator(RunOptions options, size_t lines) {
     print_json(json);
   } else {
     print_findings(findings, report);
+    if (check.reference) print_reference(task.problem.op->reference, reference);
     if (lines > 0) {
       const Json profile = profile_of(findings.launches, lines);
       const Json clocks = clock_file.lines("the simulator's clock has");
@@ -214,7 +241,7 @@ int check_operator(RunOptions options, size_t lines) {
       print_clocks(clocks);
     }
   }
-  return findings.list.empty() ? kDone : kFindings;
+  return findings.list.empty() && is_good(reference) ? kDone : kFindings;
 }
 
 }  // namespace
@@ -225,11 +252,18 @@ Action add_check(CLI::App* app) {
                                    "PROGRAM ARGUMENT...: any program");
   const auto options = std::make_shared<RunOptions>();
   add_run_flags(verb, options.get(), {"auto", "sim"});
-  const auto lines = std::make_shared<size_t>(0);
+  const auto check = std::make_shared<CheckOptions>();
+  verb->add_flag("--reference", check->reference,
+                 "also compare the outputs with the function of Python that the kernel's "
+                 "description names");
+  verb->add_option("--tolerance", check->tolerance,
+                   "the largest relative error that --reference lets pass; else what the dtype's "
+                   "rounding lets expect")
+      ->check(CLI::PositiveNumber);
   // The bare flag means 20 lines; a flag's value must be joined by "=", so that it is no input.
-  verb->add_flag("--profile{20}", *lines,
+  verb->add_flag("--profile{20}", check->lines,
                  "the PTX lines that execute most, and how long each launch takes by the clock");
-  return [options, lines] { return check_operator(*options, *lines); };
+  return [options, check] { return check_operator(*options, *check); };
 }
 
 }  // namespace lathe::cli

@@ -7,6 +7,7 @@
 #include "api/cli/reports/explained.h"
 #include "api/cli/reports/progress.h"
 #include "api/cli/reports/remarks.h"
+#include "api/cli/reports/source_lines.h"
 
 namespace lathe::cli {
 namespace {
@@ -56,6 +57,19 @@ Json tensors_json(const Specs& specs) {
   return out;
 }
 
+// Says of a user's kernel which of its lines take the time.
+void name_lines(const lathe_plan* plan, const std::string& op, Json* clock) {
+  if (clock->is_null()) return;
+  std::vector<std::string> ptx;
+  for (size_t i = 0; i < lathe_plan_kernel_count(plan); ++i) {
+    ptx.push_back(kernel_text(plan, i, LATHE_TEXT_PTX));
+  }
+  const SourceLines source(op, ptx);
+  for (Json& kernel : clock->at("kernels")) {
+    for (Json& line : kernel.at("lines")) source.name(&line);
+  }
+}
+
 // Fills "counted", or says in "not_counted" why it is null, and "clock" where the clock knows the
 // GPU.
 void count_into(Json* report, const ExplainOptions& options, const lathe_plan* plan,
@@ -81,7 +95,8 @@ void count_into(Json* report, const ExplainOptions& options, const lathe_plan* p
   }
   // A call of which the clock replayed some launches alone has no time by it.
   const bool whole = counts.clock.size() == counts.launches.size();
-  const Json clock = whole ? clock_json(plan, counts.clock, cost.gpu) : Json();
+  Json clock = whole ? clock_json(plan, counts.clock, cost.gpu) : Json();
+  name_lines(plan, options.problem.op, &clock);
   if (!clock.is_null()) (*report)["clock"].push_back(clock);
   if (options.clock && clock.is_null())
     refuse("--clock: the simulator's clock knows a100, h100 and h200, not ", cost.gpu);

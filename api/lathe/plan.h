@@ -53,6 +53,7 @@ typedef struct lathe_operator_info {
   size_t option_count;
   int ranks;           /* 1 if it can be split over a group */
   int least_alignment; /* bytes: what lathe_problem_alignment must promise at least; 1: anything */
+  const char* reference; /* of a caller's kernel: the file that its description names; NULL: none */
 } lathe_operator_info;
 
 /* Counts lathe's own operators. */

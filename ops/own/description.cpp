@@ -119,9 +119,10 @@ class DescriptionReader {
     LATHE_ASSIGN(const std::string front, front_of(all, reader_));
     LATHE_ASSIGN(const toml::table table, reader_.parse(front));
     const std::vector<Entry> sections = TomlReader::entries(table);
-    LATHE_TRY(reader_.check_known("the description", sections,
-                                  {"name", "summary", "tensors", "options", "dims", "constants",
-                                   "workspace", "launch", "kernel", "cost", "refuse"}));
+    LATHE_TRY(
+        reader_.check_known("the description", sections,
+                            {"name", "summary", "reference", "tensors", "options", "dims",
+                             "constants", "workspace", "launch", "kernel", "cost", "refuse"}));
     LATHE_TRY(read_head(sections));
     LATHE_TRY(in_section(sections, "tensors", &DescriptionReader::read_tensor));
     LATHE_TRY(check_tensors(sections));
@@ -175,7 +176,19 @@ class DescriptionReader {
     if (const Entry* summary = TomlReader::find(sections, "summary")) {
       LATHE_ASSIGN(out_->summary, reader_.string(*summary));
     }
+    if (const Entry* reference = TomlReader::find(sections, "reference")) {
+      return read_reference(*reference);
+    }
     return {};
+  }
+
+  // A file beside the text, so that the two are moved together.
+  Status read_reference(const Entry& entry) {
+    LATHE_ASSIGN(out_->reference, reader_.string(entry));
+    const std::string& file = out_->reference;
+    if (file.ends_with(".py") && file.find('/') == file.npos) return {};
+    return reader_.refuse(entry, text("is ", in_quotes(file),
+                                      "; allowed is a file beside the kernel's that ends in .py"));
   }
 
   // "T D", with N+1 and numbers, to "T,D".

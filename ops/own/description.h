@@ -93,7 +93,7 @@ struct SymbolLayout {
 };
 
 struct Description {
-  std::string name, summary;  // name: empty if the text gives none
+  std::string name, summary, reference;  // name, reference: empty if the text gives none
   std::vector<TensorText> tensors;
   std::vector<OptionText> options;
   std::vector<DimText> dims;

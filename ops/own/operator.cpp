@@ -143,6 +143,7 @@ Result<std::shared_ptr<Operator>> parse_operator(std::string text, const std::st
                   op->kernel_text.digest().substr(0, own::kDigits);
   op->name = op->name_text.c_str();
   op->sentence = op->description->summary.c_str();
+  if (!op->description->reference.empty()) op->reference = op->description->reference.c_str();
   op->tensors = op->tensor_rows, op->options = op->option_rows, op->dims = op->dim_rows;
   op->produces = op->produced.c_str();
   op->sequences = Sequences::apart;

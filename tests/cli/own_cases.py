@@ -8,6 +8,7 @@ import pathlib
 import random
 import shutil
 import struct
+import subprocess
 
 from harness import Case, load, save, tensor, unpack
 
@@ -97,6 +98,47 @@ template <class Config> __device__ void kernel(const Params& p) {
         status, out, err = self.lathe("check", racy, "--input", self.input, "--output", self.folder / "race.safetensors")
         self.assertIn(f"\n        {racy}:8: part[threadIdx.x] = p.x[", out)
         self.assertNotIn("caller/", out)
+
+    def test_a_reference(self):
+        """A function of Python beside the kernel: what agrees, what does not, and what is wrong with it."""
+        if subprocess.run(["python3", "-c", "import numpy"], capture_output=True).returncode != 0:
+            self.skipTest("python3 has no NumPy (remedy: apt-get install python3-numpy)")
+        path = self.new()
+        path.write_text(path.read_text().replace('name = "mine"\n', 'name = "mine"\nreference = "mine.py"\n'))
+        python = self.folder / "mine.py"
+        python.write_text("def mine(x, scale, bias=0):\n    return scale * x + bias\n")
+        save(self.input, {"x": tensor("F32", [3, 256]), "bias": tensor("F32", [256], 1)})
+        words = ["check", path, "--input", self.input, "--output", self.output, "--set", "scale=2.5", "--reference"]
+        status, out, err = self.lathe(*words)
+        self.assertEqual(status, 0, err + out)
+        self.assertRegex(out, r"(?m)^y by mine.py: largest relative error \d\.\de-\d\d, allowed 1\.0e-05$")
+        row, = json.loads(self.lathe(*words, "--json")[1])["reference"]
+        self.assertTrue(row["good"] and 0 <= row["largest_error"] < 1e-6 and row["name"] == "y")
+        for dtype, bound in (("BF16", 2 ** -7), ("F16", 2 ** -10)):
+            save(self.input, {"x": tensor(dtype, [3, 256])})
+            row, = json.loads(self.lathe(*words, "--json")[1])["reference"]
+            self.assertTrue(row["good"] and row["allowed"] == bound, row)
+        python.write_text("def mine(x, scale):\n    y = scale * x\n    y[1, 7] += 1\n    return {'y': y}\n")
+        status, out, err = self.lathe(*words)
+        self.assertEqual(status, 1, err)
+        self.assertRegex(out, r"y by mine.py: largest relative error \S+, allowed .*: WRONG at \[1,7\]: -?[\d.]+, expected")
+        status, out, err = self.lathe(*words, "--tolerance", "2")
+        self.assertEqual(status, 0, out)
+        for text, said in (("x = 1\n", "has no function mine; allowed is one of that name"),
+                           ("def mine(x, scale):\n    return x[:1]\n", r"gives y the shape \[1, 256\]; allowed is \[3, 256\]"),
+                           ("def mine(x):\n    return x\n", "unexpected keyword argument 'scale'"),
+                           ("def mine(x, scale):\n    return {'z': x}\n", "gives no y; allowed are y"),
+                           ("def mine(:\n", "invalid syntax")):
+            python.write_text(text)
+            status, out, err = self.lathe(*words)
+            self.assertNotIn(status, (0, 1))
+            self.assertRegex(err, said)
+        python.unlink()
+        self.assertRegex(self.lathe(*words)[2], 'reference is "mine.py", and ".*/mine.py" cannot be read: No such file')
+        other = self.new("other")
+        words[1] = other
+        self.assertRegex(self.lathe(*words)[2], "--reference is given, but other@[0-9a-f]* names none; allowed is reference = ")
+        self.assertRegex(self.lathe(*words[:-1], "--tolerance", "1")[2], "--tolerance is given, but --reference is not")
 
     def test_races_in_the_ladder_by_their_lines(self):
         """What orders two accesses is taken out of an example: the finding names the line, also where a header makes the access."""
@@ -430,6 +472,8 @@ class LadderCases(Case):
                 self.assertEqual(status, 0, err)
                 report = json.loads(out)
                 self.assertGreater(report["clock"][0]["microseconds"], 0)
+                places = [line.get("called_from", line.get("source", "")) for line in report["clock"][0]["kernels"][0]["lines"]]
+                self.assertIn(f"{EXAMPLES / name}", {place.rpartition(":")[0] for place in places}, places)
                 self.assertEqual([kernel["spill_bytes"] for kernel in report["kernels"]], [0])
                 status, out, err = self.lathe("tune", *words, "--device", "sim", "--json", **cache)
                 self.assertEqual(status, 0, err)

@@ -62,7 +62,7 @@ void print_lines(const Json& kernel) {
   size_t shown = 0;
   for (const Json& line : kernel.at("lines")) {
     if (shown++ == kShown) break;
-    const std::string source = word(line, "source");
+    const std::string source = word(line, line.contains("called_from") ? "called_from" : "source");
     std::printf("  %-15s %s  %s: %s\n", shown == 1 ? "most time at" : "",
                 source.empty() ? formatted("PTX line %d", line.at("ptx_line").get<int>()).c_str()
                                : source.c_str(),

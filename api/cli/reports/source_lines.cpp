@@ -64,7 +64,7 @@ std::vector<std::string> PtxPlaces::of(size_t ptx_line) const {
   return out;
 }
 
-SourceLines::SourceLines(const std::string& op, const Report& report) {
+SourceLines::SourceLines(const std::string& op, const std::vector<std::string>& ptx) {
   if (!op.ends_with(kKernelEnding)) return;
   file_ = op;
   std::istringstream all(read_text("OP", op));
@@ -72,7 +72,7 @@ SourceLines::SourceLines(const std::string& op, const Report& report) {
     const size_t begin = line.find_first_not_of(" \t");
     lines_.push_back(begin == line.npos ? "" : line.substr(begin));
   }
-  for (const KernelUse& each : report.kernels) kernels_.emplace_back(each.ptx);
+  for (const std::string& each : ptx) kernels_.emplace_back(each);
 }
 
 std::string SourceLines::users(const std::string& place) const {

@@ -32,8 +32,8 @@ class PtxPlaces {
 
 class SourceLines {
  public:
-  // `op`: as the user named the operator. One of lathe's own has no lines. `report`: has the PTX.
-  SourceLines(const std::string& op, const Report& report);
+  // `op`: as the user named the operator. One of lathe's own has no lines. `ptx`: of its kernels.
+  SourceLines(const std::string& op, const std::vector<std::string>& ptx);
 
   // Puts the user's file in place of the name that "source" has, of a finding or a counted line and
   // of the other access of a race, and beside it "source_text", the line itself. Where the source
@@ -42,7 +42,7 @@ class SourceLines {
 
  private:
   void name_one(Json* entry) const;
-  // "mine.cuh:9" of "/lathe/caller/kernel.cuh:9"; empty for any other place.
+  // "FILE:9" of "/lathe/caller/kernel.cuh:9"; empty for any other place.
   std::string users(const std::string& place) const;
   std::string caller_of(const Json& entry) const;
 

@@ -61,6 +61,10 @@ const Broken kBroken[] = {
     {text_of("tensors = 5\n"), "2:1", "tensors is 5|allowed is a section"},
     {text_of(std::string("name = \"a b\"\n") + kX + kY + kLaunch), "2:8", "'a b' is no name"},
     {text_of("summary = 3\n"), "2:1", "summary is 3|allowed is a text in quotes"},
+    {text_of("reference = 7\n"), "2:1", "reference is 7; allowed is a text in quotes"},
+    {text_of("reference = \"../x.py\"\n"), "2:1",
+     "reference is '../x.py'; allowed is a file beside the kernel's that ends in .py"},
+    {text_of("reference = \"x.c\"\n"), "2:1", "reference is 'x.c'"},
     {text_of("summary = \"\"\n"), "2:1", "summary has 0 bytes|allowed are 1 to 1000"},
     {text_of("summary = \"\"\"a\nb\"\"\"\n"), "2:1", "on several lines"},
     // Tensors.

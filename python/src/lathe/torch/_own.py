@@ -74,7 +74,7 @@ class TorchKernel:
         """
         given, options = self._split(tensors, named)
         call = self._call(given, options)
-        ordered = tuple([given[name] for name in call.inputs])
+        ordered: tuple[Tensor | None, ...] = tuple([given[name] for name in call.inputs])
         if not is_compiling():
             found = call.inference(options, ordered)
             if found is not None:
