@@ -44,6 +44,15 @@ struct Job {
   std::vector<std::pair<const char*, int>> options;
 };
 
+// Calls of one shard, one after another.
+struct Layers {
+  Layers(const Job& job) : name(job.name), jobs{job} {}
+  Layers(std::string its_name, std::vector<Job> its_jobs)
+      : name(std::move(its_name)), jobs(std::move(its_jobs)) {}
+  std::string name;
+  std::vector<Job> jobs;
+};
+
 struct Variant {
   const char* rotate;
   unsigned flags;
@@ -70,9 +79,9 @@ Job attention(const char* name, int64_t heads, int64_t kv_heads) {
           {{"causal", 1}}};
 }
 
-Job conv() {
-  const std::vector<int64_t> x = {1, -1, 4096}, taps = {4096, 4};
-  return {"conv1d D4096",
+Job conv(int64_t channels) {
+  const std::vector<int64_t> x = {1, -1, channels}, taps = {channels, 4};
+  return {"conv1d D" + std::to_string(channels),
           "causal_conv1d",
           {{"x", LATHE_BF16, x},
            {"weight", LATHE_BF16, taps},
@@ -131,21 +140,20 @@ void restart_clocks(const std::string& name) {
   restart(name.c_str());
 }
 
-// One rank's call, ready to be made again and again.
-class Rank {
+// Where one rank of a world stands.
+struct Place {
+  lathe_context* context;
+  const char* id;
+  int world, rank;
+  int64_t tokens;
+};
+
+// One rank's call of a job, ready to be made again and again.
+class RankCall {
  public:
-  Rank(lathe_context* context, const Job& job, const Variant& variant, bool backward,
-       const char* id, int world, int rank, int64_t tokens)
-      : context_(context), tokens_(tokens), stream_(context) {
-    lathe_group* group = nullptr;
-    API(lathe_group_create(&group, context, id, world, rank, kPatience));
-    group_.reset(group);
-    lathe_shard_options options = LATHE_SHARD_OPTIONS_INIT;
-    options.world = world, options.rank = rank, options.balance = variant.balance;
-    options.length = tokens * world;
-    lathe_shard* shard = nullptr;
-    API(lathe_shard_create_with(&shard, &options));
-    shard_.reset(shard);
+  RankCall(const Place& place, const Job& job, unsigned flags, bool backward, lathe_group* group,
+           lathe_shard* shard, void* stream)
+      : place_(place), shard_(shard), stream_(stream) {
     lathe_problem* problem = nullptr;
     API(lathe_problem_create(&problem, job.op.c_str()));
     const apitest::Problem owner(problem);
@@ -157,53 +165,84 @@ class Rank {
       API(lathe_problem_tensor(problem, piece.name, piece.dtype,
                                static_cast<int>(piece.shape.size()), piece.shape.data()));
     }
-    API(lathe_problem_group(problem, group, variant.flags));
+    API(lathe_problem_group(problem, group, flags));
     lathe_plan* plan = nullptr;
-    API(lathe_plan_create(&plan, context, problem));
+    API(lathe_plan_create(&plan, place.context, problem));
     plan_.reset(plan);
     API(lathe_shard_prepare(shard, plan));
     order_.assign(lathe_plan_slot_count(plan), nullptr);
     for (const Piece& piece : job.pieces) {
       if (piece.gradient && !backward) continue;
-      place(piece);
+      put(piece);
     }
     size_t bytes = 0;
     API(lathe_plan_workspace(plan, order_.data(), shard, &bytes));
-    workspace_ = std::make_unique<apitest::Memory>(context, bytes);
+    workspace_ = std::make_unique<apitest::Memory>(place.context, bytes);
   }
 
-  void run() {
-    API(lathe_plan_run_sharded(plan_.get(), shard_.get(), order_.data(), workspace_->data(),
-                               workspace_->bytes(), stream_.get()));
-    API(lathe_stream_synchronize(context_, stream_.get()));
-    API(lathe_group_error(group_.get()));
+  void enqueue() {
+    API(lathe_plan_run_sharded(plan_.get(), shard_, order_.data(), workspace_->data(),
+                               workspace_->bytes(), stream_));
   }
 
  private:
-  void place(const Piece& piece) {
+  void put(const Piece& piece) {
     std::vector<int64_t> shape = piece.shape;
-    for (int64_t& extent : shape) extent = extent < 0 ? tokens_ : extent;
+    for (int64_t& extent : shape) extent = extent < 0 ? place_.tokens : extent;
     const auto& tensor = tensors_.emplace(
-        piece.name, std::make_unique<apitest::Tensor>(context_, piece.dtype, shape,
-                                                      apitest::Placement{}, stream_.get()));
+        piece.name, std::make_unique<apitest::Tensor>(place_.context, piece.dtype, shape,
+                                                      apitest::Placement{}, stream_));
     size_t slot = 0;
     API(lathe_plan_slot(plan_.get(), piece.name, &slot));
     order_.at(slot) = tensor.first->second->dl();
   }
 
-  lathe_context* context_;
-  int64_t tokens_;
-  apitest::Stream stream_;
-  apitest::Group group_;
-  apitest::Shard shard_;
+  const Place place_;
+  lathe_shard* const shard_;
+  void* const stream_;
   apitest::Plan plan_;
   std::map<std::string, std::unique_ptr<apitest::Tensor>> tensors_;
   std::vector<const DLTensor*> order_;
   std::unique_ptr<apitest::Memory> workspace_;
 };
 
+// One rank with the calls of some layers, one after another on one stream, over one group and one
+// shard.
+class Rank {
+ public:
+  Rank(const Place& place, const std::vector<Job>& jobs, const Variant& variant, bool backward)
+      : context_(place.context), stream_(place.context) {
+    lathe_group* group = nullptr;
+    API(lathe_group_create(&group, context_, place.id, place.world, place.rank, kPatience));
+    group_.reset(group);
+    lathe_shard_options options = LATHE_SHARD_OPTIONS_INIT;
+    options.world = place.world, options.rank = place.rank, options.balance = variant.balance;
+    options.length = place.tokens * place.world;
+    lathe_shard* shard = nullptr;
+    API(lathe_shard_create_with(&shard, &options));
+    shard_.reset(shard);
+    for (const Job& job : jobs) {
+      calls_.push_back(std::make_unique<RankCall>(place, job, variant.flags, backward, group, shard,
+                                                  stream_.get()));
+    }
+  }
+
+  void run() {
+    for (const auto& call : calls_) call->enqueue();
+    API(lathe_stream_synchronize(context_, stream_.get()));
+    API(lathe_group_error(group_.get()));
+  }
+
+ private:
+  lathe_context* context_;
+  apitest::Stream stream_;
+  apitest::Group group_;
+  apitest::Shard shard_;
+  std::vector<std::unique_ptr<RankCall>> calls_;
+};
+
 // Runs all ranks once to connect and load, once more on clocks that begin at 0.
-std::vector<Span> run_world(lathe_context* context, const Job& job, const Variant& variant,
+std::vector<Span> run_world(lathe_context* context, const Layers& layers, const Variant& variant,
                             bool backward, int world, int64_t tokens) {
   char id[LATHE_UNIQUE_ID_BYTES];
   API(lathe_unique_id(context, id));
@@ -224,11 +263,12 @@ std::vector<Span> run_world(lathe_context* context, const Job& job, const Varian
         barrier.arrive_and_wait();
       };
       guarded([&] {
-        call = std::make_unique<Rank>(context, job, variant, backward, id, world, rank, tokens);
+        const Place place = {context, id, world, rank, tokens};
+        call = std::make_unique<Rank>(place, layers.jobs, variant, backward);
       });
       guarded([&] { call->run(); });
       guarded([&] {
-        if (rank == 0) restart_clocks(job.name);
+        if (rank == 0) restart_clocks(layers.name);
       });
       guarded([&] { call->run(); });
       call.reset();
@@ -243,7 +283,7 @@ std::vector<Span> run_world(lathe_context* context, const Job& job, const Varian
   return read_timeline(text.str());
 }
 
-void add_row(Table* table, const Job& job, const Variant& variant, bool backward, int world,
+void add_row(Table* table, const Layers& job, const Variant& variant, bool backward, int world,
              const std::vector<Span>& spans) {
   Usage sum;  // the slowest rank's times, and all transfers together
   double transfer = 0, exposed = 0;
@@ -282,11 +322,15 @@ Table bench_ring(const Settings& settings) {
                        LATHE_BALANCE_HEAD_TAIL};
   const Variant same{"invariant", LATHE_RANK_INVARIANT | LATHE_REDUCE_PARAMETER_GRADS, "head_tail",
                      LATHE_BALANCE_HEAD_TAIL};
-  const std::vector<std::pair<Job, std::vector<Variant>>> all = {
+  // Two layers of a hybrid model in one layout: KDA behind the convolution of its q, k and v, and
+  // attention around a ring.
+  const Layers hybrid("hybrid 32/8 d128", {conv(3 * 4096), kda(), attention("", 32, 8)});
+  const std::vector<std::pair<Layers, std::vector<Variant>>> all = {
       {attention("32/8 d128", 32, 8), {ring, balanced, gather, fair, same}},
       {attention("64/8 d128", 64, 8), {ring, balanced, gather, fair}},
-      {conv(), {halo, pieces, same}},
-      {kda(), {halo, pieces, same}}};
+      {conv(4096), {halo, pieces, same}},
+      {kda(), {halo, pieces, same}},
+      {hybrid, {halo, pieces, same}}};
   Table table({"shape", "ranks", "rotate", "balance", "pass", "groups", "MB", "time_us",
                "compute_us", "transfer_us", "exposed_us", "hidden_percent"});
   for (const auto& [job, variants] : all) {
