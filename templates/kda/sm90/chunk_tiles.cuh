@@ -71,6 +71,14 @@ struct KdaChunkTiles {
   static constexpr int kScoreColumns = 128 / kParts;  // of a warpgroup
   static constexpr int kEach = 16;                    // numbers of a lane of a row's 32 columns
 
+  // A row of values is shared out to kLanes threads, in chunks of eight.
+  static constexpr int kLanes = Config::kWidth / 16;
+  static constexpr int kTurns = Config::kValueWidth / 8 / kLanes;
+  struct Values {
+    EightColumns<Element, 16> v[kTurns];
+    Beta beta;
+  };
+
   const KdaChunkMaps& maps;
   const KdaBackwardParams& p;
   const KdaInputs& in;
@@ -106,6 +114,11 @@ struct KdaChunkTiles {
   __device__ __forceinline__ unsigned word(int tile_at, int h, int n) const {
     return shared + tile_at + part / 2 * Smem::kRows + swizzled(row(h), part % 2 * 4 + n) + 4 * t;
   }
+  // The thread's chunk of a row in turn. Neighbouring rows begin with different halves of a panel:
+  // they are read from different banks.
+  __device__ __forceinline__ int value_chunk(int i, int row) const {
+    return thread % kLanes + kLanes * (kLanes == 4 && kTurns > 1 ? i ^ (row & 1) : i);
+  }
   // The byte of a column in a warp's part of the sums over V. Fours are dealt so that lanes with
   // eight columns each write to different banks.
   static __device__ __forceinline__ int state_part(int column) {
@@ -129,7 +142,8 @@ struct KdaChunkTiles {
                                                  float (&scores)[kScoreColumns / 2]) const;
   __device__ __forceinline__ void add_squares() const;
   __device__ __forceinline__ void multiply_states() const;
-  __device__ __forceinline__ void finish_values() const;
+  __device__ __forceinline__ void load_values(Values& values) const;
+  __device__ __forceinline__ void finish_values(const Values& values) const;
   __device__ __forceinline__ void store_scores(const float (&scores)[kScoreColumns / 2]) const;
 };
 
@@ -258,31 +272,36 @@ __device__ __forceinline__ void KdaChunkTiles<Config>::multiply_states() const {
   }
 }
 
-// beta of the tokens, dv = beta y, and y . v.
+// The thread's part of v and beta of its token, ahead of everything else.
 template <class Config>
-__device__ __forceinline__ void KdaChunkTiles<Config>::finish_values() const {
-  constexpr int kLanes = Config::kWidth / 16;  // of a row
-  constexpr int kTurns = Config::kValueWidth / 8 / kLanes;
+__device__ __forceinline__ void KdaChunkTiles<Config>::load_values(Values& values) const {
   const int at = thread / kLanes, token = tile.first + at;
   const bool inside = token < tile.count;
   const Element* v =
       row_of<Element>(in.v, in.v_batch_stride, in.v_token_stride, token) + head * in.v_head_stride;
-  Element* dv =
-      row_of<Element>(p.dv, p.dv_batch_stride, p.dv_token_stride, token) + head * p.dv_head_stride;
-  float beta = 0.0f, dot = 0.0f;
-  if (inside) {
-    beta = to_float(
-        load_element(row_of<Beta>(in.beta, in.beta_batch_stride, in.beta_token_stride, token) +
-                     head * in.beta_head_stride));
-    beta = step_size<Config>(beta, in.beta_factor);
-  }
 #pragma unroll
   for (int i = 0; i < kTurns; ++i) {
-    // Neighbouring rows begin with different halves of a panel: they read from different banks.
-    const int turn = kLanes == 4 && kTurns > 1 ? i ^ (at & 1) : i;
-    const int chunk = thread % kLanes + kLanes * turn;
-    EightColumns<Element, 16> values;
-    values.load(v, 8 * chunk, in.value_dim, inside);
+    values.v[i].load(v, 8 * value_chunk(i, at), in.value_dim, inside);
+  }
+  values.beta = {};
+  if (!inside) return;
+  values.beta =
+      load_element(row_of<Beta>(in.beta, in.beta_batch_stride, in.beta_token_stride, token) +
+                   head * in.beta_head_stride);
+}
+
+// beta of the tokens, dv = beta y, and y . v.
+template <class Config>
+__device__ __forceinline__ void KdaChunkTiles<Config>::finish_values(const Values& values) const {
+  const int at = thread / kLanes, token = tile.first + at;
+  const bool inside = token < tile.count;
+  Element* dv =
+      row_of<Element>(p.dv, p.dv_batch_stride, p.dv_token_stride, token) + head * p.dv_head_stride;
+  const float beta = inside ? step_size<Config>(to_float(values.beta), in.beta_factor) : 0.0f;
+  float dot = 0.0f;
+#pragma unroll
+  for (int i = 0; i < kTurns; ++i) {
+    const int chunk = value_chunk(i, at);
     float word[4], d[8];
     load_shared(shared + Smem::kY + chunk / 8 * Smem::kRows + swizzled(at, chunk % 8), word);
 #pragma unroll
@@ -291,7 +310,7 @@ __device__ __forceinline__ void KdaChunkTiles<Config>::finish_values() const {
       unpack_pair(bit_cast<unsigned>(word[j]), Element{}, y[0], y[1]);
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        dot = __fmaf_rn(y[e], values.at(2 * j + e), dot);
+        dot = __fmaf_rn(y[e], values.v[i].at(2 * j + e), dot);
         d[2 * j + e] = y[e] * beta;
       }
     }

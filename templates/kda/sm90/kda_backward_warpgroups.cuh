@@ -296,10 +296,12 @@ __device__ __forceinline__ void KdaBackwardWarpgroups<Config>::run() {
   Sums sums;
   {
     float scores[Chunk::kScoreColumns / 2] = {};
+    typename Chunk::Values of_values;
+    this->load_values(of_values);
     mbarrier_wait(values, 0);
     this->start_products(sums.queries, sums.rows, sums.columns, scores);
     this->multiply_states();
-    this->finish_values();
+    this->finish_values(of_values);
     mbarrier_wait(keys, 0);
     if constexpr (Config::kL2Norm) this->add_squares();
     wgmma_wait<0>();
