@@ -141,6 +141,12 @@ class HeaderCases(Case):
         y = self.outcome("tma.cuh", PLANE % (BOX, BOX), launch('["ceil_div(D, 32)", "ceil_div(T, 8)"]', 32), {"x": x})["y"]
         self.assertEqual(y, [2 * v for v in values])
 
+    def test_cluster(self):
+        x, values = self.values(5, 64)
+        y = self.outcome("cluster.cuh", 'x = { in = "f32", shape = "T 64", map = { box = "64 1" } }\ny = { out = "f32", shape = "T 2 64" }\n',
+                         launch('"2 * T"', 64, "cluster = 2\n"), {"x": x}, more='#include "lathe/tma.cuh"\n')["y"]
+        self.assertEqual(y, [v for t in range(5) for v in 2 * values[64 * t:64 * t + 64]])
+
     def test_ring(self):
         x, values = self.values(900)
         y = self.outcome("ring.cuh", vector(more=", map = { box = 128 }") + 'y = { out = "f32", shape = "128" }\n',
