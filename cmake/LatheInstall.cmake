@@ -9,10 +9,13 @@ install(TARGETS lathe EXPORT lathe-targets
 install(FILES ${PROJECT_SOURCE_DIR}/api/lathe.h ${PROJECT_SOURCE_DIR}/api/lathe.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/api/lathe DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 # What kernels of one's own include, and examples of them, to read: the library has the headers inside.
-foreach(folder templates/lathe templates/common templates/params examples/own_kernels)
+foreach(folder templates/lathe templates/common examples/own_kernels)
   get_filename_component(parent ${folder} DIRECTORY)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder} DESTINATION ${CMAKE_INSTALL_DATADIR}/lathe/${parent})
 endforeach()
+set(params ${PROJECT_SOURCE_DIR}/templates/params)
+install(FILES ${params}/tensor_map.h ${params}/exact_sums.h
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/lathe/templates/params)
 
 # A compiler that came as a wheel is in no folder of the system: it is installed beside liblathe.so,
 # where lathe looks for it, so that whoever runs the program finds it.

@@ -8,6 +8,7 @@ and with pkg-config, and runs them on the simulator, with the build tree out of 
 """
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -171,11 +172,18 @@ def main():
                 outside / f"{name}.c", *flags, "-lm", f"-Wl,-rpath,{library}")
             check_output(program, dict(env, **ALONE))
 
-        installed = [path for path in prefix.rglob("*.h*") if path.suffix in (".h", ".hpp") and path.parent.name != "dlpack"]
+        installed = [path for path in (prefix / "include").rglob("*.h*") if path.suffix in (".h", ".hpp") and path.parent.name != "dlpack"]
         found = sorted(str(path.relative_to(prefix / "include")) for path in installed)
         expected = ["lathe.h", "lathe.hpp", *(f"lathe/{part}.h" for part in ("cache", "plan", "ranks", "tune"))]
         if found != expected:
             sys.exit(f"installed headers: {found}, expected {expected}")
+        # The headers for kernels of one's own, with all that they include.
+        device = prefix / "share/lathe/templates"
+        texts = sorted((device / "lathe").glob("*.cuh")) + sorted((device / "common").glob("*.cuh"))
+        named = {name for path in texts for name in re.findall(r'^#include "(.*)"', path.read_text(), re.M)}
+        absent = sorted(name for name in named if not (device / name).is_file())
+        if len(texts) < 20 or absent:
+            sys.exit(f"{len(texts)} device headers are installed; they include {absent}, which are not")
 
 
 if __name__ == "__main__":

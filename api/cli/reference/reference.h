@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// `lathe check FILE.cuh --reference` holds what a user's kernel computed against a function of
+// `lathe check --reference` holds what a user's kernel computed against a function of
 // Python that its description names.
 #pragma once
 
