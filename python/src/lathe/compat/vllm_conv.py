@@ -101,8 +101,9 @@ def causal_conv1d_fn(x: Tensor, weight: Tensor, bias: Tensor | None, conv_states
     if cache_indices is not None and pad_slot_id >= 0:  # a second name of padding
         check_tensors(cache_indices=cache_indices)
         cache_indices = cache_indices.masked_fill(cache_indices == pad_slot_id, -1)
-    given = (block_idx_last_scheduled_token, initial_state_idx, block_idx_first_scheduled_token,
-             num_computed_tokens, block_size_to_align)
+    given = {"last": block_idx_last_scheduled_token, "initial": initial_state_idx,
+             "first": block_idx_first_scheduled_token, "computed": num_computed_tokens,
+             "size": block_size_to_align}
     y = prefilled(x, weight, bias, conv_states, query_start_loc, cache_indices, has_initial_state,
                   activation, null_block_id, given)[0].t()
     if x.stride(0) == 1:
@@ -114,10 +115,11 @@ def causal_conv1d_fn(x: Tensor, weight: Tensor, bias: Tensor | None, conv_states
 def prefilled(x: Tensor, weight: Tensor, bias: Tensor | None, conv_states: Tensor,
               query_start_loc: Tensor, cache_indices: Tensor | None,
               has_initial_state: Tensor | None, activation: bool | str | None, null: int,
-              in_blocks: tuple[Any, ...] = (), split: tuple[int, ...] = ()) -> list[Tensor]:
+              in_blocks: dict[str, Any] | None = None, split: tuple[int, ...] = ()
+              ) -> list[Tensor]:
     """Returns y [T,D], or its parts by `split`, and leaves the states in the pool.
 
-    in_blocks: last, initial and first blocks, tokens before the call, and tokens of a block.
+    in_blocks: what blocks_of takes of a prefix cache.
     """
     check_tensors(x=x, weight=weight, bias=bias, conv_states=conv_states,
                   query_start_loc=query_start_loc, cache_indices=cache_indices,
@@ -130,8 +132,9 @@ def prefilled(x: Tensor, weight: Tensor, bias: Tensor | None, conv_states: Tenso
     if has_initial_state is not None:
         check_shape("has_initial_state", has_initial_state, "[N]", (sequences,),
                     "give one for each sequence")
-    blocks = blocks_of("cache_indices", cache_indices, sequences, *in_blocks,
-                       prefill=True) if in_blocks else None
+    blocks = None
+    if in_blocks is not None:
+        blocks = blocks_of("cache_indices", cache_indices, sequences, **in_blocks, prefill=True)
     with torch.no_grad():
         rows = _rows("cache_indices", conv_states, cache_indices, sequences, null, blocks)
         known = (_places.filled(sequences, 0, x.device) if has_initial_state is None
