@@ -17,13 +17,15 @@ class Warpgroups final : public KdaForward {
       : KdaForward(std::move(spec)),
         packed_(problem.packed),
         outputs_(!problem.no_output),
+        saves_(problem.saves),
         columns_(kda_warpgroups_columns(*kernel)),
         beside_(beside) {}
 
   int64_t columns() const override { return columns_; }
   KdaWalkTile beside() const override { return beside_; }
   int64_t tensor_ops(const KdaProblem& problem) const override {
-    return kda_warpgroups_ops(problem, columns_, outputs_);
+    const int64_t kept = saves_ ? 2 * kKdaBlock * kKdaBlock * columns_ : 0;  // vn
+    return kda_warpgroups_ops(problem, columns_, outputs_) + kept;
   }
   Status launch(const KdaForwardParams& forward, int64_t blocks,
                 CUstream_st* stream) const override {
@@ -34,7 +36,7 @@ class Warpgroups final : public KdaForward {
   }
 
  private:
-  bool packed_, outputs_;
+  bool packed_, outputs_, saves_;
   int64_t columns_;
   KdaWalkTile beside_;
 };

@@ -43,6 +43,8 @@ constexpr Template kTemplate =
 
 std::string refusal(const KdaSummaryProblem& problem, const DeviceFacts& facts) {
   if (problem.chosen_portable) return "the tuned choice is a portable kernel";
+  // A call that gives gradients beside o has the portable one, and so the same bits.
+  if (problem.kda.saves) return "what the backward reads is kept";
   if (!problem.parts.states || problem.parts.grads) return "it also walks back";
   return kda_warpgroups_refusal(problem.kda, facts, kTemplate.kernel);
 }

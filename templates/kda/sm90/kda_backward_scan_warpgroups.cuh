@@ -148,7 +148,7 @@ __device__ __forceinline__ void KdaWalkingBack<Of>::walk_blocks(KdaState<Walkers
     add_rows(record.tile, read, state);
     unsigned y[2][2];
     make_gradients(record, d_o, read, y);
-    Walking::store_rows(y, to, stride, inside ? tile.count - first : 0);
+    Walking::store_rows(lane, y, to, stride, inside ? tile.count - first : 0);
     to -= 16 * stride;
     wgmma_wait<0>();
     wgmma_fence_operands(Walking::sums(state));

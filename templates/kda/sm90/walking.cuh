@@ -80,8 +80,8 @@ struct KdaWalking : KdaForward<KdaWalkers<Config>> {
   __device__ __forceinline__ void begin_output(const Record& record, Outputs& outputs) const;
   __device__ __forceinline__ void make_values(const Record& record, Outputs& outputs) const;
   static __device__ __forceinline__ void pack_rows(const float (&x)[2][4], unsigned (&to)[2][2]);
-  static __device__ __forceinline__ void store_rows(const unsigned (&x)[2][2], Element* to,
-                                                    long long stride, int left);
+  static __device__ __forceinline__ void store_rows(int lane, const unsigned (&x)[2][2],
+                                                    Element* to, long long stride, int left);
   __device__ __forceinline__ Places places() const;
   __device__ __forceinline__ long long saved_stride() const {
     return static_cast<long long>(in.value_heads) * in.value_dim;
@@ -247,10 +247,10 @@ __device__ __forceinline__ void KdaWalking<Config>::pack_rows(const float (&x)[2
 
 // (value; token), to where the lane's columns of token g are.
 template <class Config>
-__device__ __forceinline__ void KdaWalking<Config>::store_rows(const unsigned (&x)[2][2],
+__device__ __forceinline__ void KdaWalking<Config>::store_rows(int lane, const unsigned (&x)[2][2],
                                                                Element* to, long long stride,
                                                                int left) {
-  const int lane = static_cast<int>(threadIdx.x % 32), g = lane / 4, t = lane % 4;
+  const int g = lane / 4, t = lane % 4;
 #pragma unroll
   for (int n = 0; n < 2; ++n) {
     const unsigned low = transpose_matrix(x[n][0]), high = transpose_matrix(x[n][1]);
@@ -284,7 +284,7 @@ __device__ __forceinline__ typename KdaWalking<Config>::Places KdaWalking<Config
 template <class Config>
 __device__ __forceinline__ void KdaWalking<Config>::walk_blocks(
     KdaState<Walkers>& state, PipelineState<Smem::kSlots>& ring) const {
-  const int t = fresh_lane() % 4;
+  const int lane = fresh_lane(), t = lane % 4;
   const int column = this->warp_value() + (t & 1) * 8 + (t & 2) * 2;
   Places to = places();
   // Tokens that are there from the block's first one on; 0 of columns that are not.
@@ -297,11 +297,11 @@ __device__ __forceinline__ void KdaWalking<Config>::walk_blocks(
       unsigned o[2][2];
       multiply_add_split(outputs.o[0], outputs.o[1], outputs.x, outputs.square);
       pack_rows(outputs.o, o);
-      store_rows(o, to.o, p.o_token_stride, left);
+      store_rows(lane, o, to.o, p.o_token_stride, left);
       to.o += 16 * p.o_token_stride;
     }
     if constexpr (Config::kSaved) {
-      store_rows(outputs.vn, to.vn, saved_stride(), left);
+      store_rows(lane, outputs.vn, to.vn, saved_stride(), left);
       to.vn += 16 * saved_stride();
     }
     left -= 16;

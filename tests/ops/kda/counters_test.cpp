@@ -177,7 +177,7 @@ TEST_CASE("counters: segments take few launches and little room") {
   backward.backward = backward.apart = true;
   counted = count(kda_backward_call(backward, make_kda_inputs(backward), {}));
   print("backward", backward, counted, backward_floor(backward), backward_ops(backward));
-  CHECK(counted.launches <= 5);
+  CHECK(counted.launches <= 6);  // Hopper's walks are two launches
   CHECK(counted.workspace_bytes <= 0.5 * peers_backward_bytes(backward));
 }
 

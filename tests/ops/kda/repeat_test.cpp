@@ -4,6 +4,7 @@
 // blocks and of what is asynchronous differs, no bit of a result does.
 #include "tests/harness/repeat.h"
 
+#include "tests/harness/family_case.h"
 #include "tests/ops/kda/case.h"
 
 using namespace apitest;
@@ -34,7 +35,7 @@ TEST_CASE("kda: the same bits under ten schedules, and on several host threads")
 }
 
 // Blocks of half as many values where shared memory is small: no value knows of another.
-TEST_CASE("kda: the same bits whatever the architecture and its tiles") {
+FAMILY_CASE("portable", "kda: the same bits whatever the architecture and its tiles") {
   KdaCase kda = sample();
   kda.group = 1;
   kda.segments = 2;
