@@ -34,11 +34,12 @@ struct ExactSum {
     long long low = static_cast<long long>(wide & 0xffffffffull);
     long long high = static_cast<long long>(wide >> 32);
     if (negative) low = -low, high = -high;
+    // Every word gets its part, or 0: a choice of words would be an index, and words with an index
+    // lie in memory.
     const int at = static_cast<int>(place >> 5);
 #pragma unroll
     for (int w = 0; w < kExactDigits; ++w) {
-      if (w == at) word[w] += low;
-      if (w == at + 1) word[w] += high;
+      word[w] += w == at ? low : w == at + 1 ? high : 0ll;
     }
   }
   // The nearest float32, to even; a sum of 0 is +0.
