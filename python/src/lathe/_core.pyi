@@ -181,7 +181,8 @@ class Shard:
                bounds: Sequence[int] | None = None,
                ranges: Sequence[Sequence[tuple[int, int]]] | None = None,
                capacity_tokens: int = 0, capacity_pieces: int = 0, stream: int = 0) -> None:
-        """Collective: gives a shard with a capacity another layout, in the order of a stream."""
+        """Collective: gives a shard with a capacity another layout, in the order of a stream;
+        arguments as of Shard."""
     def prepare(self, plan: Plan, /) -> None:
         """Collective: makes the tables that runs of the plan on this shard need."""
     def intervals(self, axis: int = 0, /) -> list[tuple[int, int]]:

@@ -48,6 +48,7 @@ def exists(node, names):
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_snippets(document, monkeypatch):
+    monkeypatch.chdir(snippets.ROOT)  # where documents name files from
     # Inductor would compile C++ for a minute; the graph is the same.
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="aot_eager"))
     names = {"__name__": "__main__"}
