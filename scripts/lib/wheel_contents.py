@@ -21,7 +21,7 @@ MODULES = """
 __init__.py _check.py _core.pyi _errors.py _library.py _kernel.py _log.py _objects.py _operators.py _run.py
 _signatures.pyi cli.py flex.py py.typed compat/__init__.py compat/_arguments.py compat/_attention.py
 compat/_bert_padding.py compat/_conv.py compat/_conv_blocks.py compat/_conv_checks.py
-compat/_conv_copies.py compat/_fla_checks.py compat/_fla_context.py compat/_fla_conv.py
+compat/_fla_checks.py compat/_fla_context.py compat/_fla_conv.py
 compat/_fla_kda.py compat/_fla_register.py compat/_install.py compat/_kvcache.py compat/_places.py
 compat/_plugins.py compat/_ragged.py compat/_serving_kda.py compat/_torch_cp_balancers.py
 compat/_transformers_attention.py compat/_transformers_functions.py compat/_transformers_mask.py
@@ -34,7 +34,7 @@ torch/_calls.py torch/_device.py torch/_flops.py torch/_functions.py torch/_grad
 torch/_late.py torch/_layout.py torch/_mod_blocks.py torch/_mod_break.py torch/_mod_captures.py
 torch/_mod_compile.py torch/_mod_division.py torch/_mod_helpers.py torch/_mod_numbers.py
 torch/_mod_operations.py torch/_mod_record.py torch/_mod_text.py torch/_mod_trace.py
-torch/_mod_traced.py torch/_mod_types.py torch/_operator_calls.py torch/_ranks.py torch/_shapes.py
+torch/_mod_traced.py torch/_mod_types.py torch/_operator_calls.py torch/_own.py torch/_ranks.py torch/_shapes.py
 torch/_sharding.py torch/_signatures.py torch/_statistics.py torch/_tensors.py torch/_traced.py
 torch/_transforms.py torch/_version.py
 """.split()
