@@ -24,29 +24,42 @@ KernelSpec kda_backward_finish_spec() {
 
 namespace {
 
+// Returns the walk forward that a backward repeats, for the values and states that it reads.
+KdaProblem states_of(const KdaProblem& problem) {
+  KdaProblem states = problem;
+  states.forward = states.saves = states.no_output = true;
+  states.final_state = states.chunk_states = false;
+  return states;
+}
+
+// Returns the walk back. It also walks forward, unless an architecture has a kernel of its own for
+// that.
+KdaBackProblem back_of(const KdaProblem& problem, const DeviceFacts& facts) {
+  const bool apart = refusal_of(*kda_forwards().front(), states_of(problem), facts).empty();
+  return {problem, {}, problem.recomputes() && !apart};
+}
+
 // Returns the tile of the portable walks, which are one kernel in two directions: the forward's
-// step has it, or the walk back chooses.
+// step has it, or the walk back chooses. Nobody chooses for a walk back that is not portable.
 Result<KdaWalkTile> tile_of(const KdaProblem& problem, const KdaForward* forward,
                             const DeviceFacts& facts) {
   if (forward != nullptr) return forward->beside();
   if (std::string none = kda_walk_refusal(problem, facts); !none.empty()) return unsupported(none);
-  return pick(kda_walk_candidates(problem, facts), facts, {}, [&](const KdaWalkTile& tile) {
+  const KdaBackProblem back = back_of(problem, facts);
+  const auto tiles = kda_walk_candidates(problem, facts);
+  if (refusal_of(*kda_backs().front(), back, facts).empty()) return tiles.front();
+  return pick(tiles, facts, {}, [&](const KdaWalkTile& tile) {
     return kda_backward_scan_spec({problem, tile, problem.recomputes()});
   });
 }
 
-// Adds the walk back, and the walk forward that a backward repeats: in the same launch, unless an
-// architecture has a kernel of its own for it.
+// Adds the walk back, and the walk forward that a backward repeats.
 Status add_scan(const KdaProblem& problem, const DeviceFacts& facts, KdaChunkedKernels* out) {
-  KdaBackProblem back = {problem, out->tile, problem.recomputes()};
-  if (back.both) {
-    KdaProblem states = problem;
-    states.forward = states.saves = states.no_output = true;
-    states.final_state = states.chunk_states = false;
-    if (refusal_of(*kda_forwards().front(), states, facts).empty()) {
-      LATHE_ASSIGN(out->states, make_step(kda_forwards(), states, without_choices(facts)));
-      back.both = false;
-    }
+  KdaBackProblem back = back_of(problem, facts);
+  back.tile = out->tile;
+  if (problem.recomputes() && !back.both) {
+    LATHE_ASSIGN(out->states,
+                 make_step(kda_forwards(), states_of(problem), without_choices(facts)));
   }
   LATHE_ASSIGN(out->scan, make_step(kda_backs(), back, without_choices(facts)));
   return {};
