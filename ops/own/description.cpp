@@ -217,7 +217,7 @@ class DescriptionReader {
     if (std::ranges::find(out_->dims, entry.name, &DimText::name) != out_->dims.end()) return {};
     LATHE_TRY(check_count(entry, "dims", out_->dims, kMostOwnDims));
     LATHE_TRY(names_.add(entry));
-    out_->dims.push_back({entry.name});
+    out_->dims.emplace_back().name = entry.name;
     return {};
   }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "codegen/base/printable.h"
 #include "ops/own/maps.h"
 
 namespace lathe::own {

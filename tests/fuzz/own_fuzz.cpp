@@ -60,10 +60,16 @@ void check_plans(const OperatorPointer& op, std::string_view numbers) {
     return;
   }
   const auto resolved = resolve(problem);
-  if (!resolved.ok()) return FUZZ_CHECK(is_refusal(resolved.status()));
+  if (!resolved.ok()) {
+    FUZZ_CHECK(is_refusal(resolved.status()));
+    return;
+  }
   static const DeviceFacts facts = *facts_of_arch("sm_90a");
   const auto executor = make_executor(*resolved, facts);
-  if (!executor.ok()) return FUZZ_CHECK(is_refusal(executor.status()));
+  if (!executor.ok()) {
+    FUZZ_CHECK(is_refusal(executor.status()));
+    return;
+  }
   for (const KernelSpec& spec : (*executor)->specs()) {
     FUZZ_CHECK(spec.threads >= 1 && spec.threads <= 1024 && spec.params_bytes >= 8);
     FUZZ_CHECK(spec.text().find('\n') == std::string::npos);
@@ -87,7 +93,10 @@ void check_expression(std::string_view text) {
   static const own::Scope scope = {{{"T", 0}, {"D", 1}, {"k", 2}}, {"V"}, {{"bytes", "x", 3}}};
   own::ExpressionFault fault;
   const auto parsed = own::Expression::parse(text, scope, &fault);
-  if (!parsed) return FUZZ_CHECK(!fault.what.empty() && fault.at <= text.size());
+  if (!parsed) {
+    FUZZ_CHECK(!fault.what.empty() && fault.at <= text.size());
+    return;
+  }
   for (const int64_t t : {int64_t{0}, int64_t{7}, INT64_MAX}) {
     const int64_t values[] = {t, -3, int64_t{1} << 40, 2};
     int64_t first = 0, second = 0;
