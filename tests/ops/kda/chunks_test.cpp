@@ -21,7 +21,7 @@ const std::vector<KdaSetup> kGradients = setups(R"(
     f32 f32 f32 128 2 | packed initial grouped
 )");
 
-TEST_CASE("kda: gradients where sequences and chunks end together and apart") {
+EVERY_FAMILY_CASE("kda: gradients where sequences and chunks end together and apart") {
   uint32_t seed = 1;
   for (KdaSetup s : kGradients) {
     s.flags += " backward";
@@ -72,7 +72,7 @@ const std::vector<Segmented> kSegmented = {
      {1, 3, 8}},
 };
 
-TEST_CASE("kda: forwards and backwards in any number of segments") {
+EVERY_FAMILY_CASE("kda: forwards and backwards in any number of segments") {
   uint64_t seed = 1;
   for (const Segmented& each : kSegmented) {
     KdaCase kda = case_of(each.setup);
