@@ -52,7 +52,7 @@ struct AttentionRounds {
   std::vector<int64_t> key_tokens;   // by rank
   std::vector<int64_t> key_offsets;  // W + 1: of the gathered buffer
   int64_t most_key_tokens = 0;       // of a rank: what a travelling buffer holds
-  // Of a layout with a capacity: how many ranges the rows of a rank may have with the keys of
+  // With a capacity, the rows of a rank may have at most so many ranges with the keys of
   // another one. Then tokens are those of the capacity, all keys travel to all ranks, and each
   // round's ranges are filled up with empty ones behind all rows; so only ranges depend on the
   // layout. 0: there is no capacity.

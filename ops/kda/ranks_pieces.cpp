@@ -49,7 +49,7 @@ KdaWalkTable add_walks(const PieceWalks& walks, TableImage* to) {
   return out;
 }
 
-// What follows from a layout, with its tables laid out, the same way for all layouts of a capacity.
+// Holds what follows from a layout. All layouts of a capacity have their tables in the same places.
 struct KdaPiecesTables {
   PieceStatesPlan plan;
   TableImage image;

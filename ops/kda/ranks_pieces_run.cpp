@@ -117,7 +117,7 @@ Status KdaPiecesRun::take_given() const {
   const int64_t bytes = 4 * batch_ * pieces() * state_size();
   RowCopier copier(program_.rows, call_.stream);
   const auto take = [&](const StateCopy& copy, bool given) -> Status {
-    // Of a fixed number of pieces some are none, and some begin with what the walks give them.
+    // Some of a fixed number of pieces are none, and some begin with what the walks give them.
     if (!given || state_.fixed) LATHE_TRY(clear(group_, at(copy.section), bytes, call_.stream));
     return given ? copy_states(&copier, copy, true) : Status();
   };

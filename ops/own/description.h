@@ -37,7 +37,7 @@ struct TensorText {
   Role role = Role::input;
   bool optional = false, strided = false;
   int aligned = 0;
-  // Of its tensor map: a box's extents, the fastest dimension first; empty: it has none.
+  // The box of its tensor map has these extents, the fastest dimension first; empty: no map.
   std::vector<Expression> box;
   Expression swizzle;  // empty: 0
   bool has_map = false;

@@ -50,7 +50,7 @@ Status read_box(const TomlReader& reader, const Entry& entry, const Scope& compi
   return {};
 }
 
-// What is a number in the text is told at its place; the rest when a kernel is chosen.
+// Refuses numbers of the text at their place; the rest is told when a kernel is chosen.
 Status check_numbers(const TomlReader& reader, const Entry& entry,
                      const std::vector<Expression>& extents, Status (*check)(int64_t)) {
   for (const Expression& each : extents) {

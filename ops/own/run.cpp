@@ -178,7 +178,7 @@ class OwnExecutor : public PlannedExecutor<OwnExecutor, OwnPlan> {
       if (extent == 0) return {};
       const int64_t stride = given->strided ? tensor.stride[d] : contiguous;
       mapped.extent[static_cast<size_t>(k)] = extent;
-      // Of one element: nobody uses it, and a caller may have left anything there.
+      // Nobody uses the stride of one element, and a caller may have left anything there.
       mapped.stride[static_cast<size_t>(k)] = extent == 1 && k > 0 ? 16 : stride;
       contiguous *= extent;
       if (k == 0 || extent == 1) continue;

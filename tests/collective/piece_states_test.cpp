@@ -122,7 +122,7 @@ void deliver(std::vector<Rank>* ranks) {
         REQUIRE(sends[i].elements == receives[i].elements);
         for (int n = 0; n < sends[i].elements; ++n) {
           const int at = sends[i].element + n, slot = receives[i].element + n;
-          // Of a fixed number of pieces some are of no cut sequence, or none at all.
+          // Some of a fixed number of pieces are of no cut sequence, or none at all.
           if (sends[i].elements > 1 && !own.maps.contains(at)) continue;
           switch (sends[i].kind) {
             case PieceMessage::end:

@@ -11,7 +11,7 @@
 namespace lathe::cli {
 namespace {
 
-// What the library calls the text of a kernel to the compiler.
+// The library gives the text of a kernel to the compiler under this name.
 constexpr std::string_view kCompiledName = "caller/kernel.cuh";
 constexpr size_t kMostCalls = 64;  // in line in each other
 

@@ -31,7 +31,7 @@ class SparseBackward {
 using SparseBackwardStep = Implementation<SparseProblem, SparseBackward>;
 LATHE_STEP(SparseBackwardStep, sparse_backwards, kSparseBackwardPortable)
 
-// What follows is the portable implementation's.
+// All that follows belongs to the portable implementation.
 
 struct SparseBackwardTile {
   int heads = 32;  // M: query heads of a block

@@ -30,7 +30,7 @@ class SparseForward {
 using SparseForwardStep = Implementation<SparseProblem, SparseForward>;
 LATHE_STEP(SparseForwardStep, sparse_forwards, kSparseForwardPortable)
 
-// What follows is the portable implementation's.
+// All that follows belongs to the portable implementation.
 
 // Tile constants are part of the spec. They never depend on a length.
 struct SparseTile {

@@ -40,7 +40,7 @@ struct RaggedBlocks {
     int start, rows, tiles;
     long long blocks;
   };
-  // What a block of threads finds, in its shared memory.
+  // Holds what a block of threads finds, in its shared memory.
   struct Found {
     int sequence, tile, head;
     DecodeSplit split;
