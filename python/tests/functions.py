@@ -16,10 +16,11 @@ from function_inputs import (attention_inputs, channels_last, conv_inputs, heads
                              pool_inputs, rows_inputs, sparse_exact, sparse_inputs)
 from function_row import Row
 from lathe.compat import (causal_conv1d, fla, flash_attn, flash_attn_3, flash_attn_4, flash_mla,
-                          sdpa, sglang, torch_cp, transformers, vllm, vllm_conv, vllm_kda)
+                          sdpa, sglang, torch_cp, transformers, vllm, vllm_conv, vllm_glm,
+                          vllm_kda)
 
 MODULES = (lt, lathe.flex, causal_conv1d, fla, flash_attn, flash_attn_3, flash_attn_4, flash_mla,
-           sdpa, sglang, torch_cp, transformers, vllm, vllm_conv, vllm_kda)
+           sdpa, sglang, torch_cp, transformers, vllm, vllm_conv, vllm_glm, vllm_kda)
 
 
 def _tuple(found):
@@ -306,6 +307,10 @@ ADAPTERS = (
             *(each.repeat_interleave(2, 2) if i < 2 and each.shape[2] != rows[2].shape[2] else each
               for i, each in enumerate(rows)), torch.zeros(rows[2].shape[2]), None, -4.0,
             pool.transpose(2, 3).contiguous(), cu, slots)[0])),
+    Row(vllm_glm, "fused_recurrent_kda", only(kda_inputs, *_FLOAT), _recurrent(
+        lambda rows, pool, slots, cu: vllm_glm.fused_recurrent_kda(
+            *rows, initial_state=pool.transpose(2, 3).contiguous(), cu_seqlens=cu,
+            ssm_state_indices=slots)[0])),
 )
 
 SERVING = functions_serving.ROWS
@@ -318,8 +323,10 @@ _NO_TENSORS = "computes no tensor"
 _RANKS = "computes over ranks: test_functions_gradients.py has the differences of these"
 _SERVED = "test_vllm_kda.py compares it with float64"
 _SGLANG = "test_sglang.py compares it with float64"
+_OWN = "makes operators of a user's own kernels: test_own_kernels.py"
 _METADATA = "returns an empty tensor; test_attention_refusals.py calls it"
 REASONS = {
+    (lt, "kernel"): _OWN, (lt, "TorchKernel"): _OWN,
     (lt, "Call"): "is what the functions are made of",
     (lt, "Ranks"): _RANKS, (lt, "group"): _RANKS, (lt, "options_of"): _NO_TENSORS,
     (lt, "simulated"): _NO_TENSORS, (lt, "stats"): _NO_TENSORS, (lt, "use_simulator"): _NO_TENSORS,
@@ -337,6 +344,7 @@ REASONS = {
     (vllm_conv, "PAD_SLOT_ID"): _NO_TENSORS,
     **{(vllm_kda, name): _SERVED for name in vllm_kda.__all__
        if name not in ("fused_recurrent_kda", "fused_recurrent_kda_packed_decode")},
+    (vllm_glm, "chunk_kda_with_fused_gate"): "test_vllm_glm.py compares it with float64",
     **{(sglang, name): _SGLANG for name in sglang.__all__},
     (transformers, "attention_forward"): "takes a model's layer; test_transformers.py calls it",
     (transformers, "register"): "test_transformers_models.py runs models that it registers for",

@@ -13,7 +13,7 @@
 #                                     that scripts/wheels left in dist/
 #   scripts/test --peer-suites CHECKOUT [--sample N] [ARGUMENT...]
 #                                     the tests of a checkout of flash-linear-attention,
-#                                     flash-attention or causal-conv1d on lathe's functions;
+#                                     flash-attention, causal-conv1d, vLLM or SGLang on lathe's functions;
 #                                     arguments go to its runner in python/tests/peers
 #
 #   LATHE_JOBS=N                      processes of the tests with torch; default: one per core
@@ -145,8 +145,12 @@ owner() {
     echo flash-attention
   elif [ -e "$1/tests/test_causal_conv1d.py" ]; then
     echo causal-conv1d
+  elif [ -e "$1/tests/kernels/mamba/test_causal_conv1d.py" ]; then
+    echo vllm
+  elif [ -d "$1/test/registered" ]; then
+    echo sglang
   else
-    die "'$1' is a checkout of neither flash-linear-attention, flash-attention nor causal-conv1d"
+    die "'$1' is a checkout of neither flash-linear-attention, flash-attention, causal-conv1d, vLLM nor SGLang"
   fi
 }
 
@@ -165,6 +169,7 @@ peer() {
       done
       ;;
     causal-conv1d) suite "$1" causal_conv1d_suite.py "${@:2}" ;;
+    vllm | sglang) suite "$1" servers_suite.py "${@:2}" ;;
   esac
 }
 

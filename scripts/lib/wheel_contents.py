@@ -28,7 +28,7 @@ compat/_transformers_attention.py compat/_transformers_functions.py compat/_tran
 compat/_transformers_positions.py compat/_vllm_attention.py compat/_vllm_register.py
 compat/causal_conv1d.py compat/fla.py compat/flash_attn.py compat/flash_attn_3.py
 compat/flash_attn_4.py compat/flash_mla.py compat/sdpa.py compat/torch_cp.py compat/transformers.py
-compat/sglang.py compat/vllm.py compat/vllm_conv.py compat/vllm_kda.py nn/__init__.py
+compat/sglang.py compat/vllm.py compat/vllm_conv.py compat/vllm_glm.py compat/vllm_kda.py nn/__init__.py
 nn/_attention.py nn/_cache.py nn/_kda.py nn/_norm.py torch/__init__.py torch/_batching.py
 torch/_calls.py torch/_device.py torch/_flops.py torch/_functions.py torch/_gradients.py
 torch/_late.py torch/_layout.py torch/_mod_blocks.py torch/_mod_break.py torch/_mod_captures.py

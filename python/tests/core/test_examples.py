@@ -7,7 +7,8 @@ import runpy
 EXAMPLES = pathlib.Path(__file__).resolve().parents[3] / "examples"
 
 
-def test_server():
+def test_server(monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES)  # as python sets it for a script
     names = runpy.run_path(str(EXAMPLES / "server.py"))
     # Half precision lies so far from float64 that words this near to the best are chosen.
     assert names["main"]() < 0.1

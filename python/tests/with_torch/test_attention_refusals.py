@@ -46,6 +46,8 @@ REFUSED = {
     "window": (lambda: FOUR(Q, Q, Q, window_size=(-1, 5)), "left bound is -1, .*None is no bound"),
     "ranks": (lambda: packed(cp_world_size=2), "cp_world_size is 2"),
     "8-bit out": (lambda: packed(output_scale=CU), "output_scale is a tensor"),
+    "gather vllm": (lambda: packed(gather_kv_indices=CU), "gather_kv_indices .*sparse_flash"),
+    "gather lengths": (lambda: packed(gather_kv_valid_length=CU), "gather_kv_valid_length is"),
     "dynamic": (lambda: packed(dynamic_causal=CU), "dynamic_causal is a tensor"),
 }
 

@@ -81,7 +81,7 @@ SIGNATURES = {
             f"{DESCALES}, num_splits=0, output_scale=None, fa_version=2, s_aux=None, "
             "cp_world_size=1, cp_rank=0, cp_tot_seqused_k=None, mask_mod=None, "
             "block_sparse_tensors=None, aux_tensors=None, aux_tensor_leading_dims=None, "
-            "dynamic_causal=None",
+            "dynamic_causal=None, gather_kv_indices=None, gather_kv_valid_length=None",
         "get_scheduler_metadata": METADATA.format(""),
         "is_fa_version_supported": "fa_version",
         "fa_version_unsupported_reason": "fa_version",

@@ -23,6 +23,6 @@ def test_transformers():
 
 
 def test_every_example_in_python_is_here():
-    # The server runs in core/test_examples.py, and hybrid.py in core/test_ranks.py.
+    # The server with its model runs in core/test_examples.py, and hybrid.py in core/test_ranks.py.
     names = {each.name for each in EXAMPLES.glob("*.py")}
-    assert names == {"hybrid.py", "server.py", "transformers_lathe.py"}
+    assert names == {"hybrid.py", "server.py", "server_model.py", "transformers_lathe.py"}

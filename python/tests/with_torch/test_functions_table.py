@@ -98,6 +98,9 @@ def _variants():
     for call in (KDA_POOL, KDA_POOL_CHUNKS):
         call({}, *rows, *(None,) * 11)
         call({}, *rows, None, None, None, cu, pool, slots, *(None,) * 5)
+    KDA_POOL.into((), (*rows, *(None,) * 11), (torch.empty_like(rows[2]),))
+    lt.kda(*rows, cu_seqlens=cu, state_pool=pool, state_indices=slots,
+           out=torch.empty_like(rows[2]))
     given = functions.pages(9, torch.float16)
     caches = (given["q"], given["k_cache"], given["v_cache"], given["table"], given["lengths"])
     out, lse = lt.flash_attention_decode(*caches)

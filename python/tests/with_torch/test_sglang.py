@@ -180,6 +180,16 @@ def test_convolution_split():
         torch.tensor([True, True, False]))
     assert [tuple(each.shape) for each in parts] == [(7, k_dim), (7, k_dim), (7, v_dim)]
     assert all(each.is_contiguous() for each in parts)
+    with_heads = sglang.causal_conv1d_fn_split_qkv(
+        x, weight, bias, before.clone(), offsets, None, k_dim, k_dim, v_dim, num_q_heads=2,
+        num_k_heads=4, num_v_heads=2, head_q_dim=8, head_k_dim=4, head_v_dim=16,
+        cache_indices=ints(0, -1, 2), has_initial_state=torch.tensor([True, True, False]))
+    assert [tuple(each.shape) for each in with_heads] == [(1, 7, 2, 8), (1, 7, 4, 4), (1, 7, 2, 16)]
+    assert all(torch.equal(one.flatten(2)[0], two) for one, two in zip(with_heads, parts))
+    with pytest.raises(lathe.InvalidArgument, match=r"v_dim is 32; allowed .*= 48"):
+        sglang.causal_conv1d_fn_split_qkv(
+            x, weight, bias, pool, offsets, None, q_dim=16, k_dim=16, v_dim=32, num_q_heads=2,
+            num_k_heads=4, num_v_heads=3, head_q_dim=8, head_k_dim=4, head_v_dim=16)
     y = torch.cat(parts, 1)
     for n, slot in ((0, 0), (2, 2)):
         part = slice(int(offsets[n]), int(offsets[n + 1]))

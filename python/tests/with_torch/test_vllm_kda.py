@@ -21,7 +21,7 @@ SIGNATURES = {
     "chunk_kda_with_fused_gate":
         "(q, k, v, raw_g, raw_beta, A_log, g_bias, scale=None, initial_state=None, "
         "output_final_state=False, lower_bound=None, use_qk_l2norm_in_kernel=False, "
-        "cu_seqlens=None)",
+        "cu_seqlens=None, out=None)",
     "fused_kda_decode":
         "(x, weight, bias, conv_state, raw_g, raw_beta, A_log, dt_bias, state_indices, state, "
         "out=None, lower_bound=None, output_gate=None, norm_weight=None, norm_eps=1e-05)",
@@ -90,10 +90,12 @@ def test_recurrent_with_drafts(dtype):
 
 @pytest.mark.parametrize("lower_bound", [None, -5.0])
 def test_chunk_with_fused_gate(lower_bound):
+    out = torch.zeros(1, 100, H, V) if lower_bound is None else None
     offsets, given, states = ints(0, 70, 70, 100), tokens(100), randn(3, H, V, K, seed=5)
     o, final = vllm_kda.chunk_kda_with_fused_gate(
         **given, A_log=A_LOG, g_bias=BIAS, initial_state=states, output_final_state=True,
-        lower_bound=lower_bound, use_qk_l2norm_in_kernel=True, cu_seqlens=offsets)
+        lower_bound=lower_bound, use_qk_l2norm_in_kernel=True, cu_seqlens=offsets, out=out)
+    assert out is None or o is out
     for n in range(3):
         part = slice(int(offsets[n]), int(offsets[n + 1]))
         if part.stop == part.start:
@@ -109,9 +111,11 @@ def test_flashkda_with_checkpoints():
     offsets, given, states = ints(0, 70, 100, 104), tokens(104), randn(3, H, V, K, seed=5)
     out, final = torch.zeros(1, 104, H, V), torch.zeros(3, H, V, K)
     kept, places = torch.full((3, H, V, K), 7.0), ints(33, 30, 0)
+    lathe.torch.stats(reset=True)
     vllm_kda.flashkda_fwd(given["q"], given["k"], given["v"], given["raw_g"], given["raw_beta"],
                           K**-0.5, out, None, A_LOG, BIAS.view(H, K), -5.0, states, final, offsets,
                           kept, places)
+    assert lathe.torch.stats() == {"states copied to slots and back": 1}  # out is written in place
     for n in range(3):
         begin, end = int(offsets[n]), int(offsets[n + 1])
         y, state = wanted(given, states[n], -5.0, slice(begin, end))

@@ -41,7 +41,8 @@ _SPARSE = "lathe.torch.sparse_flash_attention takes lists of keys, and q_rope an
 _ROTATE = "rotate q and k before the call, and append the rotated k"
 _REMEDIES = {
     "rotary_cos": _ROTATE, "rotary_sin": _ROTATE, "qv": _SPARSE, "q_v": _SPARSE,
-    "gather_kv_indices": _SPARSE, "score_mod": _FLEX, "score_mod_bwd": _FLEX, "mask_mod": _FLEX,
+    "gather_kv_indices": _SPARSE, "gather_kv_valid_length": _SPARSE,
+    "score_mod": _FLEX, "score_mod_bwd": _FLEX, "mask_mod": _FLEX,
     "aux_tensors": _FLEX, "aux_scalars": _FLEX, "block_sparse_tensors": _FLEX,
     "block_sparse_tensors_bwd": _FLEX,
     "cache_leftpad": "move the keys to the start of the cache",

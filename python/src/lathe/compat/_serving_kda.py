@@ -46,7 +46,7 @@ def same_dtype(counts: Tensor | None, indices: Tensor) -> Tensor | None:
     return counts.to(indices.dtype)
 
 
-def recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, A_log: Tensor,
+def recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, A_log: Tensor | None,
               dt_bias: Tensor | None, pool: Tensor, indices: Tensor, options: dict[str, Any],
               cu_seqlens: Tensor | None = None, accepted: Tensor | None = None,
               out: Tensor | None = None) -> Tensor:
@@ -66,6 +66,14 @@ def takes(out: Tensor, q: Tensor) -> bool:
     return (out.dtype is q.dtype and out.stride(-1) == 1
             and all(each * out.element_size() % 16 == 0
                     for each in (out.storage_offset(), *out.stride()[:-1])))
+
+
+def floated(states: Tensor) -> Tensor:
+    """Returns states in float32, as prefills without a pool take them."""
+    if states.dtype is torch.float32:
+        return states
+    count("cast to float32")
+    return states.float()
 
 
 def copied(source: Tensor, target: Tensor) -> Tensor:
@@ -88,15 +96,16 @@ def parts(mixed: Tensor, heads: int, keys: int, value_heads: int, values: int
 
 def prefill(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, A_log: Tensor | None,
             dt_bias: Tensor | None, cu_seqlens: Tensor, pool: Tensor, indices: Tensor,
-            options: dict[str, Any], **slots: Any) -> Tensor:
-    """Returns o [1,T,HV,V] of packed sequences over a pool, which is changed.
+            options: dict[str, Any], out: Tensor | None = None, **slots: Any) -> Tensor:
+    """Returns o [1,T,HV,V] of packed sequences over a pool, which is changed; `out` is written.
 
     slots: source_indices, has_initial_state and checkpoints of lathe.torch.kda.
     """
+    direct = out is not None and takes(out, q)
     o, _, _ = kda(q, k, v, g, beta, A_log=flat_float(A_log), dt_bias=flat_float(dt_bias),
                   cu_seqlens=cu_seqlens, state_pool=pool.detach(), state_indices=dense(indices),
-                  **slots, **options)
-    return o
+                  out=out if direct else None, **slots, **options)
+    return o if out is None or direct else copied(o, out)
 
 
 # ---- a decoding layer ----------------------------------------------------------------------------

@@ -46,7 +46,9 @@ def flash_attn_varlen_func(q: Tensor, k: Tensor, v: Tensor, max_seqlen_q: int, c
                            cp_tot_seqused_k: Tensor | None = None, mask_mod: Any = None,
                            block_sparse_tensors: Any = None, aux_tensors: Any = None,
                            aux_tensor_leading_dims: Any = None,
-                           dynamic_causal: Tensor | None = None) -> Any:
+                           dynamic_causal: Tensor | None = None,
+                           gather_kv_indices: Tensor | None = None,
+                           gather_kv_valid_length: Tensor | None = None) -> Any:
     """Returns out [Tq,H,DV], or (out, lse [H,Tq]), for packed queries over packed keys or pages.
 
     A given `out` is written by the kernel, with its strides. s_aux are sinks, one logit a head.
@@ -66,7 +68,9 @@ def flash_attn_varlen_func(q: Tensor, k: Tensor, v: Tensor, max_seqlen_q: int, c
                               dropout_p=dropout_p, output_scale=output_scale, q_v=q_v,
                               mask_mod=mask_mod, aux_tensors=aux_tensors,
                               block_sparse_tensors=block_sparse_tensors,
-                              dynamic_causal=dynamic_causal)
+                              dynamic_causal=dynamic_causal,
+                              gather_kv_indices=gather_kv_indices,
+                              gather_kv_valid_length=gather_kv_valid_length)
         total = None
         if cp_world_size != 1:
             options, total = _shared_keys(options, cp_world_size, cp_rank, cp_tot_seqused_k,

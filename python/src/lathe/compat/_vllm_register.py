@@ -9,16 +9,18 @@ import sys
 import types
 from typing import Any, Callable
 
-from lathe.compat import _vllm_attention, vllm_conv, vllm_kda
+from lathe.compat import _vllm_attention, vllm_conv, vllm_glm, vllm_kda
 
 _Function = Callable[..., Any]
 _K3 = "vllm.models.kimi_k3.nvidia.ops.third_party.kda"
+_GLM = "vllm.models.glm5next.nvidia.ops.third_party.kda"
 _FLA = "vllm.third_party.flash_linear_attention.ops"
 _ATTENTION = (_vllm_attention.flash_attn_varlen_func, _vllm_attention.get_scheduler_metadata)
 _K3_FUNCTIONS = (vllm_kda.chunk_kda_with_fused_gate, vllm_kda.fused_recurrent_kda,
                  vllm_kda.fused_recurrent_kda_packed_decode)
+_GLM_FUNCTIONS = (vllm_glm.chunk_kda_with_fused_gate, vllm_glm.fused_recurrent_kda)
 
-# The functions that modules of vLLM 0.27 to 0.29 define, by the names that these have there.
+# The functions that modules of vLLM 0.27 to 0.33 define, by the names that these have there.
 PLACES: dict[str, tuple[_Function, ...]] = {
     "vllm.vllm_flash_attn.flash_attn_interface": _ATTENTION,
     "vllm.vllm_flash_attn": _ATTENTION,
@@ -27,6 +29,8 @@ PLACES: dict[str, tuple[_Function, ...]] = {
     f"{_K3}.chunk": _K3_FUNCTIONS[:1],
     f"{_K3}.fused_recurrent": _K3_FUNCTIONS[1:],
     _K3: _K3_FUNCTIONS,
+    f"{_GLM}.kernels": _GLM_FUNCTIONS,
+    _GLM: _GLM_FUNCTIONS,
     f"{_FLA}.kda": (vllm_kda.fused_kda_gate,),
     "vllm._custom_ops": (vllm_kda.fused_kda_decode,),
 }

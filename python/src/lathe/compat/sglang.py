@@ -57,17 +57,52 @@ def causal_conv1d_fn(x: Tensor, weight: Tensor, bias: Tensor | None, conv_states
 
 def causal_conv1d_fn_split_qkv(x: Tensor, weight: Tensor, bias: Tensor | None, conv_states: Tensor,
                                query_start_loc: Tensor, seq_lens_cpu: Sequence[int] | None,
-                               k_dim: int, v_dim: int, cache_indices: Tensor | None = None,
-                               has_initial_state: Tensor | None = None, activation: str = "silu",
-                               pad_slot_id: int = PAD_SLOT_ID) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns q, k [T,k_dim] and v [T,v_dim] of x [2 k_dim + v_dim, T], each contiguous."""
-    if x.shape[0] != 2 * k_dim + v_dim:
-        raise InvalidArgument(f"x has {x.shape[0]} channels; allowed are 2 k_dim + v_dim = "
-                              f"{2 * k_dim + v_dim}")
-    q, k, v = vllm_conv.prefilled(x, weight, bias, conv_states, query_start_loc, cache_indices,
-                                  has_initial_state, activation, pad_slot_id,
-                                  split=(k_dim, k_dim, v_dim))
+                               *sizes: Any, **more: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns q, k and v of x [D,T], each contiguous.
+
+    SGLang has had two forms of what follows, and both are taken:
+
+    k_dim, v_dim, cache_indices=None, has_initial_state=None, activation="silu", pad_slot_id=-1:
+        q and k are [T,k_dim], and v is [T,v_dim].
+    q_dim, k_dim, v_dim, num_q_heads=, num_k_heads=, num_v_heads=, head_q_dim=, head_k_dim=,
+    head_v_dim=, and then as before: they are [1,T,heads,width].
+    """
+    heads = "q_dim" in more or len(sizes) > 2 and isinstance(sizes[2], int)
+    widths, options = (_split_of_heads if heads else _split_of_two)(*sizes, **more)
+    split = tuple(each[0] * each[1] for each in widths)
+    if x.shape[0] != sum(split):
+        names = "q_dim + k_dim + v_dim" if heads else "2 k_dim + v_dim"
+        raise InvalidArgument(f"x has {x.shape[0]} channels; allowed are {names} = {sum(split)}")
+    indices, states, activation, pad_slot_id = options
+    q, k, v = vllm_conv.prefilled(x, weight, bias, conv_states, query_start_loc, indices, states,
+                                  activation, pad_slot_id, split=split)
+    if not heads:
+        return q, k, v
+    q, k, v = (each.view(1, -1, *width) for each, width in zip((q, k, v), widths))
     return q, k, v
+
+
+_Split = tuple[tuple[tuple[int, int], ...], tuple[Tensor | None, Tensor | None, str, int]]
+
+
+def _split_of_two(k_dim: int, v_dim: int, cache_indices: Tensor | None = None,
+                  has_initial_state: Tensor | None = None, activation: str = "silu",
+                  pad_slot_id: int = PAD_SLOT_ID) -> _Split:
+    """Returns (heads, width) of q, k and v, and what vllm_conv.prefilled takes before `split`."""
+    return (((1, k_dim), (1, k_dim), (1, v_dim)),
+            (cache_indices, has_initial_state, activation, pad_slot_id))
+
+
+def _split_of_heads(q_dim: int, k_dim: int, v_dim: int, *, num_q_heads: int, num_k_heads: int,
+                    num_v_heads: int, head_q_dim: int, head_k_dim: int, head_v_dim: int,
+                    cache_indices: Tensor | None = None, has_initial_state: Tensor | None = None,
+                    activation: str = "silu", pad_slot_id: int = PAD_SLOT_ID) -> _Split:
+    widths = ((num_q_heads, head_q_dim), (num_k_heads, head_k_dim), (num_v_heads, head_v_dim))
+    for name, dim, (heads, width) in zip("qkv", (q_dim, k_dim, v_dim), widths):
+        if dim != heads * width:
+            raise InvalidArgument(f"{name}_dim is {dim}; allowed is num_{name}_heads * "
+                                  f"head_{name}_dim = {heads * width}")
+    return widths, (cache_indices, has_initial_state, activation, pad_slot_id)
 
 
 def causal_conv1d_update(x: Tensor, conv_state: Tensor, weight: Tensor, bias: Tensor | None = None,

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""causal_conv1d_fn and causal_conv1d_update of vLLM 0.27 to 0.29, computed by lathe.
+"""causal_conv1d_fn and causal_conv1d_update of vLLM 0.27 to 0.33, computed by lathe.
 
 They read and write slots of a pool of states [S,D,L] in place; a slot holds the last width - 1
 inputs in its first columns. A row whose slot is null_block_id (0: vLLM's null block), negative or

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""Kimi Delta Attention of vLLM 0.27 to 0.29 (Kimi K3 and third_party/flash_linear_attention).
+"""Kimi Delta Attention of vLLM 0.27 to 0.33 (Kimi K3 and third_party/flash_linear_attention).
 
 States are [S,H,V,K], in slots of a pool. Slot 0 is vLLM's null block: it and indices below 0 or
 past the pool are padding, whose rows give 0 and write nothing. Packed rows of q, k and v are read
@@ -17,8 +17,8 @@ from torch import Tensor
 from lathe._errors import InvalidArgument, Unsupported
 from lathe.compat._conv_checks import check_shape
 from lathe.compat._fla_checks import flat_float
-from lathe.compat._serving_kda import (copied, decoded_layer, gate_options, parts, prefill,
-                                       recurrent)
+from lathe.compat._serving_kda import (copied, decoded_layer, floated, gate_options, parts,
+                                       prefill, recurrent)
 from lathe.torch import kda
 from lathe.torch._calls import count
 
@@ -28,7 +28,7 @@ __all__ = ["chunk_kda_with_fused_gate", "flashkda_fwd", "fused_kda_decode", "fus
 
 # Rows of docs/python.md, as lathe.compat describes them.
 DROP_INS = (
-    ("chunk_kda_with_fused_gate", "cast to float32", ""),
+    ("chunk_kda_with_fused_gate", "cast to float32; result copied into out", ""),
     ("flashkda_fwd", "states copied to slots and back; cast to float32; result copied into out",
      ""),
     ("fused_kda_decode", "transposed a filter; cast to float32; result copied into out", ""),
@@ -114,23 +114,23 @@ def chunk_kda_with_fused_gate(q: Tensor, k: Tensor, v: Tensor, raw_g: Tensor, ra
                               initial_state: Tensor | None = None,
                               output_final_state: bool = False, lower_bound: float | None = None,
                               use_qk_l2norm_in_kernel: bool = False,
-                              cu_seqlens: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-    """Returns (o [1,T,H,V], final_state [N,H,V,K] or None) of a prefill, float32 states."""
+                              cu_seqlens: Tensor | None = None, out: Tensor | None = None
+                              ) -> tuple[Tensor, Tensor | None]:
+    """Returns (o [1,T,H,V], final_state [N,H,V,K] or None) of a prefill, float32 states.
+
+    A given `out` gets the result, and is o.
+    """
     options = gate_options(lower_bound, scale, use_qk_l2norm_in_kernel)
     del options["null_slot"]  # there are no slots
     if initial_state is not None:
-        initial_state = _float(initial_state)
+        initial_state = floated(initial_state)
     o, final, _ = kda(q, k, v, raw_g, raw_beta, A_log=flat_float(A_log),
                       dt_bias=flat_float(g_bias), initial_state=initial_state,
                       cu_seqlens=cu_seqlens, output_final_state=output_final_state, **options)
-    return o, final
-
-
-def _float(states: Tensor) -> Tensor:
-    if states.dtype is torch.float32:
-        return states
-    count("cast to float32")
-    return states.float()
+    if out is None:
+        return o, final
+    copied(o, out)
+    return out, final
 
 
 def flashkda_fwd(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, scale: float,
@@ -162,9 +162,8 @@ def flashkda_fwd(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, scale
         slots.update(cu_checkpoints=torch.arange(sequences + 1, dtype=torch.int32, device=device),
                      checkpoint_tokens=places.clamp(min=0).where(there, 0),
                      checkpoint_slots=(numbers + 2 * sequences).where(there, -1))
-    o = prefill(q, k, v, g, beta, A_log, dt_bias, cu_seqlens, pool, numbers + sequences,
-                gate_options(lower_bound, scale, null_slot=-1), **slots)
-    copied(o, out)
+    prefill(q, k, v, g, beta, A_log, dt_bias, cu_seqlens, pool, numbers + sequences,
+            gate_options(lower_bound, scale, null_slot=-1), out, **slots)
     if final_state is not None:
         final_state.copy_(pool[sequences:2 * sequences])
     if checkpoint_state is not None and checkpoint_offsets is not None:

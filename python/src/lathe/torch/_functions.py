@@ -129,11 +129,12 @@ def kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *, A_log: Tens
         state_pool: Tensor | None = None, state_indices: Tensor | None = None,
         source_indices: Tensor | None = None, has_initial_state: Tensor | None = None,
         cu_checkpoints: Tensor | None = None, checkpoint_tokens: Tensor | None = None,
-        checkpoint_slots: Tensor | None = None, **options: Any
+        checkpoint_slots: Tensor | None = None, out: Tensor | None = None, **options: Any
         ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Returns (o, final_state, chunk_states) of chunked Kimi Delta Attention.
 
-    A pool of states is changed in place. Such a call has no final state, no gradient and no group.
+    A pool of states is changed in place. Such a call has no final state, no gradient and no group;
+    it writes `out` if that is given.
     """
     final, chunks = bool(output_final_state), bool(output_chunk_states)
     pool = (state_pool, state_indices, source_indices, has_initial_state, cu_checkpoints,
@@ -145,8 +146,15 @@ def kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *, A_log: Tens
                                   f"{'output_final_state is True' if final else 'over is given'}; "
                                   "one can be: a pool's states are written in place, on one rank")
         tensors = (q, k, v, g, beta, A_log, dt_bias, initial_state, cu_seqlens, *pool)
+        if out is not None:
+            if chunks:
+                raise InvalidArgument("out is given and output_chunk_states is True; one can be")
+            KDA_POOL.written(options, tensors, (out,))
+            return out, None, None
         results = (KDA_POOL_CHUNKS if chunks else KDA_POOL)(options, *tensors)
         return results[0], None, results[1] if chunks else None
+    if out is not None:
+        raise InvalidArgument("out is given and state_pool is not; allowed is a call over a pool")
     # Without a backward there is nothing to keep anything for.
     keeps = bool(options.pop("disable_recompute", False))
     found = computed(kda_call(final, chunks), Kda, options,

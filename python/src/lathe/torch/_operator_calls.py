@@ -49,7 +49,7 @@ KDA_CHUNKS = Call("kda_chunks", "kda", _KDA, ("o", "chunk_states"), rows=_KDA_RO
 KDA_FINAL_CHUNKS = Call("kda_final_chunks", "kda", _KDA, ("o", "final_state", "chunk_states"),
                         rows=_KDA_ROWS)
 _KDA_POOL = (*_KDA_ONLY, *_SLOTS, *_CHECKPOINTS)
-KDA_POOL = Call("kda_pool", "kda", _KDA_POOL, ("o",), rows=_KDA_ROWS)
+KDA_POOL = Call("kda_pool", "kda", _KDA_POOL, ("o",), into=True, rows=_KDA_ROWS)
 KDA_POOL_CHUNKS = Call("kda_pool_chunks", "kda", _KDA_POOL, ("o", "chunk_states"), rows=_KDA_ROWS)
 KDA_BWD = Call("kda_bwd", "kda", (*_KDA_ONLY, "do", "dht", *_SAVED),
                ("dq", "dk", "dv", "dg", "dbeta", "dA_log", "ddt_bias", "dinitial_state"),

@@ -100,16 +100,17 @@ def kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *, A_log: Tens
         state_pool: Tensor | None = None, state_indices: Tensor | None = None,
         source_indices: Tensor | None = None, has_initial_state: Tensor | None = None,
         cu_checkpoints: Tensor | None = None, checkpoint_tokens: Tensor | None = None,
-        checkpoint_slots: Tensor | None = None, scale: float | None = None, chunk_size: int = 64,
-        use_qk_l2norm_in_kernel: bool = False, use_gate_in_kernel: bool = False,
-        use_beta_sigmoid_in_kernel: bool = False, allow_neg_eigval: bool = False,
-        safe_gate: bool = False, lower_bound: float | None = None, state_v_first: bool = False,
-        null_slot: int = -1, disable_recompute: bool = False, segments: int = 0,
-        warmup_segments: int = 0, deterministic: bool = True
+        checkpoint_slots: Tensor | None = None, out: Tensor | None = None,
+        scale: float | None = None, chunk_size: int = 64, use_qk_l2norm_in_kernel: bool = False,
+        use_gate_in_kernel: bool = False, use_beta_sigmoid_in_kernel: bool = False,
+        allow_neg_eigval: bool = False, safe_gate: bool = False, lower_bound: float | None = None,
+        state_v_first: bool = False, null_slot: int = -1, disable_recompute: bool = False,
+        segments: int = 0, warmup_segments: int = 0, deterministic: bool = True
         ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Returns (o, final_state, chunk_states) of chunked Kimi Delta Attention.
 
-    A pool of states is changed in place. Such a call has no final state, no gradient and no group.
+    A pool of states is changed in place. Such a call has no final state, no gradient and no group;
+    it writes `out` if that is given.
 
     Args:
         q: [B,T,H,K]. Queries; their dtype is that of keys, values and o.
@@ -136,6 +137,7 @@ def kda(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, *, A_log: Tens
         checkpoint_tokens: [C]. After so many tokens of its sequence, 0 to its length, the state
             goes to a slot of its own too.
         checkpoint_slots: [C]. The slots of checkpoints; below 0 or null_slot: none is written.
+        out: Where o is written, if there is no final state. Its rows are contiguous.
         scale: o is multiplied by it. Allowed: >0, None: K^-0.5.
         chunk_size: How many tokens lie between two of chunk_states; nothing else depends on it.
             Allowed: 64, 16, 32.
