@@ -45,6 +45,39 @@ int any_negated(PyObject* negated, const Given* given) {
   return found;
 }
 
+/* Adds a tensor to a list unless it has no version; returns 0, or -1. */
+static int add_versioned(PyObject* list, PyObject* tensor) {
+  static PyObject* method;
+  if (!method) method = PyUnicode_InternFromString("is_inference");
+  if (tensor == Py_None) return 0;
+  PyObject* answer = PyObject_CallMethodObjArgs(tensor, method, NULL);
+  const int without = answer ? PyObject_IsTrue(answer) : -1;
+  Py_XDECREF(answer);
+  return without == 0 ? PyList_Append(list, tensor) : without < 0 ? -1 : 0;
+}
+
+int note_changes(PyObject* note, const Changes* changes, PyObject* const* objects,
+                 PyObject* outputs) {
+  const Py_ssize_t given = outputs ? PyTuple_Size(outputs) : 0;
+  if (!note || (changes->count == 0 && given == 0)) return 0;
+  PyObject *list = PyList_New(0), *told = NULL;
+  int bad = list == NULL;
+  for (size_t i = 0; !bad && i < changes->count; ++i) {
+    if (objects[changes->by[i]] == Py_None) continue;
+    bad = add_versioned(list, objects[changes->tensor[i]]) != 0;
+  }
+  for (Py_ssize_t i = 0; !bad && i < given; ++i) {
+    bad = add_versioned(list, PyTuple_GetItem(outputs, i)) != 0;
+  }
+  if (!bad && PyList_Size(list) > 0) {
+    told = PyObject_CallFunctionObjArgs(note, list, NULL);
+    bad = told == NULL;
+  }
+  Py_XDECREF(told);
+  Py_XDECREF(list);
+  return bad ? -1 : 0;
+}
+
 /* 1 and True are equal numbers, and different values of an option. */
 static int are_same(PyObject* a, PyObject* b) {
   if (a == b) return 1;

@@ -8,6 +8,13 @@
 #include "core.h"
 #include "plan_key.h"
 
+/* Which tensors a call changes in place, and by which one each: a tensor that is not given changes
+ * nothing. */
+typedef struct {
+  size_t count;
+  unsigned char tensor[MOST_TENSORS], by[MOST_TENSORS];
+} Changes;
+
 /* Returns 1 if one of a tuple of functions without arguments says yes, 0, or -1 with an exception.
  * functions may be NULL. */
 int any_says_yes(PyObject* functions);
@@ -17,6 +24,11 @@ int wants_gradient(PyObject* enabled, PyObject* const* objects, size_t count);
 /* Returns 1 if `negated`, a method of tensors or NULL, says of a tensor that what lies in memory is
  * the negative of its values; 0, or -1 with an exception. DLPack's table does not tell. */
 int any_negated(PyObject* negated, const Given* given);
+/* Tells `note`, a function or NULL, of the objects that a call changed: those of `changes` whose
+ * maker is there, and outputs that the caller has (a tuple, or NULL). Tensors of inference mode
+ * have no versions, and are left out. Returns 0, or -1 with an exception. */
+int note_changes(PyObject* note, const Changes* changes, PyObject* const* objects,
+                 PyObject* outputs);
 /* Returns the items of a dictionary whose values are not None, as a tuple of pairs. */
 PyObject* pairs_of(PyObject* options);
 /* Returns 1 if pairs_of(options) would have the same names and values as these pairs. */

@@ -29,8 +29,10 @@ typedef struct {
   PyObject* modes;     /* a tuple of functions, see `eager`; or NULL */
   PyObject* gradients; /* a function, see `inference`; or NULL */
   PyObject* negated;   /* a method of tensors, see `eager`; or NULL */
-  unsigned long long rows, kept;   /* see `eager` */
-  const char* op;                  /* of the operator table; or NULL */
+  unsigned long long rows, kept; /* see `eager` */
+  const char* op;                /* of the operator table; or NULL */
+  PyObject* note;                /* is told of what a call changed; or NULL */
+  Changes changes;
   PyObject* copy;                  /* makes an aligned copy, which a run takes; or NULL */
   PyObject* pairs;                 /* those of the last call's dictionary of options; or NULL */
   Alignments alignments;           /* that this operator asks for; without one all count */
@@ -212,10 +214,14 @@ static PyObject* run_at_once(TableObject* self, PyObject* const* arguments, Py_s
   }
   if (seen < 0) return NULL;
   if (seen > 0) Py_RETURN_NONE;
-  if (!PyDict_Check(given.options)) return run_given(self, &given, 1, outputs);
-  given.options = kept_pairs(self, given.options);
-  PyObject* made = given.options ? run_given(self, &given, 1, outputs) : NULL;
-  Py_XDECREF(given.options);
+  PyObject *pairs = NULL, *made = NULL;
+  if (PyDict_Check(given.options)) given.options = pairs = kept_pairs(self, given.options);
+  if (given.options) made = run_given(self, &given, 1, outputs);
+  Py_XDECREF(pairs);
+  if (inference && made && made != Py_None &&
+      note_changes(self->note, &self->changes, given.objects, outputs) != 0) {
+    Py_CLEAR(made);
+  }
   return made;
 }
 
@@ -235,16 +241,32 @@ static PyObject* table_clear(TableObject* self, PyObject* unused) {
 
 static Py_ssize_t table_length(TableObject* self) { return (Py_ssize_t)self->entries.used; }
 
+/* Reads a tuple of pairs: which tensor a call changes, and by which one. */
+static int read_changes(PyObject* pairs, size_t count, Changes* out) {
+  out->count = 0;
+  for (Py_ssize_t i = 0; pairs && i < PyTuple_Size(pairs); ++i) {
+    int tensor, by;
+    if (!PyArg_ParseTuple(PyTuple_GetItem(pairs, i), "ii:change", &tensor, &by)) return -1;
+    if (tensor < 0 || by < 0 || (size_t)tensor >= count || (size_t)by >= count ||
+        out->count == MOST_TENSORS) {
+      return raise_invalid("a change is of tensor %d by %d, of %zu", tensor, by, count), -1;
+    }
+    out->tensor[out->count] = (unsigned char)tensor;
+    out->by[out->count++] = (unsigned char)by;
+  }
+  return 0;
+}
+
 static int table_init(TableObject* self, PyObject* arguments, PyObject* keywords) {
-  static char* names[] = {"names",   "build", "types", "shard", "modes", "gradients",
-                          "negated", "rows",  "kept",  "op",    "copy",  NULL};
+  static char* names[] = {"names", "build", "types", "shard", "modes",   "gradients", "negated",
+                          "rows",  "kept",  "op",    "copy",  "changes", "note",      NULL};
   PyObject *list, *build, *types = NULL, *shard = NULL, *modes = NULL, *gradients = NULL;
-  PyObject *negated = NULL, *copy = NULL;
+  PyObject *negated = NULL, *copy = NULL, *changes = NULL, *note = NULL;
   const char* op = NULL;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O|O!O!O!OOKKsO:PlanTable", names,
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O|O!O!O!OOKKsOO!O:PlanTable", names,
                                    &PyTuple_Type, &list, &build, &PyTuple_Type, &types, ShardType,
                                    &shard, &PyTuple_Type, &modes, &gradients, &negated, &self->rows,
-                                   &self->kept, &op, &copy)) {
+                                   &self->kept, &op, &copy, &PyTuple_Type, &changes, &note)) {
     return -1;
   }
   if (self->build) return raise_invalid("a PlanTable is made once"), -1;
@@ -260,12 +282,14 @@ static int table_init(TableObject* self, PyObject* arguments, PyObject* keywords
   self->alignments = (Alignments){.least = 1, .wide = ~(uint64_t)0};
   const size_t count = (size_t)PyTuple_Size(list);
   if (op && read_alignments(op, self->words, count, &self->alignments) != 0) return -1;
+  if (read_changes(changes, count, &self->changes) != 0) return -1;
   self->op = op ? lathe_operator_find(op)->name : NULL;
   memset(&self->fixed, ALL_DIMS, sizeof self->fixed);
   Py_INCREF(list), Py_INCREF(build), Py_XINCREF(types), Py_XINCREF(shard);
-  Py_XINCREF(modes), Py_XINCREF(gradients), Py_XINCREF(negated), Py_XINCREF(copy);
+  Py_XINCREF(modes), Py_XINCREF(gradients), Py_XINCREF(negated), Py_XINCREF(copy), Py_XINCREF(note);
   self->names = list, self->build = build, self->types = types, self->shard = shard;
   self->modes = modes, self->gradients = gradients, self->negated = negated, self->copy = copy;
+  self->note = note;
   self->count = (size_t)PyTuple_Size(list);
   return 0;
 }
@@ -274,7 +298,8 @@ static void table_dealloc(TableObject* self) {
   drop_entries(&self->entries);
   Py_XDECREF(self->names), Py_XDECREF(self->build), Py_XDECREF(self->types),
       Py_XDECREF(self->shard), Py_XDECREF(self->modes), Py_XDECREF(self->gradients),
-      Py_XDECREF(self->negated), Py_XDECREF(self->copy), Py_XDECREF(self->pairs);
+      Py_XDECREF(self->negated), Py_XDECREF(self->copy), Py_XDECREF(self->pairs),
+      Py_XDECREF(self->note);
   free_object((PyObject*)self);
 }
 
@@ -295,14 +320,15 @@ static PyMethodDef methods[] = {
      "gradients() says yes\n"
      "and a tensor requires a gradient. outputs, which may be left out: tensors that are written "
      "in\n"
-     "place of fresh ones, None for each that the call does not have."},
+     "place of fresh ones, None for each that the call does not have. note(list) is told of what\n"
+     "the call changed."},
     {"clear", (PyCFunction)table_clear, METH_NOARGS, "clear()\n\nForgets all entries."},
     {NULL, NULL, 0, NULL}};
 
 static PyType_Slot slots[] = {
     {Py_tp_doc,
      "PlanTable(names, build, types=(), shard, modes=(), gradients, negated, rows=0, kept=0, op,\n"
-     "copy)\n\n"
+     "copy, changes=(), note)\n\n"
      "table(options, *tensors) returns what build(options, alignment, "
      "*tensors) made for tensors of\n"
      "that kind; build returns (value, problem). The options must be "
@@ -312,7 +338,9 @@ static PyType_Slot slots[] = {
      "which\n"
      "says of which tensors the alignment counts. copy(tensor) makes a copy that a run takes for "
      "a\n"
-     "tensor that is less aligned than the operator takes; without it such a tensor is refused."},
+     "tensor that is less aligned than the operator takes; without it such a tensor is refused.\n"
+     "changes: pairs of indices of names, a tensor that a call changes in place and the one that\n"
+     "makes it do so."},
     {Py_tp_init, table_init},
     {Py_tp_new, PyType_GenericNew},
     {Py_tp_dealloc, table_dealloc},

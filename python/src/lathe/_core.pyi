@@ -114,14 +114,17 @@ class PlanTable:
     None if a tensor is of another type. With a shard, runs are over its group, and every entry
     promises the best alignment: ranks must have the same entries. op: the operator's name, which
     says of which tensors the alignment counts. copy(tensor) makes a copy that a run takes for a
-    tensor that is less aligned than the operator takes; without it such a tensor is refused."""
+    tensor that is less aligned than the operator takes; without it such a tensor is refused.
+    changes: pairs of indices of names, a tensor that a call changes in place and the one that makes
+    it do so."""
 
     def __init__(self, names: tuple[str, ...], build: Callable[..., tuple[Any, Problem]],
                  types: tuple[type, ...] = (), shard: Shard = ...,
                  modes: tuple[Callable[[], object], ...] = (),
                  gradients: Callable[[], bool] = ..., negated: Callable[[Any], bool] = ...,
                  rows: int = 0, kept: int = 0, op: str = ...,
-                 copy: Callable[[Any], Any] = ...) -> None: ...
+                 copy: Callable[[Any], Any] = ..., changes: tuple[tuple[int, int], ...] = (),
+                 note: Callable[[list[Any]], object] = ...) -> None: ...
     def __call__(self, options: Any, /, *tensors: Any) -> Any:
         """Returns what build made for tensors of this kind, or None; see the class."""
     def run(self, options: Any, tensors: tuple[Any, ...], /) -> tuple[Any, ...] | None:
@@ -136,7 +139,8 @@ class PlanTable:
                   ) -> tuple[Any, ...] | None:
         """Runs a call as eager does, and returns None too if gradients() says yes and a tensor
         requires a gradient. outputs, which may be left out: tensors that are written in place of
-        fresh ones, None for each that the call does not have."""
+        fresh ones, None for each that the call does not have. note(list) is told of what the call
+        changed."""
     def clear(self) -> None:
         """Forgets all entries."""
     def __len__(self) -> int:

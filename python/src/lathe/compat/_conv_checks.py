@@ -29,8 +29,9 @@ def check_tensors(**given: Any) -> None:
 def check_shape(name: str, tensor: Tensor, letters: str, extents: Sequence[int | None],
                 remedy: str) -> None:
     """Raises InvalidArgument unless a tensor has these extents, where None is any."""
-    if tensor.dim() == len(extents) and all(wanted is None or found == wanted
-                                            for found, wanted in zip(tensor.shape, extents)):
+    found = tensor.shape
+    if found == extents or len(found) == len(extents) and all(
+            wanted is None or each == wanted for each, wanted in zip(found, extents)):
         return
     known = ", ".join("any" if each is None else str(each) for each in extents)
     raise InvalidArgument(f"{name} has shape {list(tensor.shape)}; allowed is {letters}, here "
@@ -76,7 +77,10 @@ def check_filter(x: Tensor, weight: Tensor, dims: Sequence[int], place: int, let
 
 def check_pool(name: str, pool: Tensor, channels: int, columns: int) -> None:
     """Raises InvalidArgument unless a pool is [S, D, L] with so many channels and columns."""
-    check_shape(name, pool, "[S, D, L]", (None, channels, None), "transpose it, or make it anew")
-    if pool.shape[2] < columns:
+    shape = pool.shape
+    if len(shape) != 3 or shape[1] != channels:
+        check_shape(name, pool, "[S, D, L]", (None, channels, None),
+                    "transpose it, or make it anew")
+    if shape[2] < columns:
         raise InvalidArgument(f"{name} has {pool.shape[2]} columns; allowed are {columns} or more: "
                               "make it with more")

@@ -113,8 +113,7 @@ def flat_float(tensor: Tensor | None) -> Tensor | None:
     if tensor.dtype is not torch.float32:
         count("cast to float32")
         tensor = tensor.float()
-    tensor = dense(tensor)
-    return tensor if tensor.dim() == 1 else tensor.view(-1)
+    return tensor if tensor.dim() == 1 else dense(tensor).view(-1)
 
 
 # ---- after a call has failed ---------------------------------------------------------------------

@@ -16,7 +16,7 @@ from lathe.compat._attention import (NO_CAPTURES, is_odd, lse_shape, narrowed, p
                                      with_scale)
 from lathe.torch._calls import Options, count, traced
 from lathe.torch._operator_calls import FLASH_ATTENTION_DECODE, NOT_SERVED
-from lathe.torch._tensors import dense, usable, wants_gradient
+from lathe.torch._tensors import usable, wants_gradient
 
 
 DECODED = (torch.float16, torch.bfloat16)
@@ -212,9 +212,9 @@ def _attended(options: Options, q: Tensor, k_cache: Tensor, v_cache: Tensor, len
         q, k_cache, v_cache = padded(q), padded(k_cache), padded(v_cache)
     if num_splits > 0:
         options = (*options, ("num_splits", num_splits))
-    served = (None, None, dense(cu_q), None, dense(total), *NOT_SERVED[5:])
-    tensors: tuple[Tensor | None, ...] = (usable(q), k_cache, v_cache, dense(table), dense(lengths),
-                                          k, v, dense(slopes), dense(sinks), *served, *NO_CAPTURES)
+    served = (None, None, cu_q, None, total, *NOT_SERVED[5:])
+    tensors: tuple[Tensor | None, ...] = (q, k_cache, v_cache, table, lengths, k, v, slopes, sinks,
+                                          *served, *NO_CAPTURES)
     if wants_gradient(tensors):
         tensors = tuple(None if each is None else each.detach() for each in tensors)
     if out is None:

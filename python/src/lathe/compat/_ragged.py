@@ -15,6 +15,7 @@ from lathe._errors import InvalidArgument
 from lathe.compat import _kvcache, _places
 from lathe.compat._attention import attend
 from lathe.torch._calls import Options, count, traced
+from lathe.torch._tensors import no_gradients
 
 _MOST_BYTES = 1 << 28  # of gathered rows, for which the host does not ask for the exact number
 
@@ -70,7 +71,7 @@ def attend_pages(options: Options, q: Tensor, k_cache: Tensor, v_cache: Tensor, 
     batch = cu_q.shape[0] - 1
     _places.check_batch(cu_seqlens_q=batch, block_table=table.shape[0], seqused_k=len(lengths))
     _kvcache.check_lengths(lengths, 0, k_cache, table, cu_q)
-    with torch.no_grad():
+    with no_gradients():
         if q.dtype in _kvcache.DECODED:
             return _kvcache.decode_packed(options, q, k_cache, v_cache, lengths, table, cu_q,
                                           slopes, sinks, num_splits, out, total)

@@ -19,7 +19,6 @@ from lathe.compat._conv_checks import check_shape
 from lathe.compat._fla_checks import flat_float
 from lathe.torch import kda, kda_decode, kda_recurrent
 from lathe.torch._calls import count
-from lathe.torch._tensors import dense
 
 NULL_BLOCK = 0  # of vLLM: no sequence ever has this slot
 
@@ -53,19 +52,26 @@ def recurrent(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, A_log: T
     """Returns o [B,T,HV,V], token by token over a pool, which is changed; `out` is written."""
     direct = out is not None and takes(out, q)
     o, _ = kda_recurrent(q, k, v, g, beta, A_log=flat_float(A_log), dt_bias=flat_float(dt_bias),
-                         cu_seqlens=cu_seqlens, state_pool=pool.detach(),
-                         state_indices=dense(indices), out=out if direct else None,
+                         cu_seqlens=cu_seqlens, state_pool=detached(pool),
+                         state_indices=indices, out=out if direct else None,
                          num_accepted_tokens=same_dtype(accepted, indices), **options)
     return o if out is None or direct else copied(o, out)
+
+
+def detached(pool: Tensor) -> Tensor:
+    """Returns a pool that autograd does not follow."""
+    return pool.detach() if pool.requires_grad else pool
 
 
 def takes(out: Tensor, q: Tensor) -> bool:
     """Returns true if a kernel can write its result into a tensor that the caller has."""
     if torch.compiler.is_compiling():
         return False  # a trace does not know where a tensor lies
-    return (out.dtype is q.dtype and out.stride(-1) == 1
-            and all(each * out.element_size() % 16 == 0
-                    for each in (out.storage_offset(), *out.stride()[:-1])))
+    *strides, last = out.stride()
+    places = out.storage_offset()
+    for each in strides:
+        places |= each  # a power of two divides it if it divides all of them
+    return bool(out.dtype is q.dtype and last == 1 and places * out.element_size() % 16 == 0)
 
 
 def floated(states: Tensor) -> Tensor:
@@ -103,7 +109,7 @@ def prefill(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, A_log: Ten
     """
     direct = out is not None and takes(out, q)
     o, _, _ = kda(q, k, v, g, beta, A_log=flat_float(A_log), dt_bias=flat_float(dt_bias),
-                  cu_seqlens=cu_seqlens, state_pool=pool.detach(), state_indices=dense(indices),
+                  cu_seqlens=cu_seqlens, state_pool=detached(pool), state_indices=indices,
                   out=out if direct else None, **slots, **options)
     return o if out is None or direct else copied(o, out)
 
@@ -139,8 +145,8 @@ def decoded_layer(x: Tensor, weight: Tensor, bias: Tensor | None, conv_state: Te
         raise InvalidArgument(f"conv_state has {conv_state.shape[0]} slots and state "
                               f"{state.shape[0]}; allowed are as many: a sequence has one slot")
     direct = out is not None and takes(out, x)
-    o = kda_decode(x, filter_of(weight), conv_state.detach(), g, beta, state.detach(),
-                   dense(indices), conv_bias=bias, A_log=flat_float(A_log),
+    o = kda_decode(x, filter_of(weight), detached(conv_state), g, beta, detached(state), indices,
+                   conv_bias=bias, A_log=flat_float(A_log),
                    dt_bias=flat_float(dt_bias), output_gate=gate, norm_weight=norm,
                    out=out if direct else None, **options)
     return o if out is None or direct else copied(o, out)

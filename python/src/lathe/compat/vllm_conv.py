@@ -26,7 +26,7 @@ from lathe.compat._conv_checks import (check_filter, check_integers, check_offse
 from lathe.torch._calls import Options, count
 from lathe.torch._operator_calls import (CAUSAL_CONV1D_PARTS, CAUSAL_CONV1D_POOL,
                                          CAUSAL_CONV1D_UPDATE)
-from lathe.torch._tensors import dense, usable
+from lathe.torch._tensors import no_gradients
 
 __all__ = ["PAD_SLOT_ID", "causal_conv1d_fn", "causal_conv1d_update"]
 
@@ -69,7 +69,7 @@ def _rows(name: str, pool: Tensor, indices: Tensor | None, rows: int, null: int,
         return _Rows(blocks.written(), blocks.read(), null)
     if indices is not None:
         check_integers(name, indices, "[B]", (rows,), "give one slot for each sequence")
-        return _Rows(dense(indices), None, null)
+        return _Rows(indices, None, null)
     if pool.shape[0] < rows:
         raise InvalidArgument(f"there are {pool.shape[0]} states for {rows} sequences; allowed is "
                               f"one for each or more: give {name}, or more states")
@@ -135,13 +135,13 @@ def prefilled(x: Tensor, weight: Tensor, bias: Tensor | None, conv_states: Tenso
     blocks = None
     if in_blocks is not None:
         blocks = blocks_of("cache_indices", cache_indices, sequences, **in_blocks, prefill=True)
-    with torch.no_grad():
+    with no_gradients():
         rows = _rows("cache_indices", conv_states, cache_indices, sequences, null, blocks)
         known = (_places.filled(sequences, 0, x.device) if has_initial_state is None
                  else (has_initial_state != 0).to(torch.int32))
         given = dict(
-            x=usable(_typed(x, conv_states).t()).unsqueeze(0), weight=dense(weight),
-            bias=dense(bias), cu_seqlens=dense(query_start_loc),
+            x=_typed(x, conv_states).t().unsqueeze(0), weight=weight, bias=bias,
+            cu_seqlens=query_start_loc,
             state_pool=conv_states[..., :kept], state_indices=_but_empty(rows, query_start_loc),
             source_indices=rows.read, has_initial_state=known)
         if blocks is not None:
@@ -191,8 +191,7 @@ def causal_conv1d_update(x: Tensor, conv_state: Tensor, weight: Tensor, bias: Te
     check_pool("conv_state", conv_state, weight.shape[0], columns)
     blocks = blocks_of("conv_state_indices", conv_state_indices, sequences,
                        block_idx_last_scheduled_token, initial_state_idx)
-    weight, bias = dense(weight), dense(bias)
-    with torch.no_grad():
+    with no_gradients():
         rows = _rows("conv_state_indices", conv_state, conv_state_indices, sequences, pad, blocks)
         y = _updated(options, _typed(x, conv_state), conv_state, weight, bias, rows,
                      num_accepted_tokens, query_start_loc)
@@ -206,7 +205,9 @@ def causal_conv1d_update(x: Tensor, conv_state: Tensor, weight: Tensor, bias: Te
 def _updated(options: Options, x: Tensor, conv_state: Tensor, weight: Tensor, bias: Tensor | None,
              rows: _Rows, accepted: Tensor | None, offsets: Tensor | None) -> Tensor:
     """Returns y, shaped as x, and changes the pool."""
-    pool = conv_state if accepted is not None else conv_state[..., :weight.shape[1] - 1]
+    kept = weight.shape[1] - 1
+    pool = conv_state if accepted is not None or conv_state.shape[2] == kept else (
+        conv_state[..., :kept])
     if accepted is not None and accepted.dtype is not torch.int32:
         accepted = accepted.clamp(-1, 2**31 - 1).int()
     written = rows.written
@@ -215,7 +216,6 @@ def _updated(options: Options, x: Tensor, conv_state: Tensor, weight: Tensor, bi
     tokens = x.transpose(1, 2) if x.dim() == 3 else x
     y: Tensor = CAUSAL_CONV1D_UPDATE(
         (*options, ("null_slot", rows.null)), *CAUSAL_CONV1D_UPDATE.ordered(
-            x=usable(tokens), weight=weight, bias=bias, state=pool, cu_seqlens=dense(offsets),
-            state_indices=written, source_indices=rows.read,
-            num_accepted_tokens=dense(accepted)))[0]
+            x=tokens, weight=weight, bias=bias, state=pool, cu_seqlens=offsets,
+            state_indices=written, source_indices=rows.read, num_accepted_tokens=accepted))[0]
     return y.transpose(1, 2) if x.dim() == 3 else y

@@ -93,7 +93,8 @@ class Call:
                                      negated=torch.Tensor.is_neg,
                                      rows=sum(1 << i for i in self.rows),
                                      kept=sum(1 << i for i, _ in self.may_change), op=op,
-                                     copy=aligned_copy)
+                                     copy=aligned_copy, changes=self.may_change,
+                                     note=torch.autograd.graph.increment_version)
         # PlanTable.eager and PlanTable.inference of the extension (_core.pyi), looked up once.
         self.eager = self.table.eager
         self.inference = self.table.inference
@@ -157,7 +158,7 @@ class Call:
             pairs = options_of(**options) if isinstance(options, dict) else options
             return over.run(self, pairs, tensors)
         if self.may_change and not is_compiling():
-            made = self._changed_at_once(options, tensors)
+            made = self.changed_at_once(options, tensors)
             if made is not None:
                 return made
         changed = self._checked_changes(tensors) if self.may_change else ()
@@ -170,26 +171,20 @@ class Call:
         pairs = options_of(**options) if isinstance(options, dict) else options
         return self.traced(pairs, laid(self, tensors))
 
-    def _changed_at_once(self, options: Options | dict[str, Any],
-                         tensors: tuple[torch.Tensor | None, ...],
-                         outputs: tuple[torch.Tensor | None, ...] = ()
-                         ) -> tuple[Any, ...] | None:
+    def changed_at_once(self, options: Options | dict[str, Any],
+                        tensors: tuple[torch.Tensor | None, ...],
+                        *outputs: tuple[torch.Tensor | None, ...]) -> tuple[Any, ...] | None:
         """Returns the outputs of a call that changes inputs in place, which a server makes often.
 
         None if autograd or torch has to know of it, or if a tensor would have to be copied. Outputs
-        that are given are written.
+        that are given, a tuple, are written.
         """
         try:
-            made = (self.inference(options, tensors, outputs) if outputs
-                    else self.inference(options, tensors))
+            return self.inference(options, tensors, *outputs)
         except Exception:
             if lies_nowhere(tensors):
                 return None
             raise
-        if made is not None:
-            changed = [tensors[i] for i, by in self.may_change if tensors[by] is not None]
-            note_change([*changed, *outputs] if outputs else changed)
-        return made
 
     def _at_once(self, options: Options | dict[str, Any], tensors: tuple[torch.Tensor | None, ...]
                  ) -> tuple[Any, ...] | None:
@@ -207,7 +202,7 @@ class Call:
     def written(self, options: Options | dict[str, Any], tensors: tuple[torch.Tensor | None, ...],
                 outputs: tuple[torch.Tensor | None, ...]) -> None:
         """Writes outputs as into does, of inputs with any strides."""
-        if is_compiling() or self._changed_at_once(options, tensors, outputs) is None:
+        if is_compiling() or self.changed_at_once(options, tensors, outputs) is None:
             pairs = options_of(**options) if isinstance(options, dict) else options
             self.into(pairs, laid(self, tensors), outputs)
 

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Sequence
+from contextlib import nullcontext
+from typing import Any, Callable, ContextManager, Sequence
 
 import torch
 from torch import Tensor
@@ -14,6 +15,13 @@ from lathe.torch._calls import Call, Options, Over, options_of, traced
 from lathe.torch._layout import dense as dense, laid as laid, lies_nowhere, usable as usable
 from lathe.torch._statistics import is_compiling
 from lathe.torch._transforms import refuse_transforms
+
+_NO_CONTEXT = nullcontext()
+
+
+def no_gradients() -> ContextManager[Any]:
+    """Returns a context in which none is recorded; it costs nothing if none is anyway."""
+    return torch.no_grad() if torch.is_grad_enabled() else _NO_CONTEXT
 
 
 def wants_gradient(tensors: Sequence[Tensor | None]) -> bool:
