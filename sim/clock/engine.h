@@ -39,6 +39,7 @@ extern const char* const kStallNames[kStalls];
 // A ReplaySetup says what the blocks need and get.
 struct ReplaySetup {
   double dram_share = 1;  // of the sectors that leave L1, those that L2 does not have
+  double prefetched = 0;  // of those, what somebody asked for ahead of the loads
   double active = 1;      // multiprocessors that work at the same time, of all
   uint32_t l1_bytes = 0;  // what shared memory leaves
   int resident = 1;       // blocks at a time on each multiprocessor

@@ -104,6 +104,7 @@ double Engine::execute_memory(WarpRun& w, const Op& op, double time) {
 double Engine::copy_bulk(WarpRun& w, const Effect& e, double time) {
   double sectors = 0;
   for (uint32_t k = 0; k < e.runs; ++k) sectors += w.trace->sectors[e.first_run + k].count;
+  if (e.prefetch) return memory(w).prefetch(time, sectors);
   const bool load = e.signals > 0;
   double over = sectors > 0 || !load ? memory(w).bulk(time, e.bytes, sectors, load)
                                      : memory(w).send(time, e.bytes);

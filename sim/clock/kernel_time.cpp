@@ -251,6 +251,8 @@ KernelTime time_program(Program program, const Grid& grid, const Profile& profil
       static_cast<double>(counters.global_load.sectors + counters.global_store.sectors +
                           counters.global_atomic.sectors);
   setup.dram_share = asked > 0 ? std::min(1.0, touched / asked) : 0;
+  const auto ahead = static_cast<double>(counters.unique_prefetch_sectors);
+  setup.prefetched = loaded > 0 ? std::min(1.0, ahead / loaded) : 0;
   out.replay = replay(machine, *map, traces, setup, options.intervals);
   if (out.replay.stuck && out.program.machine_code) {
     Program none;

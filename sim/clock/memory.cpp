@@ -68,9 +68,54 @@ double MemorySystem::fill(double time, double wavefronts) {
 }
 
 // From L2 or from DRAM, on average.
-double MemorySystem::latency() const {
+double MemorySystem::latency(double dram_share) const {
   return machine_.l2_latency +
-         (machine_.dram_latency - machine_.l2_latency) * std::min(1.0, setup_.dram_share);
+         (machine_.dram_latency - machine_.l2_latency) * std::min(1.0, dram_share);
+}
+
+// What was asked for ahead comes in the time that DRAM has left from loads and stores.
+void MemorySystem::bring(double until) {
+  for (Ahead& ahead : ahead_) {
+    if (ahead.cycles <= 0) continue;
+    const double begin = std::max(dram_.free, ahead.asked);
+    if (begin >= until) return;
+    const double work = std::min(ahead.cycles, until - begin);
+    ahead.over = dram_.serve(begin, work) + machine_.dram_latency - machine_.l2_latency;
+    ahead.cycles -= work;
+  }
+}
+
+double MemorySystem::dram(double time, double cycles) {
+  bring(time);
+  return dram_.serve(time, cycles);
+}
+
+double MemorySystem::prefetch(double time, double sectors) {
+  const double bytes = sectors * kSectorBytes, sent = tma_.serve(time, 4);
+  dram_bytes_ += bytes * setup_.dram_share;
+  ahead_.push_back({sent, bytes * setup_.dram_share / dram_share_, bytes});
+  return sent;
+}
+
+// Returns when so many bytes are in L2 that were asked for ahead. Another block asked for them, so
+// nothing tells which they are: loads come in the order of the requests. A load that comes too
+// early waits for DRAM as every other load does. What the first blocks of a replay load was asked
+// for by blocks that nobody recorded.
+double MemorySystem::load_ahead(double time, double bytes) {
+  double over = time;
+  bring(time);
+  while (bytes > 0 && !ahead_.empty()) {
+    Ahead& ahead = ahead_.front();
+    if (ahead.cycles > 0) {
+      ahead.over = dram_.serve(time, ahead.cycles) + machine_.dram_latency - machine_.l2_latency;
+    }
+    ahead.cycles = 0;
+    over = std::max(over, ahead.over);
+    const double taken = std::min(bytes, ahead.bytes);
+    bytes -= taken, ahead.bytes -= taken;
+    if (ahead.bytes <= 0) ahead_.pop_front();
+  }
+  return over;
 }
 
 double Lately::share(double time) {
@@ -91,17 +136,21 @@ double MemorySystem::beyond_l1(double time, double sectors, bool load) {
   const double bytes = sectors * kSectorBytes;
   l2_bytes_ += bytes;
   const double over = port_.serve(time, bytes / l2_share_);
-  const double missing = bytes * setup_.dram_share * (load ? 1 : machine_.dram_store);
-  dram_bytes_ += bytes * setup_.dram_share;
+  const double share = setup_.dram_share * (load ? 1 - setup_.prefetched : 1);
+  const double missing = bytes * share * (load ? 1 : machine_.dram_store);
+  dram_bytes_ += bytes * share;
   const double cycles = missing / dram_share_;
-  const double fetched = missing > 0 ? dram_.serve(time, cycles) : time;
+  double fetched = missing > 0 ? dram(time, cycles) : time;
+  if (load && setup_.prefetched > 0) {
+    fetched = std::max(fetched, load_ahead(time, bytes * setup_.prefetched));
+  }
   const double writing = stores_.share(time);
   if (!load) {
     stores_.add(cycles);
     return std::max(over, fetched);
   }
-  const double turn = machine_.dram_turn * writing * std::min(1.0, setup_.dram_share);
-  return std::max(over, fetched) + latency() + turn;
+  const double turn = machine_.dram_turn * writing * std::min(1.0, share);
+  return std::max(over, fetched) + latency(share) + turn;
 }
 
 double MemorySystem::global(double time, const WarpTrace& trace, const Effect& effect, bool load,
@@ -141,7 +190,8 @@ double MemorySystem::send(double time, double bytes) {
 
 // The bytes come over the same port as those that this multiprocessor asked for itself.
 double MemorySystem::receive(double time, double bytes) {
-  const double over = port_.serve(time, bytes / l2_share_) + latency() + machine_.tma_latency;
+  const double over =
+      port_.serve(time, bytes / l2_share_) + latency(setup_.dram_share) + machine_.tma_latency;
   bulk_.emplace(over, bytes / machine_.shared_bytes_per_cycle);
   return over;
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <queue>
 #include <unordered_map>
@@ -78,6 +79,8 @@ class MemorySystem {
   // passes from reads. Without that FlashAttention-3 is at 0.88 of its published speed for D 256
   // instead of 0.83, but at 1.16 for D 128 instead of 1.04.
   double bulk(double time, double bytes, double sectors, bool load);
+  // L2 is asked for sectors that will be loaded later; returns when the request is taken.
+  double prefetch(double time, double sectors);
   // A copy of bytes to another block of the cluster; returns when they have left.
   double send(double time, double bytes);
   // Bytes of a multicast that another block asked for at `time`; returns when they are here.
@@ -88,8 +91,16 @@ class MemorySystem {
   void add_to(ReplayResult* result, double share) const;
 
  private:
-  double latency() const;
+  // Sectors that are on their way to L2 ahead of a load.
+  struct Ahead {
+    double asked, cycles, bytes;  // when; of DRAM's work, those to come; that nobody has loaded yet
+    double over = 0;              // when they are there, if none of the work is to come
+  };
+  double latency(double dram_share) const;
   double beyond_l1(double time, double sectors, bool load);
+  void bring(double until);
+  double dram(double time, double cycles);
+  double load_ahead(double time, double bytes);
 
   const Machine& machine_;
   const ReplaySetup& setup_;
@@ -99,6 +110,7 @@ class MemorySystem {
   std::priority_queue<std::pair<double, double>, std::vector<std::pair<double, double>>,
                       std::greater<>>
       bulk_;                      // when bulk copies read or write shared memory, and passes
+  std::deque<Ahead> ahead_;       // in the order of the requests
   double l2_share_, dram_share_;  // bytes a cycle
   double l2_bytes_ = 0, dram_bytes_ = 0;
 };

@@ -75,6 +75,8 @@ constexpr Row kRows[] = {
     {"UTMAREDG", Unit::tma, OpKind::none},
     {"UBLKCP", Unit::tma, OpKind::none},
     {"UBLKRED", Unit::tma, OpKind::none},
+    {"UTMAPF", Unit::tma, OpKind::none},
+    {"UBLKPF", Unit::tma, OpKind::none},
     {"REDAS", Unit::tma, OpKind::none},
     {"UTMACMDFLUSH", Unit::control, OpKind::bulk_commit},
     {"SYNCS.ARRIVE", Unit::control, OpKind::mbarrier_arrive},

@@ -29,21 +29,31 @@ uint64_t scaled(uint64_t count, double scale) {
 // no more than an allocation has.
 void unique_sectors(const Launch& launch, const std::vector<std::unique_ptr<HostWorker>>& workers,
                     Counters* c) {
-  std::map<const Allocation*, std::pair<std::vector<uint64_t>, std::vector<uint64_t>>> all;
+  struct Touched {
+    std::vector<uint64_t> loaded, stored, prefetched;
+  };
+  std::map<const Allocation*, Touched> all;
   auto merge = [](std::vector<uint64_t>* into, const std::vector<uint64_t>& from) {
-    into->resize(from.size());
+    into->resize(std::max(into->size(), from.size()));
     for (size_t k = 0; k < from.size(); ++k) (*into)[k] |= from[k];
   };
   for (const auto& worker : workers) {
     for (const auto& [allocation, known] : worker->known) {
-      merge(&all[allocation].first, known->loaded);
-      merge(&all[allocation].second, known->stored);
+      merge(&all[allocation].loaded, known->loaded);
+      merge(&all[allocation].stored, known->stored);
+      merge(&all[allocation].prefetched, known->prefetched);
     }
   }
-  for (const auto& [allocation, bits] : all) {
-    const uint64_t most = 64 * std::max(bits.first.size(), bits.second.size());
-    c->unique_load_sectors += std::min(most, scaled(popcount(bits.first), launch.scale));
-    c->unique_store_sectors += std::min(most, scaled(popcount(bits.second), launch.scale));
+  for (auto& [allocation, bits] : all) {
+    const uint64_t most = 64 * std::max(bits.loaded.size(), bits.stored.size());
+    const auto of_grid = [&](const std::vector<uint64_t>& sectors) {
+      return std::min(most, scaled(popcount(sectors), launch.scale));
+    };
+    c->unique_load_sectors += of_grid(bits.loaded);
+    c->unique_store_sectors += of_grid(bits.stored);
+    c->unique_prefetch_sectors += of_grid(bits.prefetched);
+    for (size_t k = 0; k < bits.prefetched.size(); ++k) bits.prefetched[k] &= ~bits.loaded[k];
+    c->vain_prefetch_sectors += of_grid(bits.prefetched);
   }
 }
 
@@ -75,6 +85,8 @@ void Counters::add(const Counters& o) {
   add_traffic(this, o);
   unique_load_sectors += o.unique_load_sectors;
   unique_store_sectors += o.unique_store_sectors;
+  unique_prefetch_sectors += o.unique_prefetch_sectors;
+  vain_prefetch_sectors += o.vain_prefetch_sectors;
   tensor_ops += o.tensor_ops;
   barrier_waits += o.barrier_waits;
   seconds += o.seconds;

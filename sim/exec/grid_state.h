@@ -67,7 +67,7 @@ struct Launch {
 struct KnownAllocation {
   std::shared_ptr<const Allocation> allocation;
   Region region;
-  std::vector<uint64_t> loaded, stored;
+  std::vector<uint64_t> loaded, stored, prefetched;  // a bit for each sector
 };
 
 // exec/sample.cpp: which clusters of a larger grid run, ascending.

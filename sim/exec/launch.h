@@ -179,6 +179,9 @@ struct Counters : AllTraffic {
   std::map<std::string, uint64_t> by_class;  // warp instructions: "integer", "float", "memory", ...
   // These counts are the distinct 32-byte sectors of global memory that the whole grid touched.
   uint64_t unique_load_sectors = 0, unique_store_sectors = 0;
+  // These are the distinct sectors that L2 was asked for ahead of loads, and those of them that no
+  // block which ran has loaded.
+  uint64_t unique_prefetch_sectors = 0, vain_prefetch_sectors = 0;
   uint64_t tensor_ops = 0;          // additions and multiplications of matrix instructions
   uint64_t barrier_waits = 0;       // warp instructions that wait: for barriers, mbarriers, groups
   std::vector<LineCounters> lines;  // Settings::profile; by PTX line, those that ran

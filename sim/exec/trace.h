@@ -43,6 +43,7 @@ struct Effect {
   uint32_t bytes = 0;                      // of a bulk copy, at each of its destinations
   uint32_t count = 0;                      // threads of a barrier; 0: all of the block
   bool missed = false;                     // a wait that found its phase unfinished
+  bool prefetch = false;                   // its sectors go to L2 and no further
   uint64_t barrier = 0;  // the mbarrier that it waits for, or the number of a barrier
   uint64_t phase = 0;    // of the mbarrier
 };
@@ -101,6 +102,7 @@ class Recorder {
   void barrier(uint64_t key, uint64_t phase, uint32_t count);
   void signal(uint64_t key, uint64_t phase);
   void missed() { now_.missed = true; }
+  void prefetch() { now_.prefetch = true; }
 
  private:
   const Function* function_;

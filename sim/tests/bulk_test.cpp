@@ -176,6 +176,20 @@ WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r2], 0;
   expect_finding(without(good, "[%r2], 48", "[%r2], 2000000"), "mbarrier", "mbarrier.expect_tx");
 }
 
+TEST_CASE("prefetches that nobody loads are counted apart") {
+  const std::string load =
+      "ld.global.v4.u32 {%r10,%r11,%r12,%r13}, [%rd4];";  // 32 lanes, 512 bytes
+  for (const int first : {0, 256, 512}) {
+    const Trial t = run(kernel("add.u64 %rd6, %rd1, " + std::to_string(first) +
+                               "; cp.async.bulk.prefetch.L2.global [%rd6], 512;" + load),
+                        AsyncPolicy::lazy, 1);
+    REQUIRE(t.outcome.error == 0);
+    CHECK(t.outcome.counters.unique_prefetch_sectors == 512 / 32);
+    CHECK(t.outcome.counters.vain_prefetch_sectors == static_cast<uint64_t>(first) / 32);
+    CHECK(t.outcome.counters.unique_load_sectors == 512 / 32);
+  }
+}
+
 TEST_CASE("prefetches copy nothing, and name memory that exists") {
   const std::string good = kernel(R"(
   cp.async.bulk.prefetch.L2.global [%rd1], 512;

@@ -3,6 +3,7 @@
 // These tests cover cp.async.bulk.tensor in every rank and swizzle against boxes cut out by plain
 // loops.
 #include <random>
+#include <set>
 
 #include "sim/tests/tensor_boxes.h"
 
@@ -61,6 +62,40 @@ TEST_CASE("swizzles of 32, 64 and 128 bytes at every place of the tile") {
   check_load({make(9, {128, 80}, {64, 16}, 3), {32, 9}, 1024});
   check_load({make(9, {128, 80}, {64, 16}, 3), {32, 9}, 128});
   check_load({make(7, {64, 80}, {32, 16}, 3), {60, 75}, 384});
+}
+
+TEST_CASE("a prefetch of a box touches the sectors of its copy, and those alone") {
+  const std::string before = "  @%p1 cp.async.bulk.prefetch.tensor.$Rd.L2.global.tile [%rd1, $C];";
+  for (Box c : {Box{make(9, {64, 40}, {64, 16}, 3), {0, 30}},
+                Box{make(7, {40, 30, 3}, {32, 16, 2}), {20, 20, 1}}}) {
+    for (const int rows_off : {0, 1}) {
+      Device d;
+      c.map.base = d.upload(std::vector<uint8_t>(extent(c.map)));
+      MapBytes map;
+      encode_tensor_map(c.map, map.bytes);
+      BoxPlace at{};
+      std::copy(c.at.begin(), c.at.end(), at.c);
+      std::string moved = before;  // the box before the one that is copied
+      if (rows_off != 0) moved = "  sub.u32 %c1, %c1, 60;\n" + before + "\n  add.u32 %c1, %c1, 60;";
+      d.load(kernel(c.map.rank, moved + kLoad));
+      uint32_t bytes = 0;
+      std::set<int64_t> sectors;
+      for_box(c, 1024, [&](int64_t from, uint64_t) {
+        ++bytes;
+        if (from >= 0) sectors.insert((static_cast<int64_t>(c.map.base) + from) / 32);
+      });
+      const Outcome o =
+          d.run("k", 1, 32, map, d.upload(std::vector<uint8_t>(32768, 0)), at, bytes, c.tile);
+      INFO(texts(o));
+      REQUIRE(o.error == 0);
+      CHECK(o.findings.empty());
+      CHECK(o.counters.unique_load_sectors == sectors.size());
+      // Nothing lies 60 rows before.
+      CHECK(o.counters.unique_prefetch_sectors == (rows_off ? 0 : sectors.size()));
+      CHECK(o.counters.vain_prefetch_sectors == 0);
+      CHECK(o.counters.global_load.requests == 1);
+    }
+  }
 }
 
 TEST_CASE("element strides skip, NaN fills what is outside") {

@@ -14,8 +14,9 @@ struct KdaMaps {
 };
 
 // States of slots have the dimensions column of K, row of V, head, slot.
+// Gates of 32 bits have twice as many columns, of 16 bits: they are only asked for ahead.
 struct KdaChunkMaps {
-  TensorMap q, k, g, d_o, value_grads, saved_values;
+  TensorMap q, k, g, v, d_o, value_grads, saved_values;
   TensorMap saved_states, state_grads;
 };
 
@@ -39,6 +40,8 @@ struct KdaBackwardScanWarpgroupsParams {
 struct KdaBackwardWarpgroupsParams {
   KdaChunkMaps maps;
   KdaBackwardParams backward;
+  int ahead,
+      reserved;  // thread blocks at a time: a block asks for the chunk of the one behind them
 };
 
 }  // namespace lathe

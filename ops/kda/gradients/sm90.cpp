@@ -17,11 +17,23 @@ namespace {
 
 constexpr int kChunk = kKdaChunk, kMostValues = 128;
 
+// Returns how many blocks a multiprocessor has room for.
+int blocks_at_once(const KernelSpec& spec, const DeviceFacts& facts) {
+  constexpr int kReserved = 1024, kRegisters = 128;  // bytes of a block; of a thread, at most
+  const int by_shared = facts.shared_bytes_per_multiprocessor / (spec.smem_bytes + kReserved);
+  const int by_registers = facts.registers_per_multiprocessor / (kRegisters * spec.threads);
+  return std::max(1, std::min(by_shared, by_registers));
+}
+
 int padded_values(const KdaProblem& problem) { return round_up(problem.value_dim, 64); }
 
 class Warpgroups final : public KdaGradients {
  public:
-  Warpgroups(KernelSpec spec, bool packed) : KdaGradients(std::move(spec)), packed_(packed) {}
+  Warpgroups(KernelSpec spec, const KdaProblem& problem, const DeviceFacts& facts)
+      : KdaGradients(std::move(spec)),
+        packed_(problem.packed),
+        gate_words_(static_cast<int>(bytes_of(problem.gate)) / 2),
+        ahead_(facts.multiprocessors * blocks_at_once(*kernel, facts)) {}
 
   // do h, y h and vn dh; do vn and y vn, whole squares of the chunk; and along K the six squares
   // below the diagonal and the four on it, of two scores, for rows and for columns.
@@ -34,6 +46,7 @@ class Warpgroups final : public KdaGradients {
                 CUstream_st* stream) const override {
     KdaBackwardWarpgroupsParams p = {};
     p.backward = backward;
+    p.ahead = ahead_;
     LATHE_TRY(encode(backward, &p.maps));
     return kernel.launch(blocks, &p, stream);
   }
@@ -42,6 +55,8 @@ class Warpgroups final : public KdaGradients {
   Status encode(const KdaBackwardParams& p, KdaChunkMaps* maps) const;
 
   bool packed_;
+  int gate_words_;  // of 16 bits
+  int ahead_;       // blocks of threads that the device has at a time
 };
 
 // In the order of the recipes.
@@ -60,6 +75,12 @@ Status Warpgroups::encode(const KdaBackwardParams& p, KdaChunkMaps* maps) const 
                  {in.q_batch_stride, in.q_token_stride, in.q_head_stride}, &maps->q));
   LATHE_TRY(rows(in.k, in.key_dim, in.heads,
                  {in.k_batch_stride, in.k_token_stride, in.k_head_stride}, &maps->k));
+  const int words = gate_words_;
+  LATHE_TRY(rows(in.g, words * in.key_dim, in.value_heads,
+                 {words * in.g_batch_stride, words * in.g_token_stride, words * in.g_head_stride},
+                 &maps->g));
+  LATHE_TRY(rows(in.v, in.value_dim, in.value_heads,
+                 {in.v_batch_stride, in.v_token_stride, in.v_head_stride}, &maps->v));
   LATHE_TRY(rows(p.d_o, in.value_dim, in.value_heads,
                  {p.do_batch_stride, p.do_token_stride, p.do_head_stride}, &maps->d_o));
   LATHE_TRY(rows(p.value_grads, in.value_dim, in.value_heads, kept, &maps->value_grads));
@@ -73,14 +94,11 @@ Status Warpgroups::encode(const KdaBackwardParams& p, KdaChunkMaps* maps) const 
     return kernel.encode(index++, mapped, to);
   };
   LATHE_TRY(states(p.saved_states, &maps->saved_states));
-  LATHE_TRY(states(p.state_grads, &maps->state_grads));
-  if (index == kernel->tensor_maps.size()) return {};  // gates of 32 bits are read without a map
-  return rows(in.g, in.key_dim, in.value_heads,
-              {in.g_batch_stride, in.g_token_stride, in.g_head_stride}, &maps->g);
+  return states(p.state_grads, &maps->state_grads);
 }
 
 constexpr Template kTemplate =
-    LATHE_TEMPLATE("kda/sm90", "kda_backward_warpgroups", KdaBackwardWarpgroupsParams, backward);
+    LATHE_TEMPLATE("kda/sm90", "kda_backward_warpgroups", KdaBackwardWarpgroupsParams, ahead);
 
 std::string refusal(const KdaProblem& problem, const DeviceFacts& facts) {
   if (problem.grouped) return "value heads share keys, or may";
@@ -109,14 +127,16 @@ std::vector<KernelSpec> candidates(const KdaProblem& problem, const DeviceFacts&
   const auto map = [&](const char* field, int rows) {
     spec.tensor_maps.push_back({field, Dtype::bf16, {64, rows, 1, 1}, 128});
   };
-  for (const char* field : {"q", "k", "d_o", "value_grads", "saved_values"}) map(field, kChunk);
+  for (const char* field : {"q", "k", "g", "v", "d_o", "value_grads", "saved_values"}) {
+    map(field, kChunk);
+  }
   map("saved_states", values), map("state_grads", values);
-  if (problem.gate != Dtype::f32) map("g", kChunk);
   return {spec};
 }
 
-std::unique_ptr<KdaGradients> make(KernelSpec spec, const KdaProblem& problem, const DeviceFacts&) {
-  return std::make_unique<Warpgroups>(std::move(spec), problem.packed);
+std::unique_ptr<KdaGradients> make(KernelSpec spec, const KdaProblem& problem,
+                                   const DeviceFacts& facts) {
+  return std::make_unique<Warpgroups>(std::move(spec), problem, facts);
 }
 
 }  // namespace

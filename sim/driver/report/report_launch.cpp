@@ -57,6 +57,10 @@ void add_counts(JsonLine& line, const Counters& counters) {
   }
   line.add("unique_load_sectors", counters.unique_load_sectors);
   line.add("unique_store_sectors", counters.unique_store_sectors);
+  if (counters.unique_prefetch_sectors > 0) {
+    line.add("unique_prefetch_sectors", counters.unique_prefetch_sectors);
+    line.add("vain_prefetch_sectors", counters.vain_prefetch_sectors);
+  }
   JsonLine classes;
   for (const auto& [name, count] : counters.by_class) classes.add(name.c_str(), count);
   line.add("by_class", classes);

@@ -107,9 +107,7 @@ void prefetch(Warp& w, const Inst& i, uint32_t exec) {
     const uint64_t at = o.address(0, 0, l);
     const uint32_t bytes = o.u32(2, l);
     if (at % 16 || bytes % 16) return refuse(w, i, l, at, "a bulk prefetch needs multiples of 16");
-    if (bytes && !find_region(w, i, at, at + bytes)) {
-      return report(w, i, Fault::out_of_bounds, l, at, bytes, Space::global, false);
-    }
+    if (bytes && !prefetch_global(w, i, l, at, bytes)) return;
   }
 }
 

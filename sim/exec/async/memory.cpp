@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/exec/async/memory.h"
 
+#include "sim/exec/grid_state.h"
 #include "sim/exec/trace.h"
 
 namespace sim {
@@ -29,6 +30,26 @@ Region* check_global(Warp& w, const Inst& i, unsigned lane, uint64_t address, ui
     w.worker->recorder->sectors(first, static_cast<uint32_t>(last - first + 1));
   }
   return r;
+}
+
+bool prefetch_global(Warp& w, const Inst& i, unsigned lane, uint64_t address, uint32_t bytes) {
+  const Region* r = find_region(w, i, address, address + bytes);
+  if (!r) {
+    report(w, i, Fault::out_of_bounds, lane, address, bytes, Space::global, false);
+    return false;
+  }
+  KnownAllocation& known = *static_cast<HostWorker&>(*w.worker).recent;  // find_region found it
+  known.prefetched.resize(known.loaded.size());
+  const uint64_t first = address >> 5, last = (address + bytes - 1) >> 5;
+  for (uint64_t sector = first; sector <= last; ++sector) {
+    const uint64_t bit = sector - (r->base >> 5);
+    known.prefetched[bit / 64] |= 1ull << (bit % 64);
+  }
+  if (w.worker->recorder) {
+    w.worker->recorder->sectors(first, static_cast<uint32_t>(last - first + 1));
+    w.worker->recorder->prefetch();
+  }
+  return true;
 }
 
 }  // namespace sim

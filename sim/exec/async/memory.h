@@ -59,6 +59,10 @@ inline void write_defined(uint64_t* bits, uint64_t to, uint32_t bytes, const uin
 Region* check_global(Warp& w, const Inst& i, unsigned lane, uint64_t address, uint32_t bytes,
                      bool store);
 
+// Notes that L2 is asked for [address, address + bytes) ahead of a load. Returns false after a
+// finding: no memory is there.
+bool prefetch_global(Warp& w, const Inst& i, unsigned lane, uint64_t address, uint32_t bytes);
+
 // Must be called after check_global.
 inline void read_global(Warp& w, const Inst& i, uint64_t address, uint32_t bytes, uint8_t* out,
                         uint8_t* defined) {

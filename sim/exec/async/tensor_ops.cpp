@@ -136,8 +136,14 @@ void tensor_lane(Warp& w, const Inst& i, unsigned lane) {
                   "the instruction has " + std::to_string(f.k) + " dimensions, the map " +
                       std::to_string(map.rank));
   }
-  if (prefetch) return;
   const Box box = make_box(map, o, lane);
+  if (prefetch) {
+    bool good = true;
+    for_runs(box, [&](uint64_t address, bool inside, uint64_t, uint32_t n) {
+      if (good && inside) good = prefetch_global(w, i, lane, address, n * map.element_bytes);
+    });
+    return;
+  }
   const auto bytes = static_cast<uint32_t>(box.elements * map.element_bytes);
   const uint32_t width = map.swizzle ? 16u << map.swizzle : 0;
   if (width && box.count[0] * map.element_bytes < width) {

@@ -12,6 +12,8 @@
 //   of
 //           their bytes is written to L1, which is shared memory's array, and read from there, so
 //           that both go on at the same time at nearly 128 bytes a cycle each.
+#include <algorithm>
+
 #include "sim/tests/clock/clock_bench.h"
 
 using namespace sim;
@@ -178,6 +180,72 @@ TEST_CASE("what cp.async writes to shared memory leaves its passes to loads") {
     within("loads alone", alone, kPasses, 0.05);  // [units]: 128 bytes a cycle
     // A quarter more bytes than the loads have are written meanwhile.
     within("beside copies", loads_beside_copies(8, ptx_only), alone, 0.05);
+  }
+}
+
+namespace {
+
+// Cycles of a grid on an H100 whose blocks each copy 128 KB of their own, wait, and then work for
+// `work` products that depend on each other. With `ahead` a block also asks for the bytes of the
+// block so many behind it.
+double copy_then_work(uint32_t blocks, int work, uint32_t ahead, bool ptx_only) {
+  constexpr uint32_t kBytes = 32768, kCopies = 4;
+  Device device;
+  device.settings.check = kMemcheck;
+  device.dynamic_shared = kCopies * kBytes + 128;
+  const std::string bytes = std::to_string(kBytes), all = std::to_string(kCopies * kBytes);
+  std::string text =
+      "\n.extern .shared .align 1024 .b8 room[];\n"
+      ".visible .entry k(.param .u64 from) {\n"
+      " .reg .b64 %d<8>; .reg .b32 %r<12>; .reg .f32 %f<4>; .reg .pred %p<4>;\n"
+      " ld.param.u64 %d0, [from];\n mov.u32 %r0, room;\n add.u32 %r1, %r0, " +
+      all + ";\n mov.u32 %r2, %ctaid.x;\n mul.wide.u32 %d1, %r2, " + all +
+      ";\n add.u64 %d2, %d0, %d1;\n mbarrier.init.shared.b64 [%r1], 1;\n"
+      " fence.mbarrier_init.release.cluster;\n"
+      " mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], " +
+      all + ";\n";
+  for (uint32_t k = 0; k < kCopies; ++k) {
+    const std::string offset = std::to_string(k * kBytes);
+    text += " add.u32 %r3, %r0, " + offset +
+            ";\n cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%d2 + " +
+            offset + "], " + bytes + ", [%r1];\n";
+  }
+  if (ahead > 0) {
+    text += " add.u32 %r4, %r2, " + std::to_string(ahead) +
+            ";\n mov.u32 %r5, %nctaid.x;\n setp.ge.u32 %p1, %r4, %r5;\n @%p1 bra WAIT;\n"
+            " mul.wide.u32 %d3, %r4, " +
+            all + ";\n add.u64 %d3, %d0, %d3;\n cp.async.bulk.prefetch.L2.global [%d3], " + all +
+            ";\n";
+  }
+  text +=
+      "WAIT:\n mbarrier.try_wait.parity.shared::cta.b64 %p0, [%r1], 0;\n @!%p0 bra WAIT;\n"
+      " ld.shared.f32 %f0, [%r0];\n" +
+      repeated(work, " fma.rn.f32 %f0, %f0, %f0, %f0;\n") +
+      " st.shared.f32 [%r0], %f0;\n ret;\n}\n";
+  device.load(unit(text));
+  const uint64_t from = device.buffer(uint64_t{kCopies} * kBytes * blocks);
+  return run_timed(device, "h100", {0, ptx_only}, 8, blocks, 1, from).time.cycles;
+}
+
+}  // namespace
+
+// DRAM's bytes of a block take as long as 9000 cycles of each multiprocessor, L2's 2000: what is
+// asked for ahead comes while a block works, so that the longer of work and DRAM counts, not both.
+TEST_CASE("what was prefetched to L2 comes while others work, and no faster than DRAM has it") {
+  constexpr uint32_t kSms = 132, kRounds = 8, kBlocks = kSms * kRounds;
+  const double of_dram = 131072.0 / (3.35e12 / 1.755e9 / kSms), of_l2 = 131072.0 / 64;
+  for (const bool ptx_only : ways()) {
+    CAPTURE(ptx_only);
+    for (const int work : {500, 3000}) {
+      CAPTURE(work);
+      const double before = copy_then_work(kBlocks, work, 0, ptx_only) / kRounds;
+      const double after = copy_then_work(kBlocks, work, kSms, ptx_only) / kRounds;
+      const double each = 4.0 * work + of_l2;
+      CHECK(before > 0.95 * (of_dram + 4.0 * work));
+      CHECK(after < 0.9 * before);
+      CHECK(after > 0.95 * std::max(of_dram, each));
+      CHECK(after < 1.25 * std::max(of_dram, each));
+    }
   }
 }
 

@@ -137,6 +137,13 @@ struct KdaChunkTiles {
   }
 
   __device__ __forceinline__ void copy() const;
+  __device__ __forceinline__ void prefetch_next(int ahead) const;
+  template <bool kAhead>
+  static __device__ __forceinline__ void ask_box(unsigned to, const TensorMap& map,
+                                                 unsigned barrier, int column, int row, int of_head,
+                                                 int last);
+  template <bool kAhead>
+  __device__ __forceinline__ void ask(const KdaChunkTile& of, int of_head) const;
   __device__ __forceinline__ void start_products(float (&queries)[kEach], float (&rows)[kEach],
                                                  float (&columns)[kEach],
                                                  float (&scores)[kScoreColumns / 2]) const;
@@ -150,30 +157,70 @@ struct KdaChunkTiles {
 // Asks for all tiles. By one thread.
 template <class Config>
 __device__ __forceinline__ void KdaChunkTiles<Config>::copy() const {
-  const BoxCoordinates<Config> at(tile, tile.first, tile.start, tile.count);
   const unsigned values = shared + Smem::kBarriers, keys = values + 8;
   mbarrier_arrive_expect(values, Smem::kValueBytes);
+  mbarrier_arrive_expect(keys, Smem::kKeyBytes);
+  ask<false>(tile, head);
+}
+
+// Has L2 ask memory for what the next block on this multiprocessor copies, while this one works: a
+// block has no room for the tiles of two chunks. By one warp.
+template <class Config>
+__device__ __forceinline__ void KdaChunkTiles<Config>::prefetch_next(int ahead) const {
+  const unsigned next = blockIdx.x + static_cast<unsigned>(ahead);
+  if (next >= gridDim.x) return;
+  const auto heads = static_cast<unsigned>(in.heads);
+  const KdaChunkTile later = kda_chunk_tile<Config>(in, static_cast<int>(next / heads));
+  if (lane == 0 && later.first < later.count) ask<true>(later, static_cast<int>(next % heads));
+}
+
+template <class Config>
+template <bool kAhead>
+__device__ __forceinline__ void KdaChunkTiles<Config>::ask_box(unsigned to, const TensorMap& map,
+                                                               unsigned barrier, int column,
+                                                               int row, int of_head, int last) {
+  if constexpr (kAhead) {
+    prefetch_box(map, column, row, of_head, last);
+  } else {
+    copy_box(to, map, barrier, column, row, of_head, last);
+  }
+}
+
+// The tiles of a chunk. What is read without copies is asked for ahead too.
+template <class Config>
+template <bool kAhead>
+__device__ __forceinline__ void KdaChunkTiles<Config>::ask(const KdaChunkTile& of,
+                                                           int of_head) const {
+  const BoxCoordinates<Config> at(of, of.first, of.start, of.count);
+  const unsigned values = shared + Smem::kBarriers, keys = values + 8;
+  const auto rows = [&](unsigned to, const TensorMap& map, unsigned barrier, int panel) {
+    ask_box<kAhead>(shared + to + panel * Smem::kRows, map, barrier, 64 * panel, at.row, of_head,
+                    at.sequence);
+  };
+  const auto states = [&](unsigned to, const TensorMap& map, int panel) {
+    ask_box<kAhead>(shared + to + panel * Smem::kStates, map, values, 64 * panel, 0, of_head,
+                    of.slot);
+  };
 #pragma unroll
   for (int panel = 0; panel < Smem::kValuePanels; ++panel) {
-    const unsigned to = shared + panel * Smem::kRows;
-    copy_box(to + Smem::kDo, maps.d_o, values, 64 * panel, at.row, head, at.sequence);
-    copy_box(to + Smem::kY, maps.value_grads, values, 64 * panel, at.row, head, at.sequence);
-    copy_box(to + Smem::kVn, maps.saved_values, values, 64 * panel, at.row, head, at.sequence);
+    rows(Smem::kDo, maps.d_o, values, panel);
+    rows(Smem::kY, maps.value_grads, values, panel);
+    rows(Smem::kVn, maps.saved_values, values, panel);
+    if constexpr (kAhead) rows(0, maps.v, values, panel);
   }
 #pragma unroll
   for (int panel = 0; panel < Smem::kKeyPanels; ++panel) {
-    const unsigned to = shared + panel * Smem::kStates;
-    copy_box(to + Smem::kH, maps.saved_states, values, 64 * panel, 0, head, tile.slot);
-    copy_box(to + Smem::kDh, maps.state_grads, values, 64 * panel, 0, head, tile.slot);
+    states(Smem::kH, maps.saved_states, panel);
+    states(Smem::kDh, maps.state_grads, panel);
   }
-  mbarrier_arrive_expect(keys, Smem::kKeyBytes);
 #pragma unroll
   for (int panel = 0; panel < Smem::kKeyPanels; ++panel) {
-    const unsigned to = shared + panel * Smem::kRows;
-    copy_box(to + Smem::kQ, maps.q, keys, 64 * panel, at.row, head, at.sequence);
-    copy_box(to + Smem::kK, maps.k, keys, 64 * panel, at.row, head, at.sequence);
+    rows(Smem::kQ, maps.q, keys, panel);
+    rows(Smem::kK, maps.k, keys, panel);
     if constexpr (Smem::kCopiedGate) {
-      copy_box(to + Smem::kG, maps.g, keys, 64 * panel, at.row, head, at.sequence);
+      rows(Smem::kG, maps.g, keys, panel);
+    } else if constexpr (kAhead) {
+      rows(0, maps.g, keys, 2 * panel), rows(0, maps.g, keys, 2 * panel + 1);
     }
   }
 }

@@ -33,7 +33,7 @@ struct KdaBackwardWarpgroups : KdaChunkRows<Config> {
   __device__ __forceinline__ void finish_rows(const Norms& norms, Sums& sums) const;
   __device__ __forceinline__ void finish_beta() const;
   __device__ __forceinline__ void finish_parameters() const;
-  __device__ __forceinline__ void run();
+  __device__ __forceinline__ void run(int ahead);
 };
 
 // The dot products of h with dh, from the warps' parts.
@@ -284,7 +284,7 @@ __device__ __forceinline__ void KdaBackwardWarpgroups<Config>::finish_parameters
 }
 
 template <class Config>
-__device__ __forceinline__ void KdaBackwardWarpgroups<Config>::run() {
+__device__ __forceinline__ void KdaBackwardWarpgroups<Config>::run(int ahead) {
   const unsigned values = shared + Smem::kBarriers, keys = values + 8;
   if (thread == 0) {
     mbarrier_init(values, 1);
@@ -293,6 +293,7 @@ __device__ __forceinline__ void KdaBackwardWarpgroups<Config>::run() {
     this->copy();
   }
   __syncthreads();  // the barriers are there for all
+  if (warp == Smem::kWarps - 1) this->prefetch_next(ahead);
   Sums sums;
   {
     float scores[Chunk::kScoreColumns / 2] = {};
@@ -337,7 +338,7 @@ __device__ void kda_backward_warpgroups(const KdaBackwardWarpgroupsParams& param
   extern __shared__ __align__(1024) float4 shared[];
   KdaBackwardWarpgroups<Config> work(params, shared_address(shared));
   clear_rest<Config>(params.backward, work.tile, work.head);
-  if (work.tile.first < work.tile.count) work.run();
+  if (work.tile.first < work.tile.count) work.run(params.ahead);
 }
 
 }  // namespace lathe

@@ -6,6 +6,7 @@
 
 #include <iostream>
 
+#include "tests/harness/family_case.h"
 #include "tests/ops/kda/case.h"
 
 using namespace apitest;
@@ -159,6 +160,43 @@ TEST_CASE("counters: the backward by itself, from saved rows and states and with
     CHECK(counted.tensor_ops == counted.estimated_tensor_ops);
     CHECK(counted.tensor_ops >= backward_ops(kda));
     CHECK(counted.tensor_ops <= 1.5 * backward_ops(kda));
+  }
+}
+
+// A block of the gradients of chunks asks L2 for the chunk that comes as many blocks later as the
+// device has at a time: an H100 132. Packed sequences have slots that lie idle.
+FAMILY_CASE("sm90", "counters: what Hopper's gradients ask for ahead is what later blocks load") {
+  if (!on_simulator()) return;
+  for (const lathe_dtype gate : {LATHE_BF16, LATHE_F32}) {
+    for (const bool packed : {false, true}) {
+      KdaCase kda = large(2880);
+      kda.l2norm = false;
+      kda.gate_dtype = gate;
+      kda.segments = 1;
+      kda.backward = kda.apart = true;
+      if (packed) kda.cu_seqlens = {0, 700, 703, 703, 1903, 2880};
+      PlannedCall planned(shared_context(), kda_backward_call(kda, make_kda_inputs(kda), {}));
+      take_report();
+      planned.run();
+      const Report report = take_report();
+      for (const auto& finding : report.findings) FAIL_CHECK(finding);
+      double chunks = 0, ahead = 0, vain = 0, loaded = 0;
+      for (const auto& line : report.launches) {
+        const auto launch = nlohmann::json::parse(line);
+        if (!launch.contains("unique_prefetch_sectors")) continue;
+        chunks = launch.at("grid")[0].get<double>();
+        ahead += 32 * launch.at("unique_prefetch_sectors").get<double>();
+        vain += launch.at("vain_prefetch_sectors").get<double>();
+        loaded += 32 * launch.at("unique_load_sectors").get<double>();
+      }
+      CAPTURE(packed);
+      CAPTURE(chunks);
+      REQUIRE(chunks > 132);
+      CHECK(vain == 0);
+      if (!packed) CHECK(ahead >= 0.98 * loaded * (chunks - 132) / chunks);  // beta is not
+      if (packed) CHECK(ahead >= 0.5 * loaded * (chunks - 132) / chunks);
+      CHECK(ahead < loaded);
+    }
   }
 }
 
