@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The lathe authors
 # SPDX-License-Identifier: Apache-2.0
-"""causal_conv1d by the simulator's clock, and a copy of the same bytes beside it: beside_copy.py [--gpu GPU] [--write FILE.md]
+"""Kernels that move bytes by the simulator's clock, and a copy of as many beside them:
 
-`lathe explain --clock` says how long a call takes, and the same clock times the copy of streams.cu. ptxas, nvdisasm and
-NVRTC must be found. The table goes to standard output, and between two marks of the file.
+    beside_copy.py conv1d|kda [--gpu GPU] [--write FILE.md]
+
+conv1d: the convolution, on an H200. kda: a step of decoding, on an H100. `lathe explain --clock` says how long a call takes,
+and the same clock times the copy of streams.cu. ptxas, nvdisasm and NVRTC must be found. The table goes to standard output,
+and between two marks of the file.
 """
 from __future__ import annotations
 
@@ -18,19 +21,25 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-BEGIN, END = "<!-- conv1d clock: begin -->", "<!-- conv1d clock: end -->"
 TOKENS, CHANNELS, SEQUENCES = (2048, 8192, 65536), (2048, 4096, 12288), 16
 UPDATES = ((1, 4096), (16, 4096), (64, 4096), (256, 2048), (256, 4096), (256, 12288), (512, 4096))
 BYTES, WIDTH, OF_BLOCK = 2, 4, 4096  # of an element; taps; that a block of the copy reads
+STEPS, HEADS, HEAD = (1, 4, 16, 64, 128, 512), (12, 96), 128  # sequences of a step; heads; K and V
+GATES = ("use_gate_in_kernel=1", "use_beta_sigmoid_in_kernel=1", "use_qk_l2norm_in_kernel=1", "state_v_first=1")
+
+
+def explained(options: argparse.Namespace, cache: str, words: list[str]) -> dict:
+    """What `lathe explain` says of a call."""
+    command = [str(options.lathe), "explain", words[0], "--gpu", options.gpu, "--clock", "--json", "--cache-dir", cache]
+    for word in words[1:]:
+        command += ["--tensor" if ":" in word else "--set", word]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def kernels(options: argparse.Namespace, cache: str, words: list[str]) -> dict[str, float]:
-    """Microseconds of each kernel of a call."""
-    command = [str(options.lathe), "explain", words[0], "--gpu", options.gpu, "--clock", "--json", "--cache-dir", cache]
-    for word in [*words[1:], "activation=silu"]:
-        command += ["--tensor" if ":" in word else "--set", word]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return {kernel["name"]: kernel["microseconds_of_all"] for kernel in json.loads(done.stdout)["clock"][0]["kernels"]}
+    """Microseconds of each kernel of a convolution."""
+    found = explained(options, cache, [*words, "activation=silu"])
+    return {kernel["name"]: kernel["microseconds_of_all"] for kernel in found["clock"][0]["kernels"]}
 
 
 def call(options: argparse.Namespace, cache: str, tokens: int, channels: int, packed: bool) -> dict[str, float]:
@@ -63,6 +72,32 @@ def launch_copy(blocks: int) -> None:
     cuda_cases.launch(ptx, "copy", blocks, OF_BLOCK // 16, buffers)
 
 
+def steps(options: argparse.Namespace, cache: str) -> list[str]:
+    """Rows of a decoding step: a layer in one launch, and the recurrence alone."""
+    lines = ["| bf16, K = V = 128 | bytes | kda_decode, us | of a copy | kda_recurrent, us | of a copy |", "|---|---|---|---|---|---|"]
+    for heads in HEADS:
+        for batch in STEPS:
+            width, per_head = heads * HEAD, f"{batch},{heads}"
+            pool = [f"state_pool=f32:{batch + 1},{heads},{HEAD},{HEAD}", f"state_indices=i32:{batch}", f"A_log=f32:{heads}",
+                    f"dt_bias=f32:{width}", *GATES]
+            layer = ["kda_decode", f"qkv=bf16:{batch},{3 * width}", f"conv_weight=bf16:{3 * width},{WIDTH}",
+                     f"conv_pool=bf16:{batch + 1},{3 * width},{WIDTH - 1}", f"g=bf16:{per_head},{HEAD}", f"beta=bf16:{per_head}",
+                     f"output_gate=bf16:{per_head},{HEAD}", f"norm_weight=bf16:{HEAD}"]
+            token = ["kda_recurrent", *(f"{name}=bf16:{batch},1,{heads},{HEAD}" for name in "qkvg"),
+                     f"beta=bf16:{batch},1,{heads}"]
+            cells = []
+            for words in (layer, token):
+                found = explained(options, cache, words + pool)
+                kernel, moved = found["clock"][0]["kernels"][0], found["estimate"]["minimum_bytes"]
+                time = kernel["microseconds_of_all"]
+                cells += [f"{time:.1f}", f"{copy(options, moved) / time:.2f}"]
+                if words is layer:
+                    cells.insert(0, f"{moved / 1e6:.1f} MB")
+            lines.append(f"| H {heads}, B {batch} | {' | '.join(cells)} |")
+            print(lines[-1], flush=True)
+    return lines
+
+
 def rows(options: argparse.Namespace, cache: str) -> list[str]:
     lines = ["| bf16, W 4, SiLU | forward, us | of a copy | packed | backward, us | of a copy | packed |", "|---|---|---|---|---|---|---|"]
     for tokens in TOKENS:
@@ -87,7 +122,8 @@ def rows(options: argparse.Namespace, cache: str) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--gpu", default="h200")
+    parser.add_argument("table", nargs="?", choices=("conv1d", "kda"), default="conv1d")
+    parser.add_argument("--gpu")
     parser.add_argument("--lathe", type=pathlib.Path, default=ROOT / "build/bin/lathe")
     parser.add_argument("--write", type=pathlib.Path, help="puts the table into this Markdown file")
     parser.add_argument("--copy", type=int, metavar="BLOCKS", help="only launches the copy, on the driver that is there")
@@ -95,11 +131,13 @@ def main() -> None:
     if options.copy:
         launch_copy(options.copy)
         return
+    options.gpu = options.gpu or ("h100" if options.table == "kda" else "h200")
     with tempfile.TemporaryDirectory() as cache:
-        text = "\n".join(rows(options, cache))
+        text = "\n".join((steps if options.table == "kda" else rows)(options, cache))
     if options.write:
-        before, _, rest = options.write.read_text().partition(BEGIN)
-        options.write.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.partition(END)[2]}")
+        begin, end = (f"<!-- {options.table} clock: {side} -->" for side in ("begin", "end"))
+        before, _, rest = options.write.read_text().partition(begin)
+        options.write.write_text(f"{before}{begin}\n\n{text}\n\n{end}{rest.partition(end)[2]}")
 
 
 if __name__ == "__main__":

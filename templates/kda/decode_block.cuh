@@ -3,6 +3,8 @@
 // A block of kda_decode: what it holds, its tokens in shared memory, and its slot's state and
 // records.
 #pragma once
+#include "common/fresh.cuh"
+#include "common/tma.cuh"
 #include "kda/decode_conv.cuh"
 #include "kda/kda_recurrent.cuh"
 
@@ -67,13 +69,20 @@ struct KdaDecode {
       : params(its_params), p(its_params.state), shared(memory) {
     tile.head = static_cast<int>(blockIdx.x % p.heads);
     tile.sequence = static_cast<int>(blockIdx.x / p.heads);
-    tile.batch = tile.sequence, tile.start = 0;
+    tile.start = 0;
     tile.warp = static_cast<int>(threadIdx.x / 32), tile.lane = static_cast<int>(threadIdx.x % 32);
     tile.value_head = tile.head * group(), tile.column = 0;
     tokens = Config::kTokens == 1 ? 1 : minimum(p.tokens, Config::kTokens);
     slots = kda_pool_slots<typename Config::Index>(p, tile.sequence);
   }
 
+  // The sequence, a row of the batch, as new at every call: it takes no register in between.
+  __device__ __forceinline__ long long batch() const { return fresh_block() / p.heads; }
+  // Whether no other value head comes behind this one.
+  __device__ __forceinline__ bool is_last() const {
+    const unsigned next = fresh_block() % p.heads + 1;
+    return tile.value_head + 1 == static_cast<int>(next * p.value_heads / p.heads);
+  }
   __device__ __forceinline__ int group() const { return p.value_heads / p.heads; }
   __device__ __forceinline__ float* token(int t) const { return shared + t * Shape::kToken; }
   // The warp's first column of a row of V, and the lane's.
@@ -84,12 +93,13 @@ struct KdaDecode {
     return first_column() + tile.lane / Shape::kKeyLanes * 4;
   }
   __device__ __forceinline__ Element* output(int t) const {
-    return static_cast<Element*>(p.o) + tile.batch * p.o_batch_stride + t * p.o_token_stride +
+    return static_cast<Element*>(p.o) + batch() * p.o_batch_stride + t * p.o_token_stride +
            tile.value_head * p.o_head_stride;
   }
 
   __device__ __forceinline__ void clear_outputs();
   __device__ __forceinline__ void take_count();
+  __device__ __forceinline__ void ask_for_state(int value_head) const;
   __device__ __forceinline__ void load_state(KdaStateTile<Config>* state) const;
   __device__ __forceinline__ void store_state(KdaStateTile<Config>* state) const;
   __device__ __forceinline__ void convolve_keys() const;
@@ -137,11 +147,31 @@ __device__ __forceinline__ void KdaDecode<Config>::load_state(KdaStateTile<Confi
               tile.lane, lane_column(), p.in_row_stride);
 }
 
+// Has L2 ask for the rows of a state that the block will load: its bytes come while the tokens are
+// made, for which no thread has registers.
+template <class Config>
+__device__ __forceinline__ void KdaDecode<Config>::ask_for_state(int value_head) const {
+  constexpr int kRows = Config::kStateVFirst ? Config::kValueDim : Config::kKeyDim;
+  constexpr int kRowBytes = (Config::kStateVFirst ? Config::kKeyDim : Config::kValueDim) *
+                            static_cast<int>(sizeof(StateElement));
+  if constexpr (kAlignmentOf<Config, StateElement> % 16 == 0 && kRowBytes % 16 == 0) {
+    if (slots.from < 0) return;
+    const StateElement* first = static_cast<const StateElement*>(p.state_in) +
+                                slots.from * p.in_slot_stride + value_head * p.in_head_stride;
+    for (int i = static_cast<int>(threadIdx.x); i < kRows; i += Config::kThreads) {
+      prefetch_bytes(first + i * p.in_row_stride, kRowBytes);
+    }
+  }
+}
+
 template <class Config>
 __device__ __forceinline__ void KdaDecode<Config>::store_state(KdaStateTile<Config>* state) const {
+  // Anew, so that addresses take no register while the warps walk.
+  const int thread = fresh_thread(), lane = thread % 32;
+  const int column = tile.column + thread / 32 * 4 * Shape::kGroups;
   state->store(static_cast<StateElement*>(p.state_out) + slots.to * p.out_slot_stride +
                    tile.value_head * p.out_head_stride,
-               tile.lane, lane_column(), p.out_row_stride);
+               lane, column + lane / Shape::kKeyLanes * 4, p.out_row_stride);
 }
 
 // Records from `first` on, for all warps: each would compute the same decays.

@@ -9,8 +9,8 @@
 // One block takes a sequence and a query head with all value heads that share it: nobody else reads
 // or writes the slots of its channels, and it has whole rows of o for the norm. Its value heads go
 // one after another, and of each as many columns at once as its warps hold in registers; all of its
-// tokens lie in shared memory. A state is asked for once the tokens are made: its threads have no
-// registers for more, and another block of the multiprocessor works meanwhile.
+// tokens lie in shared memory. L2 is asked for a state before anything else, and its bytes are
+// there once the tokens are made, for which the threads need their registers.
 //
 // With records the keys and decays of the tokens are written behind the last value head, whose
 // replay reads what they replace. Blocks of a sequence share the count of its slot: each adds one
@@ -36,7 +36,7 @@ __device__ __forceinline__ void KdaDecode<Config>::clear_outputs() {
 // q and k of all tokens, with zeros from K on.
 template <class Config>
 __device__ __forceinline__ void KdaDecode<Config>::convolve_keys() const {
-  const KdaDecodeConv<Config> conv = {params, slots, tile.batch, tokens};
+  const KdaDecodeConv<Config> conv = {params, slots, batch(), tokens};
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < 2 * Shape::kWidth; i += Config::kThreads) {
     const int column = i % Shape::kWidth, section = i < Shape::kWidth ? Shape::kQ : Shape::kK;
@@ -53,7 +53,7 @@ __device__ __forceinline__ void KdaDecode<Config>::convolve_keys() const {
 // v of a value head of all tokens, with zeros from V on.
 template <class Config>
 __device__ __forceinline__ void KdaDecode<Config>::convolve_values() const {
-  const KdaDecodeConv<Config> conv = {params, slots, tile.batch, tokens};
+  const KdaDecodeConv<Config> conv = {params, slots, batch(), tokens};
   const int first = 2 * p.heads * Config::kKeyDim + tile.value_head * Config::kValueDim;
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < Shape::kValues; i += Config::kThreads) {
@@ -111,7 +111,7 @@ __device__ __forceinline__ void KdaDecode<Config>::normalise(int t) const {
 template <class Config>
 template <class Body>
 __device__ __forceinline__ void KdaDecode<Config>::each_gate(int t, const Body& body) const {
-  const Gate* row = static_cast<const Gate*>(p.g) + tile.batch * p.g_batch_stride +
+  const Gate* row = static_cast<const Gate*>(p.g) + batch() * p.g_batch_stride +
                     t * p.g_token_stride + tile.value_head * p.g_head_stride;
   const KdaHeadGate<Config> gate(p, tile);
 #pragma unroll
@@ -140,7 +140,7 @@ __device__ __forceinline__ void KdaDecode<Config>::prepare(int t) const {
   });
   if (tile.lane == 0) {
     const float beta =
-        to_float(load_element(static_cast<const Beta*>(p.beta) + tile.batch * p.beta_batch_stride +
+        to_float(load_element(static_cast<const Beta*>(p.beta) + batch() * p.beta_batch_stride +
                               t * p.beta_token_stride + tile.value_head));
     at[Shape::kScalars] = kda_beta<Config::kSigmoid>(beta, p.beta_factor);
   }
@@ -211,10 +211,9 @@ __device__ __forceinline__ void KdaDecode<Config>::finish(int t) const {
     }
     if constexpr (Config::kOutputGate) {
       using Out = typename Config::OutputGateElement;
-      const Out* row = static_cast<const Out*>(params.output_gate) +
-                       tile.batch * params.output_gate_batch_stride +
-                       t * params.output_gate_token_stride +
-                       tile.value_head * params.output_gate_head_stride;
+      const Out* row =
+          static_cast<const Out*>(params.output_gate) + batch() * params.output_gate_batch_stride +
+          t * params.output_gate_token_stride + tile.value_head * params.output_gate_head_stride;
       Words<4 * sizeof(Out)> raw;
       float gate[4];
       load_aligned<kAlignmentOf<Config, Out>>(row + column, raw);
@@ -246,30 +245,34 @@ __device__ __forceinline__ void KdaDecode<Config>::run() {
     return;
   }
   KdaStateTile<Config> state;
+  ask_for_state(tile.value_head);
   if constexpr (kRings) take_count();
   convolve_keys();
-  const int first = tile.value_head;
+  bool keys_are_raw = true;
 #pragma unroll 1
-  for (; tile.value_head < first + group(); ++tile.value_head) {
+  for (;; ++tile.value_head) {
+    if (!is_last()) ask_for_state(tile.value_head + 1);
     convolve_values();
-    if (tile.value_head == first) {
+    if (keys_are_raw) {
       __syncthreads();  // q and k of every token are there
       for (int t = tile.warp; t < tokens; t += Shape::kWarps) normalise(t);
+      keys_are_raw = false;
     }
     for (int t = tile.warp; t < tokens; t += Shape::kWarps) prepare(t);
     if constexpr (kRings) stage_records(0);
-    load_state(&state);
+    if constexpr (!kPrefetchesBytes) load_state(&state);
     __syncthreads();  // every token is ready
 #pragma unroll 1
     for (tile.column = 0; tile.column < Config::kValueDim; tile.column += Shape::kTileV) {
-      if (tile.column > 0) load_state(&state);
+      if (kPrefetchesBytes || tile.column > 0) load_state(&state);
       if constexpr (kRings) replay(&state);
       walk(&state);
     }
     tile.column = 0;
     __syncthreads();  // whole rows of o are there, and no warp reads the tokens any more
     for (int t = tile.warp; t < tokens; t += Shape::kWarps) finish(t);
-    if (tile.value_head + 1 < first + group()) __syncthreads();  // o has been read
+    if (is_last()) break;
+    __syncthreads();  // o has been read
   }
   if constexpr (kRings) record_keys();
 }

@@ -3,6 +3,7 @@
 // Rows of q, k, g and beta on their way from memory to a warp that prepares a block of 16 tokens
 // (kda/block.cuh).
 #pragma once
+#include "common/fresh.cuh"
 #include "common/types.cuh"
 #include "kda/transforms.cuh"
 
@@ -65,21 +66,6 @@ struct KdaRows {
   long long q_stride, k_stride, g_stride, beta_stride;
   int key_dim;
 };
-
-// The lane, as new at every call: what a block's preparation computes from it takes no register
-// while the warps walk.
-__device__ __forceinline__ int fresh_lane() {
-  int lane;
-  asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
-  return lane;
-}
-
-// The block, the same way.
-__device__ __forceinline__ unsigned fresh_block() {
-  unsigned block;
-  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(block));
-  return block;
-}
 
 struct KdaNumbers {
   float scale, lower_bound;
