@@ -5,38 +5,23 @@
 #include "ops/own/description.h"
 
 #include <algorithm>
-#include <array>
 #include <set>
 
 #include "codegen/base/letters.h"
 #include "codegen/base/nearest_name.h"
 #include "codegen/base/printable.h"
+#include "ops/own/kernel_reader.h"
 #include "ops/own/map_reader.h"
+#include "ops/own/names.h"
 #include "ops/own/option_reader.h"
+#include "ops/own/symbols.h"
+#include "ops/own/tensor_reader.h"
 #include "ops/own/toml_reader.h"
 
 namespace lathe::own {
 namespace {
 
 constexpr std::string_view kBegin = "/* lathe", kEnd = "*/";
-
-// Words of C++ that a text of a description might take for a name.
-constexpr std::string_view kKeywords[] = {
-    "alignas",      "alignof", "asm",       "auto",      "bool",     "break",     "case",
-    "catch",        "char",    "class",     "const",     "continue", "default",   "delete",
-    "do",           "double",  "else",      "enum",      "explicit", "export",    "extern",
-    "false",        "float",   "for",       "friend",    "goto",     "if",        "inline",
-    "int",          "long",    "mutable",   "namespace", "new",      "noexcept",  "nullptr",
-    "operator",     "private", "protected", "public",    "register", "return",    "short",
-    "signed",       "sizeof",  "static",    "struct",    "switch",   "template",  "this",
-    "throw",        "true",    "try",       "typedef",   "typename", "union",     "unsigned",
-    "using",        "virtual", "void",      "volatile",  "while",    "and",       "or",
-    "not",          "xor",     "bitand",    "bitor",     "compl",    "constexpr", "decltype",
-    "static_assert"};
-// What lathe puts beside the text, and what expressions have already.
-constexpr std::string_view kTaken[] = {"Config", "Params", "entry",    "lathe",
-                                       "min",    "max",    "ceil_div", "bytes",
-                                       "given",  "sm",     "sm_a",     "multiprocessors"};
 
 // The text between the two marks, with as many lines and columns before it as in the file.
 Result<std::string> front_of(const std::string& text, const TomlReader& reader) {
@@ -66,50 +51,6 @@ Result<std::string> front_of(const std::string& text, const TomlReader& reader) 
   return out += text.substr(begin, end - begin);
 }
 
-// Names of all kinds, each of which stands for one thing.
-class Names {
- public:
-  explicit Names(const TomlReader& reader) : reader_(reader) {}
-
-  // `made`: what lathe makes of the name, which must be free as well.
-  Status add(const Entry& entry, std::initializer_list<std::string> made = {}) {
-    const std::string& name = entry.name;
-    const bool letters =
-        std::ranges::all_of(name, [](char c) { return is_alphanumeric(c) || c == '_'; });
-    const bool good = !name.empty() && name.size() <= kMostNameBytes && letters &&
-                      !is_digit(name[0]) && name[0] != '_' && name.find("__") == name.npos;
-    if (!good) {
-      return refuse(entry, text("is no name; allowed are letters, digits and single _, from a "
-                                "letter on, up to ",
-                                kMostNameBytes));
-    }
-    if (std::ranges::find(kKeywords, name) != std::end(kKeywords)) {
-      return refuse(entry, "is a word of C++; allowed is any other name");
-    }
-    const bool dtype =
-        std::ranges::any_of(kDtypes, [&](const DtypeInfo& each) { return name == each.word; });
-    if (dtype || std::ranges::find(kTaken, name) != std::end(kTaken)) {
-      return refuse(entry, "has a meaning of its own here; allowed is any other name");
-    }
-    if (!known_.insert(name).second) {
-      return refuse(entry, "is a name that is taken already; allowed is one name for one thing");
-    }
-    for (const std::string& each : made) {
-      if (!known_.insert(each).second) {
-        return refuse(entry, text("makes the name ", each, ", which is taken already"));
-      }
-    }
-    return {};
-  }
-
- private:
-  Status refuse(const Entry& entry, const std::string& what) const {
-    return reader_.refuse(entry.at, text(in_quotes(entry.name), " ", what));
-  }
-  const TomlReader& reader_;
-  std::set<std::string> known_;
-};
-
 class DescriptionReader {
  public:
   explicit DescriptionReader(const std::string& file)
@@ -129,14 +70,15 @@ class DescriptionReader {
     LATHE_TRY(in_section(sections, "options", &DescriptionReader::read_option));
     LATHE_TRY(in_section(sections, "dims", &DescriptionReader::name_dim));
     LATHE_TRY(in_section(sections, "constants", &DescriptionReader::name_constant));
-    lay_symbols();
+    out_->symbols = lay_symbols(*out_);
     LATHE_TRY(in_section(sections, "dims", &DescriptionReader::read_dim));
     LATHE_TRY(check_dims(sections));
     LATHE_TRY(in_section(sections, "constants", &DescriptionReader::read_constant));
     LATHE_TRY(check_candidates(sections));
     LATHE_TRY(in_section(sections, "tensors", &DescriptionReader::read_map));
     LATHE_TRY(in_section(sections, "workspace", &DescriptionReader::read_workspace));
-    LATHE_TRY(read_kernels(sections));
+    const KernelScopes scopes = {call_scope(), compiled_scope()};
+    LATHE_TRY(read_kernel_texts(reader_, sections, scopes, out_.get()));
     LATHE_TRY(in_section(sections, "cost", &DescriptionReader::read_cost));
     LATHE_TRY(in_section(sections, "refuse", &DescriptionReader::read_rule));
     return std::shared_ptr<const Description>(std::move(out_));
@@ -158,13 +100,6 @@ class DescriptionReader {
   static Position at_of(const std::vector<Entry>& sections, const char* name) {
     const Entry* section = TomlReader::find(sections, name);
     return section != nullptr ? section->at : Position{1, 1};
-  }
-
-  template <typename List>
-  Status check_count(const Entry& entry, const char* what, const List& list, size_t most) const {
-    if (list.size() < most) return {};
-    return reader_.refuse(entry.at,
-                          text("there are more than ", most, " ", what, "; allowed are ", most));
   }
 
   Status read_head(const std::vector<Entry>& sections) {
@@ -191,141 +126,8 @@ class DescriptionReader {
                                       "; allowed is a file beside the kernel's that ends in .py"));
   }
 
-  // "T D", with N+1 and numbers, to "T,D".
-  Result<std::string> read_shape(const Entry& entry) {
-    LATHE_ASSIGN(const std::string given, reader_.string(entry));
-    std::string shape;
-    int rank = 0;
-    for (std::string_view word : split(given, ' ')) {
-      if (word.empty()) continue;
-      if (++rank > kMaxRank) break;
-      shape += (shape.empty() ? "" : ",") + std::string(word);
-      if (word.ends_with("+1")) word.remove_suffix(2);
-      const bool number = !word.empty() && std::ranges::all_of(word, is_digit);
-      if (number && word.size() <= 9 && word[0] != '0') continue;
-      if (number) {
-        return reader_.refuse(entry, text("has the extent ", word, "; allowed are 1 to 999999999"));
-      }
-      LATHE_TRY(add_dim({std::string(word), entry.node, position_of(*entry.node)}));
-    }
-    if (rank >= 1 && rank <= kMaxRank) return shape;
-    return reader_.refuse(entry, text("is ", in_quotes(given), "; allowed are 1 to ", kMaxRank,
-                                      " dims with blanks between them, such as \"T D\""));
-  }
-
-  Status add_dim(const Entry& entry) {
-    if (std::ranges::find(out_->dims, entry.name, &DimText::name) != out_->dims.end()) return {};
-    LATHE_TRY(check_count(entry, "dims", out_->dims, kMostOwnDims));
-    LATHE_TRY(names_.add(entry));
-    out_->dims.emplace_back().name = entry.name;
-    return {};
-  }
-
-  // "x", "f16" or ["f16", "bf16"]; an output has one.
-  Status read_dtypes(const Entry& entry, TensorText* tensor) {
-    LATHE_ASSIGN(const std::vector<std::string> words, reader_.strings(entry, std::size(kDtypes)));
-    const auto known = [](const std::string& word) {
-      return std::ranges::any_of(kDtypes, [&](const DtypeInfo& each) { return word == each.word; });
-    };
-    const auto same = std::ranges::find(out_->tensors, words[0], &TensorText::name);
-    if (words.size() == 1 && same != out_->tensors.end()) {
-      tensor->dtypes = same->dtypes[0] == '=' ? same->dtypes : "=" + same->name;
-      return {};
-    }
-    for (size_t i = 0; i < words.size(); ++i) {
-      const bool twice = std::find(words.begin(), words.begin() + static_cast<long>(i), words[i]) !=
-                         words.begin() + static_cast<long>(i);
-      if (known(words[i]) && !twice) continue;
-      return reader_.refuse(entry, text("has ", in_quotes(words[i]), twice ? " twice" : "",
-                                        "; allowed are ", comma_list(kDtypes, &DtypeInfo::word),
-                                        " or, alone, a tensor before it, whose dtype it then has"));
-    }
-    if (tensor->role == Role::output && words.size() > 1) {
-      return reader_.refuse(entry, text("of an output has ", words.size(),
-                                        " dtypes; allowed is one, or a tensor's name"));
-    }
-    for (const std::string& word : words)
-      tensor->dtypes += (tensor->dtypes.empty() ? "" : "|") + word;
-    return {};
-  }
-
   Status read_tensor(const Entry& entry) {
-    LATHE_TRY(check_count(entry, "tensors", out_->tensors, kMaxTensors));
-    LATHE_TRY(names_.add(entry, {entry.name + "_t", entry.name + "_stride", entry.name + "_map",
-                                 "has_" + entry.name}));
-    LATHE_ASSIGN(const toml::table* table,
-                 reader_.table(entry, "{ in = \"f32\", shape = \"T D\" }"));
-    const std::vector<Entry> fields = TomlReader::entries(*table);
-    LATHE_TRY(reader_.check_known(
-        "tensor " + entry.name, fields,
-        {"in", "out", "inout", "shape", "optional", "needs", "strided", "aligned", "map", "what"}));
-    TensorText tensor{.name = entry.name, .what = "A tensor of the kernel."};
-    static constexpr std::pair<const char*, Role> kRoles[] = {
-        {"in", Role::input}, {"out", Role::output}, {"inout", Role::inout}};
-    const Entry* dtypes = nullptr;
-    for (const auto& [word, role] : kRoles) {
-      const Entry* found = TomlReader::find(fields, word);
-      if (found == nullptr) continue;
-      if (dtypes != nullptr)
-        return reader_.refuse(entry, "has two of in, out, inout; allowed is one");
-      dtypes = found, tensor.role = role;
-    }
-    if (dtypes == nullptr) {
-      return reader_.refuse(entry,
-                            "has none of in, out, inout; allowed is one of them, with dtypes");
-    }
-    LATHE_TRY(read_dtypes(*dtypes, &tensor));
-    const Entry* shape = TomlReader::find(fields, "shape");
-    if (shape == nullptr)
-      return reader_.refuse(entry, "has no shape; allowed is one, such as \"T D\"");
-    LATHE_ASSIGN(tensor.shape, read_shape(*shape));
-    LATHE_TRY(read_flags(fields, &tensor));
-    out_->tensors.push_back(std::move(tensor));
-    return {};
-  }
-
-  // Tensors before this one, each of which it needs.
-  Status read_needs(const Entry& entry, TensorText* tensor) {
-    LATHE_ASSIGN(const std::vector<std::string> words, reader_.strings(entry, kMaxTensors));
-    for (const std::string& word : words) {
-      if (std::ranges::find(out_->tensors, word, &TensorText::name) == out_->tensors.end()) {
-        return reader_.refuse(
-            entry, text("has ", in_quotes(word), "; allowed are tensors before ", tensor->name,
-                        ": ", comma_list(out_->tensors, &TensorText::name)));
-      }
-      tensor->needs += (tensor->needs.empty() ? "" : ",") + word;
-    }
-    if (tensor->optional) return {};
-    return reader_.refuse(entry, text("is given, but ", tensor->name,
-                                      " is always there; allowed is optional = true beside it"));
-  }
-
-  Status read_flags(const std::vector<Entry>& fields, TensorText* tensor) {
-    if (const Entry* given = TomlReader::find(fields, "optional")) {
-      LATHE_ASSIGN(tensor->optional, reader_.boolean(*given));
-    }
-    if (const Entry* given = TomlReader::find(fields, "strided")) {
-      LATHE_ASSIGN(tensor->strided, reader_.boolean(*given));
-    }
-    if (const Entry* given = TomlReader::find(fields, "what")) {
-      LATHE_ASSIGN(tensor->what, reader_.string(*given));
-    }
-    if (const Entry* given = TomlReader::find(fields, "needs")) {
-      LATHE_TRY(read_needs(*given, tensor));
-    }
-    // The engine that reads through a map takes addresses of 16 bytes.
-    tensor->has_map = TomlReader::find(fields, "map") != nullptr;
-    if (tensor->has_map) tensor->aligned = 16;
-    const Entry* aligned = TomlReader::find(fields, "aligned");
-    if (aligned == nullptr) return {};
-    const auto* bytes = aligned->node->as_integer();
-    const int64_t value = bytes != nullptr ? **bytes : 0;
-    if (value != 1 && value != 2 && value != 4 && value != 8 && value != 16) {
-      return reader_.refuse(*aligned, text("is ", found_text(*aligned->node),
-                                           "; allowed are 1, 2, 4, 8 and 16 bytes"));
-    }
-    tensor->aligned = std::max(tensor->aligned, static_cast<int>(value));
-    return {};
+    return read_tensor_text(reader_, entry, &names_, out_.get());
   }
 
   // The map of a tensor, behind the constants that its box may use.
@@ -345,7 +147,7 @@ class DescriptionReader {
   }
 
   Status read_option(const Entry& entry) {
-    LATHE_TRY(check_count(entry, "options", out_->options, kMostOptions));
+    LATHE_TRY(check_count(reader_, entry, "options", out_->options, kMostOptions));
     LATHE_TRY(names_.add(entry));
     // Such options of lathe's operators say which outputs are wanted, and of which dtype.
     if (entry.name.starts_with("output_") || entry.name == "out_dtype") {
@@ -374,7 +176,7 @@ class DescriptionReader {
   }
 
   Status name_constant(const Entry& entry) {
-    LATHE_TRY(check_count(entry, "constants", out_->constants, kMostConstants));
+    LATHE_TRY(check_count(reader_, entry, "constants", out_->constants, kMostConstants));
     ConstantText constant{.name = entry.name};
     const auto* word = entry.node->as_string();
     if (word != nullptr && **word == "dim") {
@@ -391,62 +193,12 @@ class DescriptionReader {
     return {};
   }
 
-  void lay_symbols() {
-    SymbolLayout& at = out_->symbols;
-    const auto tensors = static_cast<int>(out_->tensors.size());
-    at.dims = 0;
-    at.options = kMostOwnDims;
-    at.constants = at.options + static_cast<int>(out_->options.size());
-    at.sm = at.constants + static_cast<int>(out_->constants.size());
-    at.sm_a = at.sm + 1;
-    at.multiprocessors = at.sm_a + 1;
-    at.bytes = at.multiprocessors + 1;
-    at.given = at.bytes + tensors;
-    at.count = at.given + tensors;
-  }
-
-  // `dims`: which ones may be used. `constants`: how many.
-  enum class Dims { compiled, given, all };
-  Scope scope(Dims dims, size_t constants) const {
-    Scope out;
-    const SymbolLayout& at = out_->symbols;
-    for (size_t i = 0; i < out_->dims.size(); ++i) {
-      const DimText& dim = out_->dims[i];
-      const bool usable =
-          dims == Dims::all || (dims == Dims::compiled ? dim.compiled : !dim.extent);
-      if (usable) out.symbols.push_back({dim.name, at.dims + static_cast<int>(i)});
-      if (!usable && dims == Dims::compiled) out.varying.push_back(dim.name);
-    }
-    for (size_t i = 0; i < out_->options.size(); ++i) {
-      if (out_->options[i].type == OptionType::number) continue;
-      out.symbols.push_back({out_->options[i].name, at.options + static_cast<int>(i)});
-    }
-    for (size_t i = 0; i < constants; ++i) {
-      if (out_->constants[i].dim >= 0) continue;
-      out.symbols.push_back({out_->constants[i].name, at.constants + static_cast<int>(i)});
-    }
-    if (dims != Dims::given) {
-      out.symbols.push_back({"sm", at.sm});
-      out.symbols.push_back({"sm_a", at.sm_a});
-      out.symbols.push_back({"multiprocessors", at.multiprocessors});
-    }
-    for (size_t i = 0; i < out_->tensors.size(); ++i) {
-      const auto index = static_cast<int>(i);
-      if (dims != Dims::given) {
-        out.functions.push_back({"bytes", out_->tensors[i].name, at.bytes + index});
-      }
-      if (out_->tensors[i].optional) {
-        out.functions.push_back({"given", out_->tensors[i].name, at.given + index});
-      }
-    }
-    return out;
-  }
-  Scope compiled_scope() const { return scope(Dims::compiled, out_->constants.size()); }
-  Scope call_scope() const { return scope(Dims::all, out_->constants.size()); }
+  Scope compiled_scope() const { return scope_of(*out_, Dims::compiled, out_->constants.size()); }
+  Scope call_scope() const { return scope_of(*out_, Dims::all, out_->constants.size()); }
 
   Status read_dim(const Entry& entry) {
     DimText& dim = out_->dims[static_cast<size_t>(find_dim_text(entry.name))];
-    Scope usable = scope(Dims::given, 0);
+    Scope usable = scope_of(*out_, Dims::given, 0);
     // Dims that follow from others are read in order, and use none of themselves.
     std::erase_if(usable.symbols, [&](const Symbol& each) {
       return follows_.contains(each.name) || each.name == entry.name;
@@ -483,7 +235,8 @@ class DescriptionReader {
     if (const toml::array* list = entry.node->as_array())
       return read_values(entry, *list, &constant);
     const auto before = static_cast<size_t>(found - out_->constants.begin());
-    LATHE_ASSIGN(constant.value, reader_.expression(entry, scope(Dims::compiled, before)));
+    LATHE_ASSIGN(constant.value,
+                 reader_.expression(entry, scope_of(*out_, Dims::compiled, before)));
     return {};
   }
 
@@ -519,7 +272,8 @@ class DescriptionReader {
   }
 
   Status read_workspace(const Entry& entry) {
-    LATHE_TRY(check_count(entry, "arrays of the workspace", out_->workspaces, kMostWorkspaces));
+    LATHE_TRY(
+        check_count(reader_, entry, "arrays of the workspace", out_->workspaces, kMostWorkspaces));
     LATHE_TRY(names_.add(entry));
     LATHE_ASSIGN(const toml::table* table,
                  reader_.table(entry, "{ dtype = \"f32\", count = \"T * 4\" }"));
@@ -543,85 +297,6 @@ class DescriptionReader {
     return {};
   }
 
-  Status read_kernels(const std::vector<Entry>& sections) {
-    const Entry *launch = TomlReader::find(sections, "launch"),
-                *kernels = TomlReader::find(sections, "kernel");
-    if ((launch == nullptr) == (kernels == nullptr)) {
-      return reader_.refuse(launch != nullptr ? launch->at : Position{1, 1},
-                            text("there is ", launch != nullptr ? "both" : "neither",
-                                 " [launch] and [[kernel]]; allowed is [launch] for one kernel, or "
-                                 "a [[kernel]] for each of several, in their order"));
-    }
-    if (launch != nullptr) return read_kernel(*launch);
-    const toml::array* list = kernels->node->as_array();
-    if (list == nullptr || list->empty() || list->size() > kMostKernels) {
-      return reader_.refuse(*kernels, text("is ", found_text(*kernels->node), "; allowed are 1 to ",
-                                           kMostKernels, " sections [[kernel]]"));
-    }
-    for (const toml::node& each : *list) {
-      LATHE_TRY(read_kernel({"kernel", &each, position_of(each)}));
-    }
-    return {};
-  }
-
-  Status read_kernel(const Entry& entry) {
-    LATHE_ASSIGN(const toml::table* table, reader_.table(entry, "a section with grid and block"));
-    const std::vector<Entry> fields = TomlReader::entries(*table);
-    LATHE_TRY(
-        reader_.check_known(text("[", entry.name, "]"), fields,
-                            {"function", "grid", "block", "shared", "cluster", "min_blocks"}));
-    KernelText kernel;
-    if (const Entry* function = TomlReader::find(fields, "function")) {
-      LATHE_ASSIGN(kernel.function, reader_.string(*function, kMostNameBytes));
-      LATHE_TRY(
-          Names(reader_).add({kernel.function, function->node, position_of(*function->node)}));
-    }
-    for (const char* needed : {"grid", "block"}) {
-      if (TomlReader::find(fields, needed) != nullptr) continue;
-      return reader_.refuse(entry.at,
-                            text("[", entry.name, "] has no ", needed, "; allowed is ",
-                                 std::string_view(needed) == "grid"
-                                     ? "grid = \"T\", or a list of up to three"
-                                     : "block = \"256\", threads of a block, or a list of "
-                                       "up to three"));
-    }
-    LATHE_TRY(read_extents(*TomlReader::find(fields, "grid"), call_scope(), &kernel.grid));
-    LATHE_TRY(read_extents(*TomlReader::find(fields, "block"), compiled_scope(), &kernel.block));
-    const std::pair<const char*, Expression*> sizes[] = {{"shared", &kernel.shared},
-                                                         {"cluster", &kernel.cluster},
-                                                         {"min_blocks", &kernel.min_blocks}};
-    for (const auto& [name, expression] : sizes) {
-      const Entry* field = TomlReader::find(fields, name);
-      if (field == nullptr) continue;
-      LATHE_ASSIGN(*expression, reader_.expression(*field, compiled_scope()));
-    }
-    for (const KernelText& other : out_->kernels) {
-      if (other.function != kernel.function) continue;
-      return reader_.refuse(entry.at, text("two kernels have the function ", kernel.function,
-                                           "; allowed is one for each, function = \"...\""));
-    }
-    out_->kernels.push_back(std::move(kernel));
-    return {};
-  }
-
-  // "T", or ["T", "H"]: up to three.
-  Status read_extents(const Entry& entry, const Scope& usable, std::vector<Expression>* out) {
-    const toml::array* list = entry.node->as_array();
-    if (list == nullptr) {
-      LATHE_ASSIGN(Expression one, reader_.expression(entry, usable));
-      out->push_back(std::move(one));
-      return {};
-    }
-    if (list->empty() || list->size() > 3) {
-      return reader_.refuse(entry, text("has ", list->size(), " extents; allowed are 1 to 3"));
-    }
-    for (const toml::node& each : *list) {
-      LATHE_ASSIGN(Expression one, reader_.expression(entry, each, usable));
-      out->push_back(std::move(one));
-    }
-    return {};
-  }
-
   Status read_cost(const Entry& entry) {
     LATHE_TRY(reader_.check_known("[cost]", {entry}, {"bytes", "flops", "tensor_ops"}));
     Expression& into = entry.name == "bytes"   ? out_->cost.bytes
@@ -633,7 +308,7 @@ class DescriptionReader {
 
   // "D % 8 != 0" = "D must be a multiple of 8"
   Status read_rule(const Entry& entry) {
-    LATHE_TRY(check_count(entry, "rules", out_->rules, kMostRules));
+    LATHE_TRY(check_count(reader_, entry, "rules", out_->rules, kMostRules));
     LATHE_ASSIGN(std::string why, reader_.string(entry));
     ExpressionFault fault;
     auto when = Expression::parse(entry.name, call_scope(), &fault);

@@ -72,6 +72,15 @@ inline Position position_of(const toml::node& node) {
   return {static_cast<int>(begin.line), static_cast<int>(begin.column)};
 }
 
+// Refuses one more than `most` of a kind.
+template <typename List>
+Status check_count(const TomlReader& reader, const Entry& entry, const char* what, const List& list,
+                   size_t most) {
+  if (list.size() < most) return {};
+  return reader.refuse(entry.at,
+                       text("there are more than ", most, " ", what, "; allowed are ", most));
+}
+
 // Returns what a value is, for messages: "a number", "'abc'".
 std::string found_text(const toml::node& node);
 
