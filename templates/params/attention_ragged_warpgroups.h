@@ -10,27 +10,43 @@
 
 namespace lathe {
 
-// The order of a call's work: an entry for each sequence and one for the rows of padding, which is
-// sequence B; long work comes first. An item is one split of one tile. The last entry has totals.
+// The order of a call's work has an entry for each sequence and one for the rows of padding, which
+// is sequence B; long work comes first. An item is one split of one tile. The last entry has
+// totals.
 struct AttentionRaggedEntry {
   int items;     // of the entries before
-  int groups;    // of kPartialRows rows of partial results: of the entries before
+  int slots;     // of kPartialRows rows of partial results: of the entries before
   int sequence;  // of the call
   int splits;    // of each tile
 };
 
-// decode.slots counts groups of partial rows, and combine_list has an entry for each of them.
+// What a block of threads does in a turn.
+struct AttentionRaggedItem {
+  int sequence;       // below 0: nothing
+  int head, tile;     // of a key head, in the sequence
+  int split, splits;  // which one of how many
+  int partial;        // its first row of partial results
+  int reserved[2];
+};
+
+// decode.slots counts slots of kPartialRows rows of partial results.
 struct AttentionRaggedOrderParams {
   AttentionDecodeParams decode;
-  void* order;  // AttentionRaggedEntry [B + 2]
+  void* entries;     // AttentionRaggedEntry [B + 2]
+  void* items;       // AttentionRaggedItem [turns, blocks]
+  int most_turns;    // that there is room for
+  int blocks;        // of threads that items are dealt out to
+  int section_keys;  // keys of so many heads side by side as L2 can hold
+  int reserved;
 };
 
 struct AttentionRaggedWarpgroupsParams {
   TensorMap q, k, v;
   AttentionDecodeParams decode;
-  const void* order;  // AttentionRaggedEntry [B + 2]
-  int section_keys;   // keys of so many heads side by side as L2 can hold
-  int box_rows;       // of a copy, which divide a page and a block of keys
+  const void* entries;
+  const void* items;
+  int reserved;
+  int box_rows;  // of a copy, which divide a page and a block of keys
 };
 
 }  // namespace lathe

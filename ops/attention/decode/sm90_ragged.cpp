@@ -47,13 +47,15 @@ KernelSpec spec_of(const AttentionProblem& problem) {
   return spec;
 }
 
-KernelSpec order_spec(const KernelSpec& kernel, const AttentionProblem& problem) {
-  KernelSpec spec = shared_spec(
-      LATHE_TEMPLATE("attention/sm90", "attention_ragged_order", AttentionRaggedOrderParams, order),
-      "RaggedOrderSmem", kOrderThreads * 12 + kOrderThreads / 32 * 8, kOrderThreads);
+KernelSpec order_spec(const KernelSpec& kernel, const AttentionProblem& problem, int64_t bundle) {
+  KernelSpec spec = shared_spec(LATHE_TEMPLATE("attention/sm90", "attention_ragged_order",
+                                               AttentionRaggedOrderParams, reserved),
+                                "RaggedOrderSmem",
+                                kOrderThreads * (44 + 24) + kOrderThreads / 32 * 8, kOrderThreads);
   spec.constants = {Constant::type("cu", "CuSeqlens", problem.cu_seqlens),
                     Constant::integer("m", "kTileM", kernel.constant("m")),
-                    Constant::integer("n", "kTileN", kernel.constant("n"))};
+                    Constant::integer("n", "kTileN", kernel.constant("n")),
+                    Constant::integer("bundle", "kBundle", bundle)};
   return spec;
 }
 
@@ -80,8 +82,11 @@ class Ragged final : public AttentionDecode {
  public:
   Ragged(KernelSpec spec, const AttentionProblem& problem, int64_t multiprocessors)
       : AttentionDecode(std::move(spec)),
-        order_(order_spec(*kernel, problem)),
-        multiprocessors_(multiprocessors) {}
+        bundle_(multiprocessors % 4 == 0   ? 4
+                : multiprocessors % 2 == 0 ? 2
+                                           : 1),
+        order_(order_spec(*kernel, problem, bundle_)),
+        multiprocessors_(std::min<int64_t>(multiprocessors, kOrderThreads)) {}
 
   std::vector<KernelSlot*> slots() override { return {&order_, &kernel}; }
   int64_t launches() const override { return 2; }
@@ -111,28 +116,36 @@ class Ragged final : public AttentionDecode {
         out.slots = 2 * multiprocessors_ * (tiling().m + kPartsOfFewRows * kFewRows) / kPartialRows;
       }
     }
-    out.blocks =
-        std::min(bounded_product({tiles, std::max<int64_t>(out.splits, 1)}), multiprocessors_);
-    if (out.share > 0) out.blocks = multiprocessors_;
+    const int64_t most = bounded_product({tiles, out.share > 0 ? multiprocessors_ : out.splits});
+    out.blocks = std::min(ceil_div(most, bundle_) * bundle_, multiprocessors_);
     out.partial_rows = out.joined_rows = bounded_product({out.slots, kPartialRows});
     LATHE_TRY(checked_product("the workspace", {out.partial_rows, problem.value_dim + 1, 8}));
     WorkspaceLayout layout;
     out.lay_out(problem, &layout);
-    out.order = layout.add({shape.batch + 2, sizeof(AttentionRaggedEntry)});
+    out.entries = layout.add({shape.batch + 2, sizeof(AttentionRaggedEntry)});
+    // Each split of a tile has a slot at least.
+    out.turns = ceil_div(tiles + out.slots, out.blocks);
+    out.items = layout.add({out.turns, out.blocks, sizeof(AttentionRaggedItem)});
     out.total = layout.total();
     return out;
   }
 
   Status launch(const AttentionDecodeCall& of) const override {
+    const AttentionProblem& problem = of.request.attention.problem;
     AttentionRaggedWarpgroupsParams p = {};
     fill(of, &p.decode);
-    p.order = of.call.workspace + of.parts.order;
-    const AttentionRaggedOrderParams order = {p.decode, of.call.workspace + of.parts.order};
-    LATHE_TRY(order_.launch(1, &order, of.call.stream));
-    const AttentionProblem& problem = of.request.attention.problem;
+    p.entries = of.call.workspace + of.parts.entries;
+    p.items = of.call.workspace + of.parts.items;
     p.box_rows = static_cast<int>(std::gcd(of.shape.page, tiling().n));
-    p.section_keys =
+    AttentionRaggedOrderParams order = {};
+    order.decode = p.decode;
+    order.entries = of.call.workspace + of.parts.entries;
+    order.items = of.call.workspace + of.parts.items;
+    order.most_turns = static_cast<int>(of.parts.turns);
+    order.blocks = static_cast<int>(of.parts.blocks);
+    order.section_keys =
         static_cast<int>(kHeadsBytes / (kElementBytes * (problem.head_dim + problem.value_dim)));
+    LATHE_TRY(order_.launch(1, &order, of.call.stream));
     LATHE_TRY(encode(of, &p));
     return kernel.launch(of.parts.blocks, &p, of.call.stream);
   }
@@ -159,6 +172,7 @@ class Ragged final : public AttentionDecode {
     return encode_cache(2, t[v_cache], problem.value_dim, &p->v);
   }
 
+  const int64_t bundle_;  // of blocks of threads, that are sorted together
   KernelSlot order_;
   int64_t multiprocessors_;
 };

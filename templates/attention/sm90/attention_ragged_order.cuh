@@ -1,189 +1,219 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// attention_ragged_order: which tiles the packed queries of a call have, into how many splits their
-// keys are cut, and in which order they are worked on. With i over sequences, HK key heads and S
-// blocks of threads:
+// attention_ragged_order: which block of threads works on which tile of packed queries, and when.
 //
-//   tiles_i = ceil(rows_i / tokens of a tile),  blocks_i: blocks of kTileN keys of its last tile
-//   seen_i  = the same of its average tile, W = HK sum_i tiles_i seen_i
-//   part    = max(ceil(W / S), kLeastPart); of tiles of few rows max(ceil(W / 4 S), kLeastPart)
-//   splits_i = clamp(ceil(blocks_i / part), 1, kMostSplits)
-//
-// A partial result of few rows costs next to nothing, and small parts are dealt out more evenly.
-// Sequences are sorted by the keys of a split, the most first, among each kThreads of them. One
-// block of threads does it ahead of the attention, whose blocks then find each tile by a search.
+// The items, splits of tiles (ragged_shares.cuh), stand in an order in which those that share keys
+// are neighbours, and those with most keys come first. A turn gives each block of threads one: the
+// next items, of which the one with most keys goes to the block that has had least so far, and so
+// on. So all blocks end together, whatever the lengths are, to within the last turns' short tiles.
+// One block of threads does it ahead of the attention.
 #pragma once
-#include "attention/decode/ragged.cuh"
-#include "attention/sm90/ragged_sequence.cuh"
+#include "attention/sm90/ragged_shares.cuh"
 
 namespace lathe {
 
-constexpr int kFewRows = 16;  // of a tile
-constexpr int kPartsOfFewRows = 4;
+// The cost of an item, in quarters of a block of keys of a tile of many rows. One of few rows waits
+// for memory; what begins and ends a tile counts as one block.
+constexpr int kBlockCost = 4, kFewRowsCost = 6, kTileCost = 4;
 
 template <class Config>
 struct RaggedOrderSmem {
-  static constexpr int kValues = 0, kSizes = 8 * Config::kThreads;
-  static constexpr int kSums = kSizes + 4 * Config::kThreads;
-  static constexpr int kBytes = kSums + 8 * (Config::kThreads / 32);
+  static constexpr int kCosts = RaggedSharesSmem<Config>::kBytes;
+  static constexpr int kLoads = kCosts + 4 * Config::kThreads;
+  static constexpr int kBundleLoads = kLoads + 4 * Config::kThreads;
+  static constexpr int kWithin = kBundleLoads + 4 * Config::kThreads;
+  static constexpr int kByLoad = kWithin + 4 * Config::kThreads;
+  static constexpr int kMixed = kByLoad + 4 * Config::kThreads;
+  static constexpr int kBytes = kMixed + 4 * Config::kThreads;
 };
 
 template <class Config>
 struct RaggedOrder {
   using Smem = RaggedOrderSmem<Config>;
-  static constexpr int kThreads = Config::kThreads, kWarps = kThreads / 32;
+  static constexpr int kThreads = Config::kThreads, kTileN = Config::kTileN;
+  // Blocks of threads are sorted by bundles: a sort of all takes sixteen times as long, and shares
+  // no better.
+  static constexpr int kBundle = Config::kBundle;
+  static constexpr int kLanes = 4;  // that find a bundle's place among the others
 
   const AttentionRaggedOrderParams& p;
-  long long* const values;
-  int* const sizes;
-  long long* const sums;
+  const RaggedWork* const work_list;
+  unsigned* const costs;         // sort keys, of the items of some turns
+  int* const loads;              // of each block of threads so far
+  unsigned* const bundle_loads;  // sort keys
+  unsigned* const within;        // of each bundle: its blocks by their loads, a byte each
+  int* const by_load;            // bundles, that of the least load first
+  int* const mixed;              // of each turn: whether its items are not in their order
 
-  struct Share {
-    int sequence, splits, size;  // size: blocks of keys of a split
-    long long tiles;             // of all key heads
-    int groups;                  // of partial results of a split of a tile
-  };
+  const int group, tokens;  // query heads of a key head, and tokens of a tile
 
-  __device__ __forceinline__ int heads() const { return p.decode.forward.kv_heads; }
-  __device__ __forceinline__ int group() const { return p.decode.forward.heads / heads(); }
-
-  // Blocks of keys that the last tile of a sequence sees, which sees most under a causal mask, and
-  // that an average tile does.
-  struct Blocks {
-    long long most, average;
-  };
-  __device__ __forceinline__ Blocks blocks(const RaggedSequence<Config>& of) const {
+  // The entry that item `at` is of: the last one that begins there or before it.
+  template <class ItemsBefore>
+  __device__ __forceinline__ int entry_of(int at, const ItemsBefore& items_before) const {
+    int low = 0, high = p.decode.forward.sequences + 1;
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      const bool before = items_before(middle) <= at;
+      low = before ? middle : low, high = before ? high : middle;
+    }
+    return low;
+  }
+  __device__ __forceinline__ RaggedWork work_at(int at) const {
+    if (p.decode.forward.sequences < kThreads) {
+      return work_list[entry_of(at, [&](int i) { return work_list[i].entry.items; })];
+    }
+    const auto* entries = static_cast<const AttentionRaggedEntry*>(p.entries);
+    const AttentionRaggedEntry entry =
+        entries[entry_of(at, [&](int i) { return entries[i].items; })];
+    return ragged_work(p, entry, RaggedSequence<Config>(p.decode, entry.sequence, group));
+  }
+  // Within a sequence, tiles of a section of heads, whose keys L2 can hold, go from the last one,
+  // which sees most under a causal mask, to the first one; splits are slower still. Returns the
+  // cost.
+  __device__ __forceinline__ int item_at(int at, AttentionRaggedItem& out) const {
     const AttentionForwardParams& f = p.decode.forward;
-    long long keys = of.keys, average = keys;
-    if (f.window_left >= 0 && f.window_right >= 0) {  // which hides the rest from a tile
-      const long long window =
-          static_cast<long long>(f.window_left) + f.window_right + Config::kTileM / group();
-      keys = keys < window ? keys : window, average = keys;
-    } else if (f.window_right >= 0) {
-      average -= minimum(of.rows, of.keys) / 2;
-    }
-    return {(keys + Config::kTileN - 1) / Config::kTileN,
-            (average + Config::kTileN - 1) / Config::kTileN};
+    const RaggedWork of = work_at(at);
+    const unsigned tiles = of.tiles, all = tiles * f.kv_heads, within = at - of.entry.items;
+    const unsigned split = of.entry.splits > 1 ? within / all : 0, left = within - split * all;
+    const unsigned wide = of.wide;
+    const unsigned section = left / (wide * tiles), of_section = left - section * wide * tiles;
+    const unsigned at_once = minimum(wide, f.kv_heads - section * wide);
+    out.sequence = of.entry.sequence;
+    const unsigned from_last = of_section / at_once;
+    out.head = static_cast<int>(section * wide + of_section - from_last * at_once);
+    out.tile = static_cast<int>(tiles - 1 - from_last);
+    out.split = static_cast<int>(split), out.splits = of.entry.splits;
+    const int slots = RaggedSequence<Config>::partial_slots(of.rows, group);
+    const int before = (out.head * of.tiles + out.tile) * out.splits + out.split;
+    out.partial = (of.entry.slots + before * slots) * kPartialRows;
+    return cost(of, out);
+  }
+  __device__ __forceinline__ int cost(const RaggedWork& of, const AttentionRaggedItem& item) const {
+    const AttentionForwardParams& f = p.decode.forward;
+    const int first = item.tile * tokens;
+    const int last = minimum(first + tokens, of.rows), ahead = of.keys - of.rows;
+    const int end =
+        f.window_right < 0 ? of.keys : minimum(of.keys, maximum(ahead + last + f.window_right, 0));
+    const int begin = f.window_left < 0 ? 0 : maximum(ahead + first - f.window_left, 0);
+    const int blocks = maximum(ceil_div(end, kTileN) - begin / kTileN, 0);
+    const int part = item.splits > 1 ? ceil_div(blocks, item.splits) : blocks;
+    const int visited = maximum(minimum(blocks - item.split * part, part), 0);
+    return kTileCost + visited * (of.rows <= kFewRows / group ? kFewRowsCost : kBlockCost);
   }
 
-  // The sum of what the threads have, in all of them.
-  __device__ __forceinline__ long long sum(long long value) const {
-    value = RaggedBlocks<Config>::warp_sum(value);
-    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = value;
-    __syncthreads();  // the sums of all warps are there
-    long long all = 0;
-    for (int w = 0; w < kWarps; ++w) all += sums[w];
-    __syncthreads();  // all have read them
-    return all;
-  }
-  // The sum of the values of those threads that are ahead of this one in the order, and of all.
-  __device__ __forceinline__ long long ahead(int rank, long long value, long long& all) const {
-    const int thread = static_cast<int>(threadIdx.x), warp = thread / 32;
-    values[rank] = value;
-    __syncthreads();  // the values are in order
-    const long long mine = values[thread];
-    const long long end = RaggedBlocks<Config>::warp_scan(mine);
-    if (thread % 32 == 31) sums[warp] = end;
-    __syncthreads();  // the sums of all warps are there
-    long long at = end - mine;
-    all = 0;
-    for (int w = 0; w < kWarps; ++w) {
-      if (w < warp) at += sums[w];
-      all += sums[w];
+  // Sorts the bundles by their loads.
+  __device__ __forceinline__ void sort_bundles() const {
+    constexpr int kAtOnce = kThreads / kLanes;
+    const int lane = static_cast<int>(threadIdx.x) % kLanes, count = p.blocks / kBundle;
+    for (int first = 0; first < count; first += kAtOnce) {
+      const int b = first + static_cast<int>(threadIdx.x) / kLanes;
+      const bool there = b < count;
+      int rank = there ? keys_below<kLanes>(bundle_loads, count, bundle_loads[b], lane) : 0;
+      rank += __shfl_xor_sync(~0u, rank, 1);
+      rank += __shfl_xor_sync(~0u, rank, 2);
+      if (there && lane == 0) by_load[rank] = b;
     }
-    values[thread] = at;
-    __syncthreads();  // the results are there
-    const long long out = values[rank];
-    __syncthreads();  // all have read theirs
-    return out;
   }
-
-  __device__ __forceinline__ long long work() const {
-    long long all = 0;
-    for (int i = threadIdx.x; i < p.decode.forward.sequences; i += kThreads) {
-      const RaggedSequence<Config> of(p.decode, i, group());
-      all += of.tiles * blocks(of).average;
-    }
-    return sum(all) * heads();
-  }
-  // `part`: blocks of keys of a split, and of one of few rows; 0: num_splits is given.
-  __device__ __forceinline__ Share share(int number, long long part, long long small_part) const {
-    const RaggedSequence<Config> of(p.decode, number, group());
-    const long long blocks = this->blocks(of).most;
-    Share out = {number, 1, 0, static_cast<long long>(of.tiles) * heads(),
-                 RaggedSequence<Config>::partial_groups(of.rows, group())};
-    const bool few = of.rows <= kFewRows / group();
-    const long long of_one = few ? small_part : part;
-    const long long wanted = of_one > 0 ? (blocks + of_one - 1) / of_one : blocks;
-    const long long most = of_one > 0 ? kMostSplits : p.decode.splits;
-    const long long count = wanted < most ? wanted : most;
-    out.splits = count > 1 && p.decode.slots > 0 ? static_cast<int>(count) : 1;
-    out.size = static_cast<int>((blocks + out.splits - 1) / out.splits);
-    return out;
-  }
-  // Where the thread's sequence comes among `count`, of which each thread has one.
-  __device__ __forceinline__ int rank(int size, int count) const {
-    const int thread = static_cast<int>(threadIdx.x);
-    sizes[thread] = size;
-    __syncthreads();  // the sizes are there
+  // The place of a thread's item among those of its turn, the dearest first. Mostly they stand in
+  // this order.
+  __device__ __forceinline__ int rank_of(int cost, int row, int column, bool there) const {
+    constexpr int kMost = 0x7fffff;
+    const unsigned key = sort_key(kMost - minimum(cost, kMost), column);
+    costs[threadIdx.x] = key;
+    mixed[threadIdx.x] = 0;
+    __syncthreads();  // the costs are there
+    if (there && column > 0 && costs[threadIdx.x - 1] > key) mixed[row] = 1;
+    __syncthreads();  // every turn has been looked at
+    if (!there || mixed[row] == 0) return column;
+    const unsigned* const turn = costs + row * p.blocks;
+    if (p.blocks % 4 == 0) return keys_below<1>(turn, p.blocks, key, 0);
     int rank = 0;
-    for (int i = 0; i < count; ++i) {
-      const int other = sizes[i];
-      rank += other > size || (other == size && i < thread);
+    for (int i = 0; i < p.blocks; ++i) rank += turn[i] < key;
+    return rank;
+  }
+  // The thread's bundle adds its loads up, and sorts its blocks by them.
+  __device__ __forceinline__ void add_up(int bundle) const {
+    int of[kBundle], load = 0;
+    if constexpr (kBundle == 4) {
+      const int4 four = reinterpret_cast<const int4*>(loads)[bundle];
+      of[0] = four.x, of[1] = four.y, of[2] = four.z, of[3] = four.w;
+    } else {
+#pragma unroll
+      for (int i = 0; i < kBundle; ++i) of[i] = loads[bundle * kBundle + i];
     }
-    return thread < count ? rank : thread;
+#pragma unroll
+    for (int i = 0; i < kBundle; ++i) load += of[i];
+    unsigned order = 0;
+#pragma unroll
+    for (int i = 0; i < kBundle; ++i) {
+      int below = 0;
+#pragma unroll
+      for (int j = 0; j < kBundle; ++j) below += of[j] < of[i] || (of[j] == of[i] && j < i);
+      order |= static_cast<unsigned>(i) << 8 * below;
+    }
+    within[bundle] = order;
+    bundle_loads[bundle] = sort_key(load, bundle);
+  }
+  // Among the blocks of a bundle, the dearer item goes to the one of less load.
+  __device__ __forceinline__ int owner_of(int rank) const {
+    const int bundle = by_load[rank / kBundle];
+    return bundle * kBundle + static_cast<int>(within[bundle] >> 8 * (rank % kBundle) & 0xff);
   }
 
-  static __device__ __forceinline__ int saturated(long long value) {
-    return static_cast<int>(value < 0x7fffffff ? value : 0x7fffffff);
-  }
-  __device__ __forceinline__ void run() const {
-    const int thread = static_cast<int>(threadIdx.x), sequences = p.decode.forward.sequences + 1;
-    long long part = 0, small_part = 0;
-    if (p.decode.share > 0) {
-      const long long work = this->work(), share = p.decode.share;
-      part = (work + share - 1) / share, small_part = part / kPartsOfFewRows + 1;
-      part = part > kLeastPart ? part : kLeastPart;
-      small_part = small_part > kLeastPart ? small_part : kLeastPart;
-    }
-    AttentionRaggedEntry* const order = static_cast<AttentionRaggedEntry*>(p.order);
-    long long items = 0, groups = 0, used = 0;
+  __device__ __forceinline__ void run(int items) const {
+    const int thread = static_cast<int>(threadIdx.x), blocks = p.blocks;
+    const int turns = ceil_div(items, blocks), at_once = kThreads / blocks;
+    const int row = thread / blocks, column = thread % blocks;  // a thread has one item at a time
+    loads[thread] = 0;
+    bundle_loads[thread] = kNoKey;
+    __syncthreads();  // what nobody adds up is there
 #pragma unroll 1
-    for (int first = 0; first < sequences; first += kThreads) {
-      const int count = minimum(sequences - first, kThreads);
-      Share share = {0, 1, -1, 0, 0};
-      if (thread < count) share = this->share(first + thread, part, small_part);
-      const int rank = this->rank(share.size, count);
-      long long all = 0;
-      const long long more = share.splits > 1 ? share.tiles * share.splits * share.groups : 0;
-      const long long groups_at = groups + ahead(rank, more, all);
-      groups += all;
-      // Offsets that nobody has checked may ask for more than there is room for: tiles are whole.
-      const bool fits = groups_at + more <= p.decode.slots;
-      if (!fits) share.splits = 1;
-      used += sum(fits ? more : 0);
-      const long long items_at = items + ahead(rank, share.tiles * share.splits, all);
-      items += all;
-      if (thread >= count) continue;
-      AttentionRaggedEntry entry = {saturated(items_at), saturated(groups_at), share.sequence,
-                                    share.splits};
-      order[first + rank] = entry;
+    for (int turn = 0; turn < turns; turn += at_once) {
+      const int at = (turn + row) * blocks + column;
+      AttentionRaggedItem item = {-1, 0, 0, 0, 1, 0, {0, 0}};
+      const int cost = row < at_once && at < items ? item_at(at, item) : 0;
+      const int rank = rank_of(cost, row, column, row < at_once);
+#pragma unroll 1
+      for (int r = 0; r < at_once && turn + r < turns; ++r) {
+        if (thread < blocks / kBundle) add_up(thread);
+        __syncthreads();  // the loads of bundles are there
+        sort_bundles();
+        __syncthreads();  // the bundles are sorted
+        if (row == r) {
+          const int owner = owner_of(rank);
+          loads[owner] += cost;
+          static_cast<AttentionRaggedItem*>(p.items)[(turn + r) * blocks + owner] = item;
+        }
+        __syncthreads();  // the loads are there
+      }
     }
-    if (thread > 0) return;
-    AttentionRaggedEntry totals = {saturated(items), saturated(groups), 0, 0};
-    order[sequences] = totals;
-    if (p.decode.slots > 0) *static_cast<int*>(p.decode.used_slots) = static_cast<int>(used);
   }
 };
 
 template <class Config>
 __device__ void attention_ragged_order(const AttentionRaggedOrderParams& p) {
   using Smem = RaggedOrderSmem<Config>;
+  using Shares = RaggedSharesSmem<Config>;
   extern __shared__ __align__(16) char shared[];
-  RaggedOrder<Config>{p, reinterpret_cast<long long*>(shared + Smem::kValues),
-                      reinterpret_cast<int*>(shared + Smem::kSizes),
-                      reinterpret_cast<long long*>(shared + Smem::kSums)}
-      .run();
+  const int group = p.decode.forward.heads / p.decode.forward.kv_heads;
+  auto* const work = reinterpret_cast<RaggedWork*>(shared + Shares::kWork);
+  const RaggedShares<Config> shares = {p, work,
+                                       reinterpret_cast<long long*>(shared + Shares::kValues),
+                                       reinterpret_cast<unsigned*>(shared + Shares::kSizes),
+                                       reinterpret_cast<long long*>(shared + Shares::kSums)};
+  const RaggedOrder<Config> order = {p,
+                                     work,
+                                     reinterpret_cast<unsigned*>(shared + Smem::kCosts),
+                                     reinterpret_cast<int*>(shared + Smem::kLoads),
+                                     reinterpret_cast<unsigned*>(shared + Smem::kBundleLoads),
+                                     reinterpret_cast<unsigned*>(shared + Smem::kWithin),
+                                     reinterpret_cast<int*>(shared + Smem::kByLoad),
+                                     reinterpret_cast<int*>(shared + Smem::kMixed),
+                                     group,
+                                     Config::kTileM / group};
+  const int items = shares.run();
+  __syncthreads();  // the entries are there for all
+  order.run(items);
 }
 
 }  // namespace lathe

@@ -130,16 +130,17 @@ struct RaggedProducer {
   __device__ __forceinline__ void run() {
     const RaggedQueue<Config> queue(p);
     RaggedTile at = {}, next;
-    bool there = queue.find(0, at);
+    int turn = 0;
+    bool there = queue.find(turn, at);
 #pragma unroll 1
-    for (unsigned turn = 1; there; ++turn) {
+    while (there) {
       send(true, at);
       const PageTable table(p.decode.pages, at.tile.sequence);
       const DecodePart part(Visits<Config>(p.decode.forward, at.tile), at.split);
       const bool any = part.first < part.last;
       Run last = {-1, 0, 0};
       if (any) last = begin_tile(at.tile, table, part);
-      there = queue.find(turn, next);
+      there = queue.find(++turn, next);
       if (any) end_tile(at.tile, table, part, last);
       at = next;
     }
@@ -181,19 +182,19 @@ struct RaggedConsumer {
         if (n * 8 < f.value_dim) store_global(to + n * 8, pack<f32, 8>(pair));
       }
     }
-    list_groups(of);
+    list_slots(of);
   }
   // attention_combine takes what the first split of a tile says; the others' entries are empty.
-  __device__ __forceinline__ void list_groups(const RaggedTile& of) const {
+  __device__ __forceinline__ void list_slots(const RaggedTile& of) const {
     const QueryTile& tile = of.tile;
-    const int groups = RaggedSequence<Config>::partial_groups(tile.rows, tile.group);
+    const int slots = RaggedSequence<Config>::partial_slots(tile.rows, tile.group);
     const int thread = static_cast<int>(threadIdx.x), row = thread * kPartialRows;
-    if (thread >= groups) return;
+    if (thread >= slots) return;
     AttentionCombineEntry entry = {tile.sequence,
                                    tile.first + row,
                                    tile.head,
                                    of.split.number == 0 ? of.split.count : 0,
-                                   groups * kPartialRows,
+                                   slots * kPartialRows,
                                    minimum(used_rows<Config>(tile.group) - row, kPartialRows)};
     static_cast<AttentionCombineEntry*>(
         p.decode.combine_list)[of.split.slot / kPartialRows + thread] = entry;

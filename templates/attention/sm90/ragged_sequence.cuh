@@ -8,7 +8,7 @@
 
 namespace lathe {
 
-constexpr int kPartialRows = 4;  // of a group of partial results, which one block joins
+constexpr int kPartialRows = 4;  // of a slot of partial results, which one block joins
 
 // Sequence B stands for the rows behind the last sequence, which are padding and see no keys. Whole
 // groups of query heads are rows of a tile.
@@ -31,8 +31,8 @@ struct RaggedSequence {
     tiles = ceil_div(written, Config::kTileM / group);
   }
 
-  // The groups of partial results that a split of a tile has.
-  static __device__ __forceinline__ int partial_groups(int rows, int group) {
+  // The slots of partial results that a split of a tile has.
+  static __device__ __forceinline__ int partial_slots(int rows, int group) {
     const int used = Config::kTileM / group * group;
     const long long all = static_cast<long long>(rows) * group;
     return ceil_div(all < used ? static_cast<int>(all) : used, kPartialRows);

@@ -15,57 +15,42 @@ struct RaggedTile {
   DecodeSplit split;  // slot: the first of its rows of partial results
 };
 
-// Items are dealt out row by row, every second row backwards, so that two rows together give each
-// block the same. Within a sequence, tiles of a section of heads, whose keys L2 can hold, go from
-// the last one, which sees most under a causal mask, to the first one; splits are slower still.
 template <class Config>
 struct RaggedQueue {
   const AttentionRaggedWarpgroupsParams& p;
-  int group, items;
+  int group, turns;
 
   __device__ __forceinline__ explicit RaggedQueue(const AttentionRaggedWarpgroupsParams& params)
-      : p(params),
-        group(params.decode.forward.heads / params.decode.forward.kv_heads),
-        items(entry(params.decode.forward.sequences + 1).items) {}
-
-  __device__ __forceinline__ AttentionRaggedEntry entry(int number) const {
-    AttentionRaggedEntry out;
-    Words<16> words;
-    load_global(static_cast<const AttentionRaggedEntry*>(p.order) + number, words);
-    out.items = static_cast<int>(words.word[0]), out.groups = static_cast<int>(words.word[1]);
-    out.sequence = static_cast<int>(words.word[2]), out.splits = static_cast<int>(words.word[3]);
-    return out;
+      : p(params), group(params.decode.forward.heads / params.decode.forward.kv_heads) {
+    const auto* entries = static_cast<const AttentionRaggedEntry*>(p.entries);
+    const int items = load_element(&entries[p.decode.forward.sequences + 1].items);
+    turns = ceil_div(items, static_cast<int>(gridDim.x));
   }
 
-  // The tile of a turn, by a whole warp. Returns whether there is one.
-  __device__ __forceinline__ bool find(unsigned turn, RaggedTile& out) const {
-    const long long at = static_cast<long long>(turn) * gridDim.x +
-                         (turn % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x);
-    if (at >= items) return false;
-    const int item = static_cast<int>(at);
-    const AttentionForwardParams& f = p.decode.forward;
-    const int* order = static_cast<const int*>(p.order);
-    const AttentionRaggedEntry of = entry(last_before(
-        f.sequences + 1, [&](int number) { return load_element(order + 4 * number) <= item; }));
-    const RaggedSequence<Config> sequence(p.decode, of.sequence, group);
-    const int tiles = sequence.tiles, all = tiles * f.kv_heads, within = item - of.items;
-    const int number = within / all, left = within % all;
-    const int fit = p.section_keys / maximum(sequence.keys, 1);
-    const int wide = minimum(maximum(fit, 1), f.kv_heads);
-    const int section = left / (wide * tiles), at_once = minimum(wide, f.kv_heads - section * wide);
-    const int of_section = left - section * wide * tiles;
+  // The tile of a turn, or of the next one that has a tile for the block. Returns whether there is
+  // one.
+  __device__ __forceinline__ bool find(int& turn, RaggedTile& out) const {
+    Words<16> words[2];
+    for (;; ++turn) {
+      if (turn >= turns) return false;
+      const auto* from = static_cast<const AttentionRaggedItem*>(p.items) +
+                         (static_cast<long long>(turn) * gridDim.x + blockIdx.x);
+      load_global(from, words[0]);
+      load_global(&from->splits, words[1]);
+      if (static_cast<int>(words[0].word[0]) >= 0) break;
+    }
+    const auto word = [&](int i) { return static_cast<int>(words[i / 4].word[i % 4]); };
+    const int number = word(0);
+    const RaggedSequence<Config> sequence(p.decode, number, group);
     QueryTile& tile = out.tile;
-    tile.head = tile.kv_head = section * wide + of_section % at_once;
-    const int tile_number = tiles - 1 - of_section / at_once;
-    tile.first = tile_number * (Config::kTileM / group * group);
+    tile.head = tile.kv_head = word(1);
+    tile.first = word(2) * (Config::kTileM / group * group);
     // What belongs to a sequence is not looked up for rows of padding.
-    tile.sequence = maximum(minimum(of.sequence, f.sequences - 1), 0);
+    tile.sequence = maximum(minimum(number, p.decode.forward.sequences - 1), 0);
     tile.group = group, tile.list = 0;
     tile.start_q = sequence.start, tile.start_k = 0;
     tile.rows = sequence.rows, tile.keys = sequence.keys, tile.written = sequence.written;
-    const int groups = RaggedSequence<Config>::partial_groups(sequence.rows, group);
-    const int split = (tile.head * tiles + tile_number) * of.splits + number;
-    out.split = {number, of.splits, (of.groups + split * groups) * kPartialRows};
+    out.split = {word(3), word(4), word(5)};
     return true;
   }
 };
