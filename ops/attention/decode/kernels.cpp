@@ -32,6 +32,10 @@ void add_decode_calls(const AttentionProblem& problem, KernelSpec* spec) {
   if (problem.narrow != kWideRows) {
     spec->add({Constant::integer("narrow", "kNarrow", problem.narrow)});
   }
+  add_rotary(problem, spec);
+}
+
+void add_rotary(const AttentionProblem& problem, KernelSpec* spec) {
   if (!problem.rotary) return;
   spec->add({Constant::type("angle", "Angle", problem.angle),
              Constant::flag("rotary", "kRotary", true),

@@ -90,8 +90,9 @@ Result<AttentionDecodeParts> attention_decode_parts(const AttentionProblem& prob
                                                     int64_t side_by_side, int64_t wanted);
 
 // Add to a spec what a problem of decoding has beside pages (templates/attention/decode/calls.cuh):
-// packed queries alone, or a rotary embedding too.
+// packed queries alone, a rotary embedding alone, or all of it.
 void add_ragged(const AttentionProblem& problem, KernelSpec* spec);
+void add_rotary(const AttentionProblem& problem, KernelSpec* spec);
 void add_decode_calls(const AttentionProblem& problem, KernelSpec* spec);
 
 // Return the specs of the kernels before and behind the attention.

@@ -43,6 +43,7 @@ KernelSpec spec_of(const AttentionProblem& problem) {
       LATHE_TEMPLATE("attention/sm90", kKernel, AttentionRaggedWarpgroupsParams, box_rows),
       "AttentionRaggedWarpgroupsSmem", forward.smem_bytes + kMessageBytes, forward.threads);
   spec.constants = std::move(forward.constants);
+  add_rotary(problem, &spec);
   spec.tensor_maps = std::move(forward.tensor_maps);
   return spec;
 }
@@ -69,7 +70,6 @@ std::string refusal(const AttentionDecodeProblem& problem, const DeviceFacts& fa
   if (!problem.mods.empty()) return "there are mods";
   if (problem.narrow != kWideRows) return "the cache has 8 bits";
   if (problem.spread) return "keys lie on several ranks or begin behind padding";
-  if (problem.rotary) return "a rotary embedding turns the queries";
   if (rows.page >= 0 && rows.page % kRun != 0) return "a page is no multiple of 16 keys";
   return facts.rejection(kKernel);
 }

@@ -11,7 +11,7 @@
 // tile's keys may be cut into splits, whose partial results attention_combine joins; which tiles
 // and splits there are attention_ragged_order has decided, from lengths on the device.
 #pragma once
-#include "attention/decode/rows.cuh"
+#include "attention/decode/rotary.cuh"
 #include "attention/sm90/attention_forward_warpgroups.cuh"
 #include "attention/sm90/ragged_tiles.cuh"
 
@@ -155,8 +155,43 @@ struct RaggedConsumer {
   using O = typename AttentionConsumer<Config>::O;
   const AttentionRaggedWarpgroupsParams& p;
   const TileMessages<Config> messages;
+  char* const q;
   AttentionConsumer<Config> consumer;
   typename TileMessages<Config>::State message_state;
+
+  // Turns the warpgroup's rows of q where they have landed: a warp has a row at a time, so that its
+  // lanes fall into different banks.
+  __device__ __forceinline__ void rotate_queries(const QueryTile& tile) const {
+    const AttentionRotary& rotary = p.decode.rotary;
+    const int before =
+        PageTable(p.decode.pages, tile.sequence).stored() - (p.decode.appended > 0 ? 0 : tile.rows);
+    const int lane = threadIdx.x % 32, first = threadIdx.x / 128 * 64;
+    const int used = minimum(used_rows<Config>(tile.group) - first, 64);
+    mbarrier_wait(consumer.ring.q_full(), consumer.q_state.phase);
+#pragma unroll 1
+    for (int r = threadIdx.x / 32 % 4; r < used; r += 4) {
+      const int query = (tile.first + first + r) / tile.group;
+      if (query >= tile.rows) break;
+      const int position = rotary_position(rotary, tile.sequence, tile.start_q, query, before);
+      for (int pair = lane; pair < rotary.columns / 2; pair += 32) {
+        const auto at = [&](int which) {
+          const int column = rotary_column<Config>(rotary, pair, which);
+          return reinterpret_cast<Element*>(q + column / 64 * Config::kTileM * 128 +
+                                            panel_offset(first + r, column % 64 / 8) +
+                                            column % 8 * 2);
+        };
+        float a = to_float(*at(0)), b = to_float(*at(1));
+        rotate_pair<Config>(rotary, position, pair, a, b);
+        *at(0) = from_float<Element>(a), *at(1) = from_float<Element>(b);
+      }
+    }
+    fence_shared_writes();
+    if (first == 0) {  // the warpgroup's rows are turned
+      named_barrier_sync<4, 128>();
+    } else {
+      named_barrier_sync<5, 128>();
+    }
+  }
 
   // A split's result is without the sink, which is one part more of the combination.
   __device__ __forceinline__ void store_partial(const RaggedTile& of, float t,
@@ -206,7 +241,10 @@ struct RaggedConsumer {
     CursorVisits<Config> visits(p.decode.forward, tile);
     const DecodePart part(visits, of.split);
     visits.begin = part.first, visits.end = part.last;
-    if (visits.begin < visits.end) consumer.walk(visits, tile, units, softmax, o);
+    if (visits.begin < visits.end) {
+      if constexpr (IsRotary<Config>::kValue) rotate_queries(tile);
+      consumer.walk(visits, tile, units, softmax, o);
+    }
     return units.t;
   }
   // The end of a tile reads its message again rather than hold it all the while.
@@ -261,7 +299,9 @@ __device__ void attention_ragged_warpgroups(const AttentionRaggedWarpgroupsParam
     if (lane < 32) RaggedProducer<Config>{p, ring, messages, lane}.run();
   } else {
     setmaxnreg_inc<kPagedProducer.consumer>();
-    RaggedConsumer<Config>{p, messages, {ring, {threadIdx.x / 128}}}.run();
+    RaggedConsumer<Config>{
+        p, messages, reinterpret_cast<char*>(shared), {ring, {threadIdx.x / 128}}}
+        .run();
   }
 }
 
