@@ -122,7 +122,7 @@ struct RaggedOrder {
     costs[threadIdx.x] = key;
     mixed[threadIdx.x] = 0;
     __syncthreads();  // the costs are there
-    if (there && column > 0 && costs[threadIdx.x - 1] > key) mixed[row] = 1;
+    if (there && column > 0 && costs[threadIdx.x - 1] > key) atomicOr(mixed + row, 1);
     __syncthreads();  // every turn has been looked at
     if (!there || mixed[row] == 0) return column;
     const unsigned* const turn = costs + row * p.blocks;
