@@ -22,7 +22,7 @@ constexpr int kRun = 16;            // a page has a multiple of so many keys
 constexpr int kOrderThreads = 512;  // that sort as many sequences at a time
 // As templates/attention/sm90/ have them: rows that are joined together; rows of a tile that are
 // few, and how many times as many parts its keys may have.
-constexpr int64_t kPartialRows = 4, kFewRows = 16, kPartsOfFewRows = 4;
+constexpr int64_t kPartialRows = 4, kFewRows = 16, kPartsOfFewRows = 8;
 // Keys and values of a section of heads fit in L2 beside other data.
 constexpr int64_t kHeadsBytes = int64_t{32} << 20;
 constexpr int64_t kElementBytes = 2;

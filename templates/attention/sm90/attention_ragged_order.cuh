@@ -117,8 +117,7 @@ struct RaggedOrder {
   // The place of a thread's item among those of its turn, the dearest first. Mostly they stand in
   // this order.
   __device__ __forceinline__ int rank_of(int cost, int row, int column, bool there) const {
-    constexpr int kMost = 0x7fffff;
-    const unsigned key = sort_key(kMost - minimum(cost, kMost), column);
+    const unsigned key = falling_key(cost, column);
     costs[threadIdx.x] = key;
     mixed[threadIdx.x] = 0;
     __syncthreads();  // the costs are there

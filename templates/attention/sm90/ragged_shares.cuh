@@ -5,7 +5,7 @@
 //
 //   tiles_i = ceil(rows_i / tokens of a tile),  blocks_i: blocks of kTileN keys of its last tile
 //   seen_i  = the same of its average tile, W = HK sum_i tiles_i seen_i
-//   part    = max(ceil(W / S), kLeastPart); of tiles of few rows max(ceil(W / 4 S), kLeastPart)
+//   part    = max(ceil(W / S), kLeastPart); of tiles of few rows max(W / 8 S + 1, kLeastPart)
 //   splits_i = clamp(ceil(blocks_i / part), 1, kMostSplits)
 //
 // A partial result of few rows costs next to nothing, and small parts are dealt out more evenly.
@@ -18,10 +18,14 @@ namespace lathe {
 
 // Keys of a sort are numbers with a place of kPlaceBits behind them, so that no two are equal.
 constexpr int kPlaceBits = 9;
+constexpr int kMostNumber = (1 << (32 - kPlaceBits)) - 2;
 constexpr unsigned kNoKey = 0xffffffffu;
 __device__ __forceinline__ unsigned sort_key(int number, int place) {
-  constexpr int kMost = (1 << (32 - kPlaceBits)) - 2;
-  return static_cast<unsigned>(minimum(number, kMost)) << kPlaceBits | place;
+  return static_cast<unsigned>(minimum(number, kMostNumber)) << kPlaceBits | place;
+}
+// The same, the largest number first.
+__device__ __forceinline__ unsigned falling_key(int number, int place) {
+  return sort_key(kMostNumber - minimum(number, kMostNumber), place);
 }
 // How many of `count` keys are below one: its place in the order. kNoKey fills the last four. Lane
 // i of `lanes` compares every lanes-th four of them.
@@ -38,7 +42,7 @@ __device__ __forceinline__ int keys_below(const unsigned* keys, int count, unsig
 }
 
 constexpr int kFewRows = 16;  // of a tile
-constexpr int kPartsOfFewRows = 4;
+constexpr int kPartsOfFewRows = 8;
 
 // An entry of the order, and its sequence. wide: key heads whose tiles run side by side.
 struct RaggedWork {
@@ -160,9 +164,8 @@ struct RaggedShares {
   // Where the thread's sequence comes among `count`, of which each thread has one: that of the
   // largest splits first.
   __device__ __forceinline__ int rank(int size, int count) const {
-    constexpr int kMost = 0x7fffff;
     const int thread = static_cast<int>(threadIdx.x);
-    const unsigned key = thread < count ? sort_key(kMost - minimum(size, kMost), thread) : kNoKey;
+    const unsigned key = thread < count ? falling_key(size, thread) : kNoKey;
     sizes[thread] = key;
     __syncthreads();  // the sizes are there
     return thread < count ? keys_below<1>(sizes, count, key, 0) : thread;
