@@ -21,31 +21,31 @@ struct RaggedOrderSmem {
   static constexpr int kCosts = RaggedSharesSmem<Config>::kBytes;
   static constexpr int kLoads = kCosts + 4 * Config::kThreads;
   static constexpr int kBundleLoads = kLoads + 4 * Config::kThreads;
-  static constexpr int kWithin = kBundleLoads + 4 * Config::kThreads;
-  static constexpr int kByLoad = kWithin + 4 * Config::kThreads;
+  static constexpr int kByLoad = kBundleLoads + 4 * Config::kThreads;
   static constexpr int kMixed = kByLoad + 4 * Config::kThreads;
-  static constexpr int kBytes = kMixed + 4 * Config::kThreads;
+  static constexpr int kRanks = kMixed + 4 * Config::kThreads;
+  static constexpr int kBytes = kRanks + 4 * Config::kThreads;
 };
 
 template <class Config>
 struct RaggedOrder {
   using Smem = RaggedOrderSmem<Config>;
   static constexpr int kThreads = Config::kThreads, kTileN = Config::kTileN;
-  // Blocks of threads are sorted by bundles: a sort of all takes sixteen times as long, and shares
-  // no better.
+  // Blocks of threads are sorted by bundles: to compare all of them takes sixteen times as long,
+  // and shares no better.
   static constexpr int kBundle = Config::kBundle;
-  static constexpr int kLanes = 4;  // that find a bundle's place among the others
 
   const AttentionRaggedOrderParams& p;
   const RaggedWork* const work_list;
   unsigned* const costs;         // sort keys, of the items of some turns
   int* const loads;              // of each block of threads so far
   unsigned* const bundle_loads;  // sort keys
-  unsigned* const within;        // of each bundle: its blocks by their loads, a byte each
-  int* const by_load;            // bundles, that of the least load first
+  int* const by_load;            // blocks of threads, that of the least load first
   int* const mixed;              // of each turn: whether its items are not in their order
+  int* const ranks;              // of the items of some turns
 
   const int group, tokens;  // query heads of a key head, and tokens of a tile
+  const int few;            // tokens of a sequence whose tiles have few rows
 
   // The entry that item `at` is of: the last one that begins there or before it.
   template <class ItemsBefore>
@@ -76,16 +76,19 @@ struct RaggedOrder {
     const unsigned tiles = of.tiles, all = tiles * f.kv_heads, within = at - of.entry.items;
     const unsigned split = of.entry.splits > 1 ? within / all : 0, left = within - split * all;
     const unsigned wide = of.wide;
-    const unsigned section = left / (wide * tiles), of_section = left - section * wide * tiles;
+    const unsigned section = of.wide < f.kv_heads ? left / (wide * tiles) : 0;
+    const unsigned of_section = left - section * wide * tiles;
     const unsigned at_once = minimum(wide, f.kv_heads - section * wide);
     out.sequence = of.entry.sequence;
     const unsigned from_last = of_section / at_once;
     out.head = static_cast<int>(section * wide + of_section - from_last * at_once);
     out.tile = static_cast<int>(tiles - 1 - from_last);
     out.split = static_cast<int>(split), out.splits = of.entry.splits;
-    const int slots = RaggedSequence<Config>::partial_slots(of.rows, group);
-    const int before = (out.head * of.tiles + out.tile) * out.splits + out.split;
-    out.partial = (of.entry.slots + before * slots) * kPartialRows;
+    if (out.splits > 1) {
+      const int slots = RaggedSequence<Config>::partial_slots(of.rows, group);
+      const int before = (out.head * of.tiles + out.tile) * out.splits + out.split;
+      out.partial = (of.entry.slots + before * slots) * kPartialRows;
+    }
     return cost(of, out);
   }
   __device__ __forceinline__ int cost(const RaggedWork& of, const AttentionRaggedItem& item) const {
@@ -98,65 +101,55 @@ struct RaggedOrder {
     const int blocks = maximum(ceil_div(end, kTileN) - begin / kTileN, 0);
     const int part = item.splits > 1 ? ceil_div(blocks, item.splits) : blocks;
     const int visited = maximum(minimum(blocks - item.split * part, part), 0);
-    return kTileCost + visited * (of.rows <= kFewRows / group ? kFewRowsCost : kBlockCost);
+    return kTileCost + visited * (of.rows <= few ? kFewRowsCost : kBlockCost);
   }
 
-  // Sorts the bundles by their loads.
-  __device__ __forceinline__ void sort_bundles() const {
-    constexpr int kAtOnce = kThreads / kLanes;
-    const int lane = static_cast<int>(threadIdx.x) % kLanes, count = p.blocks / kBundle;
-    for (int first = 0; first < count; first += kAtOnce) {
-      const int b = first + static_cast<int>(threadIdx.x) / kLanes;
-      const bool there = b < count;
-      int rank = there ? keys_below<kLanes>(bundle_loads, count, bundle_loads[b], lane) : 0;
-      rank += __shfl_xor_sync(~0u, rank, 1);
-      rank += __shfl_xor_sync(~0u, rank, 2);
-      if (there && lane == 0) by_load[rank] = b;
+  // Sorts the blocks of threads by the loads of their bundles, and within a bundle by their own. By
+  // all threads, of which each has a block at most.
+  __device__ __forceinline__ void sort_blocks() const {
+    const int thread = static_cast<int>(threadIdx.x), count = p.blocks / kBundle;
+    const int lane = thread % kBundle, bundle = thread / kBundle;
+    const int mine = loads[thread];
+    int load = mine, place = 0;
+#pragma unroll
+    for (int other = 1; other < kBundle; ++other) {
+      const int value = __shfl_xor_sync(~0u, mine, other);
+      load += value;
+      place += value < mine || (value == mine && (lane ^ other) < lane);
     }
+    const unsigned key = sort_key(load, bundle);
+    if (lane == 0 && bundle < count) bundle_loads[bundle] = key;
+    __syncthreads();  // the loads of bundles are there
+    int rank = bundle < count ? keys_below(bundle_loads, count, key, lane, kBundle) : 0;
+#pragma unroll
+    for (int other = 1; other < kBundle; other *= 2) rank += __shfl_xor_sync(~0u, rank, other);
+    if (bundle < count) by_load[rank * kBundle + place] = thread;
+    __syncthreads();  // the blocks are sorted
   }
   // The place of a thread's item among those of its turn, the dearest first. Mostly they stand in
-  // this order.
-  __device__ __forceinline__ int rank_of(int cost, int row, int column, bool there) const {
-    const unsigned key = falling_key(cost, column);
-    costs[threadIdx.x] = key;
-    mixed[threadIdx.x] = 0;
+  // this order; where not, all threads compare them.
+  __device__ __forceinline__ int rank_of(int cost, int row, int column, int at_once) const {
+    const int thread = static_cast<int>(threadIdx.x), count = p.blocks;
+    const bool there = row < at_once;
+    costs[thread] = falling_key(cost, column);
+    ranks[thread] = 0, mixed[thread] = 0;
     __syncthreads();  // the costs are there
-    if (there && column > 0 && costs[threadIdx.x - 1] > key) atomicOr(mixed + row, 1);
+    if (there && column > 0 && costs[thread - 1] > costs[thread]) atomicOr(mixed + row, 1);
     __syncthreads();  // every turn has been looked at
-    if (!there || mixed[row] == 0) return column;
-    const unsigned* const turn = costs + row * p.blocks;
-    if (p.blocks % 4 == 0) return keys_below<1>(turn, p.blocks, key, 0);
-    int rank = 0;
-    for (int i = 0; i < p.blocks; ++i) rank += turn[i] < key;
-    return rank;
-  }
-  // The thread's bundle adds its loads up, and sorts its blocks by them.
-  __device__ __forceinline__ void add_up(int bundle) const {
-    int of[kBundle], load = 0;
-    if constexpr (kBundle == 4) {
-      const int4 four = reinterpret_cast<const int4*>(loads)[bundle];
-      of[0] = four.x, of[1] = four.y, of[2] = four.z, of[3] = four.w;
-    } else {
-#pragma unroll
-      for (int i = 0; i < kBundle; ++i) of[i] = loads[bundle * kBundle + i];
-    }
-#pragma unroll
-    for (int i = 0; i < kBundle; ++i) load += of[i];
-    unsigned order = 0;
-#pragma unroll
-    for (int i = 0; i < kBundle; ++i) {
+    for (int r = 0; r < at_once; ++r) {
+      if (mixed[r] == 0 || !there) continue;
+      const unsigned* const turn = costs + r * count;
+      const unsigned key = turn[column];
       int below = 0;
-#pragma unroll
-      for (int j = 0; j < kBundle; ++j) below += of[j] < of[i] || (of[j] == of[i] && j < i);
-      order |= static_cast<unsigned>(i) << 8 * below;
+      if (count % 4 == 0) {
+        below = keys_below(turn, count, key, row, at_once);
+      } else {
+        for (int i = row; i < count; i += at_once) below += turn[i] < key;
+      }
+      atomicAdd(ranks + r * count + column, below);
     }
-    within[bundle] = order;
-    bundle_loads[bundle] = sort_key(load, bundle);
-  }
-  // Among the blocks of a bundle, the dearer item goes to the one of less load.
-  __device__ __forceinline__ int owner_of(int rank) const {
-    const int bundle = by_load[rank / kBundle];
-    return bundle * kBundle + static_cast<int>(within[bundle] >> 8 * (rank % kBundle) & 0xff);
+    __syncthreads();  // all have been compared
+    return there && mixed[row] != 0 ? ranks[thread] : column;
   }
 
   __device__ __forceinline__ void run(int items) const {
@@ -171,15 +164,12 @@ struct RaggedOrder {
       const int at = (turn + row) * blocks + column;
       AttentionRaggedItem item = {-1, 0, 0, 0, 1, 0, {0, 0}};
       const int cost = row < at_once && at < items ? item_at(at, item) : 0;
-      const int rank = rank_of(cost, row, column, row < at_once);
+      const int rank = rank_of(cost, row, column, at_once);
 #pragma unroll 1
       for (int r = 0; r < at_once && turn + r < turns; ++r) {
-        if (thread < blocks / kBundle) add_up(thread);
-        __syncthreads();  // the loads of bundles are there
-        sort_bundles();
-        __syncthreads();  // the bundles are sorted
+        sort_blocks();
         if (row == r) {
-          const int owner = owner_of(rank);
+          const int owner = by_load[rank];  // of the dearest item that of the least load
           loads[owner] += cost;
           static_cast<AttentionRaggedItem*>(p.items)[(turn + r) * blocks + owner] = item;
         }
@@ -205,11 +195,12 @@ __device__ void attention_ragged_order(const AttentionRaggedOrderParams& p) {
                                      reinterpret_cast<unsigned*>(shared + Smem::kCosts),
                                      reinterpret_cast<int*>(shared + Smem::kLoads),
                                      reinterpret_cast<unsigned*>(shared + Smem::kBundleLoads),
-                                     reinterpret_cast<unsigned*>(shared + Smem::kWithin),
                                      reinterpret_cast<int*>(shared + Smem::kByLoad),
                                      reinterpret_cast<int*>(shared + Smem::kMixed),
+                                     reinterpret_cast<int*>(shared + Smem::kRanks),
                                      group,
-                                     Config::kTileM / group};
+                                     Config::kTileM / group,
+                                     kFewRows / group};
   const int items = shares.run();
   __syncthreads();  // the entries are there for all
   order.run(items);

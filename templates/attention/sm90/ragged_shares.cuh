@@ -27,14 +27,14 @@ __device__ __forceinline__ unsigned sort_key(int number, int place) {
 __device__ __forceinline__ unsigned falling_key(int number, int place) {
   return sort_key(kMostNumber - minimum(number, kMostNumber), place);
 }
-// How many of `count` keys are below one: its place in the order. kNoKey fills the last four. Lane
-// i of `lanes` compares every lanes-th four of them.
-template <int kLanes>
-__device__ __forceinline__ int keys_below(const unsigned* keys, int count, unsigned key, int lane) {
+// How many of `count` keys are below one: its place in the order, or the part that lane i of
+// `lanes` finds, which compares every lanes-th four of them. kNoKey fills the last four.
+__device__ __forceinline__ int keys_below(const unsigned* keys, int count, unsigned key, int lane,
+                                          int lanes) {
   const auto* fours = reinterpret_cast<const uint4*>(keys);
   int below = 0;
 #pragma unroll 4
-  for (int i = lane; i < (count + 3) / 4; i += kLanes) {
+  for (int i = lane; i < (count + 3) / 4; i += lanes) {
     const uint4 four = fours[i];
     below += (four.x < key) + (four.y < key) + (four.z < key) + (four.w < key);
   }
@@ -168,7 +168,7 @@ struct RaggedShares {
     const unsigned key = thread < count ? falling_key(size, thread) : kNoKey;
     sizes[thread] = key;
     __syncthreads();  // the sizes are there
-    return thread < count ? keys_below<1>(sizes, count, key, 0) : thread;
+    return thread < count ? keys_below(sizes, count, key, 0, 1) : thread;
   }
 
   static __device__ __forceinline__ int saturated(long long value) {
