@@ -109,7 +109,7 @@ struct AttentionDecodeParams {
   const void* leftpad;        // int32 [B]: the first key that counts
   const void* total_seqlens;  // int32 [B]: keys over all ranks
   // float32 [splits, B, H, Sq, DV] and [splits, B, H, Sq] if there are splits; packed [slots, rows
-  // of a tile, DV] and [slots, rows of a tile].
+  // of a slot, DV] and [slots, rows of a slot].
   void* partial_out;
   void* partial_lse;
   int key_stride, key_offset;  // key j is key j * key_stride + key_offset of the sequence

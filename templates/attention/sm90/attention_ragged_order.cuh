@@ -152,6 +152,15 @@ struct RaggedOrder {
     return there && mixed[row] != 0 ? ranks[thread] : column;
   }
 
+  static __device__ __forceinline__ void put(const AttentionRaggedItem& item,
+                                             AttentionRaggedItem* to) {
+    Words<16> first, second = {};
+    first.word[0] = item.sequence, first.word[1] = item.head;
+    first.word[2] = item.tile, first.word[3] = item.split;
+    second.word[0] = item.splits, second.word[1] = item.partial;
+    store_global(to, first);
+    store_global(&to->splits, second);
+  }
   __device__ __forceinline__ void run(int items) const {
     const int thread = static_cast<int>(threadIdx.x), blocks = p.blocks;
     const int turns = ceil_div(items, blocks), at_once = kThreads / blocks;
@@ -171,7 +180,7 @@ struct RaggedOrder {
         if (row == r) {
           const int owner = by_load[rank];  // of the dearest item that of the least load
           loads[owner] += cost;
-          static_cast<AttentionRaggedItem*>(p.items)[(turn + r) * blocks + owner] = item;
+          put(item, static_cast<AttentionRaggedItem*>(p.items) + ((turn + r) * blocks + owner));
         }
         __syncthreads();  // the loads are there
       }
