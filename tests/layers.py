@@ -104,7 +104,7 @@ def room_breach(path, included):
     rooms, seen = ROOMS.get(path[1], []), included.split("/")
     theirs = seen[2] if len(seen) > 3 else ""
     ours = path[2] if len(path) > 3 else ""
-    if seen[-1] == "sm90.h" and not path[-1].startswith("sm90."):
+    if seen[-1] == "sm90.h" and not path[-1].startswith(("sm90.", "sm90_")):
         return "what belongs to Hopper's kernels is for sm90.cpp alone: others have the step's list"
     if ours not in rooms or theirs not in rooms or rooms.index(theirs) <= rooms.index(ours):
         return None

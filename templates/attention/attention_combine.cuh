@@ -98,39 +98,31 @@ __device__ __forceinline__ CombineRow combine_row(const AttentionCombineParams& 
           number < p.rows};
 }
 
-// Row `number` of all slots of tiles, [slots, rows of a tile]. Most slots are empty.
+// Row `number` of all used slots, [slots, rows of a slot].
 template <class Config>
-__device__ __forceinline__ CombineRow combine_tile_row(const AttentionCombineParams& p,
+__device__ __forceinline__ CombineRow combine_slot_row(const AttentionCombineParams& p,
                                                        long long number) {
   using Offset = typename Config::CuSeqlens;
   const long long slot = number / p.tile_rows;
   CombineRow out = {};
-  if (slot >= load_element(static_cast<const int*>(p.used_slots))) return out;
   const auto entry = static_cast<const AttentionCombineEntry*>(p.combine_list)[slot];
   const int group = p.heads / p.kv_heads;
-  const int row = entry.first + static_cast<int>(number % p.tile_rows);
+  const int of_slot = static_cast<int>(number % p.tile_rows), row = entry.first + of_slot;
   const int start = offset_at<Offset>(p.cu_seqlens_q, entry.sequence, p.seq_q);
   const int end = offset_at<Offset>(p.cu_seqlens_q, entry.sequence + 1, p.seq_q);
   out.query = start + row / group, out.head = entry.head * group + row % group;
   out.splits = entry.count;
-  out.partial = number, out.stride = p.tile_rows;
+  out.partial = number, out.stride = entry.stride;
   out.lse = static_cast<long long>(out.head) * p.seq_q + out.query;
-  out.there = entry.count > 0 && out.query < end;
+  out.there = entry.count > 0 && of_slot < entry.rows && out.query < end;
   return out;
 }
 
+// A warp joins the splits of a row.
 template <class Config>
-__device__ void attention_combine(const AttentionCombineParams& p) {
+__device__ __forceinline__ void join_row(const AttentionCombineParams& p, const CombineRow& row) {
   constexpr int kParts = kCombineParts, kColumns = kCombineColumns;
   const int lane = threadIdx.x % 32;
-  const long long number = static_cast<long long>(blockIdx.x) * (Config::kThreads / 32) +
-                           static_cast<int>(threadIdx.x / 32);
-  CombineRow row;
-  if constexpr (IsRagged<Config>::kValue) {
-    row = combine_tile_row<Config>(p, number);
-  } else {
-    row = combine_row(p, number);
-  }
   if (!row.there) return;
 
   float part[kParts], largest = minus_infinity();
@@ -172,6 +164,26 @@ __device__ void attention_combine(const AttentionCombineParams& p) {
       store_aligned<kAlignmentOf<Config, Element>>(
           out + column, pack<Element, kColumns * sizeof(Element)>(all.o[half]));
     }
+  }
+}
+
+// Packed queries have room for more slots than most calls use: the grid is that of a full device,
+// and walks those that the attention has counted.
+template <class Config>
+__device__ void attention_combine(const AttentionCombineParams& p) {
+  constexpr int kWarps = Config::kThreads / 32;
+  const long long first =
+      static_cast<long long>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x / 32);
+  if constexpr (IsRagged<Config>::kValue) {
+    const long long rows =
+        static_cast<long long>(load_element(static_cast<const int*>(p.used_slots))) * p.tile_rows;
+    const long long step = static_cast<long long>(gridDim.x) * kWarps;
+#pragma unroll 1
+    for (long long number = first; number < rows; number += step) {
+      join_row<Config>(p, combine_slot_row<Config>(p, number));
+    }
+  } else {
+    join_row<Config>(p, combine_row(p, first));
   }
 }
 

@@ -109,7 +109,7 @@ struct AttentionDecodeParams {
   const void* leftpad;        // int32 [B]: the first key that counts
   const void* total_seqlens;  // int32 [B]: keys over all ranks
   // float32 [splits, B, H, Sq, DV] and [splits, B, H, Sq] if there are splits; packed [slots, rows
-  // of a tile, DV] and [slots, rows of a tile].
+  // of a slot, DV] and [slots, rows of a slot].
   void* partial_out;
   void* partial_lse;
   int key_stride, key_offset;  // key j is key j * key_stride + key_offset of the sequence
@@ -122,10 +122,11 @@ struct AttentionDecodeParams {
   int slots;           // of partial results that there is room for
 };
 
-// The tile whose first split has a slot. count: its splits, in this slot and those behind it; 0 for
-// the slots of other splits.
+// A slot holds partial results of `rows` rows from `first` on. count: their splits, in this slot
+// and those behind it; 0 for the slots of other splits than the first. stride: from a row to the
+// same one of the next split, in rows of partial results.
 struct AttentionCombineEntry {
-  int sequence, first, head, count;
+  int sequence, first, head, count, stride, rows;
 };
 
 struct AttentionCombineParams {
@@ -144,7 +145,7 @@ struct AttentionCombineParams {
   int sequences;  // B
   int reserved;
   int splits;               // at most 256
-  int kv_heads, tile_rows;  // packed
+  int kv_heads, tile_rows;  // packed: of a slot
 };
 
 // One call of each function of a mod.

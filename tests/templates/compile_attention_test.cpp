@@ -257,3 +257,27 @@ TEST_CASE("latent decoding compiles without spills, on every architecture and by
   }
   compile_test::check_compiles(*nvrtc, jobs.list());
 }
+
+// All sets of options, each width's in turn with one element and the other.
+TEST_CASE("with every set of options packed queries over pages compile without spills") {
+  const auto nvrtc = compile_test::open_compiler();
+  if (!nvrtc) return;
+  const DeviceFacts facts = hopper();
+  compile_test::Jobs jobs;
+  std::vector<Widths> all(std::begin(kNarrow), std::end(kNarrow));
+  all.insert(all.end(), std::begin(kWide), std::end(kWide));
+  for (const Widths& widths : all) {
+    for (unsigned set = 0; set < 32; ++set) {
+      const auto has = [set](unsigned option) { return (set >> option & 1) != 0; };
+      const Options options = {false, has(0), has(1), has(2), has(3), false, false, false};
+      AttentionProblem problem = problem_of(widths, options, (__builtin_popcount(set) & 1) != 0);
+      problem.decode = problem.ragged = true;
+      problem.rotary = has(4), problem.angle = Dtype::f32;
+      REQUIRE(kAttentionDecodeRaggedSm90.refusal({problem, {}}, facts).empty());
+      const auto candidates = kAttentionDecodeRaggedSm90.candidates({problem, {}}, facts);
+      const auto made = kAttentionDecodeRaggedSm90.make(candidates.front(), {problem, {}}, facts);
+      for (const KernelSlot* slot : made->slots()) jobs.add(**slot, facts.arch);
+    }
+  }
+  compile_test::check_compiles(*nvrtc, jobs.list(testing::chosen_shard(12)));
+}

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "codegen/base/integers.h"
-#include "ops/workspace.h"
 #include "templates/params/attention.h"
 
 namespace lathe {
@@ -18,6 +17,7 @@ constexpr int64_t kLeastPart = 2;  // as templates/attention/decode/ragged.cuh h
 // The table of splits has this many tiles: more than any device runs side by side.
 constexpr int64_t kMostTableRows = 1024;
 constexpr int kAppendThreads = 128, kCombineThreads = 128;
+constexpr int64_t kCombineBlocks = 16;  // of a multiprocessor
 
 }  // namespace
 
@@ -32,6 +32,10 @@ void add_decode_calls(const AttentionProblem& problem, KernelSpec* spec) {
   if (problem.narrow != kWideRows) {
     spec->add({Constant::integer("narrow", "kNarrow", problem.narrow)});
   }
+  add_rotary(problem, spec);
+}
+
+void add_rotary(const AttentionProblem& problem, KernelSpec* spec) {
   if (!problem.rotary) return;
   spec->add({Constant::type("angle", "Angle", problem.angle),
              Constant::flag("rotary", "kRotary", true),
@@ -115,6 +119,9 @@ int64_t attention_decode_blocks(const AttentionTiling& kernel, const AttentionDe
 }
 int64_t attention_append_blocks(const AttentionDecodeShape& shape) { return shape.tokens(); }
 int64_t attention_combine_blocks(int64_t rows) { return ceil_div(rows, kCombineThreads / 32); }
+int64_t attention_combine_blocks(int64_t rows, int64_t multiprocessors) {
+  return std::min(attention_combine_blocks(rows), kCombineBlocks * multiprocessors);
+}
 
 // The bounds that templates/attention/decode/ragged.cuh proves: blocks and slots.
 void share_out(const AttentionProblem& problem, const AttentionTiling& kernel,
@@ -131,7 +138,15 @@ void share_out(const AttentionProblem& problem, const AttentionTiling& kernel,
     out->share = side_by_side, out->slots = 2 * side_by_side;
     out->blocks += side_by_side;
   }
+  out->slot_rows = kernel.m;
   out->partial_rows = bounded_product({out->slots, kernel.m}), out->joined_rows = out->partial_rows;
+}
+
+void AttentionDecodeParts::lay_out(const AttentionProblem& problem, WorkspaceLayout* layout) {
+  layout->add({partial_rows, problem.value_dim + 1, kFloatBytes});
+  partial_lse = partial_rows * problem.value_dim * kFloatBytes;
+  combine_list = layout->add({slots, sizeof(AttentionCombineEntry)});
+  used_slots = layout->add({slots > 0 ? 1 : 0, kFloatBytes});
 }
 
 Result<AttentionDecodeParts> attention_decode_parts(const AttentionProblem& problem,
@@ -151,10 +166,7 @@ Result<AttentionDecodeParts> attention_decode_parts(const AttentionProblem& prob
   if (out.joined_rows == 0) return out;
   LATHE_TRY(checked_product("the workspace", {out.partial_rows, problem.value_dim + 1, 8}));
   WorkspaceLayout layout;
-  layout.add({out.partial_rows, problem.value_dim + 1, kFloatBytes});
-  out.partial_lse = out.partial_rows * problem.value_dim * kFloatBytes;
-  out.combine_list = layout.add({out.slots, sizeof(AttentionCombineEntry)});
-  out.used_slots = layout.add({out.slots > 0 ? 1 : 0, kFloatBytes});
+  out.lay_out(problem, &layout);
   out.total = layout.total();
   return out;
 }

@@ -6,6 +6,7 @@
 
 #include "ops/attention/kernels.h"
 #include "ops/shapes.h"
+#include "ops/workspace.h"
 
 namespace lathe {
 
@@ -58,8 +59,9 @@ int64_t attention_decode_tiles(const AttentionTiling& kernel, const AttentionDec
 int64_t attention_decode_blocks(const AttentionTiling& kernel, const AttentionDecodeShape& shape,
                                 int64_t splits);
 int64_t attention_append_blocks(const AttentionDecodeShape& shape);
-// `rows` counts those that have partial results.
+// `rows` counts those that have partial results. If packed, a full device walks them.
 int64_t attention_combine_blocks(int64_t rows);
+int64_t attention_combine_blocks(int64_t rows, int64_t multiprocessors);
 
 // Holds how the tiles of a call are shared out to blocks of threads, and the sections of the
 // workspace, in bytes. Packed queries have lengths on the device alone, which decides there who has
@@ -71,7 +73,13 @@ struct AttentionDecodeParts {
   int64_t blocks = 0;            // of the grid
   int64_t joined_rows = 0;       // with partial results, that are then joined
   int64_t partial_rows = 0;      // of partial results
+  int64_t slot_rows = 0;         // packed: rows of a slot
   int64_t partial_lse = 0, combine_list = 0, used_slots = 0, total = 0;
+  // Of Hopper's kernel: turns in which blocks of threads have an item each.
+  int64_t turns = 0, entries = 0, items = 0;
+
+  // Lays out what is there for partial results.
+  void lay_out(const AttentionProblem& problem, WorkspaceLayout* layout);
 };
 // `side_by_side`: blocks of threads that a device runs at a time. Returns INVALID_ARGUMENT if the
 // workspace passes 2^63 bytes.
@@ -82,8 +90,9 @@ Result<AttentionDecodeParts> attention_decode_parts(const AttentionProblem& prob
                                                     int64_t side_by_side, int64_t wanted);
 
 // Add to a spec what a problem of decoding has beside pages (templates/attention/decode/calls.cuh):
-// packed queries alone, or a rotary embedding too.
+// packed queries alone, a rotary embedding alone, or all of it.
 void add_ragged(const AttentionProblem& problem, KernelSpec* spec);
+void add_rotary(const AttentionProblem& problem, KernelSpec* spec);
 void add_decode_calls(const AttentionProblem& problem, KernelSpec* spec);
 
 // Return the specs of the kernels before and behind the attention.

@@ -54,7 +54,7 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     if (problem().append) append_ = attention_append_spec(problem());
     if (problem().split) combine_ = attention_combine_spec(problem());
     list({&append_});
-    for (const auto& decode : decodes_) list({&decode->kernel});
+    for (const auto& decode : decodes_) list(decode->slots());
     list({&combine_});
   }
 
@@ -85,9 +85,8 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     if (out.empty()) return out;
     out.decode = &decode_of(shape);
     LATHE_TRY(check_tiles(out));
-    LATHE_ASSIGN(out.parts,
-                 attention_decode_parts(problem(), out.decode->tiling(), shape, *splits_,
-                                        side_by_side(out.decode->tiling()), request_.splits));
+    LATHE_ASSIGN(out.parts, out.decode->parts(problem(), shape, *splits_,
+                                              side_by_side(out.decode->tiling()), request_.splits));
     if (std::max(out.parts.blocks, out.parts.joined_rows / 4) > kMaxExtent) {
       return too_many_blocks(out);
     }
@@ -105,8 +104,10 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     LATHE_TRY(launch.decode->launch({request_, shape, launch.parts, call}));
     if (launch.parts.joined_rows == 0) return {};
     const AttentionCombineParams combine = combine_params(call, launch);
-    return combine_.launch(attention_combine_blocks(launch.parts.joined_rows), &combine,
-                           call.stream);
+    const int64_t rows = launch.parts.joined_rows;
+    const int64_t blocks = shape.ragged ? attention_combine_blocks(rows, splits_->multiprocessors())
+                                        : attention_combine_blocks(rows);
+    return combine_.launch(blocks, &combine, call.stream);
   }
 
   // Takes every sequence to be as long as its pages allow, because lengths are on the device.
@@ -117,7 +118,8 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
                                 request_.attention.window_left, request_.attention.window_right};
     const AttentionCost cost = attention_decode_cost(problem(), *launch.decode->kernel,
                                                      launch.shape, mask, launch.parts.partial_rows);
-    out.launches = 1 + (problem().append ? 1 : 0) + (launch.parts.joined_rows > 0 ? 1 : 0);
+    out.launches = launch.decode->launches() + (problem().append ? 1 : 0) +
+                   (launch.parts.joined_rows > 0 ? 1 : 0);
     out.cost = {cost.minimum_bytes, cost.bytes, cost.flops, cost.tile_flops};
     return out;
   }
@@ -233,7 +235,7 @@ class DecodeExecutor final : public PlannedExecutor<DecodeExecutor, DecodePlan> 
     p.combine_list = call.workspace + launch.parts.combine_list;
     p.used_slots = call.workspace + launch.parts.used_slots;
     p.kv_heads = static_cast<int>(launch.shape.kv_heads);
-    p.tile_rows = static_cast<int>(launch.decode->tiling().m);
+    p.tile_rows = static_cast<int>(launch.parts.slot_rows);
     return p;
   }
 

@@ -42,19 +42,25 @@ Result<std::vector<std::unique_ptr<AttentionDecode>>> make_attention_decodes(
   const auto step = attention_decodes();
   std::vector<std::unique_ptr<AttentionDecode>> out;
   std::string first_refusal, refusal;
+  bool competes = false;  // a kernel of the first family, with which the shapes of a call decide
   for (const AttentionDecodeStep* how : step) {
     const size_t others = out.size();
+    const bool first_family = how->family == std::string_view(step.front()->family);
     for (const int rows : tile_rows(problem.declared)) {
       problem.tile_rows = rows;
       refusal = refusal_of(*how, problem, facts);
-      if (how == step.front()) first_refusal = refusal;
+      // Hopper's kernels are for several kinds of calls: each says why it is not for this one.
+      if (first_family && !refusal.empty() && first_refusal.find(refusal) == std::string::npos) {
+        first_refusal += (first_refusal.empty() ? "" : "; ") + refusal;
+      }
       if (!refusal.empty()) break;
       const CandidateGroup group = {how->candidates(problem, facts), how->tile};
       KernelSpec spec = group.specs[pick({group}, facts).spec];
       // A device may have room for few rows alone.
       if (out.size() > others && out.back()->tiling().m == spec.constant("m")) continue;
       name_family(step, *how, first_refusal, &spec);
-      if (first_refusal.empty()) spec.family_reason.clear();  // the shapes of a call decide
+      competes = competes || first_family;
+      if (competes) spec.family_reason.clear();
       out.push_back(how->make(std::move(spec), problem, facts));
     }
   }

@@ -47,9 +47,19 @@ class AttentionDecode {
   explicit AttentionDecode(KernelSpec spec) : kernel(std::move(spec)) {}
   virtual ~AttentionDecode() = default;
 
+  // Returns the kernels in the order of a plan.
+  virtual std::vector<KernelSlot*> slots() { return {&kernel}; }
+  virtual int64_t launches() const { return 1; }
   const AttentionTiling& tiling() const { return kernel.numbers(); }
   // Says whether the kernel is the one for a call: the first that says so is taken.
   virtual bool takes(const AttentionDecodeShape& shape) const = 0;
+  // Shares the tiles of a call out to blocks of threads: attention_decode_parts.
+  virtual Result<AttentionDecodeParts> parts(const AttentionProblem& problem,
+                                             const AttentionDecodeShape& shape,
+                                             const AttentionSplitTable& chosen,
+                                             int64_t side_by_side, int64_t wanted) const {
+    return attention_decode_parts(problem, tiling(), shape, chosen, side_by_side, wanted);
+  }
   virtual Status launch(const AttentionDecodeCall& of) const = 0;
 
   AttentionSlot kernel;
@@ -60,7 +70,8 @@ class AttentionDecode {
 };
 
 using AttentionDecodeStep = Implementation<AttentionDecodeProblem, AttentionDecode>;
-LATHE_STEP(AttentionDecodeStep, attention_decodes, kAttentionDecodeSm90, kAttentionDecodePortable)
+LATHE_STEP(AttentionDecodeStep, attention_decodes, kAttentionDecodeSm90, kAttentionDecodeRaggedSm90,
+           kAttentionDecodePortable)
 
 // Returns the kernels that calls of a problem may take, in the order in which they are asked; the
 // last one takes every call. If the number of queries varies from call to call there are portable

@@ -187,6 +187,18 @@ KernelSpec attention_warpgroups_spec(const AttentionProblem& problem) {
   return spec_with(problem, tile, keys_of(problem, tile));
 }
 
+KernelSpec attention_paged_spec(const AttentionProblem& problem, int run) {
+  const Tile& tile = *tile_of(problem);
+  // Blocks of keys are those of a mask's edge, whichever masks there are, and two runs at least:
+  // pages of 64 keys and more then bring a block by few copies.
+  const int keys = std::min(keys_of(problem, tile), tile.local_keys) / (2 * run) * (2 * run);
+  KernelSpec spec = spec_with(problem, tile, keys);
+  // A box is rows of a page, which a call knows, by a page.
+  for (size_t i = 1; i < spec.tensor_maps.size(); ++i)
+    spec.tensor_maps[i].box = {kPanel, 0, 1, 1, 1};
+  return spec;
+}
+
 AttentionTileOrder attention_tile_order(const AttentionTiling& kernel,
                                         const AttentionForwardParams& f, int64_t tiles,
                                         int64_t most) {

@@ -14,6 +14,10 @@ std::string attention_warpgroups_refusal(const AttentionProblem& problem, const 
 // Returns the default kernel of a problem that is covered.
 KernelSpec attention_warpgroups_spec(const AttentionProblem& problem);
 
+// Returns the kernel's constants, shared memory and maps for keys in pages of multiples of
+// `run` keys, which a block of keys is a multiple of too. Problems are packed and pack_gqa.
+KernelSpec attention_paged_spec(const AttentionProblem& problem, int run);
+
 // Deals tiles out to the blocks of a persistent grid: templates/attention/sm90/tile_order.cuh.
 // `tiles` counts those of all heads and sequences; the grid has a block for each of them, but at
 // most `most` blocks.

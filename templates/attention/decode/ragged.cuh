@@ -200,8 +200,9 @@ __device__ __forceinline__ QueryTile ragged_tile(const AttentionDecodeParams& de
   tile.start_q = of.start, tile.rows = tile.written = of.rows;
   // attention_combine takes what the first split of a tile says; the others' entries are empty.
   if (threadIdx.x == 0 && split.count > 1) {
-    AttentionCombineEntry entry = {tile.sequence, tile.first, tile.head,
-                                   split.number == 0 ? split.count : 0};
+    AttentionCombineEntry entry = {tile.sequence,  tile.first,
+                                   tile.head,      split.number == 0 ? split.count : 0,
+                                   Config::kTileM, Config::kTileM};
     static_cast<AttentionCombineEntry*>(decode.combine_list)[split.slot] = entry;
   }
   return tile;

@@ -24,6 +24,8 @@ constexpr RegisterSplit kTwoConsumers = {24, 240};
 constexpr RegisterSplit kThreeConsumers = {32, 160};
 // A block step, whose producer also walks the attention ranges.
 constexpr RegisterSplit kWalkingProducer = {56, 224};
+// Two consumers beside a producer that finds tiles and pages.
+constexpr RegisterSplit kPagedProducer = {56, 224};
 // Two consumers of the backward: with 232 their products spill under every compiler.
 constexpr RegisterSplit kBackwardConsumers = {24, 240};
 

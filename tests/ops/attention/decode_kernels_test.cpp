@@ -185,6 +185,74 @@ TEST_CASE("attention decode: warpgroups take latent calls with many rows and pag
   CHECK(taken_of(kernels, shape) == 2);
 }
 
+TEST_CASE("attention decode: warpgroups take packed calls with many rows and pages of whole runs") {
+  DeviceFacts hopper = facts("sm_90a");
+  hopper.family = "sm90";
+  AttentionProblem problem = decode_of(128, 128);
+  problem.ragged = problem.local = true, problem.cu_seqlens = Dtype::i32;
+  const auto refusal = [&](const AttentionProblem& of, const AttentionDecodeRows& rows) {
+    return refusal_of(kAttentionDecodeRaggedSm90, {of, rows}, hopper);
+  };
+  CHECK(refusal(problem, {}).empty());
+  CHECK(refusal(problem, {-1, 4, 48}).empty());
+  CHECK(refusal(problem, {-1, 4, 24}) == "a page is no multiple of 16 keys");
+  CHECK(refusal(decode_of(128, 128), {}) == "queries are not packed");
+  CHECK(refusal(decode_of(40, 136), {}) == "there is no tile for the head widths");
+  AttentionProblem other = problem;
+  other.spread = true;
+  CHECK(refusal(other, {}) == "keys lie on several ranks or begin behind padding");
+  other = problem, other.narrow = kHeadScales;
+  CHECK(refusal(other, {}) == "the cache has 8 bits");
+  other = problem, other.mods = {{"score_mod", "", ""}};
+  CHECK(refusal(other, {}) == "there are mods");
+
+  const auto kernels = decode_kernels(problem, hopper, {-1, 4});
+  REQUIRE(kernels.size() == 3);  // Hopper's, and portable ones for few rows and for many
+  CHECK(kernels[1]->kernel->family_reason.empty());
+  CHECK(kernels[0]->slots().size() == 2);
+  CHECK((*kernels[0]->slots()[0])->text() ==
+        "attention_ragged_order cu=i32 m=128 n=128 bundle=4 threads=512 smem=34944");
+  CHECK(kernels[0]->kernel->text() ==
+        "attention_ragged_warpgroups element=bf16 cu=i32 width=128 value_width=128 m=128 n=128 "
+        "stages=2 packed=1 local=1 softcap=0 alibi=0 sinks=0 pack_gqa=1 listed=0 whole_groups=1 "
+        "map_q=bf16x64x0x0x1x1/128 map_k=bf16x64x0x1x1x1/128 map_v=bf16x64x0x1x1x1/128 "
+        "threads=384 smem=164304");
+  AttentionDecodeShape shape{8, 20, 8, 2, 50, 64, 8};
+  shape.ragged = true, shape.packed_tokens = 160;
+  CHECK(taken_of(kernels, shape) == 0);
+  shape.page = 40;
+  CHECK(taken_of(kernels, shape) == 2);
+  shape.page = 64, shape.queries = 4;  // 16 rows
+  CHECK(taken_of(kernels, shape) == 1);
+  shape.queries = 5, shape.packed_tokens = 40;
+  CHECK(taken_of(kernels, shape) == 0);
+  shape.batch = 0;  // padding alone
+  CHECK(taken_of(kernels, shape) == 2);
+
+  // A kernel that is not taken says so for each kind of call.
+  const auto portable = decode_kernels(decode_of(128, 128), hopper, {1, 4});
+  CHECK(portable[0]->kernel->family_reason ==
+        "not sm90: values have a cache of their own; queries are not packed");
+
+  // 8 sequences of 40 tokens, 32 to a tile: at most 1 + 8 + 1 tiles of a key head.
+  shape.batch = 8;
+  const AttentionSplitTable table(132);
+  const auto parts = [&](int64_t wanted) {
+    AttentionProblem split = problem;
+    split.split = wanted != 1;
+    return *kernels[0]->parts(split, shape, table, 132, wanted);
+  };
+  CHECK(parts(1).blocks == 20);
+  CHECK(parts(1).joined_rows == 0);
+  CHECK(parts(1).turns * parts(1).blocks >= 20);
+  CHECK(parts(3).blocks == 60);
+  CHECK(parts(3).slots == 32 * 20 * 3);
+  CHECK(parts(0).share == 132);
+  CHECK(parts(0).slots == 2 * 132 * (128 + 8 * 16) / 4);
+  CHECK(parts(0).slot_rows == 4);
+  CHECK(parts(0).turns * parts(0).blocks >= 20 + parts(0).slots);
+}
+
 TEST_CASE("attention decode: latent keys are read once") {
   AttentionProblem problem = latent_problem();
   problem.append = true;

@@ -82,3 +82,15 @@ TEST_CASE("latent decoding by warpgroups: nothing that orders it can go") {
   subject.covered = {{"no warp barrier", 4}, {"no barrier", 1}};
   check_mutations(subject);
 }
+
+TEST_CASE("packed queries over pages by warpgroups: nothing that orders it can go") {
+  DecodeCase c;
+  c.page = 64, c.table_width = 8;
+  c.rows = {70, 1, 0, 9, 40}, c.cached = {390, 500, 5, 9, 130};
+  c.padding = 3, c.ratio = 2;
+  c.causal = true, c.rotary = 16;
+  const auto inputs = std::make_shared<const DecodeInputs>(make_decode(c));
+  Subject subject = {"attention_ragged_warpgroups", [=] { return run_decode(c, *inputs); },
+                     [=](const Answer& answer) { check_decode(c, *inputs, answer); }, "", true};
+  check_mutations(subject);
+}

@@ -45,8 +45,13 @@ std::vector<KernelSpec> attention_specs(const DeviceFacts& facts) {
   for (const AttentionBlockBackwardStep* how : attention_block_backwards()) {
     specs.push_back(how->candidates(ranges, facts).front());
   }
+  AttentionProblem packed = pages;
+  packed.ragged = packed.rotary = true;
   for (const AttentionDecodeStep* how : attention_decodes()) {
-    specs.push_back(how->candidates({latent, {}, 16}, facts).front());
+    const AttentionProblem& problem = how == &kAttentionDecodeRaggedSm90 ? packed : latent;
+    const auto made =
+        how->make(how->candidates({problem, {}, 16}, facts).front(), {problem, {}, 16}, facts);
+    for (const KernelSlot* slot : made->slots()) specs.push_back(**slot);
   }
   specs.push_back(kAttentionDecodePortable.candidates({pages, {}, 16}, facts).front());
   // What a call of decoding has beside its pages.
