@@ -78,6 +78,7 @@ int64_t kda_segments(const KdaProblem& problem, const KdaChunkedKernels& kernels
   question.forward = problem.forward || problem.recomputes();
   question.back = kernels.scan != nullptr && !problem.forward;
   question.ranks = problem.ranks;
+  question.apart = kernels.states != nullptr;
   if (kernels.summary) {
     question.link_tokens = kernels.summary->link_tokens;
     question.launch_tokens = kernels.summary->launch_tokens;

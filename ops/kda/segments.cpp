@@ -29,7 +29,9 @@ int64_t time_of(const KdaSegmentProblem& question, int64_t segments) {
   const int64_t walks = (question.forward + question.back) * question.value_tiles;
   const int64_t length = ceil_div(ceil_div(question.tokens, kKdaChunk), segments) * kKdaChunk;
   const auto waves = [&](int64_t blocks) { return ceil_div(blocks, question.blocks_at_once); };
-  const int64_t walk = length * waves(bounded_product({question.heads, walks, segments}));
+  const int64_t launches = question.apart ? question.forward + question.back : 1;
+  const int64_t walk =
+      launches * length * waves(bounded_product({question.heads, walks / launches, segments}));
   if (segments == 1 && !question.ranks) return walk;
   const int64_t ends = question.ranks ? segments : segments - 1;
   const int64_t transitions = question.ranks ? segments : segments - 2;
@@ -134,8 +136,8 @@ struct SummaryWalk {
   int64_t values, keys;    // tiles of V, and of K
   int64_t block;           // tensor operations for 16 tokens, without the output
 };
-SummaryWalk summary_walk(const KdaProblem& problem, const KdaSummary& summary) {
-  const KdaSummary::Work work = summary.work(problem);
+SummaryWalk summary_walk(const KdaProblem& problem, const KdaSummary& summary, bool back) {
+  const KdaSummary::Work work = summary.work(problem, back);
   return {work.row_bytes, int64_t{problem.value_dim} * bytes_of(problem.element),
           ceil_div(problem.value_dim, summary.columns()),
           ceil_div(problem.key_dim, summary.columns()), work.tensor_ops};
@@ -150,16 +152,20 @@ Cost kda_segments_cost(const KdaProblem& problem, const KdaSummary& summary,
   const int64_t k = shape.key_dim, v = shape.value_dim, segments = shape.segments;
   const int64_t heads = shape.sequences * shape.value_heads;
   const int64_t states = summary.numbers().states, grads = summary.numbers().grads;
-  const SummaryWalk walk = summary_walk(problem, summary);
-  // As many walks of a segment by a block of threads, of `segments` of them a whole sequence.
-  const int64_t walks =
-      (states + grads) * walk.values * (segments - 1) + walk.keys * (segments - 2);
   const auto share = [&](int64_t each, int64_t walked) {  // of all tokens
     return unsigned_product({rows, shape.value_heads, each, walked}) /
            static_cast<uint64_t>(segments);
   };
-  cost.bytes += share(walk.row, walks) + share(walk.value_row, (states + grads) * (segments - 1));
-  cost.tensor_ops += share(walk.block, walks) / kKdaBlock;
+  // As many walks of a segment by a block of threads, of `segments` of them a whole sequence; and
+  // of those all of V once.
+  const auto walks = [&](bool back, int64_t columns, int64_t whole) {
+    const SummaryWalk walk = summary_walk(problem, summary, back);
+    const int64_t walked = walk.values * whole + walk.keys * columns;
+    cost.bytes += share(walk.row, walked) + share(walk.value_row, whole);
+    cost.tensor_ops += share(walk.block, walked) / kKdaBlock;
+  };
+  walks(false, segments - 2, states * (segments - 1));
+  walks(true, 0, grads * (segments - 1));
   // Numbers written by the summaries and read by the walks, and twice by the chain.
   const int64_t links = std::max<int64_t>(segments - 2, 0);
   const uint64_t ends = unsigned_product({heads, states + grads, v, k, 4});
@@ -177,8 +183,8 @@ Cost kda_part_cost(const KdaProblem& problem, const KdaSummary& summary,
                    const KdaSegmentShape& shape, const KdaPartWalks& walks) {
   Cost cost;
   const int64_t k = shape.key_dim, v = shape.value_dim, heads = shape.value_heads;
-  const SummaryWalk each = summary_walk(problem, summary);
-  const auto walk = [&](int64_t tokens, int64_t with_values, int64_t with_maps) {
+  const auto walk = [&](bool back, int64_t tokens, int64_t with_values, int64_t with_maps) {
+    const SummaryWalk each = summary_walk(problem, summary, back);
     const int64_t tiles = with_values * each.values + with_maps * each.keys;
     if (tokens == 0 || tiles == 0) return;
     cost.bytes += unsigned_product({tokens, heads, each.row + with_values * each.value_row});
@@ -186,8 +192,8 @@ Cost kda_part_cost(const KdaProblem& problem, const KdaSummary& summary,
         unsigned_product({shape.sequences, heads, 4 * k, with_values * v + with_maps * k});
     cost.tensor_ops += unsigned_product({ceil_div(tokens, kKdaBlock), heads, each.block, tiles});
   };
-  walk(walks.forth, walks.states, walks.maps);
-  walk(walks.back, 1, 0);
+  walk(false, walks.forth, walks.states, walks.maps);
+  walk(true, walks.back, 1, 0);
   // Every link reads a transition for each eight rows, and the numbers of the rows once.
   const int64_t links = walks.links * shape.sequences * heads;
   cost.bytes += unsigned_product({links, 4 * k, k * ceil_div(v, kChainRows) + 2 * v});
@@ -196,9 +202,9 @@ Cost kda_part_cost(const KdaProblem& problem, const KdaSummary& summary,
 }
 
 int kda_choose_segments(const KdaSegmentProblem& question) {
-  const int64_t walks = question.forward + question.back;
+  const int64_t walks = question.forward + question.back, at_once = question.apart ? 1 : walks;
   if (walks == 0 || question.heads <= 0 || question.blocks_at_once <= 0) return 1;
-  if (bounded_product({question.heads, walks, question.value_tiles}) >= question.blocks_at_once) {
+  if (bounded_product({question.heads, at_once, question.value_tiles}) >= question.blocks_at_once) {
     return 1;
   }
   const int64_t most = std::min<int64_t>(kKdaMostSegments, question.tokens / kLeastLength);

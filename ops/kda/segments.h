@@ -77,11 +77,12 @@ struct KdaSegmentProblem {
   int64_t value_tiles = 1, key_tiles = 1;  // blocks of threads for the columns of V, and of M
   int64_t tokens = 0;                      // of a sequence; of packed ones on average
   int64_t blocks_at_once = 0;              // on the device
-  bool forward = false, back = false;      // which walks the launch goes
+  bool forward = false, back = false;      // which walks a call goes
   // The times of a link of the chain and of the two launches, in the time a walk takes for a token
   // (about 0.1 us).
   int64_t link_tokens = 16, launch_tokens = 64;
   bool ranks = false;  // summaries are made of every segment, also of one
+  bool apart = false;  // the walks are launches one after another, not one
 };
 int kda_choose_segments(const KdaSegmentProblem& question);
 

@@ -62,8 +62,10 @@ KernelSpec kda_warpgroups_spec(const Template& from, const KdaProblem& problem,
   const auto map = [&](const char* field) {
     spec.tensor_maps.push_back({field, Dtype::bf16, {kPanel, 16, 1, 1}, 128});
   };
-  map("k"), map("v");
-  if (walk.outputs) map("q");
+  map("k");
+  if (walk.forward) map("v");
+  if (walk.outputs || walk.back) map("q");
+  if (walk.back) map("d_o");
   if (problem.gate != Dtype::f32) map("g");
   return spec;
 }
@@ -81,8 +83,19 @@ int64_t kda_warpgroups_ops(const KdaProblem& problem, int64_t columns, bool outp
   return prepared + columns * ((outputs ? 3 : 2) * rows + (outputs ? square : 0));
 }
 
-Status encode_kda_maps(const KernelSlot& kernel, bool packed, const KdaInputs& in, bool outputs,
-                       KdaMaps* maps) {
+// Rows of queries are multiplied by a square too.
+int64_t kda_warpgroups_back_ops(const KdaProblem& problem, int64_t columns, int64_t squares) {
+  const int64_t square = 2 * kKdaBlock * kKdaBlock;
+  return kda_warpgroups_ops(problem, columns, true) + square * kda_padded_keys(problem) +
+         (squares - 1) * square * columns;
+}
+
+MappedRows kda_output_grads(const KdaInputs& in, const void* d_o, const AttentionStrides& strides) {
+  return {d_o, in.value_dim, in.tokens, in.value_heads, in.sequences, strides};
+}
+
+Status encode_kda_maps(const KernelSlot& kernel, bool packed, const KdaInputs& in,
+                       const KdaMapped& mapped, KdaMaps* maps) {
   if (in.tokens == 0 || in.sequences == 0) return {};  // nobody reads them
   size_t index = 0;
   const auto encode = [&](const MappedRows& rows, TensorMap* to) {
@@ -91,14 +104,17 @@ Status encode_kda_maps(const KernelSlot& kernel, bool packed, const KdaInputs& i
   LATHE_TRY(encode(rows_of(in, in.k, in.key_dim, in.heads, in.k_batch_stride, in.k_token_stride,
                            in.k_head_stride),
                    &maps->k));
-  LATHE_TRY(encode(rows_of(in, in.v, in.value_dim, in.value_heads, in.v_batch_stride,
-                           in.v_token_stride, in.v_head_stride),
-                   &maps->v));
-  if (outputs) {
+  if (mapped.values) {
+    LATHE_TRY(encode(rows_of(in, in.v, in.value_dim, in.value_heads, in.v_batch_stride,
+                             in.v_token_stride, in.v_head_stride),
+                     &maps->v));
+  }
+  if (mapped.queries) {
     LATHE_TRY(encode(rows_of(in, in.q, in.key_dim, in.heads, in.q_batch_stride, in.q_token_stride,
                              in.q_head_stride),
                      &maps->q));
   }
+  if (mapped.gradients.data != nullptr) LATHE_TRY(encode(mapped.gradients, &maps->d_o));
   if (index == kernel->tensor_maps.size()) return {};  // gates of 32 bits are read without a map
   return encode(rows_of(in, in.g, in.key_dim, in.value_heads, in.g_batch_stride, in.g_token_stride,
                         in.g_head_stride),

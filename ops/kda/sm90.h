@@ -8,6 +8,7 @@
 
 #include "ops/kernel.h"
 #include "ops/kernel_problems.h"
+#include "ops/token_map.h"
 #include "templates/params/kda_chunked.h"
 #include "templates/params/tensor_map.h"
 // It uses the one above.
@@ -25,8 +26,9 @@ std::string kda_warpgroups_refusal(const KdaProblem& problem, const DeviceFacts&
 // Says what a walk does beside walking. `smem`: the template's struct of its shared memory.
 struct KdaWarpgroupsWalk {
   const char* smem;
-  bool outputs;  // it reads queries and gives o
+  bool outputs;  // forward it reads queries and gives o
   bool saves;    // it keeps what the backward reads
+  bool forward = true, back = false;
 };
 // Returns a walk with the constants of the portable one.
 KernelSpec kda_warpgroups_spec(const Template& from, const KdaProblem& problem,
@@ -36,9 +38,18 @@ KernelSpec kda_warpgroups_spec(const Template& from, const KdaProblem& problem,
 int64_t kda_warpgroups_columns(const KernelSpec& spec);
 // Returns the tensor operations of a thread block for 16 tokens.
 int64_t kda_warpgroups_ops(const KdaProblem& problem, int64_t columns, bool outputs);
+// Returns those of a walk back, which makes y of so many squares: two, or none.
+int64_t kda_warpgroups_back_ops(const KdaProblem& problem, int64_t columns, int64_t squares);
 
+// Says which rows a kernel has maps of, beside those of keys and of gates of 16 bits.
+struct KdaMapped {
+  bool values = true, queries = false;
+  MappedRows gradients = {};  // of o; without data: none
+};
+// Returns the rows of the gradient of o.
+MappedRows kda_output_grads(const KdaInputs& in, const void* d_o, const AttentionStrides& strides);
 // Encodes the maps that a kernel has, in the order of its recipes.
-Status encode_kda_maps(const KernelSlot& kernel, bool packed, const KdaInputs& in, bool outputs,
-                       KdaMaps* maps);
+Status encode_kda_maps(const KernelSlot& kernel, bool packed, const KdaInputs& in,
+                       const KdaMapped& mapped, KdaMaps* maps);
 
 }  // namespace lathe

@@ -11,8 +11,9 @@ namespace {
 constexpr double kSectorBytes = 32;
 constexpr uint64_t kSectorsOfLine = 4;
 constexpr uint64_t kLinesOfPage = 32;
-constexpr double kStoresOfL2 = 4000;  // cycles of DRAM's work
-constexpr double kLately = 2000;      // cycles of a stretch
+constexpr double kStoresOfL2 = 4000;       // cycles of DRAM's work
+constexpr double kLately = 2000;           // cycles of a stretch
+constexpr double kMissedTogether = 65536;  // bytes
 
 }  // namespace
 
@@ -97,6 +98,19 @@ double MemorySystem::prefetch(double time, double sectors) {
   return sent;
 }
 
+// Says whether a load finds what was asked for ahead. What nobody asked for is mostly all that a
+// block loads, as it has nobody before it: so many loads in a row are not found.
+bool MemorySystem::is_found(double bytes) {
+  if (setup_.prefetched <= 0) return false;
+  if (missing_ <= 0) {
+    unasked_ += bytes * (1 - setup_.prefetched);
+    if (unasked_ >= kMissedTogether) missing_ = unasked_, unasked_ = 0;
+  }
+  if (missing_ <= 0) return true;
+  missing_ -= bytes;
+  return false;
+}
+
 // Returns when so many bytes are in L2 that were asked for ahead. Another block asked for them, so
 // nothing tells which they are: loads come in the order of the requests. A load that comes too
 // early waits for DRAM as every other load does. What the first blocks of a replay load was asked
@@ -136,14 +150,13 @@ double MemorySystem::beyond_l1(double time, double sectors, bool load) {
   const double bytes = sectors * kSectorBytes;
   l2_bytes_ += bytes;
   const double over = port_.serve(time, bytes / l2_share_);
-  const double share = setup_.dram_share * (load ? 1 - setup_.prefetched : 1);
+  const bool found = load && is_found(bytes);
+  const double share = found ? 0 : setup_.dram_share;
   const double missing = bytes * share * (load ? 1 : machine_.dram_store);
   dram_bytes_ += bytes * share;
   const double cycles = missing / dram_share_;
   double fetched = missing > 0 ? dram(time, cycles) : time;
-  if (load && setup_.prefetched > 0) {
-    fetched = std::max(fetched, load_ahead(time, bytes * setup_.prefetched));
-  }
+  if (found) fetched = std::max(fetched, load_ahead(time, bytes * setup_.dram_share));
   const double writing = stores_.share(time);
   if (!load) {
     stores_.add(cycles);

@@ -100,6 +100,7 @@ class MemorySystem {
   double beyond_l1(double time, double sectors, bool load);
   void bring(double until);
   double dram(double time, double cycles);
+  bool is_found(double bytes);
   double load_ahead(double time, double bytes);
 
   const Machine& machine_;
@@ -109,9 +110,10 @@ class MemorySystem {
   Lately stores_;  // DRAM's work for them
   std::priority_queue<std::pair<double, double>, std::vector<std::pair<double, double>>,
                       std::greater<>>
-      bulk_;                      // when bulk copies read or write shared memory, and passes
-  std::deque<Ahead> ahead_;       // in the order of the requests
-  double l2_share_, dram_share_;  // bytes a cycle
+      bulk_;                          // when bulk copies read or write shared memory, and passes
+  std::deque<Ahead> ahead_;           // in the order of the requests
+  double unasked_ = 0, missing_ = 0;  // bytes of loads: see is_found()
+  double l2_share_, dram_share_;      // bytes a cycle
   double l2_bytes_ = 0, dram_bytes_ = 0;
 };
 

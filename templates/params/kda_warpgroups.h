@@ -9,8 +9,9 @@
 
 namespace lathe {
 
+// A walk forward has rows of v, and of q if it gives outputs; a walk back has rows of q and of do.
 struct KdaMaps {
-  TensorMap q, k, g, v;  // q: not of a walk without outputs; g: of 16 bits
+  TensorMap q, k, g, v, d_o;  // g: of 16 bits
 };
 
 // States of slots have the dimensions column of K, row of V, head, slot.
@@ -25,13 +26,12 @@ struct KdaForwardWarpgroupsParams {
   KdaForwardParams forward;
 };
 
-// The summaries of the forward direction: `forward_blocks` are all.
 struct KdaSummaryWarpgroupsParams {
   KdaMaps maps;
   KdaSummaryParams summary;
 };
 
-// The walk back: the map of v is that of do, and `forward_blocks` are none.
+// The walk back: `forward_blocks` are none.
 struct KdaBackwardScanWarpgroupsParams {
   KdaMaps maps;
   KdaBackwardScanParams scan;

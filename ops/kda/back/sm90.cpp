@@ -17,21 +17,17 @@ class Warpgroups final : public KdaBack {
       : KdaBack(std::move(spec)), packed_(packed), columns_(kda_warpgroups_columns(*kernel)) {}
 
   int64_t columns() const override { return columns_; }
-  // Rows of queries are multiplied by a square too, and y is made of two.
   int64_t tensor_ops(const KdaProblem& problem) const override {
-    const int64_t square = 2 * kKdaBlock * kKdaBlock;
-    return kda_warpgroups_ops(problem, columns_, true) + square * kda_padded_keys(problem) +
-           square * columns_;
+    return kda_warpgroups_back_ops(problem, columns_, 2);
   }
   Status launch(const KdaBackwardScanParams& scan, int64_t blocks,
                 CUstream_st* stream) const override {
     KdaBackwardScanWarpgroupsParams p = {};
     p.scan = scan;
     // Records have the gradient of o where those of a walk forward have v.
-    KdaInputs in = scan.in;
-    in.v = scan.d_o, in.v_batch_stride = scan.do_batch_stride;
-    in.v_token_stride = scan.do_token_stride, in.v_head_stride = scan.do_head_stride;
-    LATHE_TRY(encode_kda_maps(kernel, packed_, in, true, &p.maps));
+    const MappedRows gradients = kda_output_grads(
+        scan.in, scan.d_o, {scan.do_batch_stride, scan.do_token_stride, scan.do_head_stride});
+    LATHE_TRY(encode_kda_maps(kernel, packed_, scan.in, {false, true, gradients}, &p.maps));
     return kernel.launch(blocks, &p, stream);
   }
 
@@ -51,7 +47,7 @@ std::string refusal(const KdaBackProblem& problem, const DeviceFacts& facts) {
 
 std::vector<KernelSpec> candidates(const KdaBackProblem& problem, const DeviceFacts&) {
   return {kda_warpgroups_spec(kTemplate, problem.kda, kda_backward_scan_spec(problem),
-                              {"KdaBackSmem", true, false})};
+                              {"KdaBackSmem", true, false, false, true})};
 }
 
 std::unique_ptr<KdaBack> make(KernelSpec spec, const KdaBackProblem& problem, const DeviceFacts&) {

@@ -31,7 +31,7 @@ class Warpgroups final : public KdaForward {
                 CUstream_st* stream) const override {
     KdaForwardWarpgroupsParams p = {};
     p.forward = forward;
-    LATHE_TRY(encode_kda_maps(kernel, packed_, forward.in, outputs_, &p.maps));
+    LATHE_TRY(encode_kda_maps(kernel, packed_, forward.in, {true, outputs_}, &p.maps));
     return kernel.launch(blocks, &p, stream);
   }
 

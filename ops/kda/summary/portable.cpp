@@ -15,7 +15,7 @@ class Portable final : public KdaSummary {
       : KdaSummary(std::move(spec)), columns_(KdaWalkTile{kernel->threads / 32}.values()) {}
 
   int64_t columns() const override { return columns_; }
-  Work work(const KdaProblem& problem) const override {
+  Work work(const KdaProblem& problem, bool) const override {
     const int64_t k = problem.key_dim;
     return {2 * k * bytes_of(problem.element) + k * bytes_of(problem.gate) + bytes_of(problem.beta),
             kda_walk_ops(problem, {columns_, 1, kda_sum_parts(problem)})};

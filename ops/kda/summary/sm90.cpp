@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// Implements the summaries of the forward direction by warpgroups with roles, for sm_90a.
+// Implements the summaries by warpgroups with roles, for sm_90a.
 #include "ops/kda/sm90.h"
 
 #include <memory>
@@ -13,28 +13,39 @@ namespace {
 
 class Warpgroups final : public KdaSummary {
  public:
-  Warpgroups(KernelSpec spec, bool packed)
-      : KdaSummary(std::move(spec)), packed_(packed), columns_(kda_warpgroups_columns(*kernel)) {
+  Warpgroups(KernelSpec spec, const KdaSummaryProblem& problem)
+      : KdaSummary(std::move(spec)),
+        packed_(problem.kda.packed),
+        grads_(problem.parts.grads),
+        columns_(kda_warpgroups_columns(*kernel)) {
     // A token takes a third of the portable time, and the first ones take some more.
     link_tokens = 42, launch_tokens = 150;
   }
 
   int64_t columns() const override { return columns_; }
-  Work work(const KdaProblem& problem) const override {
+  Work work(const KdaProblem& problem, bool back) const override {
     const int64_t k = problem.key_dim;
-    return {k * bytes_of(problem.element) + k * bytes_of(problem.gate) + bytes_of(problem.beta),
-            kda_warpgroups_ops(problem, columns_, false)};
+    return {(back ? 2 : 1) * k * bytes_of(problem.element) + k * bytes_of(problem.gate) +
+                bytes_of(problem.beta),
+            back ? kda_warpgroups_back_ops(problem, columns_, 0)
+                 : kda_warpgroups_ops(problem, columns_, false)};
   }
   Status launch(const KdaSummaryParams& summary, int64_t blocks,
                 CUstream_st* stream) const override {
     KdaSummaryWarpgroupsParams p = {};
     p.summary = summary;
-    LATHE_TRY(encode_kda_maps(kernel, packed_, summary.in, false, &p.maps));
+    KdaMapped mapped = {true, grads_};
+    if (grads_) {
+      mapped.gradients = kda_output_grads(
+          summary.in, summary.d_o,
+          {summary.do_batch_stride, summary.do_token_stride, summary.do_head_stride});
+    }
+    LATHE_TRY(encode_kda_maps(kernel, packed_, summary.in, mapped, &p.maps));
     return kernel.launch(blocks, &p, stream);
   }
 
  private:
-  bool packed_;
+  bool packed_, grads_;
   int64_t columns_;
 };
 
@@ -43,20 +54,18 @@ constexpr Template kTemplate =
 
 std::string refusal(const KdaSummaryProblem& problem, const DeviceFacts& facts) {
   if (problem.chosen_portable) return "the tuned choice is a portable kernel";
-  // A call that gives gradients beside o has the portable one, and so the same bits.
-  if (problem.kda.saves) return "what the backward reads is kept";
-  if (!problem.parts.states || problem.parts.grads) return "it also walks back";
-  return kda_warpgroups_refusal(problem.kda, facts, kTemplate.kernel);
+  return kda_rows_refusal(problem.kda, facts, kTemplate.kernel);
 }
 
 std::vector<KernelSpec> candidates(const KdaSummaryProblem& problem, const DeviceFacts&) {
-  return {kda_warpgroups_spec(kTemplate, problem.kda, kda_summary_spec(problem),
-                              {"KdaSummaryWarpgroupsSmem", false, false})};
+  return {
+      kda_warpgroups_spec(kTemplate, problem.kda, kda_summary_spec(problem),
+                          {"KdaSummaryWarpgroupsSmem", false, false, true, problem.parts.grads})};
 }
 
 std::unique_ptr<KdaSummary> make(KernelSpec spec, const KdaSummaryProblem& problem,
                                  const DeviceFacts&) {
-  return std::make_unique<Warpgroups>(std::move(spec), problem.kda.packed);
+  return std::make_unique<Warpgroups>(std::move(spec), problem);
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ struct KdaSegmentNumbers {
 // columns of V, or of K for the transitions.
 class KdaSummary {
  public:
-  // Counts what one block of threads does.
+  // Counts what one block of threads does that walks forward, or back.
   struct Work {
     int64_t row_bytes;   // that it reads for a token, beside v or do
     int64_t tensor_ops;  // for 16 tokens
@@ -53,7 +53,7 @@ class KdaSummary {
   virtual ~KdaSummary() = default;
 
   virtual int64_t columns() const = 0;
-  virtual Work work(const KdaProblem& problem) const = 0;
+  virtual Work work(const KdaProblem& problem, bool back) const = 0;
   virtual Status launch(const KdaSummaryParams& p, int64_t blocks, CUstream_st* stream) const = 0;
 
   const KdaSegmentNumbers& numbers() const { return kernel.numbers(); }

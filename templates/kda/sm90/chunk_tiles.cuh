@@ -57,8 +57,8 @@ struct KdaChunkWarpgroupsSmem {
   static constexpr int kNormDots = kSquares + 2 * kParts * kRow;   // [2: q . dq, k . dk][parts]
   static constexpr int kBetaDots = kNormDots + 2 * kParts * kRow;  // [parts]: k . r
   static constexpr int kRateSums = kBetaDots + kParts * kRow;      // [warps]
-  static constexpr int kBarriers = kRateSums + 4 * kWarps;         // of values, of keys
-  static constexpr int kBytes = kBarriers + 16;
+  static constexpr int kBarriers = kRateSums + 4 * kWarps;         // of KdaChunkTiles::Landing
+  static constexpr int kBytes = kBarriers + 4 * 8;
 };
 
 template <class Config>
@@ -136,6 +136,12 @@ struct KdaChunkTiles {
     return base + tile.row * batch_stride + token * token_stride;
   }
 
+  // Tiles land in this order, each group with a barrier of its own, and products begin with those
+  // that are there: do and h; y and vn; dh; q, k and g.
+  enum Landing { kOfOutputs, kOfValues, kOfEnds, kOfKeys };
+  __device__ __forceinline__ unsigned landed(Landing which) const {
+    return shared + Smem::kBarriers + 8 * which;
+  }
   __device__ __forceinline__ void copy() const;
   __device__ __forceinline__ void prefetch_next(int ahead) const;
   template <bool kAhead>
@@ -157,9 +163,12 @@ struct KdaChunkTiles {
 // Asks for all tiles. By one thread.
 template <class Config>
 __device__ __forceinline__ void KdaChunkTiles<Config>::copy() const {
-  const unsigned values = shared + Smem::kBarriers, keys = values + 8;
-  mbarrier_arrive_expect(values, Smem::kValueBytes);
-  mbarrier_arrive_expect(keys, Smem::kKeyBytes);
+  constexpr int kRows = Smem::kValuePanels * Smem::kRows;
+  constexpr int kState = Smem::kKeyPanels * Smem::kStates;
+  mbarrier_arrive_expect(landed(kOfOutputs), kRows + kState);
+  mbarrier_arrive_expect(landed(kOfValues), 2 * kRows);
+  mbarrier_arrive_expect(landed(kOfEnds), kState);
+  mbarrier_arrive_expect(landed(kOfKeys), Smem::kKeyBytes);
   ask<false>(tile, head);
 }
 
@@ -192,41 +201,37 @@ template <bool kAhead>
 __device__ __forceinline__ void KdaChunkTiles<Config>::ask(const KdaChunkTile& of,
                                                            int of_head) const {
   const BoxCoordinates<Config> at(of, of.first, of.start, of.count);
-  const unsigned values = shared + Smem::kBarriers, keys = values + 8;
-  const auto rows = [&](unsigned to, const TensorMap& map, unsigned barrier, int panel) {
-    ask_box<kAhead>(shared + to + panel * Smem::kRows, map, barrier, 64 * panel, at.row, of_head,
-                    at.sequence);
-  };
-  const auto states = [&](unsigned to, const TensorMap& map, int panel) {
-    ask_box<kAhead>(shared + to + panel * Smem::kStates, map, values, 64 * panel, 0, of_head,
-                    of.slot);
-  };
+  const auto rows = [&](int to, const TensorMap& map, Landing barrier, int panels) {
 #pragma unroll
-  for (int panel = 0; panel < Smem::kValuePanels; ++panel) {
-    rows(Smem::kDo, maps.d_o, values, panel);
-    rows(Smem::kY, maps.value_grads, values, panel);
-    rows(Smem::kVn, maps.saved_values, values, panel);
-    if constexpr (kAhead) rows(0, maps.v, values, panel);
-  }
-#pragma unroll
-  for (int panel = 0; panel < Smem::kKeyPanels; ++panel) {
-    states(Smem::kH, maps.saved_states, panel);
-    states(Smem::kDh, maps.state_grads, panel);
-  }
-#pragma unroll
-  for (int panel = 0; panel < Smem::kKeyPanels; ++panel) {
-    rows(Smem::kQ, maps.q, keys, panel);
-    rows(Smem::kK, maps.k, keys, panel);
-    if constexpr (Smem::kCopiedGate) {
-      rows(Smem::kG, maps.g, keys, panel);
-    } else if constexpr (kAhead) {
-      rows(0, maps.g, keys, 2 * panel), rows(0, maps.g, keys, 2 * panel + 1);
+    for (int panel = 0; panel < panels; ++panel) {
+      ask_box<kAhead>(shared + to + panel * Smem::kRows, map, landed(barrier), 64 * panel, at.row,
+                      of_head, at.sequence);
     }
+  };
+  const auto states = [&](int to, const TensorMap& map, Landing barrier) {
+#pragma unroll
+    for (int panel = 0; panel < Smem::kKeyPanels; ++panel) {
+      ask_box<kAhead>(shared + to + panel * Smem::kStates, map, landed(barrier), 64 * panel, 0,
+                      of_head, of.slot);
+    }
+  };
+  rows(Smem::kDo, maps.d_o, kOfOutputs, Smem::kValuePanels);
+  states(Smem::kH, maps.saved_states, kOfOutputs);
+  rows(Smem::kY, maps.value_grads, kOfValues, Smem::kValuePanels);
+  rows(Smem::kVn, maps.saved_values, kOfValues, Smem::kValuePanels);
+  states(Smem::kDh, maps.state_grads, kOfEnds);
+  rows(Smem::kQ, maps.q, kOfKeys, Smem::kKeyPanels);
+  rows(Smem::kK, maps.k, kOfKeys, Smem::kKeyPanels);
+  if constexpr (Smem::kCopiedGate) {
+    rows(Smem::kG, maps.g, kOfKeys, Smem::kKeyPanels);
+  } else if constexpr (kAhead) {
+    rows(0, maps.g, kOfKeys, 2 * Smem::kKeyPanels);
   }
+  if constexpr (kAhead) rows(0, maps.v, kOfKeys, Smem::kValuePanels);
 }
 
 // queries = do h^T, rows = y h^T and columns = vn dh^T, of the part's columns of K; and of do vn^T
-// and y vn^T as many columns as the warpgroup makes of them. Nothing is waited for.
+// and y vn^T as many columns as the warpgroup makes of them. Tiles are waited for, products not.
 template <class Config>
 __device__ __forceinline__ void KdaChunkTiles<Config>::start_products(
     float (&queries)[kEach], float (&rows)[kEach], float (&columns)[kEach],
@@ -240,19 +245,33 @@ __device__ __forceinline__ void KdaChunkTiles<Config>::start_products(
   const WgmmaTile score_rows = part / kShares == 0 ? d_o : y;
   const WgmmaTile score_columns =
       wgmma_columns(shared + Smem::kVn + part % kShares * kScoreColumns * 128);
+  constexpr int kSteps = Config::kValueWidth / 16;
+  const auto along = [](int step) { return step / 4 * Smem::kRows + step % 4 * 32; };
+  mbarrier_wait(landed(kOfOutputs), 0);
   wgmma_fence_operands(scores);
   wgmma_fence_operands(queries);
   wgmma_fence_operands(rows);
   wgmma_fence_operands(columns);
   wgmma_fence();
 #pragma unroll
-  for (int step = 0; step < Config::kValueWidth / 16; ++step) {
-    const unsigned along = step / 4 * Smem::kRows + step % 4 * 32, down = step * 2048;
-    Wgmma<kScoreColumns, false, Element>::run(scores, score_rows.at(along), score_columns.at(along),
-                                              step > 0);
-    Wgmma<32, true, Element>::run(queries, d_o.at(along), h.at(down), step > 0);
-    Wgmma<32, true, Element>::run(rows, y.at(along), h.at(down), step > 0);
-    Wgmma<32, true, Element>::run(columns, vn.at(along), dh.at(down), step > 0);
+  for (int i = 0; i < kSteps; ++i) {
+    Wgmma<32, true, Element>::run(queries, d_o.at(along(i)), h.at(2048 * i), i > 0);
+  }
+  wgmma_commit();
+  mbarrier_wait(landed(kOfValues), 0);
+  wgmma_fence();
+#pragma unroll
+  for (int i = 0; i < kSteps; ++i) {
+    Wgmma<kScoreColumns, false, Element>::run(scores, score_rows.at(along(i)),
+                                              score_columns.at(along(i)), i > 0);
+    Wgmma<32, true, Element>::run(rows, y.at(along(i)), h.at(2048 * i), i > 0);
+  }
+  wgmma_commit();
+  mbarrier_wait(landed(kOfEnds), 0);
+  wgmma_fence();
+#pragma unroll
+  for (int i = 0; i < kSteps; ++i) {
+    Wgmma<32, true, Element>::run(columns, vn.at(along(i)), dh.at(2048 * i), i > 0);
   }
   wgmma_commit();
 }

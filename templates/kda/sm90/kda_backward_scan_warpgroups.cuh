@@ -8,11 +8,12 @@
 
 namespace lathe {
 
-template <class Of>
-struct KdaWalkingBack : KdaReverse<KdaWalkers<KdaBack<Of>>> {
+// Without kStored nothing but the state's gradient is made.
+template <class Of, bool kStored = true>
+struct KdaWalkingBack : KdaReverse<KdaWalkers<KdaBack<Of>>, kStored> {
   using Config = KdaBack<Of>;
   using Walkers = KdaWalkers<Config>;
-  using Reverse = KdaReverse<Walkers>;
+  using Reverse = KdaReverse<Walkers, kStored>;
   using Reverse::in, Reverse::p, Reverse::tile;
   using typename Reverse::Element;
   using Walking = KdaWalking<Config>;
@@ -36,13 +37,14 @@ struct KdaWalkingBack : KdaReverse<KdaWalkers<KdaBack<Of>>> {
   __device__ __forceinline__ void make_gradients(const Record& record, const Rows& d_o,
                                                  const Rows& read, unsigned (&to)[2][2]) const;
   __device__ __forceinline__ void walk_blocks(KdaState<Walkers>& state) const;
+  __device__ __forceinline__ void walk(KdaState<Walkers>& state) const;
   __device__ __forceinline__ void run() const;
 };
 
 // The block's rows of do, the warp's columns.
-template <class Of>
-__device__ __forceinline__ typename KdaWalkingBack<Of>::Rows KdaWalkingBack<Of>::load_gradients(
-    const Record& record) const {
+template <class Of, bool kStored>
+__device__ __forceinline__ typename KdaWalkingBack<Of, kStored>::Rows
+KdaWalkingBack<Of, kStored>::load_gradients(const Record& record) const {
   const int lane = this->lane_index(), chunk = 2 * (this->warp % 4) + chunk_of_chunks_first(lane);
   Rows rows;
   load_matrix_transposed(rows.part[0].word[0], record.values(this->warp / 4) +
@@ -51,10 +53,9 @@ __device__ __forceinline__ typename KdaWalkingBack<Of>::Rows KdaWalkingBack<Of>:
 }
 
 // read = (kd dh)^T. Nothing is waited for.
-template <class Of>
-__device__ __forceinline__ void KdaWalkingBack<Of>::read_keys(const Record& record,
-                                                              const unsigned (&h)[kSteps][4],
-                                                              float (&read)[8]) const {
+template <class Of, bool kStored>
+__device__ __forceinline__ void KdaWalkingBack<Of, kStored>::read_keys(
+    const Record& record, const unsigned (&h)[kSteps][4], float (&read)[8]) const {
   const WgmmaTile kd = wgmma_columns(record.tile + Smem::kG);
   wgmma_fence_operands(read);
   wgmma_fence();
@@ -67,9 +68,9 @@ __device__ __forceinline__ void KdaWalkingBack<Of>::read_keys(const Record& reco
 }
 
 // The state += rows^T B, of a tile of queries or keys. Nothing is waited for.
-template <class Of>
-__device__ __forceinline__ void KdaWalkingBack<Of>::add_rows(unsigned tile_at, const Rows& rows,
-                                                             KdaState<Walkers>& state) const {
+template <class Of, bool kStored>
+__device__ __forceinline__ void KdaWalkingBack<Of, kStored>::add_rows(
+    unsigned tile_at, const Rows& rows, KdaState<Walkers>& state) const {
   wgmma_fence();
   Wgmma<Config::kWidth, true, Element>::run(Walking::sums(state), rows.part[0].word[0],
                                             wgmma_rows<Smem::kPanel>(tile_at).at(0), 1);
@@ -77,11 +78,9 @@ __device__ __forceinline__ void KdaWalkingBack<Of>::add_rows(unsigned tile_at, c
 }
 
 // y = (scale P M)^T do + M^T read.
-template <class Of>
-__device__ __forceinline__ void KdaWalkingBack<Of>::make_gradients(const Record& record,
-                                                                   const Rows& d_o,
-                                                                   const Rows& read,
-                                                                   unsigned (&to)[2][2]) const {
+template <class Of, bool kStored>
+__device__ __forceinline__ void KdaWalkingBack<Of, kStored>::make_gradients(
+    const Record& record, const Rows& d_o, const Rows& read, unsigned (&to)[2][2]) const {
   const unsigned scores = record.small + Smem::kScores, inverse = record.small + Smem::kInverse;
   float y[2][4] = {};
   if (all_finite(read) && all_finite(d_o)) {
@@ -95,23 +94,27 @@ __device__ __forceinline__ void KdaWalkingBack<Of>::make_gradients(const Record&
 }
 
 // One block after another, from the last one on.
-template <class Of>
-__device__ __forceinline__ void KdaWalkingBack<Of>::walk_blocks(KdaState<Walkers>& state) const {
+template <class Of, bool kStored>
+__device__ __forceinline__ void KdaWalkingBack<Of, kStored>::walk_blocks(
+    KdaState<Walkers>& state) const {
   const int lane = fresh_lane(), g = lane / 4, t = lane % 4;
   const int column = this->warp_value() + (t & 1) * 8 + (t & 2) * 2;
   const bool inside = column < in.value_dim;
   const long long stride = static_cast<long long>(in.value_heads) * in.value_dim;
   int first = tile.first + (tile.count - 1 - tile.first) / 16 * 16;
   // Where the lane's columns of the block's token g go.
-  Element* to = static_cast<Element*>(p.value_grads) +
-                (tile.row * in.tokens + tile.start + first + g) * stride +
-                tile.head * in.value_dim + column;
+  Element* to = nullptr;
+  if constexpr (kStored) {
+    to = static_cast<Element*>(p.value_grads) +
+         (tile.row * in.tokens + tile.start + first + g) * stride + tile.head * in.value_dim +
+         column;
+  }
   PipelineState<Smem::kSlots> ring;
 #pragma unroll 1
   for (; first >= tile.first; first -= 16) {
     const Record record(shared, ring.stage);
     const int behind = first + 16;
-    if (behind >= tile.count || behind % kKdaChunk == 0) {
+    if (kStored && (behind >= tile.count || behind % kKdaChunk == 0)) {
       this->store_rounded(state, static_cast<Element*>(p.state_grads) + this->slot(first),
                           Preparing::kUnscaling);
     }
@@ -146,10 +149,12 @@ __device__ __forceinline__ void KdaWalkingBack<Of>::walk_blocks(KdaState<Walkers
     Rows read(values);
     wgmma_fence_operands(read.part[0].word[0]);
     add_rows(record.tile, read, state);
-    unsigned y[2][2];
-    make_gradients(record, d_o, read, y);
-    Walking::store_rows(lane, y, to, stride, inside ? tile.count - first : 0);
-    to -= 16 * stride;
+    if constexpr (kStored) {
+      unsigned y[2][2];
+      make_gradients(record, d_o, read, y);
+      Walking::store_rows(lane, y, to, stride, inside ? tile.count - first : 0);
+      to -= 16 * stride;
+    }
     wgmma_wait<0>();
     wgmma_fence_operands(Walking::sums(state));
     __syncwarp();
@@ -158,13 +163,19 @@ __device__ __forceinline__ void KdaWalkingBack<Of>::walk_blocks(KdaState<Walkers
   }
 }
 
-template <class Of>
-__device__ __forceinline__ void KdaWalkingBack<Of>::run() const {
-  KdaState<Walkers> state;
-  this->begin_gradient(state);
+// The gradient of the state goes back through the tokens of the segment.
+template <class Of, bool kStored>
+__device__ __forceinline__ void KdaWalkingBack<Of, kStored>::walk(KdaState<Walkers>& state) const {
   Walking::scale_all(state, Preparing::kScaling);
   if (tile.first < tile.count) walk_blocks(state);
   Walking::scale_all(state, Preparing::kUnscaling);
+}
+
+template <class Of, bool kStored>
+__device__ __forceinline__ void KdaWalkingBack<Of, kStored>::run() const {
+  KdaState<Walkers> state;
+  this->begin_gradient(state);
+  walk(state);
   this->store_initial_gradient(state);
 }
 

@@ -285,10 +285,11 @@ __device__ __forceinline__ void KdaBackwardWarpgroups<Config>::finish_parameters
 
 template <class Config>
 __device__ __forceinline__ void KdaBackwardWarpgroups<Config>::run(int ahead) {
-  const unsigned values = shared + Smem::kBarriers, keys = values + 8;
   if (thread == 0) {
-    mbarrier_init(values, 1);
-    mbarrier_init(keys, 1);
+#pragma unroll
+    for (int i = Chunk::kOfOutputs; i <= Chunk::kOfKeys; ++i) {
+      mbarrier_init(this->landed(static_cast<typename Chunk::Landing>(i)), 1);
+    }
     fence_mbarrier_init();
     this->copy();
   }
@@ -299,11 +300,10 @@ __device__ __forceinline__ void KdaBackwardWarpgroups<Config>::run(int ahead) {
     float scores[Chunk::kScoreColumns / 2] = {};
     typename Chunk::Values of_values;
     this->load_values(of_values);
-    mbarrier_wait(values, 0);
     this->start_products(sums.queries, sums.rows, sums.columns, scores);
     this->multiply_states();
     this->finish_values(of_values);
-    mbarrier_wait(keys, 0);
+    mbarrier_wait(this->landed(Chunk::kOfKeys), 0);
     if constexpr (Config::kL2Norm) this->add_squares();
     wgmma_wait<0>();
     wgmma_fence_operands(sums.queries);

@@ -1,21 +1,25 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// kda_summary_warpgroups: what kda_summary.cuh leaves of the forward direction, by warpgroups with
-// roles (sm_90a).
+// kda_summary_warpgroups: what kda_summary.cuh leaves, by warpgroups with roles (sm_90a).
 #pragma once
 #include "kda/kda_summary.cuh"
+#include "kda/sm90/kda_backward_scan_warpgroups.cuh"
 #include "kda/sm90/walking.cuh"
 
 namespace lathe {
 
+// Records of both directions have the same parts.
 template <class Config>
-using KdaSummaryWarpgroupsSmem = KdaWarpgroupsSmem<KdaQuiet<Config>>;
+struct KdaSummaryWarpgroupsSmem : KdaWarpgroupsSmem<KdaQuiet<Config>> {
+  static_assert(KdaWarpgroupsSmem<KdaQuiet<Config>>::kBytes ==
+                KdaBackSmem<KdaQuiet<Config>>::kBytes);
+};
 
 template <class Config>
-__device__ void kda_summary_warpgroups(const KdaSummaryWarpgroupsParams& params) {
+__device__ __forceinline__ void summarize_forward_by_roles(const KdaSummaryWarpgroupsParams& params,
+                                                           unsigned shared) {
   using Quiet = KdaQuiet<Config>;
   using Walkers = KdaWalkers<Quiet>;
-  extern __shared__ __align__(1024) float4 shared[];
   const KdaSummaryParams& p = params.summary;
   constexpr int kValues = KdaScanSmem<Walkers>::kValues;
   KdaForwardParams walk = {};
@@ -23,7 +27,7 @@ __device__ void kda_summary_warpgroups(const KdaSummaryWarpgroupsParams& params)
   if constexpr (kPooled<Config>) walk.pool = p.pool;
   const KdaSummaryTile<Walkers> of(p, blockIdx.x, kValues);
   if (!of.wanted) return;
-  const KdaWalking<Quiet> walking(walk, of.tile, shared_address(shared));
+  const KdaWalking<Quiet> walking(walk, of.tile, shared);
   kda_roles<Quiet>(params.maps, walking, [&] {
     KdaState<Walkers> state;
     of.begin(walking, state);
@@ -32,6 +36,45 @@ __device__ void kda_summary_warpgroups(const KdaSummaryWarpgroupsParams& params)
     // Computed once more: no register holds it while the warps walk.
     KdaSummaryTile<Walkers>(p, fresh_block(), kValues).end(p, walking, state);
   });
+}
+
+template <class Config>
+__device__ __forceinline__ void summarize_back_by_roles(const KdaSummaryWarpgroupsParams& params,
+                                                        unsigned shared) {
+  using Quiet = KdaQuiet<Config>;
+  using Back = KdaBack<Quiet>;
+  using Walking = KdaWalkingBack<Quiet, false>;
+  const KdaSummaryParams& p = params.summary;
+  KdaBackwardScanParams walk = {};
+  walk.in = p.in, walk.dht = p.dht;
+  const Walking walking(walk, blockIdx.x - p.forward_blocks + p.back_skipped, shared);
+  const KdaScanTile& tile = walking.tile;
+  if (tile.idle() || !(tile.segment > 0 || tile.sequence < p.carried)) return;
+  kda_roles<Back>(params.maps, walking, [&] {
+    KdaState<KdaWalkers<Back>> state;
+    if (tile.last && tile.sequence < p.open) {
+      walking.load_final_grad(state);
+    } else {
+      state.clear();
+    }
+    walking.walk(state);
+    const Walking same(walk, fresh_block() - p.forward_blocks + p.back_skipped, shared);
+    state.template store<true>(
+        static_cast<float*>(p.grad_ends) + same.summary(same.tile.segment, p.in.value_dim),
+        same.warp_value(), p.in.key_dim, p.in.value_dim);
+  });
+}
+
+template <class Config>
+__device__ void kda_summary_warpgroups(const KdaSummaryWarpgroupsParams& params) {
+  extern __shared__ __align__(1024) float4 shared[];
+  if constexpr (Config::kGrads) {
+    if (static_cast<int>(blockIdx.x) >= params.summary.forward_blocks) {
+      summarize_back_by_roles<Config>(params, shared_address(shared));
+      return;
+    }
+  }
+  summarize_forward_by_roles<Config>(params, shared_address(shared));
 }
 
 }  // namespace lathe

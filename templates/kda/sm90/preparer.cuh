@@ -45,14 +45,6 @@ template <class Config>
 struct KdaBack : Config {
   static constexpr bool kOutput = true, kSaved = false, kBack = true;
 };
-template <class Config, class = void>
-struct KdaDirection {
-  static constexpr bool kBack = false;
-};
-template <class Config>
-struct KdaDirection<Config, decltype(static_cast<void>(Config::kBack))> {
-  static constexpr bool kBack = Config::kBack;
-};
 
 template <class Config>
 struct KdaGatesAhead;

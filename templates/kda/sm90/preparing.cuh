@@ -33,8 +33,8 @@ __device__ __forceinline__ void KdaPreparing<Config>::copy(int block) const {
   }
 #pragma unroll
   for (int walker = 0; walker < Smem::Roles::kWalkers; ++walker) {
-    copy_box(record.values(walker), maps.v, record.landed(), tile.value + 64 * walker, at.row,
-             tile.head, at.sequence);
+    copy_box(record.values(walker), kBack ? maps.d_o : maps.v, record.landed(),
+             tile.value + 64 * walker, at.row, tile.head, at.sequence);
   }
 }
 

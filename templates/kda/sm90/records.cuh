@@ -16,6 +16,16 @@
 
 namespace lathe {
 
+// Whether the Config is that of a walk back.
+template <class Config, class = void>
+struct KdaDirection {
+  static constexpr bool kBack = false;
+};
+template <class Config>
+struct KdaDirection<Config, decltype(static_cast<void>(Config::kBack))> {
+  static constexpr bool kBack = Config::kBack;
+};
+
 // Registers of a thread by its role, and the warps of the roles. The walkers are the first threads
 // of a block; one warpgroup of them has 64 values of a head.
 template <class Config>
@@ -23,8 +33,11 @@ struct KdaRoles {
   static constexpr int kPreparing = 8;  // warps
   static constexpr int kWalking = Config::kThreads / 32 - kPreparing;
   static constexpr int kWalkers = kWalking / 4;  // warpgroups
-  static constexpr int kPreparingRegisters = kWalkers == 2 ? 96 : 128;
-  static constexpr int kWalkingRegisters = kWalkers == 2 ? 160 : 240;
+  // A walk back prepares rows of queries by two squares more than a walk forward. One that gives
+  // outputs has these beside the state.
+  static constexpr bool kOutputs = Config::kOutput && !KdaDirection<Config>::kBack;
+  static constexpr int kPreparingRegisters = kWalkers == 1 ? 128 : kOutputs ? 96 : 104;
+  static constexpr int kWalkingRegisters = kWalkers == 1 ? 240 : kOutputs ? 160 : 152;
 };
 
 // [kSlots records][kSlots small parts of records][a triangle for each preparing warp][barriers]

@@ -380,7 +380,7 @@ __device__ __forceinline__ void kda_roles(const KdaMaps& maps, const Walking& wa
   if (threadIdx.x / 32 == kWalkers / 32) {
     if (threadIdx.x == kWalkers && walking.tile.first < walking.tile.count) {  // else: no maps
       prefetch_tensor_map(maps.k);
-      prefetch_tensor_map(maps.v);
+      prefetch_tensor_map(KdaDirection<Config>::kBack ? maps.d_o : maps.v);
       if (Config::kOutput) prefetch_tensor_map(maps.q);
       if (KdaWarpgroupsSmem<Config>::kCopiedGate) prefetch_tensor_map(maps.g);
     }

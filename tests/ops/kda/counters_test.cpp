@@ -219,6 +219,31 @@ TEST_CASE("counters: segments take few launches and little room") {
   CHECK(counted.workspace_bytes <= 0.5 * peers_backward_bytes(backward));
 }
 
+// A plan takes the portable kernel where one of Hopper's spills.
+FAMILY_CASE("sm90", "counters: no option of the backward spills a kernel of Hopper's") {
+  for (const lathe_dtype gate : {LATHE_BF16, LATHE_F32}) {
+    KdaCase kda = large(512);
+    kda.heads = 1;
+    kda.gate_dtype = gate;
+    kda.states = KdaCase::both;
+    kda.gate = 3;
+    kda.dt_bias = kda.sigmoid = kda.negative = true;
+    kda.segments = 3;
+    kda.backward = kda.apart = kda.dht = true;
+    const Answer answer = run(kda_backward_call(kda, make_kda_inputs(kda), {}));
+    check_no_spills(answer);
+    int of_hopper = 0;
+    for (const Kernel& kernel : answer.kernels) {
+      const std::string name = kernel.spec.substr(0, kernel.spec.find(' '));
+      CAPTURE(name);
+      if (name != "kda_merge" && name != "kda_backward_finish")
+        CHECK(name.ends_with("_warpgroups"));
+      of_hopper += name.ends_with("_warpgroups") ? 1 : 0;
+    }
+    CHECK(of_hopper == 4);  // summaries, two walks, gradients of chunks
+  }
+}
+
 TEST_CASE("counters: no kernel spills at 128") {
   for (const bool gate : {false, true}) {
     for (const bool grouped : {false, true}) {

@@ -122,6 +122,14 @@ TEST_CASE("kda: few heads and long sequences are cut, and nothing else is") {
   CHECK(kda_choose_segments(both) == 1);
   both.heads = 4;
   CHECK(kda_choose_segments(both) > 1);
+  // Walks that are launches of their own each fill it with all of them: 16 heads have room for
+  // eight segments, of which one launch of both walks would take two rounds.
+  both.heads = 16, both.tokens = 4096, both.apart = true;
+  CHECK(kda_choose_segments(both) == 8);
+  both.apart = false;
+  CHECK(kda_choose_segments(both) == 4);
+  both.heads = 132, both.apart = true;
+  CHECK(kda_choose_segments(both) == 1);
 }
 
 TEST_CASE("kda: on a rank, which summarises its part anyway, more is cut") {

@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: 2026 The lathe authors
+// SPDX-License-Identifier: Apache-2.0
+// These are the lists of mutations of the kernels of KDA's backward by warpgroups.
+#include <doctest/doctest.h>
+
+#include <memory>
+
+#include "tests/harness/mutants.h"
+#include "tests/ops/kda/case.h"
+
+using namespace apitest;
+
+namespace {
+
+KdaCase backward_case(int64_t tokens) {
+  KdaCase kda;
+  kda.key_dim = kda.value_dim = 128;
+  kda.tokens = tokens;
+  kda.gate_dtype = LATHE_BF16;
+  kda.weakest = -7.4;  // some blocks of tokens have a column that is cut, some have none
+  kda.states = KdaCase::none;
+  kda.segments = 1;
+  kda.backward = kda.apart = true;
+  kda.forward = false;
+  return kda;
+}
+
+Subject subject_of(const char* kernel, const KdaCase& kda) {
+  const auto in = std::make_shared<const KdaInputs>(make_kda_inputs(kda));
+  Subject subject = {kernel,
+                     [=] { return execute(make_context().get(), kda_backward_call(kda, *in, {})); },
+                     [=](const Answer& answer) { check_kda(kda, *in, answer.outputs); }};
+  return subject;
+}
+
+// What may go from a walk back. Who walks waits for a record's rows and then for who prepares it,
+// who has waited for the rows; the first records are empty, and nobody has to wait for that. Lanes
+// come together ahead of what tells that their warp has left a record, where the simulator takes
+// what one lane releases for the whole warp's, and once after a lane has asked for the first rows.
+const std::map<std::string, int> kOfWalkBack = {
+    {"no wait", 2}, {"no second try", 2}, {"always phase 1", 1}, {"no warp barrier", 2}};
+// The same of both directions; forward walkers wait for the first record ahead of their loop too,
+// and its phase is 0.
+const std::map<std::string, int> kOfSummaries = {{"no wait", 5},
+                                                 {"no second try", 5},
+                                                 {"always phase 0", 2},
+                                                 {"always phase 1", 2},
+                                                 {"no warp barrier", 4}};
+
+}  // namespace
+
+// Sequences whose chunks end together and apart: blocks of one chunk each, on one multiprocessor,
+// so that each asks for the tiles of the next one.
+TEST_CASE("gradients of chunks by warpgroups: nothing that orders them can go") {
+  KdaCase kda = backward_case(0);
+  kda.cu_seqlens = {0, 70, 70, 134};
+  kda.gate = 1, kda.dt_bias = kda.l2norm = true;
+  Subject subject = subject_of("kda_backward_warpgroups", kda);
+  // A block uses each mbarrier once.
+  subject.covered = {{"always phase 0", 4}};
+  subject.least = 40;
+  check_mutations(subject);
+}
+
+// More blocks of tokens than the ring has records: places are used again, and phases turn.
+TEST_CASE("walk back by warpgroups: nothing that orders it can go") {
+  Subject subject = subject_of("kda_backward_scan_warpgroups", backward_case(460));
+  subject.covered = kOfWalkBack;
+  subject.least = 40;
+  check_mutations(subject);
+}
+
+// Both directions of three segments, each with more blocks than records.
+TEST_CASE("summaries by warpgroups: nothing that orders them can go") {
+  KdaCase kda = backward_case(3 * 256);
+  kda.key_dim = kda.value_dim = 64;
+  kda.segments = 3;
+  Subject subject = subject_of("kda_summary_warpgroups", kda);
+  subject.covered = kOfSummaries;
+  subject.least = 80;
+  check_mutations(subject);
+}
