@@ -277,8 +277,8 @@ template <class Config>
 __device__ __forceinline__ void KdaPreparing<Config>::run() const {
   Beta beta = load_beta(warp);
   // One warp asks for the first blocks, in their order: memory then brings the first one, where the
-  // walkers' way begins, as a whole before the next one.
-  if (warp == 0) {
+  // walkers' way begins, as a whole before the next one. It is the warp whose block is the last.
+  if (warp == kWarps - 1) {
 #pragma unroll 1
     for (int block = 0; block < kWarps; ++block) copy(block);
   }
