@@ -14,15 +14,17 @@ namespace {
 constexpr int kPanel = 64;              // columns of a copy
 constexpr int kPreparingThreads = 256;  // of a block; 128 more walk for each 64 values
 constexpr int kWalkerValues = 64;
-constexpr int kMostShared = 227 * 1024, kMostSlots = 12;
+constexpr int kMostShared = 227 * 1024, kMostSlots = 16;
 
 int walkers_of(const KdaProblem& problem) { return problem.value_dim > kWalkerValues ? 2 : 1; }
 
-// Bytes of a record: rows of ke, qg and kd, rows of v; two squares, or three, the decay, three
-// numbers of each token and a flag; three barriers.
-int slot_bytes(const KdaProblem& problem, int squares) {
+// Bytes of a record: rows of ke, of qg for outputs or a walk back, and of kd, rows of v; two
+// squares, or three, the decay, three numbers of each token and a flag; three barriers.
+int slot_bytes(const KdaProblem& problem, const KdaWarpgroupsWalk& walk) {
   const int width = round_up(problem.key_dim, kPanel);
-  const int record = 3 * 16 * 2 * width + walkers_of(problem) * 16 * 2 * kWalkerValues;
+  const int squares = walk.outputs && walk.saves ? 3 : 2;
+  const int tiles = walk.outputs || walk.back ? 3 : 2;
+  const int record = tiles * 16 * 2 * width + walkers_of(problem) * 16 * 2 * kWalkerValues;
   return record + squares * 512 + 4 * (width + 32) + 3 * 64 + 16 + 3 * 8;
 }
 
@@ -54,7 +56,7 @@ std::string kda_rows_refusal(const KdaProblem& problem, const DeviceFacts& facts
 
 KernelSpec kda_warpgroups_spec(const Template& from, const KdaProblem& problem,
                                const KernelSpec& portable, const KdaWarpgroupsWalk& walk) {
-  const int each = slot_bytes(problem, walk.outputs && walk.saves ? 3 : 2);
+  const int each = slot_bytes(problem, walk);
   const int slots = std::min(kMostSlots, (kMostShared - kTriangles) / each);
   KernelSpec spec = shared_spec(from, walk.smem, slots * each + kTriangles,
                                 kPreparingThreads + 128 * walkers_of(problem), portable.constants);

@@ -34,6 +34,19 @@ __device__ __forceinline__ void mbarrier_wait(unsigned barrier, unsigned parity)
       : "memory");
 }
 
+// Returns whether the phase of this parity is over. Nothing is waited for.
+__device__ __forceinline__ bool mbarrier_is_over(unsigned barrier, unsigned parity) {
+  unsigned over;
+  asm volatile(
+      "{\n .reg .pred over;\n"
+      " mbarrier.test_wait.parity.shared::cta.b64 over, [%1], %2;\n"
+      " selp.u32 %0, 1, 0, over;\n}"
+      : "=r"(over)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return over != 0;
+}
+
 // A stage of a ring, and the parity of the phase which its barriers are in, as CUTLASS names them.
 // It goes on from tile to tile of a block, because the barriers do.
 template <int kStages>

@@ -8,11 +8,11 @@
 
 namespace lathe {
 
-// Records of both directions have the same parts.
+// Where both directions are walked, their records have the same parts.
 template <class Config>
 struct KdaSummaryWarpgroupsSmem : KdaWarpgroupsSmem<KdaQuiet<Config>> {
-  static_assert(KdaWarpgroupsSmem<KdaQuiet<Config>>::kBytes ==
-                KdaBackSmem<KdaQuiet<Config>>::kBytes);
+  static_assert(!Config::kGrads || KdaWarpgroupsSmem<KdaQuiet<Config>>::kBytes ==
+                                       KdaBackSmem<KdaQuiet<Config>>::kBytes);
 };
 
 template <class Config>

@@ -103,6 +103,7 @@ struct KdaPreparing {
   }
 
   __device__ __forceinline__ void copy(int block) const;
+  __device__ __forceinline__ bool has_room(int block) const;
   static __device__ __forceinline__ unsigned lane_at(const Record& record, int lane, int token);
   __device__ __forceinline__ float logarithm(float raw, float bias, bool there) const;
   __device__ __forceinline__ void load_bias(float (&bias)[kEach]) const;

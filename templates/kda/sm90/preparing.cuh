@@ -8,15 +8,15 @@
 
 namespace lathe {
 
-// Asks for the rows of a block, once its slot is empty. By one thread.
+// Asks for the rows of a block, once its slot is empty. By a warp: its lanes wait together.
 template <class Config>
 __device__ __forceinline__ void KdaPreparing<Config>::copy(int block) const {
-  const int lane = fresh_lane();
   const KdaScanTile& tile = scan.tile;
   if (!exists(block)) return;
   const int first = first_of(block);
   const Record record = record_of(block);
   mbarrier_wait(record.empty(), phase_of(block) ^ 1);
+  if (fresh_lane() != 0) return;
   const BoxCoordinates<Config> at(tile, first, static_cast<int>(tile.start), tile.count);
   mbarrier_arrive_expect(record.landed(), Smem::kCopied);
 #pragma unroll
@@ -36,6 +36,13 @@ __device__ __forceinline__ void KdaPreparing<Config>::copy(int block) const {
     copy_box(record.values(walker), kBack ? maps.d_o : maps.v, record.landed(),
              tile.value + 64 * walker, at.row, tile.head, at.sequence);
   }
+}
+
+// Whether all who walk have left the slot of a block.
+template <class Config>
+__device__ __forceinline__ bool KdaPreparing<Config>::has_room(int block) const {
+  const bool over = mbarrier_is_over(record_of(block).empty(), phase_of(block) ^ 1);
+  return __all_sync(0xffffffffu, over) != 0;
 }
 
 // The address of the lane's columns in the row of ke of a token.
@@ -219,7 +226,11 @@ __device__ __forceinline__ void KdaPreparing<Config>::prepare(int block, Beta be
   mbarrier_wait(record.landed(), phase_of(block));
   float prefix[kEach], sum[kEach];
   work(record, first, ahead, prefix, sum);
-  if (lane == 0) copy(block + kWarps);
+  // The next block is on its way while this one's squares are made, if its slot is empty by now. To
+  // wait for the walkers here would hold up a block that they may be waiting for. (Walks that keep
+  // what a backward reads do wait: they have no register for the answer.)
+  const bool copied = Config::kSaved || has_room(block + kWarps);
+  if (copied) copy(block + kWarps);
   bool cut[kEach] = {};
   bool low = false;
 #pragma unroll
@@ -258,13 +269,19 @@ __device__ __forceinline__ void KdaPreparing<Config>::prepare(int block, Beta be
   fence_shared_writes();
   __syncwarp();
   if (lane == 0) mbarrier_arrive(record.ready());
+  if (!copied) copy(block + kWarps);
+  __syncwarp();  // the next block's barriers are in the phases that all lanes wait for
 }
 
 template <class Config>
 __device__ __forceinline__ void KdaPreparing<Config>::run() const {
-  const int lane = fresh_lane();
-  if (lane == 0) copy(warp);
   Beta beta = load_beta(warp);
+  // One warp asks for the first blocks, in their order: memory then brings the first one, where the
+  // walkers' way begins, as a whole before the next one. It is the warp whose block is the last.
+  if (warp == kWarps - 1) {
+#pragma unroll 1
+    for (int block = 0; block < kWarps; ++block) copy(block);
+  }
   __syncwarp();
 #pragma unroll 1
   for (int block = warp; exists(block); block += kWarps) {

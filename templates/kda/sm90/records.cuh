@@ -26,6 +26,17 @@ struct KdaDirection<Config, decltype(static_cast<void>(Config::kBack))> {
   static constexpr bool kBack = Config::kBack;
 };
 
+// Whether records have rows of queries: for outputs, and in a launch that walks both ways, whose
+// records have the same parts.
+template <class Config, class = void>
+struct KdaQueries {
+  static constexpr bool kThere = Config::kOutput;
+};
+template <class Config>
+struct KdaQueries<Config, decltype(static_cast<void>(Config::kGrads))> {
+  static constexpr bool kThere = Config::kOutput || Config::kGrads;
+};
+
 // Registers of a thread by its role, and the warps of the roles. The walkers are the first threads
 // of a block; one warpgroup of them has 64 values of a head.
 template <class Config>
@@ -42,18 +53,19 @@ struct KdaRoles {
 
 // [kSlots records][kSlots small parts of records][a triangle for each preparing warp][barriers]
 //
-// A record is panels of 64 columns of K, each 48 rows of 128 bytes: 16 of ke, of qg, of kd; and a
-// panel of 16 rows of v for each 64 values. Chunks lie in the order of the 128-byte swizzle. Its
-// small part is squares, decays in the order in which accumulators take them, and float32 numbers
-// of the tokens.
+// A record is panels of 64 columns of K, each 48 rows of 128 bytes: 16 of ke, of qg, of kd, or 32
+// rows where nobody reads qg; and a panel of 16 rows of v for each 64 values. Chunks lie
+// in the order of the 128-byte swizzle. Its small part is squares, decays in the order in which
+// accumulators take them, and float32 numbers of the tokens.
 template <class Config>
 struct KdaWarpgroupsSmem {
   using Block = KdaBlock<Config>;
   using Roles = KdaRoles<Config>;
   static constexpr int kPanels = Config::kWidth / 64;
-  static constexpr int kPanel = 48 * 128, kValuePanel = 16 * 128;
-  static constexpr int kQ = 16 * 128, kG = 32 * 128;  // in a panel
-  static constexpr int kValues = kPanels * kPanel;    // in a record
+  static constexpr int kRows = 16 * 128, kValuePanel = 16 * 128;
+  static constexpr int kQ = kRows, kG = (KdaQueries<Config>::kThere ? 2 : 1) * kRows;  // in a panel
+  static constexpr int kPanel = kG + kRows;
+  static constexpr int kValues = kPanels * kPanel;  // in a record
   static constexpr int kRecord = kValues + Roles::kWalkers * kValuePanel;
   static constexpr int kScores = 0, kInverse = KdaSquare::kBytes;  // in a small part: squares.cuh
   // What makes vn of x, where a walk keeps it: the place of scores, unless they are wanted too.
@@ -61,12 +73,11 @@ struct KdaWarpgroupsSmem {
   static constexpr int kMade = kBoth ? kInverse + KdaSquare::kBytes : kScores;
   static constexpr int kDecay = kInverse + (kBoth ? 2 : 1) * KdaSquare::kBytes;
   static constexpr bool kCopiedGate = sizeof(typename Config::GateElement) == 2;
-  static constexpr int kCopied =  // bytes
-      kRecord - ((kCopiedGate ? 0 : 1) + (Config::kOutput ? 0 : 1)) * kPanels * 16 * 128;
-  static constexpr int kDecayPitch = Config::kWidth + 32;    // bytes
-  static constexpr int kLengthK = kDecay + 4 * kDecayPitch;  // |k|
-  static constexpr int kNormK = kLengthK + 64;               // 1 / |k|
-  static constexpr int kScaleQ = kNormK + 64;                // scale / |q|
+  static constexpr int kCopied = kRecord - (kCopiedGate ? 0 : kPanels * kRows);  // bytes
+  static constexpr int kDecayPitch = Config::kWidth + 32;                        // bytes
+  static constexpr int kLengthK = kDecay + 4 * kDecayPitch;                      // |k|
+  static constexpr int kNormK = kLengthK + 64;                                   // 1 / |k|
+  static constexpr int kScaleQ = kNormK + 64;                                    // scale / |q|
   static constexpr int kFlag = kScaleQ + 64;
   static constexpr int kSmall = kFlag + 16;
   static constexpr int kTriangle = Block::kBytesOfLower;

@@ -156,7 +156,7 @@ __device__ __forceinline__ void KdaPreparing<Config>::store_square(const Record&
   }
 }
 
-// kd becomes M^T kd, 16 columns at a time.
+// kd becomes M^T kd.
 template <class Config>
 __device__ __forceinline__ void KdaPreparing<Config>::multiply_keys(const Record& record,
                                                                     unsigned inverse) const {
@@ -166,21 +166,27 @@ __device__ __forceinline__ void KdaPreparing<Config>::multiply_keys(const Record
       turned, inverse + KdaSquare::offset(row_of_chunks_first(lane), chunk_of_chunks_first(lane)));
   const unsigned columns =
       record.tile + Smem::kG + swizzled(row_of_rows_first(lane), chunk_of_rows_first(lane));
+  // A panel is read before it is written: no load may pass a store.
 #pragma unroll
-  for (int step = 0; step < Config::kWidth / 16; ++step) {
-    const unsigned at = (columns ^ step % 4 << 5) + step / 4 * Smem::kPanel;
-    unsigned kd[4], word[4];
-    load_matrix_transposed(kd, at);
-    float product[2][4] = {};
+  for (int panel = 0; panel < Smem::kPanels; ++panel) {
+    const unsigned at = columns + panel * Smem::kPanel;
+    unsigned kd[4][4];
 #pragma unroll
-    for (int c = 0; c < 2; ++c) {
-      multiply_add(product[c], turned, kd[2 * c], kd[2 * c + 1], Element{});
+    for (int step = 0; step < 4; ++step) load_matrix_transposed(kd[step], at ^ step << 5);
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        word[2 * c + h] = pack_pair(product[c][2 * h], product[c][2 * h + 1], Element{});
+    for (int step = 0; step < 4; ++step) {
+      unsigned word[4];
+      float product[2][4] = {};
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        multiply_add(product[c], turned, kd[step][2 * c], kd[step][2 * c + 1], Element{});
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          word[2 * c + h] = pack_pair(product[c][2 * h], product[c][2 * h + 1], Element{});
+        }
       }
+      store_matrix(at ^ step << 5, word);
     }
-    store_matrix(at, word);
   }
 }
 
