@@ -74,7 +74,7 @@ double MemorySystem::latency(double dram_share) const {
          (machine_.dram_latency - machine_.l2_latency) * std::min(1.0, dram_share);
 }
 
-// What was asked for ahead comes in the time that DRAM has left from loads and stores.
+// DRAM brings what was asked for ahead in the time that loads and stores leave it.
 void MemorySystem::bring(double until) {
   for (Ahead& ahead : ahead_) {
     if (ahead.cycles <= 0) continue;
@@ -98,8 +98,8 @@ double MemorySystem::prefetch(double time, double sectors) {
   return sent;
 }
 
-// Says whether a load finds what was asked for ahead. What nobody asked for is mostly all that a
-// block loads, as it has nobody before it: so many loads in a row are not found.
+// Says whether a load finds what was asked for ahead. A block that nobody is before finds nothing
+// of what it loads, so the loads that are not found come in a row.
 bool MemorySystem::is_found(double bytes) {
   if (setup_.prefetched <= 0) return false;
   if (missing_ <= 0) {
@@ -113,8 +113,8 @@ bool MemorySystem::is_found(double bytes) {
 
 // Returns when so many bytes are in L2 that were asked for ahead. Another block asked for them, so
 // nothing tells which they are: loads come in the order of the requests. A load that comes too
-// early waits for DRAM as every other load does. What the first blocks of a replay load was asked
-// for by blocks that nobody recorded.
+// early waits for DRAM as every other load does. The first blocks of a replay load what blocks
+// asked for that nobody recorded.
 double MemorySystem::load_ahead(double time, double bytes) {
   double over = time;
   bring(time);

@@ -195,7 +195,7 @@ __device__ __forceinline__ void KdaChunkTiles<Config>::ask_box(unsigned to, cons
   }
 }
 
-// The tiles of a chunk. What is read without copies is asked for ahead too.
+// The tiles of a chunk; ahead also v, and gates of 32 bits, which are read without copies.
 template <class Config>
 template <bool kAhead>
 __device__ __forceinline__ void KdaChunkTiles<Config>::ask(const KdaChunkTile& of,

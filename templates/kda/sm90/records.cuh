@@ -16,7 +16,7 @@
 
 namespace lathe {
 
-// Whether the Config is that of a walk back.
+// Says whether the Config is that of a walk back.
 template <class Config, class = void>
 struct KdaDirection {
   static constexpr bool kBack = false;

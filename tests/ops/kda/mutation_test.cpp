@@ -33,10 +33,11 @@ Subject subject_of(const char* kernel, const KdaCase& kda) {
   return subject;
 }
 
-// What may go from a walk back. Who walks waits for a record's rows and then for who prepares it,
-// who has waited for the rows; the first records are empty, and nobody has to wait for that. Lanes
-// come together ahead of what tells that their warp has left a record, where the simulator takes
-// what one lane releases for the whole warp's, and once after a lane has asked for the first rows.
+// A walk back may lose these unseen. A walker waits for a record's rows, and then for the warp that
+// prepares it, which has waited for the rows; the first records are empty, so that nobody has to
+// wait for that. Lanes come together ahead of what tells that their warp has left a record, where
+// the simulator takes what one lane releases for the whole warp's, and once after a lane has asked
+// for the first rows.
 const std::map<std::string, int> kOfWalkBack = {
     {"no wait", 2}, {"no second try", 2}, {"always phase 1", 1}, {"no warp barrier", 2}};
 // The same of both directions; forward walkers wait for the first record ahead of their loop too,
