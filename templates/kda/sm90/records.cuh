@@ -73,11 +73,13 @@ struct KdaWarpgroupsSmem {
   static constexpr int kMade = kBoth ? kInverse + KdaSquare::kBytes : kScores;
   static constexpr int kDecay = kInverse + (kBoth ? 2 : 1) * KdaSquare::kBytes;
   static constexpr bool kCopiedGate = sizeof(typename Config::GateElement) == 2;
-  static constexpr int kCopied = kRecord - (kCopiedGate ? 0 : kPanels * kRows);  // bytes
-  static constexpr int kDecayPitch = Config::kWidth + 32;                        // bytes
-  static constexpr int kLengthK = kDecay + 4 * kDecayPitch;                      // |k|
-  static constexpr int kNormK = kLengthK + 64;                                   // 1 / |k|
-  static constexpr int kScaleQ = kNormK + 64;                                    // scale / |q|
+  static constexpr int kLeftOut = (KdaQueries<Config>::kThere && !Config::kOutput ? 1 : 0) +
+                                  (kCopiedGate ? 0 : 1);                // tiles that nobody copies
+  static constexpr int kCopied = kRecord - kLeftOut * kPanels * kRows;  // bytes
+  static constexpr int kDecayPitch = Config::kWidth + 32;               // bytes
+  static constexpr int kLengthK = kDecay + 4 * kDecayPitch;             // |k|
+  static constexpr int kNormK = kLengthK + 64;                          // 1 / |k|
+  static constexpr int kScaleQ = kNormK + 64;                           // scale / |q|
   static constexpr int kFlag = kScaleQ + 64;
   static constexpr int kSmall = kFlag + 16;
   static constexpr int kTriangle = Block::kBytesOfLower;
