@@ -22,7 +22,7 @@ constexpr std::string_view kKeywords[] = {
     "using",        "virtual", "void",      "volatile",  "while",    "and",       "or",
     "not",          "xor",     "bitand",    "bitor",     "compl",    "constexpr", "decltype",
     "static_assert"};
-// What lathe puts beside the text, and what expressions have already.
+// Names that lathe puts beside the text, and that expressions have already.
 constexpr std::string_view kTaken[] = {"Config", "Params", "entry",    "lathe",
                                        "min",    "max",    "ceil_div", "bytes",
                                        "given",  "sm",     "sm_a",     "multiprocessors"};

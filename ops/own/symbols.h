@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// What expressions of a description may name, and where its values lie.
+// The names that expressions of a description may use, and where their values lie.
 #pragma once
 
 #include "ops/own/description.h"

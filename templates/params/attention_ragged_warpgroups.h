@@ -20,7 +20,7 @@ struct AttentionRaggedEntry {
   int splits;    // of each tile
 };
 
-// What a block of threads does in a turn.
+// The work of a block of threads in a turn.
 struct AttentionRaggedItem {
   int sequence;       // below 0: nothing
   int head, tile;     // of a key head, in the sequence

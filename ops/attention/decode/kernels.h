@@ -75,7 +75,7 @@ struct AttentionDecodeParts {
   int64_t partial_rows = 0;      // of partial results
   int64_t slot_rows = 0;         // packed: rows of a slot
   int64_t partial_lse = 0, combine_list = 0, used_slots = 0, total = 0;
-  // Of Hopper's kernel: turns in which blocks of threads have an item each.
+  // Hopper's kernel alone has turns, in which blocks of threads have an item each.
   int64_t turns = 0, entries = 0, items = 0;
 
   // Lays out what is there for partial results.

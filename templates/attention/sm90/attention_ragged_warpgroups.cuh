@@ -42,7 +42,7 @@ struct RaggedProducer {
     int page, row, end;
   };
   __device__ __forceinline__ bool has_run() const { return lane * p.box_rows < kTileN; }
-  // What the page table has for the lane's run of a block of keys.
+  // Returns what the page table has for the lane's run of a block of keys.
   __device__ __forceinline__ int entry(const QueryTile& tile, const PageTable& table,
                                        int block) const {
     const int key = block * kTileN + lane * p.box_rows;

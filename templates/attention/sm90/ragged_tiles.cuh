@@ -45,7 +45,7 @@ struct RaggedQueue {
     QueryTile& tile = out.tile;
     tile.head = tile.kv_head = word(1);
     tile.first = word(2) * (Config::kTileM / group * group);
-    // What belongs to a sequence is not looked up for rows of padding.
+    // Rows of padding look up nothing that belongs to a sequence.
     tile.sequence = maximum(minimum(number, p.decode.forward.sequences - 1), 0);
     tile.group = group, tile.list = 0;
     tile.start_q = sequence.start, tile.start_k = 0;
@@ -55,8 +55,8 @@ struct RaggedQueue {
   }
 };
 
-// What the producer tells the consumers of a tile, two tiles at a time: [words][barriers], behind
-// the ring.
+// Messages of the producer to the consumers of a tile, two tiles at a time: [words][barriers],
+// behind the ring.
 template <class Config>
 struct TileMessages {
   static constexpr int kStages = 2, kWords = 12;
