@@ -3,15 +3,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which tests one run of CI takes: those that a change can have touched, and a turn of the rest.
 
-    tests/selection.py BUILD [--since COMMIT] [--turn K/N] [FILE...]
+    tests/selection.py BUILD [--since COMMIT] [--turn K/N] [--budget SECONDS] [FILE...]
 
 BUILD is a configured build tree. The changed files are the FILEs, or those that differ from COMMIT,
 or from what the repository held four hours before its last commit: what lands together was made
-within such a time. Prints lines "WORD VALUE" for scripts/test:
+within such a time. Where they take longer than the budget, parts of them are taken, another one in
+each turn, and the last line says what share that is. Prints lines "WORD VALUE" for scripts/test:
 
     tests A|B|...      names of ctest, as the alternatives of a regular expression
     targets A B ...    what they need built beside `all`
-    also SUITE         a suite beside them whose turn it is, or that the change touches
+    also SUITE         a suite beside them: one in each turn, those that see the change more often
 
 A test belongs to the areas of the folder whose CMakeLists.txt adds it. `seen_by` says which areas
 see a change of a file; for device text that follows from its #includes.
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import subprocess
@@ -69,11 +71,14 @@ SEEN_BY = {
     "tests/reference/": set(FAMILIES),
 }
 # Suites beside ctest's release tree, with the seconds of two cores that each takes with nothing
-# built. Each has its turn; `torch` runs where a change is seen by that area too.
+# built.
 SUITES = {"asan": 600, "tsan": 520, "fuzz": 150, "bench": 240, "torch-oldest": 200,
           "torch-newest": 200}
+# The shares of the budget that are kept for the tests that see the change, for those of them that the
+# release suite leaves out, and for the turn of all others; what one does not need is the next one's.
+SHARES = (0.6, 0.25, 0.15)
+_LEAST_OF_BUDGET = 0.6  # for tests, however long the suite beside them takes
 _ACROSS_RANKS = re.compile(r"rank|ring|dispatch|heads|nccl|shard")
-_MOST_WHOLE = 2  # families whose thorough tests one run takes
 _BUILDING = 4  # seconds that a test program takes to compile and link
 
 
@@ -209,25 +214,41 @@ def touched(tests: Iterable[Test], root: str, files: Iterable[str]) -> tuple[set
     for path in files:
         areas, thorough = seen_by(root, path)
         (whole if thorough else short).update(areas)
-    # A change of many families runs what is thorough in turns alone, or a run would take an hour.
-    is_wide = len(whole & set(FAMILIES)) > _MOST_WHOLE
     chosen = {each.name for each in tests
-              if (each.areas & whole and not (is_wide and each.thorough))
-              or (not each.thorough and each.areas & short)}
+              if each.areas & whole or (not each.thorough and each.areas & short)}
     return chosen, whole | short
 
 
-def turns(tests: Iterable[Test], count: int) -> list[tuple[set[str], set[str]]]:
-    """Deals all tests and suites into `count` turns that take about as long as one another."""
-    dealt: list[tuple[float, set[str], set[str]]] = [(0.0, set(), set()) for _ in range(count)]
-    costs = [(2 * seconds, suite, True) for suite, seconds in SUITES.items()]
-    costs += [(each.seconds, each.name, False) for each in tests]
-    for seconds, name, is_suite in sorted(costs, key=lambda row: (-row[0], row[1])):
-        at = min(range(count), key=lambda i: dealt[i][0])
-        total, names, suites = dealt[at]
-        (suites if is_suite else names).add(name)
-        dealt[at] = (total + seconds, names, suites)
-    return [(names, suites) for _, names, suites in dealt]
+def deal(costs: dict[str, float], count: int) -> list[set[str]]:
+    """Deals names into `count` parts that cost about as much as one another."""
+    parts: list[tuple[float, set[str]]] = [(0.0, set()) for _ in range(count)]
+    for name, cost in sorted(costs.items(), key=lambda row: (-row[1], row[0])):
+        at = min(range(count), key=lambda i: parts[i][0])
+        total, names = parts[at]
+        names.add(name)
+        parts[at] = (total + cost, names)
+    return [names for _, names in parts]
+
+
+def within(groups: Iterable[set[str]], costs: dict[str, float], budget: float,
+           turn: int) -> tuple[set[str], list[float]]:
+    """Takes of each group a part that its share of the budget pays for, and returns their sizes."""
+    taken, sizes, left = set[str](), [], 0.0
+    for names, share in zip(groups, SHARES):
+        left += share * budget
+        fresh = {name: costs[name] for name in names - taken}
+        count = max(1, math.ceil(sum(fresh.values()) / left))
+        part = deal(fresh, count)[turn % count]
+        left = max(0.0, left - sum(fresh[name] for name in part))  # one test may take more than all
+        taken |= part
+        sizes.append(1 / count)
+    return taken, sizes
+
+
+def suite_of(turn: int, areas: set[str]) -> str:
+    """Returns the suite of a turn: each has one, and those that see the change have another."""
+    seen = [name for name in SUITES if name.split("-")[0] in areas]
+    return [*SUITES, *seen][turn % (len(SUITES) + len(seen))]
 
 
 def changed_since(root: str, commit: str | None) -> list[str] | None:
@@ -252,30 +273,32 @@ def main() -> int:
     parser.add_argument("files", nargs="*")
     parser.add_argument("--since")
     parser.add_argument("--turn", default="0/0")
+    parser.add_argument("--budget", type=float, default=math.inf)
     given = parser.parse_args()
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     tests = tests_of(given.build, root)
+    costs = {each.name: each.seconds for each in tests}
+    thorough = {each.name for each in tests if each.thorough}
     files = given.files or changed_since(root, given.since)
     if files is None:  # nothing is known of what changed
-        chosen, areas = {each.name for each in tests if not each.thorough}, set(ALL)
+        seen, areas = set(costs) - thorough, set(ALL)
     else:
-        chosen, areas = touched(tests, root, files)
-    suites = {each for each in SUITES if each in areas}
-    if "torch" in areas:
-        suites |= {"torch-oldest", "torch-newest"}
+        seen, areas = touched(tests, root, files)
     turn, count = (int(each) for each in given.turn.split("/"))
-    if count:
-        more, also = turns(tests, count)[turn % count]
-        chosen |= more
-        suites |= also
+    suite = suite_of(turn, areas) if count else None
+    others = deal(costs, count)[turn % count] if count else set()
+    budget = given.budget - (2 * SUITES[suite] if suite else 0)
+    budget = max(budget, given.budget * _LEAST_OF_BUDGET)
+    chosen, sizes = within((seen - thorough, seen & thorough, others), costs, budget, turn)
     targets = sorted({each.target for each in tests if each.name in chosen and each.target})
     print("tests", "|".join(sorted(chosen)))
     print("targets", " ".join(targets))
-    for suite in sorted(suites):
+    if suite:
         print("also", suite)
-    taken = sum(each.seconds for each in tests if each.name in chosen)
-    print(f"selection: {len(chosen)} of {len(tests)} tests, about {taken:.0f} s of a processor; "
-          f"areas {' '.join(sorted(areas))}", file=sys.stderr)
+    print(f"selection: {len(chosen)} of {len(tests)} tests, about "
+          f"{sum(costs[name] for name in chosen):.0f} s of a processor: {sizes[0]:.0%} of those that "
+          f"see the change, {sizes[1]:.0%} of the thorough ones, {sizes[2]:.0%} of the turn's; "
+          f"beside them {suite or 'no suite'}; areas {' '.join(sorted(areas))}", file=sys.stderr)
     return 0
 
 

@@ -5,6 +5,7 @@
 
     tests/selection_test.py SOURCE BUILD
 """
+import math
 import os
 import subprocess
 import sys
@@ -72,11 +73,6 @@ class Changes(unittest.TestCase):
         self.assertLessEqual({"kda_forward_test", "kda_options_test", "golden_kda_sm80"}, found)
         self.assertFalse({"attention_forward_test", "store_test", "sim_race_test"} & found)
 
-    def test_a_wide_change_leaves_thorough_tests_to_turns(self):
-        found = chosen(*(f"ops/{family}/schema.cpp" for family in ("attention", "conv", "kda")))
-        self.assertLessEqual({"kda_forward_test", "conv_update_test"}, found)
-        self.assertFalse({"kda_options_test", "conv_numerics_test"} & found)
-
     def test_the_cache_is_seen_by_those_that_use_it_from_outside(self):
         found = chosen("cache/store/store.cpp")
         self.assertLessEqual({"store_test", "api_test", "cli_cache_test", "golden_kda"}, found)
@@ -103,20 +99,58 @@ class Changes(unittest.TestCase):
 
 
 class Turns(unittest.TestCase):
-    def test_all_tests_and_suites_come_round_once(self):
-        dealt = selection.turns(TESTS, 10)
-        names = [name for turn, _ in dealt for name in turn]
-        self.assertEqual(sorted(names), sorted(each.name for each in TESTS))
-        self.assertEqual(sorted(suite for _, suites in dealt for suite in suites),
-                         sorted(selection.SUITES))
+    def test_all_tests_come_round_once_and_no_turn_takes_much_longer(self):
+        costs = {each.name: each.seconds for each in TESTS}
+        dealt = selection.deal(costs, 10)
+        self.assertEqual(sorted(name for turn in dealt for name in turn), sorted(costs))
+        loads = [sum(costs[name] for name in names) for names in dealt]
+        self.assertLessEqual(max(loads), max(*costs.values(), 1.1 * sum(loads) / 10))
 
-    def test_no_turn_takes_much_longer_than_another(self):
-        seconds = {each.name: each.seconds for each in TESTS}
-        loads = [sum(seconds[name] for name in names) +
-                 sum(2 * selection.SUITES[suite] for suite in suites)
-                 for names, suites in selection.turns(TESTS, 10)]
-        largest = max(2 * max(selection.SUITES.values()), 1.3 * sum(loads) / 10)
-        self.assertLessEqual(max(loads), largest)
+    def test_every_suite_has_a_turn_and_those_that_see_the_change_have_two(self):
+        turns = [selection.suite_of(turn, {"torch", "kda"}) for turn in range(8)]
+        self.assertEqual({name: turns.count(name) for name in selection.SUITES},
+                         {name: 2 if name.startswith("torch") else 1 for name in selection.SUITES})
+
+
+class Budget(unittest.TestCase):
+    COSTS = {f"test_{i}": 1.0 + i % 7 for i in range(300)}
+
+    def setUp(self):
+        names = sorted(self.COSTS)
+        self.groups = (set(names[:200]), set(names[200:240]), set(names[100:]))
+
+    def taken(self, budget, turn):
+        return selection.within(self.groups, self.COSTS, budget, turn)[0]
+
+    def test_without_a_limit_all_are_taken(self):
+        found, sizes = selection.within(self.groups, self.COSTS, math.inf, 3)
+        self.assertEqual(found, set(self.COSTS))
+        self.assertEqual(sizes, [1, 1, 1])
+
+    def test_what_is_taken_costs_no_more_than_the_budget(self):
+        for budget in (50, 300, 1000):
+            for turn in range(10):
+                spent = sum(self.COSTS[name] for name in self.taken(budget, turn))
+                self.assertLessEqual(spent, 1.1 * budget)
+                self.assertGreater(spent, 0.4 * budget)
+
+    def test_what_one_group_leaves_is_spent_by_the_next(self):
+        found, sizes = selection.within(({"test_0"}, set(), set(self.COSTS)), self.COSTS, 1300, 0)
+        self.assertGreater(sum(self.COSTS[name] for name in found), 1000)
+
+    def test_every_test_comes_round(self):
+        found = set().union(*(self.taken(300, turn) for turn in range(10)))
+        self.assertLessEqual(self.groups[0] | self.groups[1], found)
+
+    def test_a_run_of_ci_says_what_it_left_out(self):
+        said = subprocess.run(
+            [sys.executable, os.path.join(SOURCE, "tests/selection.py"), BUILD,
+             "templates/common/types.cuh", "--turn", "2/10", "--budget", "600"],
+            capture_output=True, text=True, check=True)
+        words = dict(line.split(" ", 1) for line in said.stdout.splitlines())
+        self.assertEqual(set(words), {"tests", "targets", "also"})
+        self.assertRegex(said.stderr, r"[1-9]\d?% of those that see the change")
+        self.assertLess(len(words["tests"].split("|")), len(TESTS) / 2)
 
 
 if __name__ == "__main__":
