@@ -269,8 +269,12 @@ Answer execute(lathe_context* context, const Call& call) {
 }
 
 Answer execute(PlannedCall& planned) {
+  return execute(planned, [&] { planned.run(); });
+}
+
+Answer execute(PlannedCall& planned, const std::function<void()>& run) {
   take_report();
-  planned.run();
+  run();
   Answer answer;
   const Report report = take_report();
   answer.findings = report.findings;

@@ -4,6 +4,7 @@
 // Answer is what came out, and what the call took. Every family's case becomes one of these.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -145,6 +146,8 @@ class PlannedCall {
 // Runs a call once; throws what the library answers.
 Answer execute(lathe_context* context, const Call& call);
 Answer execute(PlannedCall& planned);
+// The same by `run`, which resets the call, launches it in its own way, and waits.
+Answer execute(PlannedCall& planned, const std::function<void()>& run);
 // Joins the answers of two plans: a forward, and a backward that reads its results.
 Answer joined(Answer first, const Answer& second);
 

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "tests/harness/check.h"
+#include "tests/harness/graph_client.h"
 #include "tests/harness/repeat.h"
 #include "tests/ops/attention/decode_case.h"
 
@@ -161,6 +162,34 @@ TEST_CASE("hundreds of sequences") {
     c.cached.push_back(static_cast<int64_t>(random() % 30));
   }
   checked(c);
+}
+
+// A captured call deals its tiles out again by the lengths that it finds in each replay.
+TEST_CASE("a graph replays with other lengths, pages and sequences") {
+  DecodeCase c = batch(80);
+  c.append = true;
+  DecodeInputs in = make_decode(c);
+  const Call call = decode_call(c, in);
+  PlannedCall planned(shared_context(), call);
+  const CapturedGraph graph(shared_context(), planned.stream(), [&] { planned.enqueue(); });
+  for (size_t turn = 0; turn < c.rows.size(); ++turn) {
+    INFO(c.text());
+    const Answer answer = execute(planned, [&] {
+      planned.reset();
+      for (const auto& [name, tensor] : decode_call(c, in).tensors) {
+        REQUIRE(tensor.shape == call.tensors.at(name).shape);
+        if (!tensor.values.empty()) planned.upload(name, tensor.values);
+      }
+      graph.launch();
+      planned.synchronize();
+    });
+    check_decode(c, in, answer);
+    CHECK(by_warpgroups(answer));
+    std::ranges::rotate(c.rows, c.rows.begin() + 1);
+    std::ranges::rotate(c.cached, c.cached.begin() + 1);
+    ++c.seed;
+    in = make_decode(c);
+  }
 }
 
 // Splits follow from all sequences of a call, and so do bits; of one batch they repeat.
