@@ -39,7 +39,7 @@ struct KdaSize {
   double block_ops() const;
 };
 
-// Returns the ten sizes of published.csv, forward.
+// Returns the sizes of published.csv that the visit to a GPU times, forward.
 std::vector<KdaSize> published_sizes();
 
 }  // namespace bench
