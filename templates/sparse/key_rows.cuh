@@ -7,6 +7,7 @@
 // which panel is then a constant of its address, and it needs no row of the other operand twice.
 #pragma once
 #include "attention/operand.cuh"
+#include "common/memory_sums.cuh"
 
 namespace lathe {
 
@@ -57,19 +58,6 @@ __device__ __forceinline__ void multiply_columns(float (&sums)[kBlocks][kChunks]
   }
 }
 
-// To memory, which many add to.
-__device__ __forceinline__ void add_float(float* to, float value) {
-  asm volatile("red.global.add.f32 [%0], %1;" ::"l"(to), "f"(value) : "memory");
-}
-__device__ __forceinline__ void add_pair(float* to, float first, float second) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(first), "f"(second)
-               : "memory");
-#else
-  add_float(to, first), add_float(to + 1, second);
-#endif
-}
-
 // KeyRows says where the rows of kBlocks * 16 keys go, of which a lane has rows g and g + 8 of each
 // 16. kStored: they are stored. Otherwise they are added to what other blocks add to, in no order,
 // by whole sectors: a quad has one of a row, and where only single floats can be added, lanes with
@@ -77,11 +65,7 @@ __device__ __forceinline__ void add_pair(float* to, float first, float second) {
 // and then of the other.
 template <int kBlocks, bool kStored>
 struct KeyRows {
-#if __CUDA_ARCH__ >= 900
-  static constexpr bool kTurned = false;
-#else
-  static constexpr bool kTurned = !kStored;
-#endif
+  static constexpr bool kTurned = !kStored && !kVectorSums;
   static constexpr int kRows = kTurned ? 2 : 1;
   float* row[kBlocks][2][kRows];
   unsigned there = 0;  // bits of the rows that go somewhere

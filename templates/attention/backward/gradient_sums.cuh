@@ -5,28 +5,10 @@
 #pragma once
 #include "attention/backward/column_share.cuh"
 #include "common/aligned.cuh"
+#include "common/memory_sums.cuh"
 
 namespace lathe {
 
-// *to += {first, second} by many blocks at once, in no order; the four lanes of a row make a whole
-// sector.
-template <int kAlignment = 16>
-__device__ __forceinline__ void add_pair(float* to, float first, float second) {
-#if __CUDA_ARCH__ >= 900
-  if constexpr (kAlignment < 8) {
-    asm volatile("red.global.add.f32 [%0], %1;\n\tred.global.add.f32 [%0+4], %2;" ::"l"(to),
-                 "f"(first), "f"(second)
-                 : "memory");
-    return;
-  }
-  asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"(first), "f"(second)
-               : "memory");
-#else
-  asm volatile("red.global.add.f32 [%0], %1;\n\tred.global.add.f32 [%0+4], %2;" ::"l"(to),
-               "f"(first), "f"(second)
-               : "memory");
-#endif
-}
 template <int kAlignment = 16>
 __device__ __forceinline__ void load_pair(const float* from, float& first, float& second) {
   if constexpr (kAlignment < 8) {

@@ -9,6 +9,7 @@
 // of 96 the last part has 32 columns, and no group of others.
 #pragma once
 #include "common/math.cuh"
+#include "common/memory_sums.cuh"
 #include "common/varlen.cuh"
 
 namespace lathe {
@@ -60,20 +61,6 @@ __device__ __forceinline__ void put_four(float* to, const float* from) {
   asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(from[0]), "f"(from[1]),
                "f"(from[2]), "f"(from[3])
                : "memory");
-}
-// Four floats are added at once, in no order with those of other blocks.
-__device__ __forceinline__ void add_four(float* to, const float* from) {
-#if __CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ == 0
-  // PTX 8.0 has no vectors of red.
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    asm volatile("red.global.add.f32 [%0], %1;" ::"l"(to + i), "f"(from[i]) : "memory");
-  }
-#else
-  asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(from[0]),
-               "f"(from[1]), "f"(from[2]), "f"(from[3])
-               : "memory");
-#endif
 }
 
 }  // namespace lathe
