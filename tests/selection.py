@@ -72,8 +72,10 @@ SEEN_BY = {
 }
 # Suites beside ctest's release tree, with the seconds of two cores that each takes with nothing
 # built.
-SUITES = {"asan": 600, "tsan": 520, "fuzz": 150, "bench": 240, "torch-oldest": 200,
-          "torch-newest": 200}
+SUITES = {"asan": 600, "tsan": 520, "fuzz": 150, "bench": 240, "compilers": 360,
+          "torch-oldest": 200, "torch-newest": 200}
+# The area of a suite that is not called after it.
+AREA_OF_SUITE = {"compilers": "templates", "torch-oldest": "torch", "torch-newest": "torch"}
 # The shares of the budget that are kept for the tests that see the change, for those of them that the
 # release suite leaves out, and for the turn of all others; what one does not need is the next one's.
 SHARES = (0.6, 0.25, 0.15)
@@ -247,7 +249,7 @@ def within(groups: Iterable[set[str]], costs: dict[str, float], budget: float,
 
 def suite_of(turn: int, areas: set[str]) -> str:
     """Returns the suite of a turn: each has one, and those that see the change have another."""
-    seen = [name for name in SUITES if name.split("-")[0] in areas]
+    seen = [name for name in SUITES if AREA_OF_SUITE.get(name, name) in areas]
     return [*SUITES, *seen][turn % (len(SUITES) + len(seen))]
 
 

@@ -35,7 +35,8 @@ class Jobs {
 
 struct Outcome {
   std::vector<std::string> failures;
-  std::map<std::string, int> registers;                   // the most, by kernel
+  std::vector<std::string> losses;       // by a compiler that scripts/bootstrap does not install
+  std::map<std::string, int> registers;  // the most, by kernel
   std::set<std::pair<std::string, std::string>> covered;  // kernel and architecture
   std::set<std::pair<std::string, std::string>> unknown;  // to a compiler that is older than that
 };

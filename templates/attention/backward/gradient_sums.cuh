@@ -12,10 +12,8 @@ namespace lathe {
 template <int kAlignment = 16>
 __device__ __forceinline__ void load_pair(const float* from, float& first, float& second) {
   if constexpr (kAlignment < 8) {
-    asm volatile("ld.global.f32 %0, [%2];\n\tld.global.f32 %1, [%2+4];"
-                 : "=&f"(first), "=f"(second)
-                 : "l"(from)
-                 : "memory");
+    asm volatile("ld.global.f32 %0, [%1];" : "=f"(first) : "l"(from) : "memory");
+    asm volatile("ld.global.f32 %0, [%1];" : "=f"(second) : "l"(from + 1) : "memory");
     return;
   }
   asm volatile("ld.global.v2.f32 {%0, %1}, [%2];"
