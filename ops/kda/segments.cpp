@@ -50,9 +50,9 @@ int kda_chain_smem(int padded_keys) {
 
 KernelSpec kda_merge_spec(const KdaProblem& problem, const KdaSummaryParts& parts) {
   const int width = kda_padded_keys(problem);
-  // Two states, in three planes of 16 bits.
+  // Two states, each number in two parts.
   return shared_spec(LATHE_TEMPLATE("kda", "kda_merge", KdaMergeParams, segments), "KdaMergeSmem",
-                     2 * kMergeRows * width * 3 * 2, 2 * width,
+                     2 * kMergeRows * width * 2 * 4, 2 * width,
                      {kda_offsets(problem), Constant::integer("width", "kWidth", width),
                       Constant::flag("whole", "kWhole", problem.key_dim == width),
                       Constant::flag("packed", "kPacked", problem.packed),

@@ -55,4 +55,16 @@ __device__ __forceinline__ void multiply_add(float (&c)[4], const unsigned (&a)[
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// The same of float32 numbers whose last 13 bits are zeros, over 8 of the summed index: (g; t),
+// (g + 8; t), (g; t + 4), (g + 8; t + 4) of A, (t; g), (t + 4; g) of B.
+__device__ __forceinline__ void multiply_add_tf32(float (&c)[4], const float (&a)[4], float b0,
+                                                  float b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(bit_cast<unsigned>(a[0])), "r"(bit_cast<unsigned>(a[1])), "r"(bit_cast<unsigned>(a[2])),
+        "r"(bit_cast<unsigned>(a[3])), "r"(bit_cast<unsigned>(b0)), "r"(bit_cast<unsigned>(b1)));
+}
+
 }  // namespace lathe

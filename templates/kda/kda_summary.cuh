@@ -40,16 +40,19 @@ struct KdaSummaryTile {
   __device__ __forceinline__ KdaSummaryTile(const KdaSummaryParams& p, unsigned block, int values) {
     const int states = Config::kStates ? p.in.value_tiles : 0;
     const int tiles = states + ceil_div(p.in.key_dim, values);
-    unsigned of_all = block + p.forward_skipped;
     if (p.wanted_only) {
       const unsigned each = tiles * (p.in.segments - 1) - (tiles - states);
-      const unsigned run = block / each, job = block % each + (tiles - states);
+      const unsigned of_sequence = each * p.in.value_heads, all = block + p.forward_skipped;
+      const unsigned run = all / each, sequence = all / of_sequence;
+      const unsigned job = all - run * each + (tiles - states);
       const unsigned segment = job < tiles ? 0 : job / tiles;
-      const unsigned at = job < tiles ? job - (tiles - states) : job % tiles;
-      const unsigned sequence = run / p.in.value_heads, head = run % p.in.value_heads;
-      of_all = ((sequence * p.in.segments + segment) * p.in.value_heads + head) * tiles + at;
+      const unsigned at = job < tiles ? job - (tiles - states) : job - segment * tiles;
+      tile = kda_scan_tile_of<Config>(p.in, static_cast<int>(sequence), static_cast<int>(segment),
+                                      static_cast<int>(run - sequence * p.in.value_heads),
+                                      static_cast<int>(at) * values);
+    } else {
+      tile = kda_scan_tile<Config>(p.in, block + p.forward_skipped, tiles, values);
     }
-    tile = kda_scan_tile<Config>(p.in, of_all, tiles, values);
     key = tile.value - states * values;
     carried = tile.sequence < p.carried;
     const bool goes_on = !tile.last || tile.sequence >= p.open;

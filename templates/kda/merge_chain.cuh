@@ -9,21 +9,34 @@
 // do not meet, so a chain is serial over its links and parallel over everything else. Nobody but
 // one warp reads its columns of M, so they go to registers, the next link's while this one's are
 // multiplied: M does not wait for the state. The state of all warps is in shared memory, in the
-// order in which products read it. Products are those of float32 operands in three planes
-// (common/operand.cuh) and sums are float32: after 32 links a bfloat16 chain is wrong by 7.6e-3 and
-// TF32 by 1e-3, float32 by 1.2e-7. (kda/chain.cuh multiplies float32 as it is, a number after
-// another: chains over ranks give the bits of their parts one after another.)
+// order in which products read it. Products are those of two TF32 parts of each operand, which have
+// 22 bits, and sums are float32: after 32 links a bfloat16 chain is wrong by 7.6e-3 and TF32 by
+// 1e-3, float32 by 1.2e-7. The tensor core cuts its sums, so 16 numbers of the summed index are
+// gathered from nothing and added by the ordinary unit. (Ootomo and Yokota, Recovering single
+// precision accuracy from Tensor Cores, 2022. kda/chain.cuh multiplies float32 as it is, a number
+// after another: chains over ranks give the bits of their parts one after another.)
 #pragma once
 #include "kda/scan.cuh"
 
 namespace lathe {
 
-// The state before and behind a link, as first operands: a fragment of each 16 columns.
+// A number of float32 cut to TF32, and rounded. The first part of a sum of two is cut, for rounding
+// could make it infinite; the second one is rounded, for cuts of one sign would add up from link to
+// link.
+__device__ __forceinline__ float cut_to_tf32(float x) {
+  return bit_cast<float>(bit_cast<unsigned>(x) & 0xffffe000u);
+}
+__device__ __forceinline__ float round_to_tf32(float x) {
+  return bit_cast<float>((bit_cast<unsigned>(x) + 0x1000u) & 0xffffe000u);
+}
+
+// The state before and behind a link, as first operands: of each 16 columns two fragments, each in
+// two parts.
 template <class Config>
 struct KdaMergeSmem {
   static constexpr int kRows = 16;
   static constexpr int kSteps = Config::kWidth / 16;  // of the index that is summed over
-  static constexpr int kPlane = 32 * 16, kOperand = Operand<f32>::kPlanes * kPlane;
+  static constexpr int kPart = 32 * 16, kOperand = 4 * kPart;
   static constexpr int kState = kSteps * kOperand;
   static constexpr int kBytes = 2 * kState;
   static_assert(Config::kThreads == 2 * Config::kWidth, "a warp for 16 columns");
@@ -61,6 +74,8 @@ struct KdaMergeChain {
         g(static_cast<int>(threadIdx.x % 32 / 4)),
         t(static_cast<int>(threadIdx.x % 4)) {}
   __device__ __forceinline__ int column() const { return 16 * warp + 4 * t; }
+  // Numbers from a row to the next one.
+  __device__ __forceinline__ int pitch() const { return Config::kWhole ? Config::kWidth : key_dim; }
   __device__ __forceinline__ bool there(int h) const {
     return (Config::kWhole || column() < key_dim) && g + 8 * h < rows;
   }
@@ -80,11 +95,13 @@ __device__ __forceinline__ void KdaMergeChain<Config, kReverse>::fetch(const flo
                                                                        float (&to)[8]) const {
   const int inner = 16 * step + 4 * t, first = 16 * warp + 2 * g;
   const bool inside = Config::kWhole || (inner < key_dim && first < key_dim);
+  const float* const of_lane =
+      kReverse ? map + first * pitch() + 4 * t : map + 4 * t * pitch() + first;
   if constexpr (kReverse) {
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
       Words<16> raw = {};
-      if (inside) load_global(map + (first + n) * key_dim + inner, raw);
+      if (inside) load_global(of_lane + (n * pitch() + 16 * step), raw);
 #pragma unroll
       for (int i = 0; i < 4; ++i) to[4 * n + i] = bit_cast<float>(raw.word[i]);
     }
@@ -92,7 +109,7 @@ __device__ __forceinline__ void KdaMergeChain<Config, kReverse>::fetch(const flo
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       Words<8> raw = {};
-      if (inside) load_global(map + (inner + i) * key_dim + first, raw);
+      if (inside) load_global(of_lane + (16 * step + i) * pitch(), raw);
 #pragma unroll
       for (int n = 0; n < 2; ++n) to[4 * n + i] = bit_cast<float>(raw.word[n]);
     }
@@ -107,10 +124,12 @@ KdaMergeChain<Config, kReverse>::load(const float* from) const {
   KdaMergeNumbers numbers;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      numbers.x[h][i] = there(h) ? from[(g + 8 * h) * key_dim + column() + i] : 0.0f;
+    float4 four = {};
+    if (there(h)) {
+      four = *reinterpret_cast<const float4*>(from + (g + 8 * h) * pitch() + column());
     }
+    numbers.x[h][0] = four.x, numbers.x[h][1] = four.y;
+    numbers.x[h][2] = four.z, numbers.x[h][3] = four.w;
   }
   return numbers;
 }
@@ -120,25 +139,35 @@ __device__ __forceinline__ void KdaMergeChain<Config, kReverse>::store(
     float* to, const KdaMergeNumbers& numbers) const {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
+    if (!there(h)) continue;
+    Words<16> four;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if (there(h)) store_element(to + (g + 8 * h) * key_dim + column() + i, numbers.x[h][i]);
-    }
+    for (int i = 0; i < 4; ++i) four.word[i] = bit_cast<unsigned>(numbers.x[h][i]);
+    store_global(to + (g + 8 * h) * pitch() + column(), four);
   }
 }
 
-// Into the state behind link `turn` - 1, as the operand that the lane itself would read.
+// Into the state behind link `turn` - 1, as the operand that the lane itself would read. Its first
+// part is rounded where that leaves it finite, so that what products leave out, those of two second
+// parts, has either sign.
 template <class Config, bool kReverse>
 __device__ __forceinline__ void KdaMergeChain<Config, kReverse>::keep(
     int turn, const KdaMergeNumbers& numbers) const {
-  Fragment<f32> a;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    put_pair(a, i, numbers.x[i % 2][i / 2 * 2], numbers.x[i % 2][i / 2 * 2 + 1]);
-  }
   const unsigned at = states + turn % 2 * Smem::kState + warp * Smem::kOperand + 16 * (4 * g + t);
 #pragma unroll
-  for (int i = 0; i < Operand<f32>::kPlanes; ++i) store_shared(at + i * Smem::kPlane, a.word[i]);
+  for (int half = 0; half < 2; ++half) {
+    unsigned first[4], second[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float x = numbers.x[i % 2][2 * half + i / 2];
+      const bool stays = fabsf(x) < bit_cast<float>(0x7f7ff000u);  // finite; no NaN does
+      const float part = stays ? round_to_tf32(x) : cut_to_tf32(x);
+      first[i] = bit_cast<unsigned>(part);
+      second[i] = bit_cast<unsigned>(round_to_tf32(__fsub_rn(x, part)));
+    }
+    store_shared(at + 2 * half * Smem::kPart, first);
+    store_shared(at + (2 * half + 1) * Smem::kPart, second);
+  }
 }
 
 // Returns S^T M^T of a link, or dS^T M; `maps` goes on to the steps that come kAhead later.
@@ -157,19 +186,29 @@ KdaMergeChain<Config, kReverse>::multiply(int link, Maps& maps) const {
     const int ahead_step = last ? 0 : group + kAhead;
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
-      Fragment<f32> a, b;
+      float left[4] = {}, right[4] = {};
 #pragma unroll
-      for (int plane = 0; plane < Operand<f32>::kPlanes; ++plane) {
-        float four[4];
-        load_shared(from + plane * Smem::kPlane, four);
+      for (int half = 0; half < 2; ++half) {
+        float first[4], second[4], m[2][2], rest[2][2];
+        load_shared(from + 2 * half * Smem::kPart, first);
+        load_shared(from + (2 * half + 1) * Smem::kPart, second);
 #pragma unroll
-        for (int j = 0; j < 4; ++j) a.word[plane][j] = bit_cast<unsigned>(four[j]);
+        for (int j = 0; j < 4; ++j) {
+          const float x = maps[i][j / 2 * 4 + 2 * half + j % 2];
+          m[j / 2][j % 2] = cut_to_tf32(x);
+          rest[j / 2][j % 2] = round_to_tf32(__fsub_rn(x, m[j / 2][j % 2]));
+        }
+        multiply_add_tf32(left, second, m[0][0], m[0][1]);
+        multiply_add_tf32(right, second, m[1][0], m[1][1]);
+        multiply_add_tf32(left, first, rest[0][0], rest[0][1]);
+        multiply_add_tf32(right, first, rest[1][0], rest[1][1]);
+        multiply_add_tf32(left, first, m[0][0], m[0][1]);
+        multiply_add_tf32(right, first, m[1][0], m[1][1]);
       }
       from += Smem::kOperand;
-#pragma unroll
-      for (int j = 0; j < 4; ++j) put_pair(b, j, maps[i][2 * j], maps[i][2 * j + 1]);
       fetch(ahead, ahead_step + i, maps[i]);
-      multiply_add_pair(even, odd, a, b);
+      add_product(even, left);
+      add_product(odd, right);
     }
   }
   KdaMergeNumbers sum;

@@ -48,17 +48,15 @@ struct KdaScanTile {
   }
 };
 
-// `tiles` thread blocks share a head, a sequence and a segment: neighbours read the same rows.
+// The tile of a head of a sequence that begins with column `value` of V.
 template <class Config>
-__device__ __forceinline__ KdaScanTile kda_scan_tile(const KdaInputs& in, unsigned block, int tiles,
-                                                     int values) {
+__device__ __forceinline__ KdaScanTile kda_scan_tile_of(const KdaInputs& in, int sequence,
+                                                        int segment, int head, int value) {
   KdaScanTile tile;
-  const unsigned other = block / tiles, run = other / in.value_heads;
-  tile.value = static_cast<int>(block % tiles) * values;
-  tile.head = static_cast<int>(other % in.value_heads);
-  tile.segment = static_cast<int>(run % in.segments);
-  tile.sequence = static_cast<int>(run / in.segments);
-  tile.q_head = tile.head / (in.value_heads / in.heads);
+  tile.value = value, tile.head = head, tile.segment = segment, tile.sequence = sequence;
+  // Of head / (value_heads / heads), one division.
+  tile.q_head = static_cast<int>(static_cast<unsigned>(head * in.heads) /
+                                 static_cast<unsigned>(in.value_heads));
   tile.start = 0, tile.count = in.tokens;
   tile.row = tile.sequence, tile.exists = true;
   if constexpr (Config::kPacked) {
@@ -76,6 +74,18 @@ __device__ __forceinline__ KdaScanTile kda_scan_tile(const KdaInputs& in, unsign
   tile.last = tile.first + length >= tile.count;
   tile.count = minimum(tile.count, tile.first + length);
   return tile;
+}
+
+// `tiles` thread blocks share a head, a sequence and a segment: neighbours read the same rows. The
+// divisions take a while, and nothing is asked of memory before: none waits for another.
+template <class Config>
+__device__ __forceinline__ KdaScanTile kda_scan_tile(const KdaInputs& in, unsigned block, int tiles,
+                                                     int values) {
+  const unsigned of_segment = tiles * in.value_heads, of_sequence = of_segment * in.segments;
+  const unsigned way = block / tiles, run = block / of_segment, sequence = block / of_sequence;
+  return kda_scan_tile_of<Config>(
+      in, static_cast<int>(sequence), static_cast<int>(run - sequence * in.segments),
+      static_cast<int>(way - run * in.value_heads), static_cast<int>(block - way * tiles) * values);
 }
 
 template <class Config>

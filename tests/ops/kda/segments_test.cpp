@@ -48,7 +48,7 @@ TEST_CASE("kda: a summary and a chain have the constants of a walk, and none of 
   const KernelSpec merge = kda_merge_spec(problem_of_walks(), {true, false, false, false});
   CHECK(merge.text() ==
         "kda_merge cu=i64 width=128 whole=1 packed=1 states=1 grads=0 ranks=0 threads=256 "
-        "smem=24576");
+        "smem=32768");
   CHECK(merge.source == "kda/kda_merge.cuh");
   CHECK(merge.params_bytes == sizeof(KdaMergeParams));
 }
