@@ -107,16 +107,16 @@ std::string refusal(const KdaProblem& problem, const DeviceFacts& facts) {
 }
 
 // Tiles of do, y and vn and of two states, which give way to three tiles as those of q, k and g are
-// and to 32 numbers of each thread; those three; two squares of scores; numbers of columns of K, of
+// and to 16 numbers of each thread; those three; two squares of scores; numbers of columns of K, of
 // rows and of warps; four barriers.
 int smem(const KdaProblem& problem) {
   const int width = kda_padded_keys(problem), values = padded_values(problem);
   const int parts = width / 32, warps = 4 * parts;
   const int keys = 3 * kChunk * 2 * width;
   const int tiles =
-      keys + std::max(3 * kChunk * 2 * values + 2 * values * 2 * width, keys + 32 * 4 * 4 * width);
+      keys + std::max(3 * kChunk * 2 * values + 2 * values * 2 * width, keys + 16 * 4 * 4 * width);
   const int columns = (4 * 4 + 1 + warps) * 4 * width, rows = (5 + 5 * parts) * 4 * kChunk;
-  return tiles + 2 * kChunk * kChunk * 2 + columns + rows + 4 * warps + 4 * 8;
+  return tiles + 2 * kChunk * kChunk * 2 + columns + rows + 2 * 4 * warps + 4 * 8;
 }
 
 std::vector<KernelSpec> candidates(const KdaProblem& problem, const DeviceFacts&) {

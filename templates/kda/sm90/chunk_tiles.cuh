@@ -21,7 +21,7 @@ namespace lathe {
 // Rows have 128 bytes, with chunks in the order of the 128-byte swizzle. Once V has been gone
 // through, what the blocks read of each other and what threads keep takes its place:
 //
-// [rows of queries, of keys, and of keys as columns: as q][products of decays]
+// [rows of queries, of keys, and of keys as columns: as q][numbers of each warp's tokens]
 template <class Config>
 struct KdaChunkWarpgroupsSmem {
   static constexpr int kParts = Config::kWidth / 32, kWarps = 4 * kParts;
@@ -32,8 +32,9 @@ struct KdaChunkWarpgroupsSmem {
   static constexpr int kValueBytes = kDh + kKeyPanels * kStates;
   static constexpr int kQueryRows = 0, kKeyRows = kQueryRows + kKeyPanels * kRows;
   static constexpr int kKeyColumns = kKeyRows + kKeyPanels * kRows;
-  static constexpr int kKept = kKeyColumns + kKeyPanels * kRows;  // [32] of every thread
-  static constexpr int kKeptBytes = kKept + 32 * 4 * Config::kThreads;
+  static constexpr int kKept = kKeyColumns + kKeyPanels * kRows;  // [warps][16 tokens][32 columns]
+  static constexpr int kKeptTile = 16 * 32 * 4;
+  static constexpr int kKeptBytes = kKept + kWarps * kKeptTile;
   static constexpr int kQ = kValueBytes > kKeptBytes ? kValueBytes : kKeptBytes;
   static constexpr int kK = kQ + kKeyPanels * kRows;
   static constexpr int kG = kK + kKeyPanels * kRows;
@@ -57,7 +58,8 @@ struct KdaChunkWarpgroupsSmem {
   static constexpr int kNormDots = kSquares + 2 * kParts * kRow;   // [2: q . dq, k . dk][parts]
   static constexpr int kBetaDots = kNormDots + 2 * kParts * kRow;  // [parts]: k . r
   static constexpr int kRateSums = kBetaDots + kParts * kRow;      // [warps]
-  static constexpr int kBarriers = kRateSums + 4 * kWarps;         // of KdaChunkTiles::Landing
+  static constexpr int kCut = kRateSums + 4 * kWarps;              // [warps]: whether its block is
+  static constexpr int kBarriers = kCut + 4 * kWarps;              // of KdaChunkTiles::Landing
   static constexpr int kBytes = kBarriers + 4 * 8;
 };
 
@@ -393,19 +395,20 @@ __device__ __forceinline__ void KdaChunkTiles<Config>::finish_values(const Value
   store_shared(shared + Smem::kValueDots + 4 * at, dot);
 }
 
-// Columns before their row as operands, and those of do vn^T on the diagonal as they are.
+// Columns before their row as operands, those of do vn^T with the scale, and its diagonal as it is.
 template <class Config>
 __device__ __forceinline__ void KdaChunkTiles<Config>::store_scores(
     const float (&scores)[kScoreColumns / 2]) const {
   constexpr int kShares = kParts / 2;
   const bool outputs = part / kShares == 0;
   const unsigned to = shared + (outputs ? Smem::kOutScores : Smem::kValueScores);
+  const float scale = outputs ? in.scale : 1.0f;
 #pragma unroll
   for (int n = 0; n < kScoreColumns / 8; ++n) {
     const int first = part % kShares * kScoreColumns + 8 * n + 2 * t;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const float x = scores[4 * n + 2 * h], y = scores[4 * n + 2 * h + 1];
+      const float x = scale * scores[4 * n + 2 * h], y = scale * scores[4 * n + 2 * h + 1];
       if (outputs && row(h) / 2 == first / 2) {
         store_shared(shared + Smem::kDiagonal + 4 * row(h), row(h) == first ? x : y);
       }
