@@ -2,14 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // kda_backward_warpgroups: kda_backward.cuh's results, by warpgroups (sm_90a). A thread block has a
 // chunk of a head, and all columns of K and V of it at once: a row's norm waits for no other pass.
+// It may go through a run of chunks, whose states follow from the first one's.
 #pragma once
-#include "kda/sm90/chunk_rows.cuh"
+#include "kda/sm90/chunk_run.cuh"
 
 namespace lathe {
 
 template <class Config>
-struct KdaBackwardWarpgroups : KdaChunkRows<Config> {
-  using Chunk = KdaChunkRows<Config>;
+struct KdaBackwardWarpgroups : KdaChunkRun<Config> {
+  using Chunk = KdaChunkRun<Config>;
   using Chunk::block, Chunk::g, Chunk::head, Chunk::in, Chunk::lane, Chunk::norms, Chunk::numbers;
   using Chunk::Chunk;
   using Chunk::p, Chunk::part, Chunk::place, Chunk::publish, Chunk::row, Chunk::rows_of;
@@ -22,7 +23,12 @@ struct KdaBackwardWarpgroups : KdaChunkRows<Config> {
   using typename Chunk::Smem;
   using typename Chunk::Sums;
   static constexpr int kParts = Smem::kParts, kEach = Chunk::kEach;
+  // Whether nobody reads rows of q, k and g any more once the pairs are done.
+  static constexpr bool kKeysAreFree = !Config::kL2Norm && Config::kGate == kKdaGateGiven;
 
+  // Whether the thread is the one that asks for tiles: of a warp that has no sums of its own to
+  // make.
+  __device__ __forceinline__ bool copies() const { return thread == Config::kThreads - 64; }
   // What a lane that has tokens in turn adds to the gradients of their gates, and what tokens
   // behind those add in the block.
   struct Gates {
@@ -39,6 +45,7 @@ struct KdaBackwardWarpgroups : KdaChunkRows<Config> {
   __device__ __forceinline__ void finish_rows(const Norms& norms, Sums& sums) const;
   __device__ __forceinline__ void finish_beta() const;
   __device__ __forceinline__ void finish_parameters() const;
+  __device__ __forceinline__ void work(bool more, int ahead);
   __device__ __forceinline__ void run(int ahead);
 };
 
@@ -268,8 +275,9 @@ __device__ __forceinline__ void KdaBackwardWarpgroups<Config>::finish_beta() con
   for (int i = 0; i < kParts; ++i) {
     d -= load_shared(shared + Smem::kBetaDots + i * Smem::kRow + 4 * thread);
   }
+  const float beta = load_shared(shared + Smem::kSteps + 4 * thread);
+  d /= kda_row_scale(beta);
   if constexpr (Config::kSigmoid) {
-    const float beta = load_shared(shared + Smem::kBeta + 4 * thread);
     d *= beta * (1.0f - beta * rcp(in.beta_factor));
   }
   store_element(to, from_float<Beta>(d));
@@ -297,27 +305,25 @@ __device__ __forceinline__ void KdaBackwardWarpgroups<Config>::finish_parameters
   }
 }
 
+// The chunk of `tile`. `more`: another one of the run comes behind it.
 template <class Config>
-__device__ __forceinline__ void KdaBackwardWarpgroups<Config>::run(int ahead) {
-  if (thread == 0) {
-#pragma unroll
-    for (int i = Chunk::kOfOutputs; i <= Chunk::kOfKeys; ++i) {
-      mbarrier_init(this->landed(static_cast<typename Chunk::Landing>(i)), 1);
-    }
-    fence_mbarrier_init();
-    this->copy();
-  }
-  __syncthreads();  // the barriers are there for all
-  if (warp == Smem::kWarps - 1) this->prefetch_next(ahead);
+__device__ __forceinline__ void KdaBackwardWarpgroups<Config>::work(bool more, int ahead) {
+  if (warp == Smem::kWarps - 1) this->prefetch(more, ahead);
   Sums sums;
   {
     float scores[Chunk::kScoreColumns / 2] = {};
     typename Chunk::Values of_values;
     this->load_values(of_values);
+    // Products of half of the warps run while the others do what needs none.
+    const bool later = part >= kParts / 2;
+    const auto without_products = [&] {
+      this->multiply_states();
+      this->finish_values(of_values);
+    };
+    if (later) this->wait_for_values(), without_products();
     this->start_products(sums.queries, sums.rows, sums.columns, scores);
-    this->multiply_states();
-    this->finish_values(of_values);
-    mbarrier_wait(this->landed(Chunk::kOfKeys), 0);
+    if (!later) without_products();
+    mbarrier_wait(this->landed(Chunk::kOfKeys), this->phase);
     if constexpr (Config::kL2Norm) this->add_squares();
     wgmma_wait<0>();
     wgmma_fence_operands(sums.queries);
@@ -338,10 +344,16 @@ __device__ __forceinline__ void KdaBackwardWarpgroups<Config>::run(int ahead) {
   this->chain_columns(cut, sums);
   this->find_thread();
   finish_pairs(cut, sums);
+  if (more) this->carry_state();
   __syncwarp();  // what each token adds to the gates is there for every lane
   Gates gates;
   sum_gates(gates);
-  __syncthreads();  // what spans blocks and the rows' sums are there
+  if (more) fence_shared_writes();
+  __syncthreads();  // what spans blocks and the rows' sums are there, and all have left V's tiles
+  if (more && copies()) {
+    this->copy_values(this->next_tile(), false);
+    if constexpr (kKeysAreFree) this->copy_keys(this->next_tile());
+  }
   this->find_thread();
   finish_gates(gates);
   finish_rows(norms(), sums);
@@ -353,11 +365,39 @@ __device__ __forceinline__ void KdaBackwardWarpgroups<Config>::run(int ahead) {
 }
 
 template <class Config>
+__device__ __forceinline__ void KdaBackwardWarpgroups<Config>::run(int ahead) {
+  if (copies()) {
+#pragma unroll
+    for (int i = Chunk::kOfOutputs; i <= Chunk::kOfKeys; ++i) {
+      mbarrier_init(this->landed(static_cast<typename Chunk::Landing>(i)), 1);
+    }
+    fence_mbarrier_init();
+    if (tile.first < tile.count) this->copy_values(tile, true), this->copy_keys(tile);
+  }
+  __syncthreads();  // the barriers are there for all
+#pragma unroll 1
+  for (int left = p.run; left > 0; --left) {
+    if (this->has_slot()) clear_rest<Config>(p, tile, head);
+    const KdaChunkTile next = this->next_tile();
+    if (tile.first < tile.count) {
+      const bool more = left > 1 && next.first < next.count;
+      work(more, ahead);
+      if (more) {
+        __syncthreads();  // all have left what the next chunk writes
+        if constexpr (!kKeysAreFree) {
+          if (copies()) this->copy_keys(next);
+        }
+      }
+    }
+    this->phase ^= 1, tile = next;
+    this->find_thread();
+  }
+}
+
+template <class Config>
 __device__ void kda_backward_warpgroups(const KdaBackwardWarpgroupsParams& params) {
   extern __shared__ __align__(1024) float4 shared[];
-  KdaBackwardWarpgroups<Config> work(params, shared_address(shared));
-  clear_rest<Config>(params.backward, work.tile, work.head);
-  if (work.tile.first < work.tile.count) work.run(params.ahead);
+  KdaBackwardWarpgroups<Config>(params, shared_address(shared)).run(params.ahead);
 }
 
 }  // namespace lathe
