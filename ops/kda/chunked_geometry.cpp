@@ -86,6 +86,34 @@ int64_t kda_segments(const KdaProblem& problem, const KdaChunkedKernels& kernels
   return kda_choose_segments(question);
 }
 
+namespace {
+
+// Returns how many runs of `run` chunks there are.
+int64_t runs_of(const KdaProblem& problem, const KdaChunkedShape& shape, int64_t run) {
+  const int64_t sequences = with_padding(problem, shape).sequences, tokens = run * kKdaChunk;
+  return problem.packed ? shape.tokens / tokens + sequences
+                        : sequences * ceil_div(shape.tokens, tokens);
+}
+
+// Returns how many chunks a block goes through: the most with which the device takes no more turns,
+// of a chunk each, than with one in a block, or a 32nd more. What pieces of sequences leave must
+// not depend on how many pieces there are.
+int64_t run_of(const KdaProblem& problem, const KdaChunkedKernels& kernels,
+               const KdaChunkedShape& shape) {
+  const int64_t at_once = kernels.backward->blocks_at_once();
+  if (at_once == 0 || problem.sums_outside) return 1;
+  const auto turns = [&](int64_t run) {
+    const int64_t blocks = bounded_product({runs_of(problem, shape, run), shape.heads});
+    return bounded_product({ceil_div(blocks, at_once), run});
+  };
+  const int64_t least = turns(1);
+  int64_t run = kKdaLongestRun;
+  while (run > 1 && turns(run) - least > least / 32) run /= 2;
+  return run;
+}
+
+}  // namespace
+
 KdaLaunch kda_launch(const KdaProblem& problem, const KdaChunkedKernels& kernels,
                      const KdaChunkedShape& shape) {
   KdaLaunch out;
@@ -111,7 +139,9 @@ KdaLaunch kda_launch(const KdaProblem& problem, const KdaChunkedKernels& kernels
     if (kernels.merge) out.merge = kda_merge_blocks(kernels.merge.numbers(), segments);
   }
   if (kernels.backward && rows > 0) {
-    out.backward = bounded_product({kda_slots(problem, shape), shape.heads});
+    out.run = run_of(problem, kernels, shape);
+    out.backward = bounded_product({runs_of(problem, shape, out.run), shape.heads});
+    if (kernels.states && kernels.states->leaves_out()) out.kept_run = out.run;
   }
   if (kernels.finish) {
     const int64_t rates = problem.dA_log ? shape.value_heads : 0;
@@ -208,18 +238,29 @@ Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernel
     const uint64_t made_again = problem.recomputes() ? problem.initial_state * states : 0;
     cost.minimum_bytes += values + moved_states;            // do; the rest is the backward's
     cost.bytes += 2 * values + slot_states + moved_states;  // do, and gradients of what is kept
-    if (problem.recomputes()) cost.bytes += 2 * values + slot_states + made_again;
+    if (problem.recomputes()) {
+      const auto kept = static_cast<uint64_t>(launch.kept_run);
+      cost.bytes += 2 * values + slot_states / kept + made_again;
+    }
     cost.flops += 6 * unsigned_product({rows, value_heads, k, v});
     if (problem.recomputes()) cost.flops += 4 * unsigned_product({rows, value_heads, k, v});
   }
   if (launch.backward > 0) {
     cost.tensor_ops +=
         unsigned_product({slots, value_heads, kernels.backward->tensor_ops(problem)});
+    // Of each chunk of a run but the last one the next state is made, of 64 values at a time.
+    const int64_t carried = slots - runs_of(problem, shape, launch.run);
+    cost.tensor_ops +=
+        unsigned_product({carried, value_heads, 2 * kKdaChunk, kda_padded_keys(problem),
+                          round_up(problem.value_dim, 64)});
     cost.minimum_bytes += 2 * (2 * keys + gates) + 2 * values;  // in and out; v and dv
     if (problem.forward) cost.minimum_bytes -= 2 * keys + gates + values;
-    // Beside them do, y and vn, and h and dh. For each pass over columns of K a block reads the
-    // first three again, 48 KB of a chunk, which L2 still holds.
-    cost.bytes += 2 * (2 * keys + gates) + 2 * values + 3 * values + 2 * slot_states;
+    // Beside them do, y and vn, and dh, and h of each run. For each pass over columns of K a block
+    // reads the first three again, 48 KB of a chunk, which L2 still holds. Rows of dv may be there.
+    const auto run = static_cast<uint64_t>(launch.run);
+    cost.bytes += 2 * (2 * keys + gates) + 2 * values + 3 * values + slot_states;
+    cost.bytes += slot_states / run;
+    if (kernels.backward->by_beta()) cost.bytes -= values;
     cost.flops += 6 * unsigned_product({rows, value_heads, k, v});
   }
   if (launch.finish > 0) {

@@ -57,6 +57,7 @@ Result<KdaWalkTile> tile_of(const KdaProblem& problem, const KdaForward* forward
 Status add_scan(const KdaProblem& problem, const DeviceFacts& facts, KdaChunkedKernels* out) {
   KdaBackProblem back = back_of(problem, facts);
   back.tile = out->tile;
+  back.by_beta = out->backward != nullptr && out->backward->by_beta();
   if (problem.recomputes() && !back.both) {
     LATHE_ASSIGN(out->states,
                  make_step(kda_forwards(), states_of(problem), without_choices(facts)));
@@ -97,10 +98,12 @@ Result<KdaChunkedKernels> kda_chunked_kernels(const KdaProblem& problem, const D
     LATHE_ASSIGN(out->forward, make_step(kda_forwards(), problem, facts));
   }
   LATHE_ASSIGN(out->tile, tile_of(problem, out->forward.get(), facts));
+  if (problem.backward) {
+    LATHE_ASSIGN(out->backward, make_step(kda_gradients(), problem, facts));
+  }
   if (problem.backward || problem.dinitial_state) LATHE_TRY(add_scan(problem, facts, &*out));
   if (problem.segmented || problem.ranks) LATHE_TRY(add_summaries(problem, facts, &*out));
   if (!problem.backward) return out;
-  LATHE_ASSIGN(out->backward, make_step(kda_gradients(), problem, facts));
   if ((problem.dA_log || problem.ddt_bias) && !problem.sums_outside) {
     out->finish = kda_backward_finish_spec();
   }

@@ -74,6 +74,9 @@ struct KdaLaunch {
   int64_t scan_forward = 0, scan_back = 0;  // of one launch
   int64_t backward = 0;
   int64_t finish = 0;
+  // Chunks that a block of the backward goes through, from one state that it reads on; and from one
+  // state that the walk forward keeps to the next.
+  int64_t run = 1, kept_run = 1;
 
   int64_t summary() const { return summary_forward + summary_back; }
   int64_t scan() const { return scan_forward + scan_back; }

@@ -122,6 +122,15 @@ Params KdaExecutor::params_of(const KdaCall& of) const {
   if constexpr (requires { p.final_state; }) p.final_state = states(kda::final_state);
   if constexpr (requires { p.dht; }) p.dht = states(kda::dht);
   if constexpr (requires { p.dinitial_state; }) p.dinitial_state = states(kda::dinitial_state);
+  if constexpr (requires { p.value_grads_head_stride; }) {
+    const int64_t width = problem().value_dim, row = of.plan.shape.value_heads * width;
+    AttentionStrides strides = {row * of.plan.shape.tokens, row, width};
+    if (t[kda::dv].data != nullptr && kernels_.backward && kernels_.backward->by_beta()) {
+      p.value_grads = t[kda::dv].data, strides = attention_strides(t[kda::dv], false);
+    }
+    put_strides(strides, &p.value_grads_batch_stride, &p.value_grads_token_stride,
+                &p.value_grads_head_stride);
+  }
   if constexpr (requires { p.saved_values; }) {
     const bool outside = request_.saved_outside;
     char* const workspace = of.call.workspace;
@@ -188,6 +197,7 @@ Status KdaExecutor::run_walks(const KdaCall& of) const {
     const Tensor& chunks = of.call.tensors[kda::chunk_states];
     p.chunk_states = chunks.data;
     p.chunk_size = request_.chunk_size;
+    p.kept_tokens = kKdaChunk;
     // Rows of a batch one after another, and those of packed sequences as far as there is room.
     p.chunks = static_cast<int>(std::min(chunks.extent[0] * chunks.extent[1], kMaxExtent));
     p.in.value_tiles = static_cast<int>(kda_value_tiles(problem(), kernels_.forward->columns()));
@@ -203,6 +213,7 @@ Status KdaExecutor::run_backward(const KdaCall& of) const {
   if (launch.states > 0) {
     auto p = params_of<KdaForwardParams>(of);
     p.in.value_tiles = static_cast<int>(kda_value_tiles(problem(), kernels_.states->columns()));
+    p.kept_tokens = static_cast<int>(launch.kept_run * kKdaChunk);
     LATHE_TRY(kernels_.states->launch(p, launch.states, of.call.stream));
   }
   if (launch.scan() > 0) {
@@ -216,7 +227,7 @@ Status KdaExecutor::run_backward(const KdaCall& of) const {
     auto p = params_of<KdaBackwardParams>(of);
     if (!problem().dA_log) p.rate_sums = nullptr;
     if (!problem().ddt_bias) p.bias_sums = nullptr;
-    p.slots = slots;
+    p.slots = slots, p.run = static_cast<int>(launch.run);
     LATHE_TRY(kernels_.backward->launch(p, launch.backward, of.call.stream));
   }
   if (launch.finish == 0) return {};

@@ -85,21 +85,22 @@ struct KdaChunkTile {
   int slot;
 };
 
-// `slot` is the chunk's; of packed sequences the one that holds it is found by halving. A slot that
-// is idle has first >= count.
+// The first chunk of run `number`, of `run` chunks each; of packed sequences the one that holds it
+// is found by halving. A run that is idle has first >= count.
 template <class Config>
-__device__ __forceinline__ KdaChunkTile kda_chunk_tile(const KdaInputs& in, int slot) {
+__device__ __forceinline__ KdaChunkTile kda_chunk_tile(const KdaInputs& in, int number,
+                                                       int run = 1) {
   KdaChunkTile tile;
-  tile.slot = slot;
+  const int tokens = run * kKdaChunk;
   if constexpr (Config::kPacked) {
     using Offset = typename Config::Offset;
     const auto base = [&](int n) {
-      return offset_at<Offset>(in.cu_seqlens, n, in.tokens) / kKdaChunk + n;
+      return offset_at<Offset>(in.cu_seqlens, n, in.tokens) / tokens + n;
     };
-    int low = 0, high = in.sequences;  // base(low) <= slot < base(high)
+    int low = 0, high = in.sequences;  // base(low) <= number < base(high)
     while (high - low > 1) {
       const int middle = (low + high) / 2;
-      (base(middle) <= slot ? low : high) = middle;
+      (base(middle) <= number ? low : high) = middle;
     }
     // From lane 0, so that the compiler knows them for one number each.
     low = __shfl_sync(0xffffffffu, low, 0);
@@ -109,12 +110,14 @@ __device__ __forceinline__ KdaChunkTile kda_chunk_tile(const KdaInputs& in, int 
         __shfl_sync(0xffffffffu, offset_at<Offset>(in.cu_seqlens, behind, in.tokens), 0);
     tile.sequence = low, tile.row = 0, tile.start = start;
     tile.count = maximum(end - start, 0);
-    tile.first = (slot - start / kKdaChunk - low) * kKdaChunk;
+    tile.first = (number - start / tokens - low) * tokens;
+    tile.slot = start / kKdaChunk + low + tile.first / kKdaChunk;
   } else {
-    const int chunks = ceil_div(in.tokens, kKdaChunk);
-    tile.sequence = slot / chunks, tile.row = tile.sequence, tile.start = 0;
+    const int runs = ceil_div(in.tokens, tokens);
+    tile.sequence = number / runs, tile.row = tile.sequence, tile.start = 0;
     tile.count = in.tokens;
-    tile.first = slot % chunks * kKdaChunk;
+    tile.first = number % runs * tokens;
+    tile.slot = tile.row * ceil_div(in.tokens, kKdaChunk) + tile.first / kKdaChunk;
   }
   return tile;
 }

@@ -17,8 +17,9 @@
 
 namespace lathe {
 
-constexpr int kKdaChunk = 64;  // tokens between two states that are kept for the backward
-constexpr int kKdaBlock = 16;  // tokens that are worked on at once
+constexpr int kKdaChunk = 64;      // tokens between two states that are kept for the backward
+constexpr int kKdaBlock = 16;      // tokens that are worked on at once
+constexpr int kKdaLongestRun = 2;  // chunks in a run, whose states follow from the first one's
 
 // KdaInputs is what every one of them reads.
 struct KdaInputs {
@@ -84,6 +85,8 @@ struct KdaForwardParams {
   void* saved_values;         // [B, T, HV, V], contiguous: what each token adds to the state
   void* saved_states;         // [slots, HV, V, K] of the inputs' type: the state at their start
   long long o_batch_stride, o_token_stride, o_head_stride;
+  int kept_tokens;  // from one of saved_states that is written to the next: 64 or 128
+  int reserved;
   int chunk_size;  // of chunk_states: 16, 32 or 64
   int chunks;      // that chunk_states has room for
 };
@@ -158,9 +161,11 @@ struct KdaBackwardScanParams {
   void* dinitial_state;
   void* saved_values;
   void* saved_states;
-  void* value_grads;  // [B, T, HV, V], contiguous: gradient of what beta scales
+  void* value_grads;  // [B, T, HV, V]: gradient of what beta scales
   void* state_grads;  // [slots, HV, V, K]: gradient of the state at their end
   long long do_batch_stride, do_token_stride, do_head_stride;
+  // With kByBeta; else they are contiguous.
+  long long value_grads_batch_stride, value_grads_token_stride, value_grads_head_stride;
   int forward_blocks, reserved;
 };
 
@@ -181,12 +186,14 @@ struct KdaBackwardParams {
   void* rate_sums;  // float32 [slots, HV]: what each chunk adds to the gradient of A_log
   void* bias_sums;  // float32 [slots, HV, K]: and to that of dt_bias
   long long do_batch_stride, do_token_stride, do_head_stride;
+  long long value_grads_batch_stride, value_grads_token_stride, value_grads_head_stride;
   long long dq_batch_stride, dq_token_stride, dq_head_stride;
   long long dk_batch_stride, dk_token_stride, dk_head_stride;
   long long dv_batch_stride, dv_token_stride, dv_head_stride;
   long long dg_batch_stride, dg_token_stride, dg_head_stride;
   long long dbeta_batch_stride, dbeta_token_stride, dbeta_head_stride;
-  int slots, reserved;
+  int slots;
+  int run;  // chunks of a sequence that a thread block goes through, from one state that is read on
 };
 
 // Sums over slots in one order: the gradients of A_log and dt_bias. Either may be null.

@@ -40,8 +40,8 @@ struct KdaBackwardScanWarpgroupsParams {
 struct KdaBackwardWarpgroupsParams {
   KdaChunkMaps maps;
   KdaBackwardParams backward;
-  int ahead,
-      reserved;  // thread blocks at a time: a block asks for the chunk of the one behind them
+  int ahead;  // thread blocks at a time: a block asks for the chunk of the one behind them
+  int reserved;
 };
 
 }  // namespace lathe

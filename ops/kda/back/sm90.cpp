@@ -46,8 +46,10 @@ std::string refusal(const KdaBackProblem& problem, const DeviceFacts& facts) {
 }
 
 std::vector<KernelSpec> candidates(const KdaBackProblem& problem, const DeviceFacts&) {
-  return {kda_warpgroups_spec(kTemplate, problem.kda, kda_backward_scan_spec(problem),
-                              {"KdaBackSmem", true, false, false, true})};
+  KernelSpec spec = kda_warpgroups_spec(kTemplate, problem.kda, kda_backward_scan_spec(problem),
+                                        {"KdaBackSmem", true, false, false, true});
+  spec.add({Constant::flag("by_beta", "kByBeta", problem.by_beta)});
+  return {spec};
 }
 
 std::unique_ptr<KdaBack> make(KernelSpec spec, const KdaBackProblem& problem, const DeviceFacts&) {

@@ -15,6 +15,8 @@ struct KdaBackProblem {
   KdaWalkTile tile;  // of the portable walks beside it
   // The same launch also walks forward, for the values and states that a backward reads.
   bool both = false;
+  // It keeps rows of y times kda_row_scale(beta), as rows of dv.
+  bool by_beta = false;
 };
 
 // Launches one kernel that walks back over the tokens of a head's sequence and leaves what the

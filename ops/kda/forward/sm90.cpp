@@ -23,6 +23,7 @@ class Warpgroups final : public KdaForward {
 
   int64_t columns() const override { return columns_; }
   KdaWalkTile beside() const override { return beside_; }
+  bool leaves_out() const override { return true; }
   int64_t tensor_ops(const KdaProblem& problem) const override {
     const int64_t kept = saves_ ? 2 * kKdaBlock * kKdaBlock * columns_ : 0;  // vn
     return kda_warpgroups_ops(problem, columns_, outputs_) + kept;

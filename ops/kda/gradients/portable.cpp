@@ -68,8 +68,8 @@ int kda_backward_smem(const KdaProblem& problem) {
 
 KernelSpec kda_backward_spec(const KdaProblem& problem) {
   KernelSpec spec =
-      shared_spec(LATHE_TEMPLATE("kda", "kda_backward", KdaBackwardParams, reserved),
-                  "KdaBackwardSmem", kda_backward_smem(problem), kThreads, kda_constants(problem));
+      shared_spec(LATHE_TEMPLATE("kda", "kda_backward", KdaBackwardParams, run), "KdaBackwardSmem",
+                  kda_backward_smem(problem), kThreads, kda_constants(problem));
   spec.add({Constant::flag("grouped", "kGrouped", problem.grouped)});
   return spec;
 }

@@ -18,7 +18,7 @@ namespace {
 constexpr int kChunk = kKdaChunk, kMostValues = 128;
 
 // Returns how many blocks a multiprocessor has room for.
-int blocks_at_once(const KernelSpec& spec, const DeviceFacts& facts) {
+int resident_blocks(const KernelSpec& spec, const DeviceFacts& facts) {
   constexpr int kReserved = 1024, kRegisters = 128;  // bytes of a block; of a thread, at most
   const int by_shared = facts.shared_bytes_per_multiprocessor / (spec.smem_bytes + kReserved);
   const int by_registers = facts.registers_per_multiprocessor / (kRegisters * spec.threads);
@@ -33,7 +33,7 @@ class Warpgroups final : public KdaGradients {
       : KdaGradients(std::move(spec)),
         packed_(problem.packed),
         gate_words_(static_cast<int>(bytes_of(problem.gate)) / 2),
-        ahead_(facts.multiprocessors * blocks_at_once(*kernel, facts)) {}
+        ahead_(facts.multiprocessors * resident_blocks(*kernel, facts)) {}
 
   // do h, y h and vn dh; do vn and y vn, whole squares of the chunk; and along K the six squares
   // below the diagonal and the four on it, of two scores, for rows and for columns.
@@ -42,6 +42,8 @@ class Warpgroups final : public KdaGradients {
     return 3 * 2 * kChunk * width * values + 2 * 2 * kChunk * kChunk * values +
            4 * 10 * 2 * 16 * 16 * width;
   }
+  int64_t blocks_at_once() const override { return ahead_; }
+  bool by_beta() const override { return true; }
   Status launch(const KdaBackwardParams& backward, int64_t blocks,
                 CUstream_st* stream) const override {
     KdaBackwardWarpgroupsParams p = {};
@@ -83,7 +85,10 @@ Status Warpgroups::encode(const KdaBackwardParams& p, KdaChunkMaps* maps) const 
                  {in.v_batch_stride, in.v_token_stride, in.v_head_stride}, &maps->v));
   LATHE_TRY(rows(p.d_o, in.value_dim, in.value_heads,
                  {p.do_batch_stride, p.do_token_stride, p.do_head_stride}, &maps->d_o));
-  LATHE_TRY(rows(p.value_grads, in.value_dim, in.value_heads, kept, &maps->value_grads));
+  LATHE_TRY(
+      rows(p.value_grads, in.value_dim, in.value_heads,
+           {p.value_grads_batch_stride, p.value_grads_token_stride, p.value_grads_head_stride},
+           &maps->value_grads));
   LATHE_TRY(rows(p.saved_values, in.value_dim, in.value_heads, kept, &maps->saved_values));
   const auto states = [&](const void* data, TensorMap* to) {
     const int64_t each = int64_t{in.key_dim} * in.value_dim;
@@ -103,20 +108,25 @@ constexpr Template kTemplate =
 std::string refusal(const KdaProblem& problem, const DeviceFacts& facts) {
   if (problem.grouped) return "value heads share keys, or may";
   if (problem.value_dim > kMostValues) return "V is above 128";
+  // The walk back has to leave rows by beta, and it is not Hopper's if the walk forward is not.
+  for (const char* walk : {"kda_backward_scan_warpgroups", "kda_forward_warpgroups"}) {
+    if (std::string none = facts.rejection(walk); !none.empty()) return none;
+  }
   return kda_rows_refusal(problem, facts, kTemplate.kernel);
 }
 
-// Tiles of do, y and vn and of two states, which give way to three tiles as those of q, k and g are
-// and to 32 numbers of each thread; those three; two squares of scores; numbers of columns of K, of
-// rows and of warps; four barriers.
+// Tiles of do and y and of dh, which give way to three tiles as those of q, k and g are and to 16
+// numbers of each thread; tiles of vn and of h; those three; two squares of scores; numbers of
+// columns of K, of rows and of warps; four barriers.
 int smem(const KdaProblem& problem) {
   const int width = kda_padded_keys(problem), values = padded_values(problem);
   const int parts = width / 32, warps = 4 * parts;
   const int keys = 3 * kChunk * 2 * width;
-  const int tiles =
-      keys + std::max(3 * kChunk * 2 * values + 2 * values * 2 * width, keys + 32 * 4 * 4 * width);
-  const int columns = (4 * 4 + 1 + warps) * 4 * width, rows = (5 + 5 * parts) * 4 * kChunk;
-  return tiles + 2 * kChunk * kChunk * 2 + columns + rows + 4 * warps + 4 * 8;
+  const int rows_of_values = kChunk * 2 * values, state = values * 2 * width;
+  const int tiles = keys + rows_of_values + state +
+                    std::max(2 * rows_of_values + state, keys + 16 * 4 * 4 * width);
+  const int columns = (4 * 4 + 1 + warps) * 4 * width, rows = (6 + 5 * parts) * 4 * kChunk;
+  return tiles + 2 * kChunk * kChunk * 2 + columns + rows + 2 * 4 * warps + 4 * 8;
 }
 
 std::vector<KernelSpec> candidates(const KdaProblem& problem, const DeviceFacts&) {

@@ -20,6 +20,11 @@ class KdaGradients {
 
   // Returns the tensor operations of a chunk of a value head.
   virtual int64_t tensor_ops(const KdaProblem& problem) const = 0;
+  // Returns how many blocks of threads the device has at a time, if a block may go through a run of
+  // chunks and needs the state of the first one alone; else 0.
+  virtual int64_t blocks_at_once() const { return 0; }
+  // Returns whether rows of y come as rows of dv: KdaBackProblem::by_beta.
+  virtual bool by_beta() const { return false; }
   virtual Status launch(const KdaBackwardParams& p, int64_t blocks, CUstream_st* stream) const = 0;
 
   KernelSlot kernel;

@@ -1,14 +1,17 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // The pairs of tokens of a chunk by warpgroups (sm_90a); kda/kda_backward.cuh has the formulas.
-// Those of different blocks of 16 are chained from block to block, as states are. Those of one
-// block are products of quotients, with e_i = alpha_0 ... alpha_i of the block:
+// Pairs are products of quotients, with e_i = alpha_0 ... alpha_i of a block of 16 tokens:
 //
 //   a_ij k_j = e_i (k_j / e_j)      a_ij q_i = (e_i q_i) / e_j
 //
-// e is 2^57 times as large as said, and so are rows of queries and of keys: e and its reciprocal
-// then lie around 1, down to decays of 2^-117. A block that has a column below takes its pairs by
-// their distance instead, whose factors are products. No exponent is positive.
+// Those of different blocks are chained from block to block, as states are: rows are seen from
+// their block's start, and columns too, so that the block's decay comes after they are added. The
+// warp's own block ends its chains. e is 2^57 times as large as said, and so are rows of queries
+// and of keys: e and its reciprocal then lie around 1, down to decays of 2^-117. A block that has a
+// column below is cut: its columns are seen from its end, its decay comes first, and it takes its
+// own pairs by their distance, whose factors are products. No exponent is positive. A block is cut
+// by the part of K, as a warp sees it.
 //
 // The gradient of a gate is what rows at and behind its token are paired with, less what columns at
 // and behind it are. The factors of a pair are rounded to operands, and here rows and columns are
@@ -24,14 +27,14 @@ template <class Config>
 struct KdaChunkPairsByQuotients : KdaChunkTiles<Config> {
   using Tiles = KdaChunkTiles<Config>;
   using Tiles::block, Tiles::column, Tiles::g, Tiles::in, Tiles::lane, Tiles::part, Tiles::place;
-  using Tiles::row, Tiles::shared, Tiles::t, Tiles::word;
+  using Tiles::row, Tiles::shared, Tiles::t, Tiles::warp, Tiles::word;
   using Tiles::Tiles;
   using typename Tiles::Element;
   using typename Tiles::Smem;
   static constexpr int kEach = Tiles::kEach;
   static constexpr float kScaling = 0x1p57f, kUnscaling = 1.0f / kScaling, kLeast = 0x1p-60f;
 
-  // Sums of the lane: in the end dq without the scale, the gradient of gates, and dk.
+  // Sums of the lane: in the end dq, the gradient of gates, and dk.
   struct Sums {
     float queries[kEach] = {}, rows[kEach] = {}, columns[kEach] = {};
   };
@@ -39,37 +42,51 @@ struct KdaChunkPairsByQuotients : KdaChunkTiles<Config> {
   struct Rows {
     float q[2][4], k[2][4], beta[2];
   };
-  // Where products of decays of the lane's tokens in their block wait, up to the token and behind
-  // it: each thread's own.
-  __device__ __forceinline__ unsigned stash(int m) const {
-    return shared + Smem::kKept + 16 * m * 4 * Config::kThreads + 4 * this->thread;
+  // A tile of the warp's own, float32 [16 tokens][32 columns]: e of its tokens, and then what they
+  // add to the gradients of their gates. Neighbouring rows have their eights of columns in other
+  // places: lanes with two columns each of eight rows read different banks, and so do lanes with
+  // four of a row.
+  //
+  // The address of columns 8 n + 2 t and the next of the lane's token of half h.
+  __device__ __forceinline__ unsigned kept(int h, int n) const {
+    return shared + Smem::kKept + warp * Smem::kKeptTile + (g + 8 * h) * 128 +
+           ((n ^ (g & 3)) << 5) + 8 * t;
   }
-  template <class Products>
-  __device__ __forceinline__ void store_decays(int m, const Products& products) const {
+  // The same of a lane that has four columns of four tokens in turn, the one of token i.
+  __device__ __forceinline__ unsigned kept_in_turn(int i) const {
+    return shared + Smem::kKept + warp * Smem::kKeptTile + ((lane >> 3) * 4 + i) * 128 +
+           (((lane >> 1 & 3) ^ i) << 5) + (lane & 1) * 16;
+  }
+  __device__ __forceinline__ void load_kept(int m, float (&x)[2][4]) const {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      store_shared(stash(m) + i * 4 * Config::kThreads, products.to[i / 4][i % 4]);
-      store_shared(stash(m) + (8 + i) * 4 * Config::kThreads, products.after[i / 4][i % 4]);
+    for (int h = 0; h < 2; ++h) {
+#pragma unroll
+      for (int n = 0; n < 2; ++n) {
+        load_shared(kept(h, 2 * m + n), x[h][2 * n], x[h][2 * n + 1]);
+      }
     }
   }
-  __device__ __forceinline__ void load_to(int m, float (&to)[2][4]) const {
-#pragma unroll
-    for (int i = 0; i < 8; ++i) to[i / 4][i % 4] = load_shared(stash(m) + i * 4 * Config::kThreads);
+  // Whether block b is cut, of the warp's part of K.
+  __device__ __forceinline__ unsigned cut_at(int b) const {
+    return shared + Smem::kCut + 4 * (4 * part + b);
   }
 
-  __device__ __forceinline__ void chain_rows(Sums& sums) const;
-  __device__ __forceinline__ void chain_columns(Sums& sums) const;
-  __device__ __forceinline__ void decay(float (&x)[kEach], int of_block) const;
-  __device__ __forceinline__ void multiply(float (&x)[kEach], const Fragment<Element>& a,
-                                           int tile_at, int of_block) const;
-  __device__ __forceinline__ void load_score(Fragment<Element>& a, int scores, int r, int c,
-                                             bool turned) const;
-  __device__ __forceinline__ void store_behind(const Sums& sums) const;
+  __device__ __forceinline__ void scale(Sums& sums) const;
+  __device__ __forceinline__ void decay_rows(int c, Sums& sums) const;
+  __device__ __forceinline__ void add_to_rows(int c, Sums& sums) const;
+  __device__ __forceinline__ void add_to_columns(int r, Sums& sums) const;
+  __device__ __forceinline__ void chain_rows(bool cut, Sums& sums) const;
+  __device__ __forceinline__ void chain_columns(bool cut, Sums& sums) const;
+  __device__ __forceinline__ void load_decays(int of_block, float (&by)[8]) const;
+  __device__ __forceinline__ static void decay(float (&x)[kEach], const float (&by)[8]);
+  __device__ __forceinline__ void load_columns(int tile_at, int of_block,
+                                               unsigned (&b)[2][4]) const;
+  __device__ __forceinline__ void multiply(float (&x)[kEach], int scores, int r, int c, bool turned,
+                                           const unsigned (&b)[2][4]) const;
+  __device__ __forceinline__ void store_behind(bool cut, const Sums& sums) const;
   __device__ __forceinline__ void load_rounded(int tile_at, int m, float (&x)[2][4]) const;
-  __device__ __forceinline__ void finish_chains(int m, Sums& sums, float (&dg)[2][4]) const;
-  __device__ __forceinline__ void multiply_own(const Fragment<Element>& a,
-                                               const Fragment<Element>& b, float (&x)[2][4]) const;
-  __device__ __forceinline__ void add_quotients(int m, const Rows& rows, Sums& sums,
+  __device__ __forceinline__ void finish_chains(int m, const float (&to)[2][4],
+                                                const float (&of_columns)[2][4], Sums& sums,
                                                 float (&dg)[2][4]) const;
   __device__ __forceinline__ float score_before(int scores, int apart, int h) const;
   __device__ __forceinline__ void add_by_distance(int m, int c, const Rows& rows,
@@ -77,82 +94,121 @@ struct KdaChunkPairsByQuotients : KdaChunkTiles<Config> {
                                                   float (&dg)[2][4]) const;
 };
 
-// Block (r, c) of do vn^T or y vn^T as a first operand.
+// Sums over states as the chains have them: columns are multiplied by scaled rows, and rows by
+// columns that are as much too small.
 template <class Config>
-__device__ __forceinline__ void KdaChunkPairsByQuotients<Config>::load_score(Fragment<Element>& a,
-                                                                             int scores, int r,
-                                                                             int c,
-                                                                             bool turned) const {
-  const unsigned from = shared + scores;
-  if (turned) {
-    load_matrix_transposed(a.word[0], from + swizzled(16 * r + row_of_chunks_first(lane),
-                                                      2 * c + chunk_of_chunks_first(lane)));
-  } else {
-    load_matrix(a.word[0], from + swizzled(16 * r + row_of_rows_first(lane),
-                                           2 * c + chunk_of_rows_first(lane)));
+__device__ __forceinline__ void KdaChunkPairsByQuotients<Config>::scale(Sums& sums) const {
+  const float queries = kUnscaling * in.scale;
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    sums.queries[i] *= queries, sums.rows[i] *= kUnscaling, sums.columns[i] *= kScaling;
   }
 }
 
-// x += A B, B being a block's rows of a tile, the part's columns.
+// A block's rows of a tile as second operands, the part's columns.
 template <class Config>
-__device__ __forceinline__ void KdaChunkPairsByQuotients<Config>::multiply(
-    float (&x)[kEach], const Fragment<Element>& a, int tile_at, int of_block) const {
+__device__ __forceinline__ void KdaChunkPairsByQuotients<Config>::load_columns(
+    int tile_at, int of_block, unsigned (&b)[2][4]) const {
   const unsigned from = shared + tile_at + part / 2 * Smem::kRows;
 #pragma unroll
   for (int m = 0; m < 2; ++m) {
-    unsigned b[4];
-    load_matrix_transposed(b, from + swizzled(16 * of_block + row_of_rows_first(lane),
-                                              part % 2 * 4 + 2 * m + chunk_of_rows_first(lane)));
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-      float(&d)[4] = reinterpret_cast<float(&)[4]>(x[8 * m + 4 * n]);
-      multiply_add(d, a.word[0], b[2 * n], b[2 * n + 1], Element{});
-    }
+    load_matrix_transposed(b[m], from + swizzled(16 * of_block + row_of_rows_first(lane),
+                                                 part % 2 * 4 + 2 * m + chunk_of_rows_first(lane)));
   }
 }
 
+// x += A B, A being block (r, c) of do vn^T or y vn^T, or the same turned.
 template <class Config>
-__device__ __forceinline__ void KdaChunkPairsByQuotients<Config>::decay(float (&x)[kEach],
-                                                                        int of_block) const {
+__device__ __forceinline__ void KdaChunkPairsByQuotients<Config>::multiply(
+    float (&x)[kEach], int scores, int r, int c, bool turned, const unsigned (&b)[2][4]) const {
+  const unsigned from = shared + scores;
+  unsigned a[4];
+  if (turned) {
+    load_matrix_transposed(a, from + swizzled(16 * r + row_of_chunks_first(lane),
+                                              2 * c + chunk_of_chunks_first(lane)));
+  } else {
+    load_matrix(
+        a, from + swizzled(16 * r + row_of_rows_first(lane), 2 * c + chunk_of_rows_first(lane)));
+  }
 #pragma unroll
   for (int n = 0; n < 4; ++n) {
-    float by[2];
-    load_shared(shared + Smem::kDecay + of_block * Smem::kColumn + 4 * (32 * part + 8 * n + 2 * t),
-                by[0], by[1]);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) x[4 * n + i] *= by[i % 2];
+    float(&d)[4] = reinterpret_cast<float(&)[4]>(x[4 * n]);
+    multiply_add(d, a, b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1], Element{});
   }
 }
 
-// Rows of the warp's block with the blocks before it, from the state at the chunk's start on.
+// The decays of a whole block, of the lane's columns.
 template <class Config>
-__device__ __forceinline__ void KdaChunkPairsByQuotients<Config>::chain_rows(Sums& sums) const {
+__device__ __forceinline__ void KdaChunkPairsByQuotients<Config>::load_decays(
+    int of_block, float (&by)[8]) const {
+#pragma unroll
+  for (int n = 0; n < 4; ++n) {
+    load_shared(shared + Smem::kDecay + of_block * Smem::kColumn + 4 * (32 * part + 8 * n + 2 * t),
+                by[2 * n], by[2 * n + 1]);
+  }
+}
+template <class Config>
+__device__ __forceinline__ void KdaChunkPairsByQuotients<Config>::decay(float (&x)[kEach],
+                                                                        const float (&by)[8]) {
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) x[i] *= by[i / 4 * 2 + i % 2];
+}
+
+template <class Config>
+__device__ __forceinline__ void KdaChunkPairsByQuotients<Config>::decay_rows(int c,
+                                                                             Sums& sums) const {
+  float by[8];
+  load_decays(c, by);
+  decay(sums.queries, by), decay(sums.rows, by);
+}
+
+// What block c gives to rows of the warp's block.
+template <class Config>
+__device__ __forceinline__ void KdaChunkPairsByQuotients<Config>::add_to_rows(int c,
+                                                                              Sums& sums) const {
+  unsigned b[2][4];
+  load_columns(Smem::kKeyColumns, c, b);
+  multiply(sums.queries, Smem::kOutScores, block, c, false, b);
+  multiply(sums.rows, Smem::kValueScores, block, c, false, b);
+}
+
+// Rows of the warp's block with the blocks before it and, unless it is cut, with itself, from the
+// state at the chunk's start on.
+template <class Config>
+__device__ __forceinline__ void KdaChunkPairsByQuotients<Config>::chain_rows(bool cut,
+                                                                             Sums& sums) const {
 #pragma unroll 1
   for (int c = 0; c < block; ++c) {
-    decay(sums.queries, c);
-    decay(sums.rows, c);
-    Fragment<Element> a;
-    load_score(a, Smem::kOutScores, block, c, false);
-    multiply(sums.queries, a, Smem::kKeyColumns, c);
-    load_score(a, Smem::kValueScores, block, c, false);
-    multiply(sums.rows, a, Smem::kKeyColumns, c);
+    const bool first = load_shared_word(cut_at(c)) != 0;
+    if (first) decay_rows(c, sums);
+    add_to_rows(c, sums);
+    if (!first) decay_rows(c, sums);
   }
+  if (!cut) add_to_rows(block, sums);
 }
 
-// Columns of the warp's block with the blocks behind it, from the state at the chunk's end on.
+// What block r, whose decay comes first, gives to columns of the warp's block.
 template <class Config>
-__device__ __forceinline__ void KdaChunkPairsByQuotients<Config>::chain_columns(Sums& sums) const {
-#pragma unroll
-  for (int i = 0; i < kEach; ++i) sums.columns[i] *= kScaling;  // as rows of q and k are
+__device__ __forceinline__ void KdaChunkPairsByQuotients<Config>::add_to_columns(int r,
+                                                                                 Sums& sums) const {
+  float by[8];
+  load_decays(r, by);
+  decay(sums.columns, by);
+  unsigned b[2][4];
+  load_columns(Smem::kQueryRows, r, b);
+  multiply(sums.columns, Smem::kOutScores, r, block, true, b);
+  load_columns(Smem::kKeyRows, r, b);
+  multiply(sums.columns, Smem::kValueScores, r, block, true, b);
+}
+
+// Columns of the warp's block with the blocks behind it and, unless it is cut, with itself, from
+// the state at the chunk's end on.
+template <class Config>
+__device__ __forceinline__ void KdaChunkPairsByQuotients<Config>::chain_columns(bool cut,
+                                                                                Sums& sums) const {
 #pragma unroll 1
-  for (int r = 3; r > block; --r) {
-    decay(sums.columns, r);
-    Fragment<Element> a;
-    load_score(a, Smem::kOutScores, r, block, true);
-    multiply(sums.columns, a, Smem::kQueryRows, r);
-    load_score(a, Smem::kValueScores, r, block, true);
-    multiply(sums.columns, a, Smem::kKeyRows, r);
-  }
+  for (int r = 3; r > block; --r) add_to_columns(r, sums);
+  if (!cut) add_to_columns(block, sums);
 }
 
 // Two numbers of each of the lane's tokens and tiles of 8 columns, as operands have them.
@@ -169,10 +225,11 @@ __device__ __forceinline__ void KdaChunkPairsByQuotients<Config>::load_rounded(
   }
 }
 
-// Stores the block's dot products of keys with what the state behind the chunk gives them.
+// Stores the block's dot products of keys with what the state behind the chunk gives them, as they
+// are before the block's decay if that comes first, else behind it.
 template <class Config>
 __device__ __forceinline__ void KdaChunkPairsByQuotients<Config>::store_behind(
-    const Sums& sums) const {
+    bool cut, const Sums& sums) const {
 #pragma unroll
   for (int m = 0; m < 2; ++m) {
     float keys[2][4], dots[4] = {};
@@ -184,117 +241,35 @@ __device__ __forceinline__ void KdaChunkPairsByQuotients<Config>::store_behind(
         dots[c] = __fmaf_rn(keys[h][c], sums.columns[place(m, h, c)], dots[c]);
       }
     }
-    const float whole = sum_over_tokens(dots, g);
-    if ((g & 1) == 0) {
-      store_shared(shared + Smem::kBehind + block * Smem::kColumn + 4 * column(m, g >> 1), whole);
-    }
+    float whole = sum_over_tokens(dots, g);
+    const unsigned at = shared + block * Smem::kColumn + 4 * column(m, g >> 1);
+    if (!cut) whole *= load_shared(at + Smem::kDecay);
+    if ((g & 1) == 0) store_shared(at + Smem::kBehind, whole);
   }
 }
 
-// The sums over states and other blocks, brought to the tokens, and what they add to the gates.
+// The sums of the chains, brought to the tokens: rows by e, columns by `of_columns`; and what they
+// add to the gates.
 template <class Config>
 __device__ __forceinline__ void KdaChunkPairsByQuotients<Config>::finish_chains(
-    int m, Sums& sums, float (&dg)[2][4]) const {
-  float q[2][4], ke[2][4], kg[2][4];
+    int m, const float (&to)[2][4], const float (&of_columns)[2][4], Sums& sums,
+    float (&dg)[2][4]) const {
+  float q[2][4], ke[2][4], kd[2][4];
   load_rounded(Smem::kQueryRows, m, q);
   load_rounded(Smem::kKeyRows, m, ke);
-  load_rounded(Smem::kKeyColumns, m, kg);
+  load_rounded(Smem::kKeyColumns, m, kd);
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
       const int at = place(m, h, c);
       const float pairs = __fmaf_rn(q[h][c], sums.queries[at], ke[h][c] * sums.rows[at]);
-      dg[h][c] = kUnscaling * __fmaf_rn(-kg[h][c], sums.columns[at], pairs);
-      const float to = load_shared(stash(m) + (4 * h + c) * 4 * Config::kThreads);
-      const float after = load_shared(stash(m) + (8 + 4 * h + c) * 4 * Config::kThreads);
-      sums.queries[at] *= to;
-      sums.rows[at] *= to;
-      sums.columns[at] *= kUnscaling * after;
+      dg[h][c] = __fmaf_rn(-kd[h][c], sums.columns[at], pairs);
+      sums.queries[at] *= to[h][c];
+      sums.rows[at] *= to[h][c];
+      sums.columns[at] *= of_columns[h][c];
     }
   }
-}
-
-// x = A B of the warp's own block and 16 columns.
-template <class Config>
-__device__ __forceinline__ void KdaChunkPairsByQuotients<Config>::multiply_own(
-    const Fragment<Element>& a, const Fragment<Element>& b, float (&x)[2][4]) const {
-  float first[4] = {}, second[4] = {};
-  multiply_add_pair(first, second, a, b);
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    x[h][0] = first[2 * h], x[h][1] = first[2 * h + 1];
-    x[h][2] = second[2 * h], x[h][3] = second[2 * h + 1];
-  }
-}
-
-// The pairs of the warp's own block.
-template <class Config>
-__device__ __forceinline__ void KdaChunkPairsByQuotients<Config>::add_quotients(
-    int m, const Rows& rows, Sums& sums, float (&dg)[2][4]) const {
-  float over[2][4], rounded[2][4], sum[2][4];
-  float to[2][4], read[2][4];
-  Fragment<Element> keys, a, b;
-  load_to(m, to);
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-#pragma unroll
-    for (int c = 0; c < 4; ++c) over[h][c] = rcp_normal(kScaling * to[h][c]);
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-      const float x = rows.k[h][2 * n] * over[h][2 * n];
-      const float y = rows.k[h][2 * n + 1] * over[h][2 * n + 1];
-      const unsigned pair = pack_pair(x, y, Element{});
-      unpack_pair(pair, Element{}, rounded[h][2 * n], rounded[h][2 * n + 1]);
-      keys.word[0][2 * n + h] = transpose_matrix(pair);
-    }
-  }
-  const auto add = [&](float(&to)[kEach], const float(&factor)[2][4], float scale) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-#pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        const int at = place(m, h, c);
-        to[at] = __fmaf_rn(scale * factor[h][c], sum[h][c], to[at]);
-      }
-    }
-  };
-  const auto span = [&](const float(&factor)[2][4], float sign) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-#pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        dg[h][c] = __fmaf_rn(sign * factor[h][c], sum[h][c], dg[h][c]);
-      }
-    }
-  };
-  load_score(a, Smem::kOutScores, block, block, false);
-  multiply_own(a, keys, sum);
-  add(sums.queries, to, kScaling);
-  load_rounded(Smem::kQueryRows, m, read);
-  span(read, 1.0f);
-  load_score(a, Smem::kValueScores, block, block, false);
-  multiply_own(a, keys, sum);
-  add(sums.rows, to, kScaling);
-  load_rounded(Smem::kKeyRows, m, read);
-  span(read, 1.0f);
-  const unsigned own = shared + part / 2 * Smem::kRows +
-                       swizzled(16 * block + row_of_rows_first(lane),
-                                part % 2 * 4 + 2 * m + chunk_of_rows_first(lane));
-  float first[4] = {}, second[4] = {};
-  load_matrix_transposed(b.word[0], own + Smem::kQueryRows);
-  load_score(a, Smem::kOutScores, block, block, true);
-  multiply_add_pair(first, second, a, b);
-  load_matrix_transposed(b.word[0], own + Smem::kKeyRows);
-  load_score(a, Smem::kValueScores, block, block, true);
-  multiply_add_pair(first, second, a, b);
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    sum[h][0] = first[2 * h], sum[h][1] = first[2 * h + 1];
-    sum[h][2] = second[2 * h], sum[h][3] = second[2 * h + 1];
-  }
-  add(sums.columns, over, 1.0f);
-  span(rounded, -1.0f);
 }
 
 // x of the token `apart` before that of half h; 0 where there is none.

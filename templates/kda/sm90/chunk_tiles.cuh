@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // The gradients of a chunk of 64 tokens by warpgroups (sm_90a): shared memory, copies, and the
-// products over V. A warpgroup has 32 columns of K, so that all columns are worked on at once; its
-// warp b has the 16 tokens of block b. A lane holds, of tokens g and g + 8 of its block, columns
-// 8 n + 2 t and the next for n from 0 to 3, as accumulators lie.
+// products over V. Rows of y are times kda_row_scale(beta): mostly those of dv, where they lie. A
+// warpgroup has 32 columns of K, so that all columns are worked on at once; its warp b has the 16
+// tokens of block b. A lane holds, of tokens g and g + 8 of its block, columns 8 n + 2 t and the
+// next for n from 0 to 3, as accumulators lie.
 #pragma once
 #include "common/box_coordinates.cuh"
 #include "common/mbarrier.cuh"
@@ -15,49 +16,53 @@
 
 namespace lathe {
 
-// [rows of do, y, vn: panels of 64 columns of V][h, dh: panels of 64 columns of K, V rows each]
-// [rows of q, k, g: panels of 64 columns of K][two squares of scores][numbers][barriers]
+// [rows of do and y: panels of 64 columns of V][dh: panels of 64 columns of K, V rows each]
+// [rows of vn][h][rows of q, k, g: panels of 64 columns of K][two squares of scores][numbers]
+// [barriers]
 //
 // Rows have 128 bytes, with chunks in the order of the 128-byte swizzle. Once V has been gone
-// through, what the blocks read of each other and what threads keep takes its place:
+// through, what the blocks read of each other and what threads keep takes the place of do, y, dh:
 //
-// [rows of queries, of keys, and of keys as columns: as q][products of decays]
+// [rows of queries, of keys, and of keys as columns: as q][numbers of each warp's tokens]
 template <class Config>
 struct KdaChunkWarpgroupsSmem {
   static constexpr int kParts = Config::kWidth / 32, kWarps = 4 * kParts;
   static constexpr int kKeyPanels = Config::kWidth / 64, kValuePanels = Config::kValueWidth / 64;
   static constexpr int kRows = kKdaChunk * 128, kStates = Config::kValueWidth * 128;  // of a panel
-  static constexpr int kDo = 0, kY = kDo + kValuePanels * kRows, kVn = kY + kValuePanels * kRows;
-  static constexpr int kH = kVn + kValuePanels * kRows, kDh = kH + kKeyPanels * kStates;
+  static constexpr int kDo = 0, kY = kDo + kValuePanels * kRows, kDh = kY + kValuePanels * kRows;
   static constexpr int kValueBytes = kDh + kKeyPanels * kStates;
   static constexpr int kQueryRows = 0, kKeyRows = kQueryRows + kKeyPanels * kRows;
   static constexpr int kKeyColumns = kKeyRows + kKeyPanels * kRows;
-  static constexpr int kKept = kKeyColumns + kKeyPanels * kRows;  // [32] of every thread
-  static constexpr int kKeptBytes = kKept + 32 * 4 * Config::kThreads;
-  static constexpr int kQ = kValueBytes > kKeptBytes ? kValueBytes : kKeptBytes;
+  static constexpr int kKept = kKeyColumns + kKeyPanels * kRows;  // [warps][16 tokens][32 columns]
+  static constexpr int kKeptTile = 16 * 32 * 4;
+  static constexpr int kKeptBytes = kKept + kWarps * kKeptTile;
+  static constexpr int kVn = kValueBytes > kKeptBytes ? kValueBytes : kKeptBytes;
+  static constexpr int kH = kVn + kValuePanels * kRows, kQ = kH + kKeyPanels * kStates;
   static constexpr int kK = kQ + kKeyPanels * kRows;
   static constexpr int kG = kK + kKeyPanels * kRows;
   static constexpr int kOutScores = kG + kKeyPanels * kRows, kValueScores = kOutScores + kRows;
   static constexpr bool kCopiedGate = sizeof(typename Config::GateElement) == 2;
   static constexpr int kKeyBytes = (kCopiedGate ? 3 : 2) * kKeyPanels * kRows;  // of copies
 
-  static constexpr int kColumn = 4 * Config::kWidth;          // float32 numbers of columns of K
-  static constexpr int kRow = 4 * kKdaChunk;                  // and of rows
-  static constexpr int kDecay = kValueScores + kRows;         // [4 blocks]
-  static constexpr int kTotals = kDecay + 4 * kColumn;        // [4]: what a block adds to dg
-  static constexpr int kBehind = kTotals + 4 * kColumn;       // [4]: k . vn dh, as the block ends
-  static constexpr int kBiasSums = kBehind + 4 * kColumn;     // [4]
-  static constexpr int kStateDots = kBiasSums + 4 * kColumn;  // of h with dh
-  static constexpr int kStateParts = kStateDots + kColumn;    // [warps]: their parts
-  static constexpr int kBeta = kStateParts + kWarps * kColumn;
-  static constexpr int kValueDots = kBeta + kRow;      // y . v
-  static constexpr int kDiagonal = kValueDots + kRow;  // do . vn
-  static constexpr int kNorms = kDiagonal + kRow;      // [2: q, k]
-  static constexpr int kSquares = kNorms + 2 * kRow;   // [2: q, k][parts]: what they are of
+  static constexpr int kColumn = 4 * Config::kWidth;            // float32 numbers of columns of K
+  static constexpr int kRow = 4 * kKdaChunk;                    // and of rows
+  static constexpr int kDecay = kValueScores + kRows;           // [4 blocks]
+  static constexpr int kTotals = kDecay + 4 * kColumn;          // [4]: what a block adds to dg
+  static constexpr int kBehind = kTotals + 4 * kColumn;         // [4]: k . vn dh, as the block ends
+  static constexpr int kBiasSums = kBehind + 4 * kColumn;       // [4]
+  static constexpr int kStateDots = kBiasSums + 4 * kColumn;    // of h with dh
+  static constexpr int kStateParts = kStateDots + kColumn;      // [warps]: their parts
+  static constexpr int kBeta = kStateParts + kWarps * kColumn;  // what y is still multiplied by
+  static constexpr int kSteps = kBeta + kRow;                   // beta itself
+  static constexpr int kValueDots = kSteps + kRow;              // y . v
+  static constexpr int kDiagonal = kValueDots + kRow;           // do . vn
+  static constexpr int kNorms = kDiagonal + kRow;               // [2: q, k]
+  static constexpr int kSquares = kNorms + 2 * kRow;  // [2: q, k][parts]: what they are of
   static constexpr int kNormDots = kSquares + 2 * kParts * kRow;   // [2: q . dq, k . dk][parts]
   static constexpr int kBetaDots = kNormDots + 2 * kParts * kRow;  // [parts]: k . r
   static constexpr int kRateSums = kBetaDots + kParts * kRow;      // [warps]
-  static constexpr int kBarriers = kRateSums + 4 * kWarps;         // of KdaChunkTiles::Landing
+  static constexpr int kCut = kRateSums + 4 * kWarps;              // [warps]: whether its block is
+  static constexpr int kBarriers = kCut + 4 * kWarps;              // of KdaChunkTiles::Landing
   static constexpr int kBytes = kBarriers + 4 * 8;
 };
 
@@ -82,9 +87,10 @@ struct KdaChunkTiles {
   const KdaChunkMaps& maps;
   const KdaBackwardParams& p;
   const KdaInputs& in;
-  const KdaChunkTile tile;
+  KdaChunkTile tile;
   const unsigned shared;
   const int head;
+  unsigned phase = 0;  // of the barriers
   int thread, lane, warp, g, t, block, part;
 
   __device__ __forceinline__ KdaChunkTiles(const KdaBackwardWarpgroupsParams& params,
@@ -92,7 +98,7 @@ struct KdaChunkTiles {
       : maps(params.maps),
         p(params.backward),
         in(params.backward.in),
-        tile(kda_chunk_tile<Config>(in, static_cast<int>(blockIdx.x / in.heads))),
+        tile(kda_chunk_tile<Config>(in, static_cast<int>(blockIdx.x / in.heads), p.run)),
         shared(memory),
         head(static_cast<int>(blockIdx.x % in.heads)) {
     find_thread();
@@ -137,19 +143,38 @@ struct KdaChunkTiles {
   }
 
   // Tiles land in this order, each group with a barrier of its own, and products begin with those
-  // that are there: do and h; y and vn; dh; q, k and g.
+  // that are there: do, and h of a run's first chunk; y and vn; dh; q, k and g.
   enum Landing { kOfOutputs, kOfValues, kOfEnds, kOfKeys };
   __device__ __forceinline__ unsigned landed(Landing which) const {
     return shared + Smem::kBarriers + 8 * which;
   }
-  __device__ __forceinline__ void copy() const;
-  __device__ __forceinline__ void prefetch_next(int ahead) const;
+  // The next chunk of the run, and whether there is one.
+  __device__ __forceinline__ KdaChunkTile next_tile() const {
+    KdaChunkTile next = tile;
+    next.first += kKdaChunk, ++next.slot;
+    return next;
+  }
+  __device__ __forceinline__ void wait_for_values() const {
+#pragma unroll
+    for (int i = kOfOutputs; i <= kOfEnds; ++i) {
+      mbarrier_wait(landed(static_cast<Landing>(i)), phase);
+    }
+  }
+  __device__ __forceinline__ void copy_values(const KdaChunkTile& of, bool begins) const;
+  __device__ __forceinline__ void copy_keys(const KdaChunkTile& of) const;
+  __device__ __forceinline__ void prefetch(bool more, int ahead) const;
   template <bool kAhead>
   static __device__ __forceinline__ void ask_box(unsigned to, const TensorMap& map,
                                                  unsigned barrier, int column, int row, int of_head,
                                                  int last);
   template <bool kAhead>
-  __device__ __forceinline__ void ask(const KdaChunkTile& of, int of_head) const;
+  __device__ __forceinline__ void ask_rows(const BoxCoordinates<Config>& at, int of_head, int to,
+                                           const TensorMap& map, Landing barrier, int panels) const;
+  template <bool kAhead>
+  __device__ __forceinline__ void ask_values(const KdaChunkTile& of, int of_head,
+                                             bool begins) const;
+  template <bool kAhead>
+  __device__ __forceinline__ void ask_keys(const KdaChunkTile& of, int of_head) const;
   __device__ __forceinline__ void start_products(float (&queries)[kEach], float (&rows)[kEach],
                                                  float (&columns)[kEach],
                                                  float (&scores)[kScoreColumns / 2]) const;
@@ -160,27 +185,42 @@ struct KdaChunkTiles {
   __device__ __forceinline__ void store_scores(const float (&scores)[kScoreColumns / 2]) const;
 };
 
-// Asks for all tiles. By one thread.
+// Asks for the tiles of a chunk that have to do with V, the state with them if the chunk begins a
+// run. By one thread.
 template <class Config>
-__device__ __forceinline__ void KdaChunkTiles<Config>::copy() const {
+__device__ __forceinline__ void KdaChunkTiles<Config>::copy_values(const KdaChunkTile& of,
+                                                                   bool begins) const {
   constexpr int kRows = Smem::kValuePanels * Smem::kRows;
   constexpr int kState = Smem::kKeyPanels * Smem::kStates;
-  mbarrier_arrive_expect(landed(kOfOutputs), kRows + kState);
+  mbarrier_arrive_expect(landed(kOfOutputs), begins ? kRows + kState : kRows);
   mbarrier_arrive_expect(landed(kOfValues), 2 * kRows);
   mbarrier_arrive_expect(landed(kOfEnds), kState);
+  ask_values<false>(of, head, begins);
+}
+// And for its rows of q, k and g.
+template <class Config>
+__device__ __forceinline__ void KdaChunkTiles<Config>::copy_keys(const KdaChunkTile& of) const {
   mbarrier_arrive_expect(landed(kOfKeys), Smem::kKeyBytes);
-  ask<false>(tile, head);
+  ask_keys<false>(of, head);
 }
 
-// Has L2 ask memory for what the next block on this multiprocessor copies, while this one works: a
-// block has no room for the tiles of two chunks. By one warp.
+// Has L2 ask memory for the chunk that comes next on this multiprocessor, while this one is worked
+// on: there is no room for the tiles of two. It is the next one of the run, or that of a later
+// block. By one warp.
 template <class Config>
-__device__ __forceinline__ void KdaChunkTiles<Config>::prefetch_next(int ahead) const {
-  const unsigned next = blockIdx.x + static_cast<unsigned>(ahead);
-  if (next >= gridDim.x) return;
-  const auto heads = static_cast<unsigned>(in.heads);
-  const KdaChunkTile later = kda_chunk_tile<Config>(in, static_cast<int>(next / heads));
-  if (lane == 0 && later.first < later.count) ask<true>(later, static_cast<int>(next % heads));
+__device__ __forceinline__ void KdaChunkTiles<Config>::prefetch(bool more, int ahead) const {
+  KdaChunkTile later = next_tile();
+  int of_head = head;
+  if (!more) {
+    const unsigned next = blockIdx.x + static_cast<unsigned>(ahead);
+    if (next >= gridDim.x) return;
+    const auto heads = static_cast<unsigned>(in.heads);
+    later = kda_chunk_tile<Config>(in, static_cast<int>(next / heads), p.run);
+    of_head = static_cast<int>(next % heads);
+  }
+  if (lane != 0 || later.first >= later.count) return;
+  ask_values<true>(later, of_head, !more);
+  ask_keys<true>(later, of_head);
 }
 
 template <class Config>
@@ -194,20 +234,25 @@ __device__ __forceinline__ void KdaChunkTiles<Config>::ask_box(unsigned to, cons
     copy_box(to, map, barrier, column, row, of_head, last);
   }
 }
-
-// The tiles of a chunk; ahead also v, and gates of 32 bits, which are read without copies.
 template <class Config>
 template <bool kAhead>
-__device__ __forceinline__ void KdaChunkTiles<Config>::ask(const KdaChunkTile& of,
-                                                           int of_head) const {
-  const BoxCoordinates<Config> at(of, of.first, of.start, of.count);
-  const auto rows = [&](int to, const TensorMap& map, Landing barrier, int panels) {
+__device__ __forceinline__ void KdaChunkTiles<Config>::ask_rows(const BoxCoordinates<Config>& at,
+                                                                int of_head, int to,
+                                                                const TensorMap& map,
+                                                                Landing barrier, int panels) const {
 #pragma unroll
-    for (int panel = 0; panel < panels; ++panel) {
-      ask_box<kAhead>(shared + to + panel * Smem::kRows, map, landed(barrier), 64 * panel, at.row,
-                      of_head, at.sequence);
-    }
-  };
+  for (int panel = 0; panel < panels; ++panel) {
+    ask_box<kAhead>(shared + to + panel * Smem::kRows, map, landed(barrier), 64 * panel, at.row,
+                    of_head, at.sequence);
+  }
+}
+
+// The tiles of a chunk that have to do with V; ahead also v, which is read without copies.
+template <class Config>
+template <bool kAhead>
+__device__ __forceinline__ void KdaChunkTiles<Config>::ask_values(const KdaChunkTile& of,
+                                                                  int of_head, bool begins) const {
+  const BoxCoordinates<Config> at(of, of.first, of.start, of.count);
   const auto states = [&](int to, const TensorMap& map, Landing barrier) {
 #pragma unroll
     for (int panel = 0; panel < Smem::kKeyPanels; ++panel) {
@@ -215,19 +260,29 @@ __device__ __forceinline__ void KdaChunkTiles<Config>::ask(const KdaChunkTile& o
                       of_head, of.slot);
     }
   };
-  rows(Smem::kDo, maps.d_o, kOfOutputs, Smem::kValuePanels);
-  states(Smem::kH, maps.saved_states, kOfOutputs);
-  rows(Smem::kY, maps.value_grads, kOfValues, Smem::kValuePanels);
-  rows(Smem::kVn, maps.saved_values, kOfValues, Smem::kValuePanels);
+  ask_rows<kAhead>(at, of_head, Smem::kDo, maps.d_o, kOfOutputs, Smem::kValuePanels);
+  if (begins) states(Smem::kH, maps.saved_states, kOfOutputs);
+  ask_rows<kAhead>(at, of_head, Smem::kY, maps.value_grads, kOfValues, Smem::kValuePanels);
+  ask_rows<kAhead>(at, of_head, Smem::kVn, maps.saved_values, kOfValues, Smem::kValuePanels);
   states(Smem::kDh, maps.state_grads, kOfEnds);
-  rows(Smem::kQ, maps.q, kOfKeys, Smem::kKeyPanels);
-  rows(Smem::kK, maps.k, kOfKeys, Smem::kKeyPanels);
-  if constexpr (Smem::kCopiedGate) {
-    rows(Smem::kG, maps.g, kOfKeys, Smem::kKeyPanels);
-  } else if constexpr (kAhead) {
-    rows(0, maps.g, kOfKeys, 2 * Smem::kKeyPanels);
+  if constexpr (kAhead) {
+    ask_rows<true>(at, of_head, 0, maps.v, kOfKeys, Smem::kValuePanels);
   }
-  if constexpr (kAhead) rows(0, maps.v, kOfKeys, Smem::kValuePanels);
+}
+
+// Its rows of q, k and g; ahead also gates of 32 bits, which are read without copies.
+template <class Config>
+template <bool kAhead>
+__device__ __forceinline__ void KdaChunkTiles<Config>::ask_keys(const KdaChunkTile& of,
+                                                                int of_head) const {
+  const BoxCoordinates<Config> at(of, of.first, of.start, of.count);
+  ask_rows<kAhead>(at, of_head, Smem::kQ, maps.q, kOfKeys, Smem::kKeyPanels);
+  ask_rows<kAhead>(at, of_head, Smem::kK, maps.k, kOfKeys, Smem::kKeyPanels);
+  if constexpr (Smem::kCopiedGate) {
+    ask_rows<kAhead>(at, of_head, Smem::kG, maps.g, kOfKeys, Smem::kKeyPanels);
+  } else if constexpr (kAhead) {
+    ask_rows<true>(at, of_head, 0, maps.g, kOfKeys, 2 * Smem::kKeyPanels);
+  }
 }
 
 // queries = do h^T, rows = y h^T and columns = vn dh^T, of the part's columns of K; and of do vn^T
@@ -247,7 +302,7 @@ __device__ __forceinline__ void KdaChunkTiles<Config>::start_products(
       wgmma_columns(shared + Smem::kVn + part % kShares * kScoreColumns * 128);
   constexpr int kSteps = Config::kValueWidth / 16;
   const auto along = [](int step) { return step / 4 * Smem::kRows + step % 4 * 32; };
-  mbarrier_wait(landed(kOfOutputs), 0);
+  mbarrier_wait(landed(kOfOutputs), phase);
   wgmma_fence_operands(scores);
   wgmma_fence_operands(queries);
   wgmma_fence_operands(rows);
@@ -258,7 +313,7 @@ __device__ __forceinline__ void KdaChunkTiles<Config>::start_products(
     Wgmma<32, true, Element>::run(queries, d_o.at(along(i)), h.at(2048 * i), i > 0);
   }
   wgmma_commit();
-  mbarrier_wait(landed(kOfValues), 0);
+  mbarrier_wait(landed(kOfValues), phase);
   wgmma_fence();
 #pragma unroll
   for (int i = 0; i < kSteps; ++i) {
@@ -267,7 +322,7 @@ __device__ __forceinline__ void KdaChunkTiles<Config>::start_products(
     Wgmma<32, true, Element>::run(rows, y.at(along(i)), h.at(2048 * i), i > 0);
   }
   wgmma_commit();
-  mbarrier_wait(landed(kOfEnds), 0);
+  mbarrier_wait(landed(kOfEnds), phase);
   wgmma_fence();
 #pragma unroll
   for (int i = 0; i < kSteps; ++i) {
@@ -356,7 +411,7 @@ __device__ __forceinline__ void KdaChunkTiles<Config>::load_values(Values& value
                    head * in.beta_head_stride);
 }
 
-// beta of the tokens, dv = beta y, and y . v.
+// beta of the tokens, dv = beta y where y is not that already, and y . v.
 template <class Config>
 __device__ __forceinline__ void KdaChunkTiles<Config>::finish_values(const Values& values) const {
   const int at = thread / kLanes, token = tile.first + at;
@@ -364,6 +419,7 @@ __device__ __forceinline__ void KdaChunkTiles<Config>::finish_values(const Value
   Element* dv =
       row_of<Element>(p.dv, p.dv_batch_stride, p.dv_token_stride, token) + head * p.dv_head_stride;
   const float beta = inside ? step_size<Config>(to_float(values.beta), in.beta_factor) : 0.0f;
+  const bool scaled = kda_row_scale(beta) == beta;
   float dot = 0.0f;
 #pragma unroll
   for (int i = 0; i < kTurns; ++i) {
@@ -380,7 +436,7 @@ __device__ __forceinline__ void KdaChunkTiles<Config>::finish_values(const Value
         d[2 * j + e] = y[e] * beta;
       }
     }
-    if (p.dv != nullptr && inside && 8 * chunk < in.value_dim) {
+    if (p.dv != nullptr && inside && !scaled && 8 * chunk < in.value_dim) {
       store_global(dv + 8 * chunk, pack<Element, 16>(d));
     }
   }
@@ -389,23 +445,25 @@ __device__ __forceinline__ void KdaChunkTiles<Config>::finish_values(const Value
     dot += __shfl_xor_sync(0xffffffffu, dot, other);
   }
   if (thread % kLanes != 0) return;
-  store_shared(shared + Smem::kBeta + 4 * at, beta);
+  store_shared(shared + Smem::kBeta + 4 * at, scaled ? 1.0f : beta);
+  store_shared(shared + Smem::kSteps + 4 * at, beta);
   store_shared(shared + Smem::kValueDots + 4 * at, dot);
 }
 
-// Columns before their row as operands, and those of do vn^T on the diagonal as they are.
+// Columns before their row as operands, those of do vn^T with the scale, and its diagonal as it is.
 template <class Config>
 __device__ __forceinline__ void KdaChunkTiles<Config>::store_scores(
     const float (&scores)[kScoreColumns / 2]) const {
   constexpr int kShares = kParts / 2;
   const bool outputs = part / kShares == 0;
   const unsigned to = shared + (outputs ? Smem::kOutScores : Smem::kValueScores);
+  const float scale = outputs ? in.scale : 1.0f;
 #pragma unroll
   for (int n = 0; n < kScoreColumns / 8; ++n) {
     const int first = part % kShares * kScoreColumns + 8 * n + 2 * t;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const float x = scores[4 * n + 2 * h], y = scores[4 * n + 2 * h + 1];
+      const float x = scale * scores[4 * n + 2 * h], y = scale * scores[4 * n + 2 * h + 1];
       if (outputs && row(h) / 2 == first / 2) {
         store_shared(shared + Smem::kDiagonal + 4 * row(h), row(h) == first ? x : y);
       }

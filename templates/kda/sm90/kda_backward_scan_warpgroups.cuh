@@ -100,14 +100,19 @@ __device__ __forceinline__ void KdaWalkingBack<Of, kStored>::walk_blocks(
   const int lane = fresh_lane(), g = lane / 4, t = lane % 4;
   const int column = this->warp_value() + (t & 1) * 8 + (t & 2) * 2;
   const bool inside = column < in.value_dim;
-  const long long stride = static_cast<long long>(in.value_heads) * in.value_dim;
+  const long long stride = KdaRowsByBeta<Config>::kThere
+                               ? p.value_grads_token_stride
+                               : static_cast<long long>(in.value_heads) * in.value_dim;
   int first = tile.first + (tile.count - 1 - tile.first) / 16 * 16;
   // Where the lane's columns of the block's token g go.
   Element* to = nullptr;
   if constexpr (kStored) {
-    to = static_cast<Element*>(p.value_grads) +
-         (tile.row * in.tokens + tile.start + first + g) * stride + tile.head * in.value_dim +
-         column;
+    to = static_cast<Element*>(p.value_grads) + (tile.start + first + g) * stride + column;
+    if constexpr (KdaRowsByBeta<Config>::kThere) {
+      to += tile.row * p.value_grads_batch_stride + tile.head * p.value_grads_head_stride;
+    } else {
+      to += tile.row * in.tokens * stride + tile.head * in.value_dim;
+    }
   }
   PipelineState<Smem::kSlots> ring;
 #pragma unroll 1

@@ -26,6 +26,16 @@ struct KdaDirection<Config, decltype(static_cast<void>(Config::kBack))> {
   static constexpr bool kBack = Config::kBack;
 };
 
+// Whether a walk back keeps rows of y times kda_row_scale(beta): most of them are those of dv.
+template <class Config, class = void>
+struct KdaRowsByBeta {
+  static constexpr bool kThere = false;
+};
+template <class Config>
+struct KdaRowsByBeta<Config, decltype(static_cast<void>(Config::kByBeta))> {
+  static constexpr bool kThere = Config::kByBeta;
+};
+
 // Whether records have rows of queries: for outputs, and in a launch that walks both ways, whose
 // records have the same parts.
 template <class Config, class = void>

@@ -8,7 +8,9 @@
 //   dh = Diag(decay) dh + scale qg^T do - ke^T Diag(beta) y
 //      = Diag(decay) dh + (scale (qg - P W))^T do - W^T r
 //
-// so that a walker's chain has two products here too, and y is no part of it.
+// so that a walker's chain has two products here too, and y is no part of it. Where the walk keeps
+// s y, with s = kda_row_scale(beta), the columns of M have the factor s, and its rows of keys and
+// queries what is left of beta.
 #pragma once
 #include "kda/sm90/preparer.cuh"
 
@@ -37,8 +39,13 @@ __device__ __forceinline__ bool KdaPreparing<Config>::finish_back(
   const int lane = fresh_lane();
   const float beta[2] = {load_shared(triangle() + 4 * (lane / 4)),
                          load_shared(triangle() + 4 * (lane / 4 + 8))};
+  float scale = 1.0f;
+  if constexpr (KdaRowsByBeta<Config>::kThere) {
+    scale = kda_row_scale(load_shared(triangle() + 4 * (lane & 15)));
+  }
   if (lane < 16) {  // nobody reads lengths in a walk back
     float factor = load_shared(triangle() + 4 * lane);
+    if (scale == factor) factor = 1.0f;
     if constexpr (Config::kL2Norm) factor *= load_shared(record.small + Smem::kNormK + 4 * lane);
     store_shared(record.small + Smem::kLengthK + 4 * lane, factor);
   }
@@ -46,7 +53,7 @@ __device__ __forceinline__ bool KdaPreparing<Config>::finish_back(
   const KdaSplit<Element> p = split_scores(record, beta, scores);
   __syncwarp();  // the rows of R are there for every lane
   float x[16];
-  solve_lower<Config>(triangle(), lane, 1.0f, x);
+  solve_lower<Config>(triangle(), lane, scale, x);
   float nothing = 0.0f;  // NaN if a number is not finite
 #pragma unroll
   for (int i = 0; i < 16; ++i) nothing = __fmaf_rn(x[i], 0.0f, nothing);

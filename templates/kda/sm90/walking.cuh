@@ -311,7 +311,7 @@ __device__ __forceinline__ void KdaWalking<Config>::walk_blocks(
   for (int first = tile.first; first < tile.count; first += 16) {
     const Record record(shared, ring.stage);
     if constexpr (Config::kSaved) {
-      if (first % kKdaChunk == 0) {
+      if ((first & (p.kept_tokens - 1)) == 0) {
         this->store_rounded(state, static_cast<Element*>(p.saved_states) + this->slot(first),
                             Preparing::kScaling);
       }

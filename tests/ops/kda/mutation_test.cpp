@@ -63,6 +63,13 @@ TEST_CASE("gradients of chunks by warpgroups: nothing that orders them can go") 
   check_mutations(subject);
 }
 
+// Blocks of two chunks each: phases turn, and the second one's state is made of the first one's.
+TEST_CASE("runs of chunks by warpgroups: nothing that orders them can go") {
+  Subject subject = subject_of("kda_backward_warpgroups", backward_case(250));
+  subject.least = 40;
+  check_mutations(subject);
+}
+
 // More blocks of tokens than the ring has records: places are used again, and phases turn.
 TEST_CASE("walk back by warpgroups: nothing that orders it can go") {
   Subject subject = subject_of("kda_backward_scan_warpgroups", backward_case(460));
