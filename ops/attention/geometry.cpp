@@ -45,7 +45,8 @@ Visits visits(const AttentionTiling& kernel, const AttentionMask& mask, int64_t 
   Visits sum;
   for (int64_t tile = 0; tile < tiles; tile += stride) {
     const int64_t count = std::min(stride, tiles - tile);
-    const BlockRange own = attention_tile_rows(tile + count / 2, rows, ratio, mask.queries);
+    const BlockRange own =
+        attention_tile_rows(tile + count / 2, rows, ratio, mask.queries, kernel.short_first != 0);
     const BlockRange all = attention_key_blocks(mask, own.begin, own.end, block).all;
     const int64_t keys =
         std::max<int64_t>(0, std::min(all.end * block, mask.keys) - all.begin * block);

@@ -33,6 +33,7 @@ AttentionTiling::AttentionTiling(const KernelSpec& spec)
       local(spec.constant("local", 0)),
       pack_gqa(spec.constant("pack_gqa", 0)),
       whole_groups(spec.constant("whole_groups", 0)),
+      short_first(spec.constant("short_first", 0)),
       ranges(spec.constant("ranges", 0)),
       persistent(spec.constant("persistent", 0)),
       threads(spec.threads),

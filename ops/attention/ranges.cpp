@@ -68,8 +68,11 @@ BlockRange attention_query_blocks(const AttentionMask& mask, int64_t key_begin, 
   return {std::min(first / block, end), end};
 }
 
-BlockRange attention_tile_rows(int64_t tile, int64_t tile_rows, int64_t ratio, int64_t queries) {
-  const int64_t begin = tile * tile_rows, end = std::min(begin + tile_rows, queries * ratio);
+BlockRange attention_tile_rows(int64_t tile, int64_t tile_rows, int64_t ratio, int64_t queries,
+                               bool short_first) {
+  const int64_t rows = queries * ratio, missing = ceil_div(rows, tile_rows) * tile_rows - rows;
+  const int64_t at = tile * tile_rows - (short_first ? missing : 0);
+  const int64_t begin = std::max<int64_t>(at, 0), end = std::min(at + tile_rows, rows);
   return begin >= end ? BlockRange{queries, queries}
                       : BlockRange{begin / ratio, (end - 1) / ratio + 1};
 }

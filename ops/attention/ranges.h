@@ -50,8 +50,10 @@ BlockRange attention_query_blocks(const AttentionMask& mask, int64_t key_begin, 
                                   int64_t block);
 
 // Returns the query rows [begin, end) of tile `tile`. `ratio` query heads are rows of one tile (1:
-// not packed).
-BlockRange attention_tile_rows(int64_t tile, int64_t tile_rows, int64_t ratio, int64_t queries);
+// not packed). `short_first`: if tiles do not divide the rows, the first one is short and not the
+// last one.
+BlockRange attention_tile_rows(int64_t tile, int64_t tile_rows, int64_t ratio, int64_t queries,
+                               bool short_first = false);
 
 // Returns whether to pack the `ratio` query heads of a key head into one tile: if that wastes fewer
 // rows of the tile or, where lengths are not known, as with packed ones, always. Returns false for

@@ -25,15 +25,29 @@ __device__ __forceinline__ int used_rows(int group) {
   return HasWholeGroups<Config>::kValue ? Config::kTileM / group * group : Config::kTileM;
 }
 
+// Where tiles do not divide a sequence one of them is short. With Config::kShortFirst it is the
+// first one: under a causal mask a tile sees more keys the further behind it is, and rows of nobody
+// should see few.
+template <class Config, class = void>
+struct HasShortFirst {
+  static constexpr bool kValue = false;
+};
+template <class Config>
+struct HasShortFirst<Config, typename Exists<decltype(Config::kShortFirst)>::Type> {
+  static constexpr bool kValue = Config::kShortFirst;
+};
+
 // A QueryTile is what a block of threads works on.
 struct QueryTile {
   int sequence, head;    // the key head with kPackGqa, otherwise the query head
   int kv_head, group;    // query heads of a key head
   int start_q, start_k;  // of a packed sequence, otherwise 0
   int rows, keys;        // of the sequence
-  int written;           // rows of `out` that its tiles must write: padding behind the last one
-  int first;             // tile row 0 in the sequence, counted in tile rows
-  long long list;        // which list of visits is the tile's, with kListed
+  // Rows of `out` that its tiles must write: with padding behind the last one, and without the next
+  // tile's rows if the first one is short.
+  int written;
+  int first;       // tile row 0 in the sequence, counted in tile rows
+  long long list;  // which list of visits is the tile's, with kListed
 };
 
 // Tile number `number` of a sequence and a head, which is a key head with kPackGqa.
@@ -70,6 +84,16 @@ __device__ __forceinline__ QueryTile query_tile_at(const AttentionForwardParams&
         static_cast<long long>(tile.head) * (p.tiles + p.sequences) + start / used + b + number;
   }
   return tile;
+}
+// With kShortFirst: the first tile is short by `missing` tile rows, and the others begin so much
+// earlier. It has rows of the next one behind its own, which it does not write.
+template <class Config>
+__device__ __forceinline__ void shorten_first(QueryTile& tile, int missing) {
+  if constexpr (HasShortFirst<Config>::kValue) {
+    const int group = Config::kPackGqa ? tile.group : 1;
+    if (tile.first == 0) tile.written = (used_rows<Config>(group) - missing) / group;
+    tile.first = maximum(tile.first - missing, 0);
+  }
 }
 // `block` counts tiles in the order in which they are begun: within a head the last rows first,
 // which see most under a causal mask.

@@ -32,7 +32,8 @@ struct Visits {
       : window(of), begin(0), left(0), right(0), end(0), listed(nullptr) {
     const int group = Config::kPackGqa ? tile.group : 1;
     const int first = tile.first / group;
-    const int last = minimum((tile.first + used_rows<Config>(group) - 1) / group, tile.rows - 1);
+    const int last = minimum((tile.first + used_rows<Config>(group) - 1) / group,
+                             minimum(tile.rows, tile.written) - 1);
     if (first >= tile.rows) return;
     if constexpr (Config::kListed) {
       end = load_element(static_cast<const int*>(p.visit_counts) + tile.list);

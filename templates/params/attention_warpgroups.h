@@ -16,7 +16,10 @@ struct AttentionTileOrder {
   long long blocks;               // tiles of all heads and sequences, which the blocks share
   unsigned turns, section_turns;  // turns of all tiles, and of a section's
   int section;                    // heads whose tiles are sorted together, at least 1
-  int reserved;
+  int section_keys;               // packed: keys of the sequences whose tiles are, or of one
+  // Otherwise: rows that a sequence's first tile is short of, and by how many blocks of threads the
+  // order moves on from section to section.
+  int missing, shift;
 };
 
 struct AttentionWarpgroupsParams {

@@ -27,9 +27,6 @@ constexpr int64_t kPartialRows = 4, kFewRows = 16, kPartsOfFewRows = 8;
 constexpr int64_t kHeadsBytes = int64_t{32} << 20;
 constexpr int64_t kElementBytes = 2;
 
-// [two messages][their barriers]
-constexpr int kMessageBytes = 2 * (4 * 12 + 16);
-
 // The forward's problem whose tiles and constants the kernel has.
 AttentionProblem forward_of(const AttentionProblem& problem) {
   AttentionProblem out = problem;
@@ -41,7 +38,7 @@ KernelSpec spec_of(const AttentionProblem& problem) {
   KernelSpec forward = attention_paged_spec(forward_of(problem), kRun);
   KernelSpec spec = shared_spec(
       LATHE_TEMPLATE("attention/sm90", kKernel, AttentionRaggedWarpgroupsParams, box_rows),
-      "AttentionRaggedWarpgroupsSmem", forward.smem_bytes + kMessageBytes, forward.threads);
+      "AttentionWarpgroupsSmem", forward.smem_bytes, forward.threads);
   spec.constants = std::move(forward.constants);
   add_rotary(problem, &spec);
   spec.tensor_maps = std::move(forward.tensor_maps);

@@ -17,6 +17,8 @@ namespace lathe {
 namespace {
 
 constexpr int kPanel = 64;
+// Messages of tiles: templates/attention/sm90/tile_messages.cuh.
+constexpr int kMessageBytes = 3 * (4 * 16 + 16);
 constexpr const char* kKernel = "attention_forward_warpgroups";
 
 // By padded widths of keys and of values: the rows of a block, 64 for each warpgroup that
@@ -74,26 +76,28 @@ int keys_of(const AttentionProblem& problem, const Tile& tile) {
   return problem.local ? tile.local_keys : tile.keys;
 }
 
-int smem_bytes(const Tile& tile, int keys, bool listed) {
+int smem_bytes(const Tile& tile, int keys, bool packed, bool listed) {
   const int width = round_up(tile.width, kPanel);
   const int value_width = round_up(tile.value_width, kPanel);
   const int barriers = 8 * (2 + 4 * tile.stages), kept = tile.threads() - 128;
-  const int entries = listed ? 4 * tile.stages : 0;
+  const int messages = packed ? kMessageBytes : 0, entries = listed ? 4 * tile.stages : 0;
   return 2 * (tile.rows * width + tile.stages * keys * (width + value_width)) + barriers + kept +
-         entries;
+         messages + entries;
 }
 
-KernelSpec spec_with(const AttentionProblem& problem, const Tile& tile, int keys) {
+KernelSpec spec_with(const AttentionProblem& problem, const Tile& tile, int keys,
+                     bool short_first) {
   const bool listed = problem.mod("mask_mod") != nullptr;
-  KernelSpec spec =
-      shared_spec(LATHE_TEMPLATE("attention/sm90", "attention_forward_warpgroups",
-                                 AttentionWarpgroupsParams, order),
-                  "AttentionWarpgroupsSmem", smem_bytes(tile, keys, listed), tile.threads());
+  KernelSpec spec = shared_spec(LATHE_TEMPLATE("attention/sm90", "attention_forward_warpgroups",
+                                               AttentionWarpgroupsParams, order),
+                                "AttentionWarpgroupsSmem",
+                                smem_bytes(tile, keys, problem.packed, listed), tile.threads());
   // The constants and mods are those of the portable kernel, whose geometry serves both.
   KernelSpec portable =
       attention_forward_spec(problem, {tile.rows, keys, tile.stages, tile.threads() / 32});
   spec.constants = std::move(portable.constants);
   spec.mods = std::move(portable.mods);
+  spec.constants.push_back(Constant::flag("short_first", "kShortFirst", short_first));
   const auto map = [&](const char* field, std::vector<int> box) {
     spec.tensor_maps.push_back({field, problem.element, std::move(box), 128});
   };
@@ -107,6 +111,12 @@ KernelSpec spec_with(const AttentionProblem& problem, const Tile& tile, int keys
   map("k", {kPanel, keys, 1, 1});
   map("v", {kPanel, keys, 1, 1});
   return spec;
+}
+
+// Under a mask long tiles should have no rows of nobody. Of lists only the kernel that made them
+// knows the tiles.
+bool has_short_first(const AttentionProblem& problem) {
+  return problem.local && problem.mod("mask_mod") == nullptr;
 }
 
 // Keys and values of a section of heads fit in L2 beside other data.
@@ -161,7 +171,9 @@ std::vector<KernelSpec> candidates(const AttentionProblem& problem, const Device
   std::vector<KernelSpec> specs = {attention_warpgroups_spec(problem)};
   // Fewer keys leave less of a block at the edge of a mask, and more registers.
   for (const int keys : {tile.local_keys, tile.mod_keys}) {
-    if (keys < specs.back().constant("n")) specs.push_back(spec_with(problem, tile, keys));
+    if (keys < specs.back().constant("n")) {
+      specs.push_back(spec_with(problem, tile, keys, has_short_first(problem)));
+    }
   }
   return specs;
 }
@@ -184,7 +196,7 @@ std::string attention_warpgroups_refusal(const AttentionProblem& problem,
 
 KernelSpec attention_warpgroups_spec(const AttentionProblem& problem) {
   const Tile& tile = *tile_of(problem);
-  return spec_with(problem, tile, keys_of(problem, tile));
+  return spec_with(problem, tile, keys_of(problem, tile), has_short_first(problem));
 }
 
 KernelSpec attention_paged_spec(const AttentionProblem& problem, int run) {
@@ -192,7 +204,7 @@ KernelSpec attention_paged_spec(const AttentionProblem& problem, int run) {
   // Blocks of keys are those of a mask's edge, whichever masks there are, and two runs at least:
   // pages of 64 keys and more then bring a block by few copies.
   const int keys = std::min(keys_of(problem, tile), tile.local_keys) / (2 * run) * (2 * run);
-  KernelSpec spec = spec_with(problem, tile, keys);
+  KernelSpec spec = spec_with(problem, tile, keys, false);
   // A box is rows of a page, which a call knows, by a page.
   for (size_t i = 1; i < spec.tensor_maps.size(); ++i)
     spec.tensor_maps[i].box = {kPanel, 0, 1, 1, 1};
@@ -213,16 +225,25 @@ AttentionTileOrder attention_tile_order(const AttentionTiling& kernel,
   const int64_t grid = std::min<int64_t>(out.blocks, most);
   out.section = 1, out.section_turns = 1;
   out.turns = static_cast<unsigned>(ceil_div(out.blocks, grid));
-  if (kernel.packed != 0 || kernel.local == 0) return out;
-  const int64_t key_bytes = int64_t{2} * f.seq_k * (f.head_dim + f.value_dim);
-  const int64_t heads = columns * f.sequences, sharing = columns / f.kv_heads;
-  const int64_t section =
-      std::clamp<int64_t>(kHeadsBytes / std::max<int64_t>(key_bytes, 1) * sharing, 1, heads);
+  const int64_t key_bytes = int64_t{2} * (f.head_dim + f.value_dim);
+  const int64_t fit = kHeadsBytes / std::max<int64_t>(key_bytes * f.seq_k, 1);
+  const int64_t heads = kernel.packed != 0 ? columns : columns * f.sequences;
+  const int64_t section = std::clamp<int64_t>(fit * (columns / f.kv_heads), 1, heads);
   out.section = static_cast<int>(section);
+  if (kernel.packed != 0) {
+    out.section_keys = static_cast<int>(std::min<int64_t>(kHeadsBytes / key_bytes, f.seq_k));
+    return out;
+  }
+  const int64_t group = kernel.pack_gqa != 0 ? f.heads / f.kv_heads : 1;
+  const int64_t used = kernel.m / group * group;
+  out.missing = static_cast<int>(f.tiles * used - f.seq_q * group);
+  if (kernel.local == 0) return out;
   out.section_turns = static_cast<unsigned>(ceil_div(section * f.tiles, grid));
   const int64_t whole = (heads - 1) / section;
   out.turns = static_cast<unsigned>(whole * out.section_turns +
                                     ceil_div((heads - whole * section) * f.tiles, grid));
+  // All moves together are less than once around.
+  out.shift = static_cast<int>(grid / ((whole >> (out.section_turns & 1)) + 1));
   return out;
 }
 

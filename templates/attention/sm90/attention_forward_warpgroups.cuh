@@ -4,10 +4,11 @@
 //
 // A block is persistent. One thread of its last warpgroup copies: q of a tile of kTileM rows, then
 // k and v of each key block that the tile visits, from the right to the left, by tensor maps into a
-// ring of kStages. The other warpgroups consume: each owns 64 rows. While P V of the last key block
-// runs, a warpgroup computes the softmax of the next block; of two warpgroups one computes softmax
-// while the other's products run (Shah et al., FlashAttention-3). The softmax, the masks and the
-// options are those of the portable kernel.
+// ring of kStages. Of packed sequences its warp also looks for the tiles, as lengths on the device
+// decide, and sends the others messages of them. The other warpgroups consume: each owns 64 rows.
+// While P V of the last key block runs, a warpgroup computes the softmax of the next block; of two
+// warpgroups one computes softmax while the other's products run (Shah et al., FlashAttention-3).
+// The softmax, the masks and the options are those of the portable kernel.
 #pragma once
 #include "attention/sm90/attention_consumer.cuh"
 
@@ -51,8 +52,29 @@ template <class Config>
 struct ForwardConsumer {
   using Consumers = ConsumerConfig<Config>;
   const AttentionWarpgroupsParams& p;
+  const MessagesOf<Config> messages;
   AttentionConsumer<Config> consumer;
+  typename MessagesOf<Config>::State state;
 
+  __device__ __forceinline__ float walk(const QueryTile& tile, RunningSoftmax<1>& softmax,
+                                        typename AttentionConsumer<Config>::O& o) {
+    const ScoreUnits<Consumers> units(p.forward, tile, WarpRows<Consumers>(tile));
+    const CursorVisits<Config> visits(p.forward, tile);
+    if (visits.begin < visits.end) consumer.walk(visits, tile, units, softmax, o);
+    return units.t;
+  }
+  // A packed tile. Its end reads the message again rather than hold it all the while.
+  __device__ __forceinline__ void run_message(int group) {
+    typename AttentionConsumer<Config>::O o = {};
+    RunningSoftmax<1> softmax;
+    start_empty(softmax);
+    const float t = walk(messages.read(state, group), softmax, o);
+    const QueryTile tile = messages.read(state, group);
+    messages.release(state);
+    state.next();
+    store_results<Consumers>(p.forward, tile, t, softmax, o);
+  }
+  // A dense tile, which each warp has found for itself.
   __device__ __forceinline__ void run_tile(const QueryTile& tile) {
     const KeptTile<kTight<Config>> kept = {tile, consumer.ring.kept(threadIdx.x / 32)};
     kept.put();
@@ -66,6 +88,12 @@ struct ForwardConsumer {
   }
   __device__ __forceinline__ void run() {
     consumer.ping_pong.start();
+    if constexpr (Config::kPacked) {
+      const int group = p.forward.heads / p.forward.kv_heads;
+#pragma unroll 1
+      while (messages.wait(state)) run_message(group);
+      return;
+    }
     const TileOrder<Consumers> order = {p.forward, p.order};
     for (unsigned turn = 0; turn < order.turns(); ++turn) {
       QueryTile tile;
@@ -78,24 +106,32 @@ template <class Config>
 __device__ void attention_forward_warpgroups(const AttentionWarpgroupsParams& p) {
   extern __shared__ __align__(1024) float4 shared[];
   const AttentionRing<Config> ring = {shared_address(shared)};
+  const MessagesOf<Config> messages = {ring.messages()};
   constexpr unsigned kConsumers = ConsumerConfig<Config>::kThreads;
-  constexpr RegisterSplit kRegisters = kConsumers == 256 ? kTwoConsumers : kThreeConsumers;
+  static_assert(!Config::kPacked || kConsumers == 256, "who looks for tiles needs registers");
+  constexpr RegisterSplit kRegisters = Config::kPacked     ? kPagedProducer
+                                       : kConsumers == 256 ? kTwoConsumers
+                                                           : kThreeConsumers;
   if (threadIdx.x == kConsumers) {
     prefetch_tensor_map(p.q);
     if (p.forward.seq_k > 0) {  // without keys there are no maps of them
       prefetch_tensor_map(p.k);
       prefetch_tensor_map(p.v);
     }
+    if constexpr (Config::kPacked) messages.init();
     ring.init();
   }
   clear_unused_rows(p.forward, ring);
   __syncthreads();  // the barriers and what is cleared are there for all
   if (threadIdx.x >= kConsumers) {
     setmaxnreg_dec<kRegisters.producer>();
-    if (threadIdx.x == kConsumers) AttentionProducer<Config>{p, ring}.run();
+    const int lane = static_cast<int>(threadIdx.x - kConsumers);
+    if (lane < (Config::kPacked ? 32 : 1)) {
+      AttentionProducer<Config>{p, ring, messages, lane}.run();
+    }
   } else {
     setmaxnreg_inc<kRegisters.consumer>();
-    ForwardConsumer<Config>{p, {ring, {threadIdx.x / 128}}}.run();
+    ForwardConsumer<Config>{p, messages, {ring, {threadIdx.x / 128}}}.run();
   }
 }
 

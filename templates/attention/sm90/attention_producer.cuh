@@ -1,8 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The shared memory of the forward by warpgroups, and the thread that fills it: q of each tile, and
+// The shared memory of the forward by warpgroups, and the warp that fills it: q of each tile, and
 // the ring of keys and values.
 #pragma once
+#include "attention/sm90/packed_order.cuh"
+#include "attention/sm90/tile_messages.cuh"
 #include "attention/sm90/tile_order.cuh"
 #include "attention/visits.cuh"
 #include "common/box_coordinates.cuh"
@@ -13,8 +15,16 @@
 
 namespace lathe {
 
-// [Q][kStages tiles of K][kStages tiles of V][barriers][what warps keep of their tile][entries of
-// the list of visits that the stages of K are of]
+// ConsumerConfig is the Config as consumers see it: they are the first threads of the block.
+template <class Config>
+struct ConsumerConfig : Config {
+  static constexpr int kThreads = Config::kThreads - 128;
+};
+template <class Config>
+using MessagesOf = TileMessages<ConsumerConfig<Config>::kThreads / 32>;
+
+// [Q][kStages tiles of K][kStages tiles of V][barriers][what warps keep of their tile][with
+// kPacked, messages of tiles][entries of the list of visits that the stages of K are of]
 //
 // A tile is whole panels of 64 columns. What is behind the last column arrives as zeros: it costs
 // shared memory and no product.
@@ -28,14 +38,9 @@ struct AttentionWarpgroupsSmem {
   static constexpr int kKeys = kQ, kValues = kKeys + Config::kStages * kK;
   static constexpr int kBarriers = kValues + Config::kStages * kV;
   static constexpr int kKept = kBarriers + 8 * (2 + 4 * Config::kStages);
-  static constexpr int kEntries = kKept + 32 * (Config::kThreads / 32 - 4);
+  static constexpr int kMessages = kKept + 32 * (Config::kThreads / 32 - 4);
+  static constexpr int kEntries = kMessages + (Config::kPacked ? MessagesOf<Config>::kBytes : 0);
   static constexpr int kBytes = kEntries + (Config::kListed ? 4 * Config::kStages : 0);
-};
-
-// ConsumerConfig is the Config as consumers see it: they are the first threads of the block.
-template <class Config>
-struct ConsumerConfig : Config {
-  static constexpr int kThreads = Config::kThreads - 128;
 };
 
 // The ring as addresses. A `full` barrier tells that bytes have landed, an `empty` one that all
@@ -59,6 +64,7 @@ struct AttentionRing {
   __device__ __forceinline__ unsigned kept(unsigned warp) const {
     return shared + Smem::kKept + 32 * warp;
   }
+  __device__ __forceinline__ unsigned messages() const { return shared + Smem::kMessages; }
   // The list's entry, with kListed: written before the keys are asked for, and read like them.
   __device__ __forceinline__ unsigned entry(unsigned stage) const {
     return shared + Smem::kEntries + 4 * stage;
@@ -107,17 +113,24 @@ __device__ __forceinline__ void clear_unused_rows(const AttentionForwardParams& 
   }
 }
 
-// The producer: one thread.
+// The producer: one thread, or with kPacked a warp, of which one lane copies. That finds the tiles
+// and tells the consumers; having few registers, it reads what it needs of a tile from the message
+// that it has sent.
 template <class Config>
 struct AttentionProducer {
   using Smem = AttentionWarpgroupsSmem<Config>;
+  using Messages = MessagesOf<Config>;
+  using State = typename Messages::State;
   static constexpr int kTileM = Config::kTileM, kTileN = Config::kTileN;
 
   const AttentionWarpgroupsParams& p;
   const AttentionRing<Config>& ring;
+  const Messages messages;
+  const int lane;
   PipelineState<1> q_state;
   PipelineState<Config::kStages> k_state, v_state;
 
+  __device__ __forceinline__ bool copies() const { return !Config::kPacked || lane == 0; }
   // A visit is a block of keys, or with kListed an entry of the list.
   static __device__ __forceinline__ int visit(const Visits<Config>& visits, int cursor) {
     return Config::kListed ? visits.entry(cursor) : cursor;
@@ -130,45 +143,108 @@ struct AttentionProducer {
     const int group = Config::kPackGqa ? tile.group : 1;
     const BoxCoordinates<Config> at(tile, tile.first / group, tile.start_q, tile.rows);
     mbarrier_wait(ring.q_empty(), q_state.phase ^ 1);
-    mbarrier_arrive_expect(ring.q_full(), Smem::kPanels * used_rows<Config>(group) * 128);
+    if (copies()) {
+      mbarrier_arrive_expect(ring.q_full(), Smem::kPanels * used_rows<Config>(group) * 128);
 #pragma unroll
-    for (int panel = 0; panel < Smem::kPanels; ++panel) {
-      const unsigned to = ring.q() + panel * kTileM * 128;
-      if constexpr (Config::kPackGqa) {
-        copy_box(to, p.q, ring.q_full(), panel * 64, 0, at.row, tile.head, at.sequence);
-      } else {
-        copy_box(to, p.q, ring.q_full(), panel * 64, at.row, tile.head, at.sequence);
+      for (int panel = 0; panel < Smem::kPanels; ++panel) {
+        const unsigned to = ring.q() + panel * kTileM * 128;
+        if constexpr (Config::kPackGqa) {
+          copy_box(to, p.q, ring.q_full(), panel * 64, 0, at.row, tile.head, at.sequence);
+        } else {
+          copy_box(to, p.q, ring.q_full(), panel * 64, at.row, tile.head, at.sequence);
+        }
       }
     }
     q_state.next();
   }
-  __device__ __forceinline__ void copy_k(const QueryTile& tile, int visit) {
+  template <int kPanels>
+  __device__ __forceinline__ void copy_keys(const TensorMap& map, const QueryTile& tile, int visit,
+                                            unsigned to, unsigned full) const {
     const BoxCoordinates<Config> at(tile, key(visit), tile.start_k, tile.keys);
-    mbarrier_wait(ring.k_empty(k_state.stage), k_state.phase ^ 1);
-    const unsigned full = ring.k_full(k_state.stage);
-    if constexpr (Config::kListed) store_shared_word(ring.entry(k_state.stage), visit);
-    mbarrier_arrive_expect(full, Smem::kK);
+    mbarrier_arrive_expect(full, kPanels * kTileN * 128);
 #pragma unroll
-    for (int panel = 0; panel < Smem::kPanels; ++panel) {
-      copy_box(ring.k(k_state.stage) + panel * kTileN * 128, p.k, full, panel * 64, at.row,
-               tile.kv_head, at.sequence);
+    for (int panel = 0; panel < kPanels; ++panel) {
+      copy_box(to + panel * kTileN * 128, map, full, panel * 64, at.row, tile.kv_head, at.sequence);
+    }
+  }
+  __device__ __forceinline__ void copy_k(const QueryTile& tile, int visit) {
+    const unsigned stage = k_state.stage;
+    mbarrier_wait(ring.k_empty(stage), k_state.phase ^ 1);
+    if (copies()) {
+      if constexpr (Config::kListed) store_shared_word(ring.entry(stage), visit);
+      copy_keys<Smem::kPanels>(p.k, tile, visit, ring.k(stage), ring.k_full(stage));
     }
     k_state.next();
   }
   __device__ __forceinline__ void copy_v(const QueryTile& tile, int visit) {
-    const BoxCoordinates<Config> at(tile, key(visit), tile.start_k, tile.keys);
-    mbarrier_wait(ring.v_empty(v_state.stage), v_state.phase ^ 1);
-    const unsigned full = ring.v_full(v_state.stage);
-    mbarrier_arrive_expect(full, Smem::kV);
-#pragma unroll
-    for (int panel = 0; panel < Smem::kValuePanels; ++panel) {
-      copy_box(ring.v(v_state.stage) + panel * kTileN * 128, p.v, full, panel * 64, at.row,
-               tile.kv_head, at.sequence);
-    }
+    const unsigned stage = v_state.stage;
+    mbarrier_wait(ring.v_empty(stage), v_state.phase ^ 1);
+    if (copies())
+      copy_keys<Smem::kValuePanels>(p.v, tile, visit, ring.v(stage), ring.v_full(stage));
     v_state.next();
   }
 
+  // Tells the consumers of a tile, or that there is none.
+  __device__ __forceinline__ void send(bool there, const QueryTile& tile, const State& to) const {
+    if (copies()) messages.send(there, tile, to);
+    __syncwarp();  // the message is there for the warp itself
+  }
+  __device__ __forceinline__ QueryTile tile_of(const State& state) const {
+    return messages.read(state, p.forward.heads / p.forward.kv_heads);
+  }
+  // Keys of the visits below `from` down to `to`, and values of the visits before them.
+  __device__ __forceinline__ void copy_visits(const QueryTile& tile, const Visits<Config>& visits,
+                                              int from, int to) {
+    if (from <= to) return;
+    int last = visit(visits, from);
+#pragma unroll 1
+    for (int cursor = from - 1; cursor >= to; --cursor) {
+      const int next = visit(visits, cursor);
+      copy_k(tile, next);
+      copy_v(tile, last);
+      last = next;
+    }
+  }
+  // With kPacked: where a tile begins as much is copied as there is room for.
+  __device__ __forceinline__ int room(const Visits<Config>& visits) const {
+    return maximum(visits.end - Config::kStages, visits.begin);
+  }
+  __device__ __forceinline__ void begin_tile(const State& state) {
+    const QueryTile tile = tile_of(state);
+    const Visits<Config> visits(p.forward, tile);
+    if (visits.begin >= visits.end) return;
+    copy_k(tile, visit(visits, visits.end - 1));
+    copy_q(tile);
+    copy_visits(tile, visits, visits.end - 1, room(visits));
+  }
+  __device__ __forceinline__ void end_tile(const State& state) {
+    const QueryTile tile = tile_of(state);
+    const Visits<Config> visits(p.forward, tile);
+    if (visits.begin >= visits.end) return;
+    copy_visits(tile, visits, room(visits), visits.begin);
+    copy_v(tile, visit(visits, visits.begin));
+  }
+
+  // The next tile is looked for while keys of the one at work are under way.
+  __device__ __forceinline__ void run_packed() {
+    PackedOrder<Config> order(p.forward, p.order);
+    State state, next;
+    QueryTile tile;
+    unsigned turn = 0;
+    bool works = false;
+#pragma unroll 1
+    for (; order.find(turn, tile); ++turn) {
+      send(true, tile, next);
+      if (works) end_tile(state);
+      state = next, works = true;
+      next.next();
+      begin_tile(state);
+    }
+    if (works) end_tile(state);
+    send(false, {}, next);
+  }
   __device__ __forceinline__ void run() {
+    if constexpr (Config::kPacked) return run_packed();
     const TileOrder<Config> order = {p.forward, p.order};
     for (unsigned turn = 0; turn < order.turns(); ++turn) {
       QueryTile tile;

@@ -17,12 +17,6 @@
 
 namespace lathe {
 
-template <class Config>
-struct AttentionRaggedWarpgroupsSmem {
-  static constexpr int kMessages = AttentionWarpgroupsSmem<Config>::kBytes;
-  static constexpr int kBytes = kMessages + TileMessages<Config>::kBytes;
-};
-
 // The producer: a warp.
 template <class Config>
 struct RaggedProducer {
@@ -31,11 +25,11 @@ struct RaggedProducer {
 
   const AttentionRaggedWarpgroupsParams& p;
   const AttentionRing<Config>& ring;
-  const TileMessages<Config>& messages;
+  const MessagesOf<Config> messages;
   const int lane;
   PipelineState<1> q_state;
   PipelineState<Config::kStages> k_state, v_state;
-  typename TileMessages<Config>::State message_state;
+  typename MessagesOf<Config>::State message_state;
 
   // The rows of a page that a lane copies, of which those from `end` on are nobody's keys.
   struct Run {
@@ -123,7 +117,9 @@ struct RaggedProducer {
     copy_v(tile, last);
   }
   __device__ __forceinline__ void send(bool there, const RaggedTile& of) {
-    if (lane == 0) messages.send(there, of, message_state);
+    if (lane == 0) {
+      messages.send(there, of.tile, message_state, of.split.number, of.split.count, of.split.slot);
+    }
     message_state.next();
   }
 
@@ -154,10 +150,10 @@ struct RaggedConsumer {
   using Element = typename Config::Element;
   using O = typename AttentionConsumer<Config>::O;
   const AttentionRaggedWarpgroupsParams& p;
-  const TileMessages<Config> messages;
+  const MessagesOf<Config> messages;
   char* const q;
   AttentionConsumer<Config> consumer;
-  typename TileMessages<Config>::State message_state;
+  typename MessagesOf<Config>::State message_state;
 
   // Turns the warpgroup's rows of q where they have landed: a warp has a row at a time, so that its
   // lanes fall into different banks.
@@ -247,16 +243,20 @@ struct RaggedConsumer {
     }
     return units.t;
   }
+  __device__ __forceinline__ RaggedTile read(int group) const {
+    int split[3];
+    messages.read_own(message_state, split);
+    return {messages.read(message_state, group), {split[0], split[1], split[2]}};
+  }
   // The end of a tile reads its message again rather than hold it all the while.
-  __device__ __forceinline__ void run_tile(const RaggedTile& of) {
-    const int group = of.tile.group;
+  __device__ __forceinline__ void run_tile(int group) {
+    const RaggedTile of = read(group);
     O o = {};
     RunningSoftmax<1> softmax;
     start_empty(softmax);
     const float t = walk(of, softmax, o);
-    const RaggedTile kept = messages.read(message_state.stage, group);
-    __syncwarp();  // all lanes have read the message
-    consumer.arrive(messages.empty(message_state.stage));
+    const RaggedTile kept = read(group);
+    messages.release(message_state);
     message_state.next();
     if (kept.split.count <= 1) {
       store_results<Consumers>(p.decode.forward, kept.tile, t, softmax, o);
@@ -268,21 +268,15 @@ struct RaggedConsumer {
     const int group = p.decode.forward.heads / p.decode.forward.kv_heads;
     consumer.ping_pong.start();
 #pragma unroll 1
-    while (true) {
-      mbarrier_wait(messages.full(message_state.stage), message_state.phase);
-      const RaggedTile of = messages.read(message_state.stage, group);
-      if (uniform(of.tile.sequence == kNoSequence)) break;
-      run_tile(of);
-    }
+    while (messages.wait(message_state)) run_tile(group);
   }
 };
 
 template <class Config>
 __device__ void attention_ragged_warpgroups(const AttentionRaggedWarpgroupsParams& p) {
-  using Smem = AttentionRaggedWarpgroupsSmem<Config>;
   extern __shared__ __align__(1024) float4 shared[];
   const AttentionRing<Config> ring = {shared_address(shared)};
-  const TileMessages<Config> messages = {shared_address(shared) + Smem::kMessages};
+  const MessagesOf<Config> messages = {ring.messages()};
   constexpr unsigned kConsumers = ConsumerConfig<Config>::kThreads;
   if (threadIdx.x == kConsumers) {
     prefetch_tensor_map(p.q);

@@ -214,9 +214,9 @@ TEST_CASE("attention decode: warpgroups take packed calls with many rows and pag
         "attention_ragged_order cu=i32 m=128 n=128 bundle=4 threads=512 smem=34944");
   CHECK(kernels[0]->kernel->text() ==
         "attention_ragged_warpgroups element=bf16 cu=i32 width=128 value_width=128 m=128 n=128 "
-        "stages=2 packed=1 local=1 softcap=0 alibi=0 sinks=0 pack_gqa=1 listed=0 whole_groups=1 "
-        "map_q=bf16x64x0x0x1x1/128 map_k=bf16x64x0x1x1x1/128 map_v=bf16x64x0x1x1x1/128 "
-        "threads=384 smem=164304");
+        "stages=2 packed=1 local=1 softcap=0 alibi=0 sinks=0 pack_gqa=1 listed=0 short_first=0 "
+        "whole_groups=1 map_q=bf16x64x0x0x1x1/128 map_k=bf16x64x0x1x1x1/128 "
+        "map_v=bf16x64x0x1x1x1/128 threads=384 smem=164416");
   AttentionDecodeShape shape{8, 20, 8, 2, 50, 64, 8};
   shape.ragged = true, shape.packed_tokens = 160;
   CHECK(taken_of(kernels, shape) == 0);

@@ -59,7 +59,7 @@ TEST_CASE("attention: a tuned choice is of either family, under one key whatever
     CHECK(choices->heard.kernel == "attention_forward_warpgroups");
     CHECK(choices->heard.problem_class ==
           "element=bf16 cu=i32 width=128 value_width=128 packed=0 local=0 softcap=0 alibi=0 "
-          "sinks=0 pack_gqa=0 listed=0");
+          "sinks=0 pack_gqa=0 listed=0 short_first=0");
     return spec;
   };
   CHECK(chosen("m=128 n=96").constant("n") == 96);

@@ -156,6 +156,12 @@ TEST_CASE("attention ranges: rows of a tile with packed heads") {
   CHECK(attention_tile_rows(2, 128, 8, 20).size() == 0);
   CHECK(attention_tile_rows(1, 128, 3, 100) == BlockRange{42, 86});  // both ends within a query
   CHECK(attention_tile_rows(1, 128, 1, 200) == BlockRange{128, 200});
+  // With the short tile first.
+  CHECK(attention_tile_rows(0, 128, 1, 200, true) == BlockRange{0, 72});
+  CHECK(attention_tile_rows(1, 128, 1, 200, true) == BlockRange{72, 200});
+  CHECK(attention_tile_rows(2, 128, 1, 200, true).size() == 0);
+  CHECK(attention_tile_rows(0, 128, 1, 256, true) == BlockRange{0, 128});
+  CHECK(attention_tile_rows(0, 125, 5, 30, true) == BlockRange{0, 5});
 }
 
 TEST_CASE("attention heuristics: packing of heads") {

@@ -45,6 +45,7 @@ AttentionCase drawn(size_t number) {
 // Holds what the problem takes at least, by the tiles of the kernel that ran.
 struct Least {
   int64_t m = 0, n = 0, width = 0, value_width = 0;
+  bool short_first = false;
   double visits = 0;    // tiles that hold a pair which counts
   double bytes_in = 0;  // of q, once where its tile sees a key, and of k and v once for a visit
   double rows_written = 0;
@@ -55,7 +56,7 @@ struct Least {
       REQUIRE_MESSAGE(at != spec.npos, spec);
       return std::stoll(spec.substr(at + name.size() + 2));
     };
-    m = constant("m"), n = constant("n");
+    m = constant("m"), n = constant("n"), short_first = constant("short_first") != 0;
     width = constant("width"), value_width = constant("value_width");
     for (size_t b = 0; b < c.queries.size(); ++b) add_sequence(c, c.queries[b], c.keys[b]);
   }
@@ -64,10 +65,14 @@ struct Least {
   void add_sequence(const AttentionCase& c, int64_t queries, int64_t keys) {
     const ref::PairMask whole{queries, keys, c.causal, c.left, c.right};
     const auto heads = static_cast<double>(c.heads());
-    for (int64_t row = 0; row < queries; row += m) {
+    // The first tile may be short; then it begins ahead of the rows, and copies some behind its
+    // own.
+    const int64_t missing = short_first ? (queries + m - 1) / m * m - queries : 0;
+    for (int64_t at = -missing; at < queries; at += m) {
+      const int64_t row = std::max<int64_t>(at, 0), end = std::min(at + m, queries);
       bool any = false;
       for (int64_t key = 0; key < keys; key += n) {
-        if (!visible(whole, row, key)) continue;
+        if (!visible(whole, row, end, key)) continue;
         any = true;
         visits += heads;
         bytes_in +=
@@ -77,8 +82,8 @@ struct Least {
     }
     rows_written += heads * static_cast<double>(queries);
   }
-  bool visible(const ref::PairMask& mask, int64_t row, int64_t key) const {
-    for (int64_t r = row; r < std::min(row + m, mask.queries); ++r) {
+  bool visible(const ref::PairMask& mask, int64_t row, int64_t end, int64_t key) const {
+    for (int64_t r = row; r < end; ++r) {
       for (int64_t k = key; k < std::min(key + n, mask.keys); ++k) {
         if (mask.kept(r, k)) return true;
       }
