@@ -21,7 +21,7 @@ AttentionCase packed_case(int64_t keys) {
 
 }  // namespace
 
-TEST_CASE("forward by three warpgroups in turns: nothing that orders it can go") {
+TEST_CASE("forward of packed sequences: nothing that orders it can go") {
   check_mutations(forward_subject(packed_case(128)));
 }
 
