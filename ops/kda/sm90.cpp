@@ -5,18 +5,25 @@
 #include <algorithm>
 
 #include "codegen/base/integers.h"
+#include "codegen/base/text.h"
 #include "ops/kda/walk.h"
 #include "ops/token_map.h"
 
 namespace lathe {
 namespace {
 
-constexpr int kPanel = 64;              // columns of a copy
-constexpr int kPreparingThreads = 256;  // of a block; 128 more walk for each 64 values
-constexpr int kWalkerValues = 64;
+constexpr int kPanel = 64;         // columns of a copy
+constexpr int kWalkerValues = 64;  // of a warpgroup that walks
 constexpr int kMostShared = 227 * 1024, kMostSlots = 16;
 
-int walkers_of(const KdaProblem& problem) { return problem.value_dim > kWalkerValues ? 2 : 1; }
+bool is_wide(int64_t keys) { return keys > kKdaNarrow; }
+
+// The preparing warps of a block. With wide rows of keys there is room for fewer records.
+int preparing_warps(int64_t keys) { return is_wide(keys) ? 4 : 8; }
+
+int walkers_of(const KdaProblem& problem) {
+  return problem.value_dim > kWalkerValues || is_wide(problem.key_dim) ? 2 : 1;
+}
 
 // Bytes of a record: rows of ke, of qg for outputs or a walk back, and of kd, rows of v; two
 // squares, or three, the decay, three numbers of each token and a flag; three barriers.
@@ -28,7 +35,7 @@ int slot_bytes(const KdaProblem& problem, const KdaWarpgroupsWalk& walk) {
   return record + squares * 512 + 4 * (width + 32) + 3 * 64 + 16 + 3 * 8;
 }
 
-constexpr int kTriangles = 8 * 16 * 4 * 24;  // of the preparing warps
+constexpr int kTriangle = 16 * 4 * 24;  // of a preparing warp
 
 // Returns rows of [.., tokens, heads, width] of the inputs.
 MappedRows rows_of(const KdaInputs& in, const void* data, int width, int heads, long long batch,
@@ -41,25 +48,24 @@ MappedRows rows_of(const KdaInputs& in, const void* data, int width, int heads, 
 std::string kda_warpgroups_refusal(const KdaProblem& problem, const DeviceFacts& facts,
                                    const char* kernel) {
   if (facts.arch == "sm_90a" && !problem.forward) return "there is no forward";
-  return kda_rows_refusal(problem, facts, kernel);
+  return kda_rows_refusal(problem, facts, kernel, kKdaWide);
 }
 
 std::string kda_rows_refusal(const KdaProblem& problem, const DeviceFacts& facts,
-                             const char* kernel) {
+                             const char* kernel, int most_keys) {
   if (facts.arch != "sm_90a") return "the architecture is not sm_90a";
   if (problem.element != Dtype::bf16) return "the elements are not bfloat16";
-  if (problem.gate == Dtype::f16) return "the gate is float16";
   if (problem.vector_bytes < 16) return "rows are not multiples of 16 bytes";
-  if (problem.key_dim > 128) return "K is above 128";
+  if (problem.key_dim > most_keys) return text("K is above ", most_keys);
   return facts.rejection(kernel);
 }
 
 KernelSpec kda_warpgroups_spec(const Template& from, const KdaProblem& problem,
                                const KernelSpec& portable, const KdaWarpgroupsWalk& walk) {
-  const int each = slot_bytes(problem, walk);
-  const int slots = std::min(kMostSlots, (kMostShared - kTriangles) / each);
-  KernelSpec spec = shared_spec(from, walk.smem, slots * each + kTriangles,
-                                kPreparingThreads + 128 * walkers_of(problem), portable.constants);
+  const int each = slot_bytes(problem, walk), warps = preparing_warps(problem.key_dim);
+  const int slots = std::min(kMostSlots, (kMostShared - warps * kTriangle) / each);
+  KernelSpec spec = shared_spec(from, walk.smem, slots * each + warps * kTriangle,
+                                32 * warps + 128 * walkers_of(problem), portable.constants);
   spec.add({Constant::integer("slots", "kSlots", slots)});
   const auto map = [&](const char* field) {
     spec.tensor_maps.push_back({field, Dtype::bf16, {kPanel, 16, 1, 1}, 128});
@@ -73,16 +79,18 @@ KernelSpec kda_warpgroups_spec(const Template& from, const KdaProblem& problem,
 }
 
 int64_t kda_warpgroups_columns(const KernelSpec& spec) {
-  return (spec.threads - kPreparingThreads) / 2;
+  return (spec.threads - 32 * preparing_warps(spec.constant("width"))) / 2;
 }
 
 // Preparing: pairs of the rows of q and k, and what makes the square and the rows of keys of them.
-// Walking: the state is read by the rows of q and k and added to, and the square makes outputs.
+// Walking: the state is read by the rows of q and k and added to, a wide one by both parts of what
+// is added, and the square makes outputs.
 int64_t kda_warpgroups_ops(const KdaProblem& problem, int64_t columns, bool outputs) {
   const int64_t width = kda_padded_keys(problem);
   const int64_t square = 2 * kKdaBlock * kKdaBlock, rows = 2 * kKdaBlock * width;
   const int64_t prepared = (outputs ? 3 : 2) * square * width + (outputs ? 2 * 16 * square : 0);
-  return prepared + columns * ((outputs ? 3 : 2) * rows + (outputs ? square : 0));
+  const int64_t products = (outputs ? 3 : 2) + (is_wide(problem.key_dim) ? 1 : 0);
+  return prepared + columns * (products * rows + (outputs ? square : 0));
 }
 
 // Rows of queries are multiplied by a square too.

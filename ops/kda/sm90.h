@@ -16,10 +16,13 @@
 
 namespace lathe {
 
-// Says why no kernel for sm_90a reads such rows by tensor maps; empty: the kernel decides.
+constexpr int kKdaNarrow = 128, kKdaWide = 256;  // columns of K
+
+// Says why no kernel for sm_90a with so many columns of K reads such rows by tensor maps; empty:
+// the kernel decides.
 std::string kda_rows_refusal(const KdaProblem& problem, const DeviceFacts& facts,
-                             const char* kernel);
-// Says why no such walk covers a problem or a device; empty: the kernel decides.
+                             const char* kernel, int most_keys = kKdaNarrow);
+// Says why no walk forward covers a problem or a device; empty: the kernel decides.
 std::string kda_warpgroups_refusal(const KdaProblem& problem, const DeviceFacts& facts,
                                    const char* kernel);
 

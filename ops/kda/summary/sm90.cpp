@@ -54,7 +54,8 @@ constexpr Template kTemplate =
 
 std::string refusal(const KdaSummaryProblem& problem, const DeviceFacts& facts) {
   if (problem.chosen_portable) return "the tuned choice is a portable kernel";
-  return kda_rows_refusal(problem.kda, facts, kTemplate.kernel);
+  return kda_rows_refusal(problem.kda, facts, kTemplate.kernel,
+                          problem.parts.grads ? kKdaNarrow : kKdaWide);
 }
 
 std::vector<KernelSpec> candidates(const KdaSummaryProblem& problem, const DeviceFacts&) {

@@ -241,8 +241,7 @@ __device__ __forceinline__ void KdaChunkRows<Config>::decays_of(int m, float (&a
       const bool inside = there(h) && at < in.key_dim;
       float pair[2], bias[2] = {};
       if constexpr (Smem::kCopiedGate) {
-        unpack_pair(load_shared_word(word(Smem::kG, h, 2 * m + c / 2)), Element{}, pair[0],
-                    pair[1]);
+        unpack_pair(load_shared_word(word(Smem::kG, h, 2 * m + c / 2)), Gate{}, pair[0], pair[1]);
       } else {
         load_pair(lane_row<Gate>(in.g, in.g_batch_stride, in.g_token_stride, h) +
                       head * in.g_head_stride + at,

@@ -9,15 +9,27 @@ namespace lathe {
 
 // One part of every column: rows of ke and qg as they are seen from its beginning, kd of its tokens
 // alone. Read from memory, as the record does not hold the inputs any more. Returns the last part
-// of the lane's columns.
+// of the lane's columns, and a bit for each that is cut.
 template <class Config>
 __device__ __forceinline__ int KdaPreparing<Config>::pass(const Record& record, int first, int part,
-                                                          bool (&cut)[kEach]) const {
+                                                          unsigned& cut) const {
+  int last = 0;
+  cut = 0;
+#pragma unroll 1
+  for (int piece = 0; piece < kPieces; ++piece) {
+    last = maximum(last, pass(record, first, part, piece, cut));
+  }
+  return last;
+}
+
+template <class Config>
+__device__ __forceinline__ int KdaPreparing<Config>::pass(const Record& record, int first, int part,
+                                                          int piece, unsigned& cut) const {
   const int lane = fresh_lane();
   const auto from = scan.rows();
-  const int left = scan.tile.count - first, column = kEach * lane;
+  const int left = scan.tile.count - first, column = lane_column(lane, piece);
   float factor[kEach], seen[kEach], bias[kEach];
-  load_bias(bias);
+  load_bias(piece, bias);
   int number[kEach], last = 0;
 #pragma unroll
   for (int e = 0; e < kEach; ++e) factor[e] = kScaling, seen[e] = 0.0f, number[e] = 0;
@@ -41,7 +53,7 @@ __device__ __forceinline__ int KdaPreparing<Config>::pass(const Record& record, 
       rows[1][e] = __fmul_rn(q.at(e), seen[e]);
       rows[2][e] = number[e] == part ? __fmul_rn(k.at(e), rcp_normal(factor[e])) : 0.0f;
     }
-    const unsigned at = lane_at(record, lane, token);
+    const unsigned at = lane_at(record, lane, token, piece);
     store_shared(at, pack<Element, 2 * kEach>(rows[0]));
     if constexpr (Config::kOutput) {
       store_shared(at + Smem::kQ, pack<Element, 2 * kEach>(rows[1]));
@@ -49,19 +61,29 @@ __device__ __forceinline__ int KdaPreparing<Config>::pass(const Record& record, 
     store_shared(at + Smem::kG, pack<Element, 2 * kEach>(rows[2]));
   }
 #pragma unroll
-  for (int e = 0; e < kEach; ++e) cut[e] = number[e] > 0, last = maximum(last, number[e]);
+  for (int e = 0; e < kEach; ++e) {
+    if (number[e] > 0) cut |= 1u << (piece * kEach + e);
+    last = maximum(last, number[e]);
+  }
   return last;
 }
 
 // In columns that are cut, kd becomes kg: the decay of the whole block then comes before the sum.
 template <class Config>
 __device__ __forceinline__ void KdaPreparing<Config>::end_columns(const Record& record, int first,
-                                                                  const bool (&cut)[kEach]) const {
+                                                                  unsigned cut) const {
+#pragma unroll 1
+  for (int piece = 0; piece < kPieces; ++piece) end_piece(record, first, piece, cut);
+}
+
+template <class Config>
+__device__ __forceinline__ void KdaPreparing<Config>::end_piece(const Record& record, int first,
+                                                                int piece, unsigned cut) const {
   const int lane = fresh_lane();
   const auto from = scan.rows();
-  const int left = scan.tile.count - first, column = kEach * lane;
+  const int left = scan.tile.count - first, column = lane_column(lane, piece);
   float after[kEach], bias[kEach];
-  load_bias(bias);
+  load_bias(piece, bias);
 #pragma unroll
   for (int e = 0; e < kEach; ++e) after[e] = kUnscaling;
 #pragma unroll 1
@@ -74,12 +96,12 @@ __device__ __forceinline__ void KdaPreparing<Config>::end_columns(const Record& 
     g.load(from.g + row * from.g_stride, column, from.key_dim, there);
     Raw raw;
     float rows[kEach];
-    const unsigned at = lane_at(record, lane, token) + Smem::kG;
+    const unsigned at = lane_at(record, lane, token, piece) + Smem::kG;
     load_shared(at, raw);
     unpack<Element>(raw, rows);
 #pragma unroll
     for (int e = 0; e < kEach; ++e) {
-      if (cut[e]) rows[e] = __fmul_rn(k.at(e), after[e]);
+      if (cut >> (piece * kEach + e) & 1) rows[e] = __fmul_rn(k.at(e), after[e]);
       after[e] *= kda_step_decay<Element>(logarithm(g.at(e), bias[e], token < left));
     }
     store_shared(at, pack<Element, 2 * kEach>(rows));

@@ -126,9 +126,9 @@ __device__ __forceinline__ void KdaWalkingBack<Of, kStored>::walk_blocks(
     record.wait_prepared(ring.phase);
     const bool cut = load_shared_word(record.flag()) != 0;
     if (cut) {
-      Walking::template scale<kBehindSum>(Walking::load_decays(record, t), state);
+      Walking::template scale_state<kBehindSum>(record, t, state);
     } else {
-      Walking::template scale<kAllOfState>(Walking::load_decays(record, t), state);
+      Walking::template scale_state<kAllOfState>(record, t, state);
     }
     unsigned h[kSteps][4];
 #pragma unroll
@@ -137,7 +137,7 @@ __device__ __forceinline__ void KdaWalkingBack<Of, kStored>::walk_blocks(
 #pragma unroll
       for (int i = 0; i < 4; ++i) h[j][i] = part.word[0][i];
     }
-    if (cut) Walking::template scale<kBeforeSum>(Walking::load_decays(record, t), state);
+    if (cut) Walking::template scale_state<kBeforeSum>(record, t, state);
     float sums[8] = {};
     wgmma_fence_operands(Walking::sums(state));
 #pragma unroll
@@ -192,7 +192,8 @@ __device__ void kda_backward_scan_warpgroups(const KdaBackwardScanWarpgroupsPara
   extern __shared__ __align__(1024) float4 shared[];
   const KdaWalkingBack<Config> walking(p.scan, blockIdx.x, shared_address(shared));
   if (walking.tile.idle()) return;
-  kda_roles<KdaBack<Config>>(p.maps, walking, [&] { walking.run(); });
+  kda_roles<KdaBack<Config>>(
+      p.maps, walking, [&]() -> const auto& { return walking; }, [&] { walking.run(); });
 }
 
 }  // namespace lathe

@@ -7,8 +7,7 @@
 namespace lathe {
 
 template <class Config>
-__device__ __forceinline__ void KdaWalking<Config>::run() const {
-  KdaState<Walkers> state;
+__device__ __forceinline__ void KdaWalking<Config>::run(KdaState<Walkers>& state) const {
   // The first rows have a long way through other warps: memory brings them before the state.
   if (tile.first < tile.count) mbarrier_wait(Record(shared, 0).landed(), 0);
   this->begin_state(state);
@@ -22,7 +21,6 @@ __device__ __forceinline__ void KdaWalking<Config>::run() const {
   } else {
     walk(state, ring);
   }
-  this->store_final_state(state);
 }
 
 template <class Config>
@@ -36,7 +34,18 @@ __device__ void kda_forward_warpgroups(const KdaForwardWarpgroupsParams& p) {
     if (walks) walking.clear_padding();
     return;
   }
-  kda_roles<Config>(p.maps, walking, [&] { walking.run(); });
+  const auto place = [&] {
+    if constexpr (KdaRoles<Config>::kTight) {
+      return KdaWalking<Config>(p.forward, fresh_block(), shared_address(shared));
+    } else {
+      return walking;
+    }
+  };
+  kda_roles<Config>(p.maps, walking, place, [&] {
+    KdaState<KdaWalkers<Config>> state;
+    place().run(state);
+    place().store_final_state(state);
+  });
 }
 
 }  // namespace lathe

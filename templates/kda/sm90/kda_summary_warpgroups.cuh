@@ -28,13 +28,22 @@ __device__ __forceinline__ void summarize_forward_by_roles(const KdaSummaryWarpg
   const KdaSummaryTile<Walkers> of(p, blockIdx.x, kValues);
   if (!of.wanted) return;
   const KdaWalking<Quiet> walking(walk, of.tile, shared);
-  kda_roles<Quiet>(params.maps, walking, [&] {
+  // Computed once more where nothing holds it: a role has no registers for it.
+  const auto again = [&] { return KdaSummaryTile<Walkers>(p, fresh_block(), kValues); };
+  const auto place = [&] {
+    if constexpr (KdaRoles<Quiet>::kTight) {
+      return KdaWalking<Quiet>(walk, again().tile, shared);
+    } else {
+      return walking;
+    }
+  };
+  kda_roles<Quiet>(params.maps, walking, place, [&] {
+    const KdaWalking<Quiet> here = place();
     KdaState<Walkers> state;
-    of.begin(walking, state);
+    of.begin(here, state);
     PipelineState<KdaWarpgroupsSmem<Quiet>::kSlots> ring;
-    walking.walk(state, ring);
-    // Computed once more: no register holds it while the warps walk.
-    KdaSummaryTile<Walkers>(p, fresh_block(), kValues).end(p, walking, state);
+    here.walk(state, ring);
+    again().end(p, here, state);
   });
 }
 
@@ -50,19 +59,21 @@ __device__ __forceinline__ void summarize_back_by_roles(const KdaSummaryWarpgrou
   const Walking walking(walk, blockIdx.x - p.forward_blocks + p.back_skipped, shared);
   const KdaScanTile& tile = walking.tile;
   if (tile.idle() || !(tile.segment > 0 || tile.sequence < p.carried)) return;
-  kda_roles<Back>(params.maps, walking, [&] {
-    KdaState<KdaWalkers<Back>> state;
-    if (tile.last && tile.sequence < p.open) {
-      walking.load_final_grad(state);
-    } else {
-      state.clear();
-    }
-    walking.walk(state);
-    const Walking same(walk, fresh_block() - p.forward_blocks + p.back_skipped, shared);
-    state.template store<true>(
-        static_cast<float*>(p.grad_ends) + same.summary(same.tile.segment, p.in.value_dim),
-        same.warp_value(), p.in.key_dim, p.in.value_dim);
-  });
+  kda_roles<Back>(
+      params.maps, walking, [&]() -> const auto& { return walking; },
+      [&] {
+        KdaState<KdaWalkers<Back>> state;
+        if (tile.last && tile.sequence < p.open) {
+          walking.load_final_grad(state);
+        } else {
+          state.clear();
+        }
+        walking.walk(state);
+        const Walking same(walk, fresh_block() - p.forward_blocks + p.back_skipped, shared);
+        state.template store<true>(
+            static_cast<float*>(p.grad_ends) + same.summary(same.tile.segment, p.in.value_dim),
+            same.warp_value(), p.in.key_dim, p.in.value_dim);
+      });
 }
 
 template <class Config>

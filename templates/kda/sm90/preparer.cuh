@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The warps that prepare records (kda/sm90/records.cuh). Each takes every eighth block of 16
-// tokens. A lane has neighbouring columns of all tokens, so that products of decays over tokens are
-// one multiplication each. With e_t = alpha_0 ... alpha_t and the names of kda/block.cuh
+// The warps that prepare records (kda/sm90/records.cuh). They take blocks of 16 tokens in turn. A
+// lane has neighbouring columns of all tokens, so that products of decays over tokens are one
+// multiplication each; rows of more than 128 columns are pieces, of each of which it has some. With
+// e_t = alpha_0 ... alpha_t and the names of kda/block.cuh
 //
 //   ke_t = -k_t .* e_t     qg_t = q_t .* e_t     kd_t = k_t ./ e_t
 //
@@ -59,13 +60,21 @@ struct KdaPreparing {
   using Scan = KdaScan<KdaWalkers<Config>>;
   static constexpr bool kBack = KdaDirection<Config>::kBack;
   static constexpr int kWarps = KdaRoles<Config>::kPreparing;
-  static constexpr int kEach = Config::kWidth / 32;  // columns of a lane
-  static constexpr int kGroup = 4;                   // tokens that are loaded at once
+  static constexpr int kPieces = Config::kWidth <= 128       ? 1
+                                 : Config::kWidth % 128 == 0 ? Config::kWidth / 128
+                                                             : Config::kWidth / 64;
+  static constexpr int kPiece = Config::kWidth / kPieces;  // columns
+  static constexpr int kEach = kPiece / 32;                // of a lane in a piece
   static constexpr float kScaling = 0x1p57f, kUnscaling = 1.0f / kScaling, kLeast = 0x1p-60f;
   using Raw = Words<2 * kEach>;
   // Gates of 16 bits are copied into the record. Of wider ones each lane loads its own, a group of
   // tokens ahead: a record has no room for them.
   static constexpr bool kCopiedGate = KdaWarpgroupsSmem<Config>::kCopiedGate;
+  // Tokens that are loaded at once. Norms and gates of 32 bits leave fewer registers beside pieces.
+  static constexpr bool kTight = KdaRoles<Config>::kTight;
+  static constexpr int kLess = (kPieces > 1 && (Config::kL2Norm || !kCopiedGate) ? 1 : 0) +
+                               (kTight && !kCopiedGate && Config::kGate != kKdaGateGiven ? 1 : 0);
+  static constexpr int kGroup = 4 >> kLess;
   using Gates = KdaColumns<typename Config::GateElement, kCopiedGate ? 4 : 4 * kEach, kEach>;
 
   const KdaMaps& maps;
@@ -104,18 +113,31 @@ struct KdaPreparing {
 
   __device__ __forceinline__ void copy(int block) const;
   __device__ __forceinline__ bool has_room(int block) const;
-  static __device__ __forceinline__ unsigned lane_at(const Record& record, int lane, int token);
+  static __device__ __forceinline__ unsigned lane_at(const Record& record, int lane, int token,
+                                                     int piece);
+  static __device__ __forceinline__ int lane_column(int lane, int piece) {
+    return piece * kPiece + kEach * lane;
+  }
   __device__ __forceinline__ float logarithm(float raw, float bias, bool there) const;
-  __device__ __forceinline__ void load_bias(float (&bias)[kEach]) const;
+  __device__ __forceinline__ void load_bias(int piece, float (&bias)[kEach]) const;
   __device__ __forceinline__ void work(const Record& record, int first,
-                                       KdaGatesAhead<Config>& ahead, float (&prefix)[kEach],
-                                       float (&sum)[kEach]) const;
+                                       KdaGatesAhead<Config>& ahead,
+                                       float (&prefix)[kPieces][kEach],
+                                       float (&sum)[kPieces][kEach]) const;
+  __device__ __forceinline__ void work_on_group(const Record& record, int begin, int left,
+                                                int piece, const float (&bias)[kEach],
+                                                KdaGatesAhead<Config>& ahead,
+                                                float (&prefix)[kEach], float (&sum)[kEach],
+                                                float (&squares)[2 * kGroup]) const;
   __device__ __forceinline__ void store_norms(const Record& record, int token,
                                               float (&squares)[2 * kGroup]) const;
   __device__ __forceinline__ int pass(const Record& record, int first, int part,
-                                      bool (&cut)[kEach]) const;
-  __device__ __forceinline__ void end_columns(const Record& record, int first,
-                                              const bool (&cut)[kEach]) const;
+                                      unsigned& cut) const;
+  __device__ __forceinline__ int pass(const Record& record, int first, int part, int piece,
+                                      unsigned& cut) const;
+  __device__ __forceinline__ void end_columns(const Record& record, int first, unsigned cut) const;
+  __device__ __forceinline__ void end_piece(const Record& record, int first, int piece,
+                                            unsigned cut) const;
   __device__ __forceinline__ void multiply(const Record& record, KdaBlockScores& scores) const;
   __device__ __forceinline__ unsigned triangle() const {
     return shared + Smem::kTriangles + warp * Smem::kTriangle;
@@ -135,8 +157,15 @@ struct KdaPreparing {
                                               unsigned (&to)[4]) const;
   __device__ __forceinline__ void multiply_rows(const Record& record) const;
   __device__ __forceinline__ bool finish(const Record& record, const KdaBlockScores& scores) const;
-  __device__ __forceinline__ void store_decays(const Record& record, const float (&sum)[kEach],
-                                               const bool (&cut)[kEach], bool finite) const;
+  static __device__ __forceinline__ unsigned decay_at(const Record& record, int lane, int piece,
+                                                      int e) {
+    const int column = lane_column(lane, piece) + e;
+    return record.decay(column / 8, column % 8 / 2);
+  }
+  __device__ __forceinline__ void store_decays(const Record& record,
+                                               const float (&sum)[kPieces][kEach]) const;
+  __device__ __forceinline__ void mark_decays(const Record& record, unsigned cut,
+                                              bool finite) const;
   __device__ __forceinline__ void prepare(int block, Beta beta) const;
   __device__ __forceinline__ void run() const;
 };

@@ -45,12 +45,13 @@ __device__ __forceinline__ bool KdaPreparing<Config>::has_room(int block) const 
   return __all_sync(0xffffffffu, over) != 0;
 }
 
-// The address of the lane's columns in the row of ke of a token.
+// The address of the lane's columns of a piece in the row of ke of a token.
 template <class Config>
 __device__ __forceinline__ unsigned KdaPreparing<Config>::lane_at(const Record& record, int lane,
-                                                                  int token) {
+                                                                  int token, int piece) {
   const int byte = 2 * kEach * lane;
-  return record.tile + byte / 128 * Smem::kPanel + swizzled(token, byte % 128 / 16) + byte % 16;
+  return record.tile + (piece * kPiece / 64 + byte / 128) * Smem::kPanel +
+         swizzled(token, byte % 128 / 16) + byte % 16;
 }
 
 // The natural logarithm of a decay. A token that is not there has none.
@@ -63,8 +64,9 @@ __device__ __forceinline__ float KdaPreparing<Config>::logarithm(float raw, floa
 }
 
 template <class Config>
-__device__ __forceinline__ void KdaPreparing<Config>::load_bias(float (&bias)[kEach]) const {
-  const int column = kEach * fresh_lane();
+__device__ __forceinline__ void KdaPreparing<Config>::load_bias(int piece,
+                                                                float (&bias)[kEach]) const {
+  const int column = lane_column(fresh_lane(), piece);
 #pragma unroll
   for (int e = 0; e < kEach; ++e) {
     bias[e] = 0.0f;
@@ -92,7 +94,7 @@ __device__ __forceinline__ void KdaPreparing<Config>::store_norms(
   const int lane = fresh_lane();
 #pragma unroll
   for (int half = kGroup; half > 0; half /= 2) {  // lanes with the bit keep the upper half
-    const int bit = 4 * half;
+    const int bit = 16 / kGroup * half;
     const bool upper = (lane & bit) != 0;
 #pragma unroll
     for (int i = 0; i < half; ++i) {
@@ -101,9 +103,14 @@ __device__ __forceinline__ void KdaPreparing<Config>::store_norms(
       squares[i] = __fadd_rn(mine, __shfl_xor_sync(0xffffffffu, other, bit));
     }
   }
-  const float sum = sum_over_quad(squares[0]), norm = kda_norm(sum);
-  if (lane % 4 == 0) {
-    const unsigned at = record.small + 4 * (token + (lane >> 2 & 3));
+  float sum = sum_over_quad(squares[0]);
+#pragma unroll
+  for (int other = 4; other < 16 / kGroup; other *= 2) {
+    sum = __fadd_rn(sum, __shfl_xor_sync(0xffffffffu, sum, other));
+  }
+  const float norm = kda_norm(sum);
+  if (lane % (16 / kGroup) == 0) {
+    const unsigned at = record.small + 4 * (token + lane % 16 / (16 / kGroup));
     if (lane & 16) {
       store_shared(at + Smem::kScaleQ, __fmul_rn(numbers.scale, norm));
     } else {
@@ -117,9 +124,10 @@ __device__ __forceinline__ void KdaPreparing<Config>::store_norms(
 template <class Config>
 struct KdaGatesAhead {
   using Preparing = KdaPreparing<Config>;
+  static constexpr int kPieces = Preparing::kPieces, kGroup = Preparing::kGroup;
   const typename Config::GateElement* row;
   int left;
-  typename Preparing::Gates gates[Preparing::kGroup];
+  typename Preparing::Gates gates[kPieces][kGroup];
 
   __device__ __forceinline__ KdaGatesAhead(const Preparing& of, int first) {
     if constexpr (Preparing::kCopiedGate) return;
@@ -128,11 +136,17 @@ struct KdaGatesAhead {
     left = of.scan.tile.count - first;
     if (Preparing::kEach * fresh_lane() >= from.key_dim) left = 0;
 #pragma unroll
-    for (int i = 0; i < Preparing::kGroup; ++i) next(i, from.g_stride);
+    for (int piece = 0; piece < kPieces; ++piece) {
+#pragma unroll
+      for (int i = 0; i < kGroup; ++i) next(piece, i, from.g_stride, from.key_dim);
+    }
   }
-  __device__ __forceinline__ void next(int i, long long stride) {
-    gates[i].load(row, 0, Preparing::kEach, left > 0);
+  // Pieces take the same tokens one after another.
+  __device__ __forceinline__ void next(int piece, int i, long long stride, int key_dim) {
+    const bool inside = piece == 0 || Preparing::lane_column(fresh_lane(), piece) < key_dim;
+    gates[piece][i].load(row + piece * Preparing::kPiece, 0, Preparing::kEach, left > 0 && inside);
     row += stride, --left;
+    if (i + 1 == kGroup && piece + 1 < kPieces) row -= kGroup * stride, left += kGroup;
   }
 };
 
@@ -140,75 +154,110 @@ struct KdaGatesAhead {
 template <class Config>
 __device__ __forceinline__ void KdaPreparing<Config>::work(const Record& record, int first,
                                                            KdaGatesAhead<Config>& ahead,
-                                                           float (&prefix)[kEach],
-                                                           float (&sum)[kEach]) const {
-  const int lane = fresh_lane();
+                                                           float (&prefix)[kPieces][kEach],
+                                                           float (&sum)[kPieces][kEach]) const {
 #pragma unroll
-  for (int e = 0; e < kEach; ++e) prefix[e] = kScaling, sum[e] = 0.0f;
+  for (int piece = 0; piece < kPieces; ++piece) {
+#pragma unroll
+    for (int e = 0; e < kEach; ++e) prefix[piece][e] = kScaling, sum[piece][e] = 0.0f;
+  }
   float bias[kEach];
-  load_bias(bias);
+  if (!kTight) load_bias(0, bias);
   const int left = scan.tile.count - first;
-#pragma unroll
+#pragma unroll(kTight ? 1 : 16)
   for (int begin = 0; begin < 16; begin += kGroup) {
-    Raw k[kGroup], q[kGroup], g[kGroup];
-#pragma unroll
-    for (int i = 0; i < kGroup; ++i) {
-      const unsigned at = lane_at(record, lane, begin + i);
-      load_shared(at, k[i]);
-      if constexpr (Config::kOutput) load_shared(at + Smem::kQ, q[i]);
-      if constexpr (kCopiedGate) load_shared(at + Smem::kG, g[i]);
-    }
     float squares[2 * kGroup] = {};
 #pragma unroll
-    for (int i = 0; i < kGroup; ++i) {
-      float x[kEach], y[kEach], decay[kEach], rows[3][kEach];
-      unpack<Element>(k[i], x);
-      if constexpr (Config::kOutput) unpack<Element>(q[i], y);
-      if constexpr (kCopiedGate) unpack<Element>(g[i], decay);
-#pragma unroll
-      for (int e = 0; e < kEach; ++e) {
-        const float raw = kCopiedGate ? decay[e] : ahead.gates[i].at(e);
-        const float log = logarithm(raw, bias[e], begin + i < left);
-        sum[e] = __fadd_rn(sum[e], log);
-        prefix[e] = __fmul_rn(prefix[e], kda_step_decay<Element>(log));
-        rows[0][e] = __fmul_rn(-x[e], prefix[e]);
-        if constexpr (Config::kOutput) rows[1][e] = __fmul_rn(y[e], prefix[e]);
-        rows[2][e] = __fmul_rn(x[e], rcp_normal(prefix[e]));
-        if constexpr (Config::kL2Norm) {
-          squares[i] = __fmaf_rn(x[e], x[e], squares[i]);
-          if constexpr (Config::kOutput) {
-            squares[kGroup + i] = __fmaf_rn(y[e], y[e], squares[kGroup + i]);
-          }
-        }
-      }
-      if (!kCopiedGate && begin + kGroup < 16) ahead.next(i, scan.in.g_token_stride);
-      const unsigned at = lane_at(record, lane, begin + i);
-      store_shared(at, pack<Element, 2 * kEach>(rows[0]));
-      if constexpr (Config::kOutput) {
-        store_shared(at + Smem::kQ, pack<Element, 2 * kEach>(rows[1]));
-      }
-      store_shared(at + Smem::kG, pack<Element, 2 * kEach>(rows[2]));
+    for (int piece = 0; piece < kPieces; ++piece) {
+      if (kTight) load_bias(piece, bias);
+      work_on_group(record, begin, left, piece, bias, ahead, prefix[piece], sum[piece], squares);
     }
     if constexpr (Config::kL2Norm) store_norms(record, begin, squares);
   }
 }
 
-// The decay of the whole block, below zero where it comes before the sum, and not a number where M
-// has one that is not finite. It is one exponential of a sum: its error must not grow with the
+// The lane's columns of a piece, of kGroup tokens.
+template <class Config>
+__device__ __forceinline__ void KdaPreparing<Config>::work_on_group(
+    const Record& record, int begin, int left, int piece, const float (&bias)[kEach],
+    KdaGatesAhead<Config>& ahead, float (&prefix)[kEach], float (&sum)[kEach],
+    float (&squares)[2 * kGroup]) const {
+  const int lane = fresh_lane();
+  Raw k[kGroup], q[kGroup], g[kGroup];
+#pragma unroll
+  for (int i = 0; i < kGroup; ++i) {
+    const unsigned at = lane_at(record, lane, begin + i, piece);
+    load_shared(at, k[i]);
+    if constexpr (Config::kOutput) load_shared(at + Smem::kQ, q[i]);
+    if constexpr (kCopiedGate) load_shared(at + Smem::kG, g[i]);
+  }
+#pragma unroll
+  for (int i = 0; i < kGroup; ++i) {
+    float x[kEach], y[kEach], decay[kEach], rows[3][kEach];
+    unpack<Element>(k[i], x);
+    if constexpr (Config::kOutput) unpack<Element>(q[i], y);
+    if constexpr (kCopiedGate) unpack<typename Config::GateElement>(g[i], decay);
+#pragma unroll
+    for (int e = 0; e < kEach; ++e) {
+      const float raw = kCopiedGate ? decay[e] : ahead.gates[piece][i].at(e);
+      const float log = logarithm(raw, bias[e], begin + i < left);
+      sum[e] = __fadd_rn(sum[e], log);
+      prefix[e] = __fmul_rn(prefix[e], kda_step_decay<Element>(log));
+      rows[0][e] = __fmul_rn(-x[e], prefix[e]);
+      if constexpr (Config::kOutput) rows[1][e] = __fmul_rn(y[e], prefix[e]);
+      rows[2][e] = __fmul_rn(x[e], rcp_normal(prefix[e]));
+      if constexpr (Config::kL2Norm) {
+        squares[i] = __fmaf_rn(x[e], x[e], squares[i]);
+        if constexpr (Config::kOutput) {
+          squares[kGroup + i] = __fmaf_rn(y[e], y[e], squares[kGroup + i]);
+        }
+      }
+    }
+    if (!kCopiedGate && begin + kGroup < 16) {
+      ahead.next(piece, i, scan.in.g_token_stride, scan.in.key_dim);
+    }
+    const unsigned at = lane_at(record, lane, begin + i, piece);
+    store_shared(at, pack<Element, 2 * kEach>(rows[0]));
+    if constexpr (Config::kOutput) {
+      store_shared(at + Smem::kQ, pack<Element, 2 * kEach>(rows[1]));
+    }
+    store_shared(at + Smem::kG, pack<Element, 2 * kEach>(rows[2]));
+  }
+}
+
+// The decay of the whole block. It is one exponential of a sum: its error must not grow with the
 // tokens.
 template <class Config>
-__device__ __forceinline__ void KdaPreparing<Config>::store_decays(const Record& record,
-                                                                   const float (&sum)[kEach],
-                                                                   const bool (&cut)[kEach],
-                                                                   bool finite) const {
+__device__ __forceinline__ void KdaPreparing<Config>::store_decays(
+    const Record& record, const float (&sum)[kPieces][kEach]) const {
   const int lane = fresh_lane();
 #pragma unroll
-  for (int e = 0; e < kEach; e += 2) {
-    float left = kda_decay(sum[e]), right = kda_decay(sum[e + 1]);
-    if (!finite) left = right = bit_cast<float>(0x7fffffffu);
-    const int column = kEach * lane + e;
-    store_shared(record.decay(column / 8, column % 8 / 2), cut[e] ? -left : left,
-                 cut[e + 1] ? -right : right);
+  for (int piece = 0; piece < kPieces; ++piece) {
+#pragma unroll
+    for (int e = 0; e < kEach; e += 2) {
+      store_shared(decay_at(record, lane, piece, e), kda_decay(sum[piece][e]),
+                   kda_decay(sum[piece][e + 1]));
+    }
+  }
+}
+
+// Makes it less than zero where it comes before the sum, and not a number where M has one that is
+// not finite.
+template <class Config>
+__device__ __forceinline__ void KdaPreparing<Config>::mark_decays(const Record& record,
+                                                                  unsigned cut, bool finite) const {
+  const int lane = fresh_lane();
+#pragma unroll
+  for (int piece = 0; piece < kPieces; ++piece) {
+#pragma unroll
+    for (int e = 0; e < kEach; e += 2) {
+      const unsigned at = decay_at(record, lane, piece, e);
+      const unsigned mine = cut >> (piece * kEach + e);
+      float left, right;
+      load_shared(at, left, right);
+      if (!finite) left = right = bit_cast<float>(0x7fffffffu);
+      store_shared(at, mine & 1 ? -left : left, mine & 2 ? -right : right);
+    }
   }
 }
 
@@ -224,17 +273,21 @@ __device__ __forceinline__ void KdaPreparing<Config>::prepare(int block, Beta be
                  there ? step_size<Config>(to_float(beta), numbers.beta_factor) : 0.0f);
   }
   mbarrier_wait(record.landed(), phase_of(block));
-  float prefix[kEach], sum[kEach];
+  float prefix[kPieces][kEach], sum[kPieces][kEach];
   work(record, first, ahead, prefix, sum);
+  store_decays(record, sum);
   // The next block is on its way while this one's squares are made, if its slot is empty by now. To
   // wait for the walkers here would hold up a block that they may be waiting for. (Walks that keep
   // what a backward reads do wait: they have no register for the answer.)
   const bool copied = Config::kSaved || has_room(block + kWarps);
   if (copied) copy(block + kWarps);
-  bool cut[kEach] = {};
+  unsigned cut = 0;  // the lane's columns, a bit for each
   bool low = false;
 #pragma unroll
-  for (int e = 0; e < kEach; ++e) low = low || prefix[e] < kLeast;
+  for (int piece = 0; piece < kPieces; ++piece) {
+#pragma unroll
+    for (int e = 0; e < kEach; ++e) low = low || prefix[piece][e] < kLeast;
+  }
   const bool parts = __any_sync(0xffffffffu, low) != 0;
   int part = 0;
   if (parts) {
@@ -264,7 +317,7 @@ __device__ __forceinline__ void KdaPreparing<Config>::prepare(int block, Beta be
   } else {
     finite = finish(record, scores);
   }
-  store_decays(record, sum, cut, finite);
+  if (parts || !finite) mark_decays(record, cut, finite);
   if (lane == 0) store_shared(record.flag(), parts ? 1u : 0u);
   fence_shared_writes();
   __syncwarp();

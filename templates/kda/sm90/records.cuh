@@ -48,17 +48,28 @@ struct KdaQueries<Config, decltype(static_cast<void>(Config::kGrads))> {
 };
 
 // Registers of a thread by its role, and the warps of the roles. The walkers are the first threads
-// of a block; one warpgroup of them has 64 values of a head.
+// of a block; one warpgroup of them has 64 values of a head. Rows of more than 128 columns are a
+// state of up to 128 registers a thread and records of which shared memory has seven: half of the
+// warps prepare these.
 template <class Config>
 struct KdaRoles {
-  static constexpr int kPreparing = 8;  // warps
+  static constexpr bool kWide = Config::kWidth > 128;
+  static constexpr int kPreparing = kWide ? 4 : 8;  // warps
   static constexpr int kWalking = Config::kThreads / 32 - kPreparing;
   static constexpr int kWalkers = kWalking / 4;  // warpgroups
+  // No role has a register to spare: what can be found anew is not kept.
+  static constexpr bool kTight =
+      kWide || (kWalkers == 2 && !KdaDirection<Config>::kBack &&
+                (Config::kL2Norm || Config::kGate != 0 || Config::kSaved ||
+                 sizeof(typename Config::GateElement) == 4));
   // A walk back prepares rows of queries by two squares more than a walk forward. One that gives
   // outputs has these beside the state.
-  static constexpr bool kOutputs = Config::kOutput && !KdaDirection<Config>::kBack;
-  static constexpr int kPreparingRegisters = kWalkers == 1 ? 128 : kOutputs ? 96 : 104;
-  static constexpr int kWalkingRegisters = kWalkers == 1 ? 240 : kOutputs ? 160 : 152;
+  static constexpr bool kOutputs = Config::kOutput && !KdaDirection<Config>::kBack && !kTight;
+  static constexpr int kPreparingRegisters = kWide           ? 104
+                                             : kWalkers == 1 ? 128
+                                             : kOutputs      ? 96
+                                                             : 104;
+  static constexpr int kWalkingRegisters = kWide ? 200 : kWalkers == 1 ? 240 : kOutputs ? 160 : 152;
 };
 
 // [kSlots records][kSlots small parts of records][a triangle for each preparing warp][barriers]

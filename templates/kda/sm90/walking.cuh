@@ -27,7 +27,13 @@ struct KdaWalking : KdaForward<KdaWalkers<Config>> {
   using Preparing = KdaPreparing<Config>;
   static constexpr int kSteps = Config::kWidth / 16;
   static constexpr int kSums = Config::kWidth / 2;
-  static constexpr int kParts = 1;                        // of x
+  // A wide state leaves no room for all of its rounded sums at once, nor for all decays: they come
+  // in shares, of which a thread has two.
+  static constexpr bool kWide = KdaRoles<Config>::kWide, kTight = KdaRoles<Config>::kTight;
+  static constexpr int kShares = kWide ? kSteps / 2 : 1;
+  static constexpr int kShareSteps = kSteps / kShares, kAhead = kShares == 1 ? 1 : 2;
+  // Parts of x. Sums over 256 columns have more roundings of the state: x brings fewer then.
+  static constexpr int kParts = KdaRoles<Config>::kWide ? 2 : 1;
   static constexpr int kRead = Config::kOutput ? 16 : 8;  // sums of a read
 
   // What a walker asks of a record before it needs it.
@@ -36,8 +42,8 @@ struct KdaWalking : KdaForward<KdaWalkers<Config>> {
     float length[2][2];
     bool cut;
   };
-  struct Decays {
-    float of[KdaState<Walkers>::kTiles / 2][4];
+  struct Decays {  // of a share
+    float of[kShareSteps][4];
   };
   // What is left of a block once the state has it.
   struct Outputs {
@@ -68,15 +74,33 @@ struct KdaWalking : KdaForward<KdaWalkers<Config>> {
   static __device__ __forceinline__ float (&sums(KdaState<Walkers>& state))[kSums] {
     return reinterpret_cast<float(&)[kSums]>(state.s);
   }
-  __device__ __forceinline__ void read_state(const Record& record, const unsigned (&h)[kSteps][4],
-                                             float (&read)[kRead]) const;
+  __device__ __forceinline__ void read_share(const Record& record, int share,
+                                             KdaState<Walkers>& state, float (&read)[kRead]) const;
+  __device__ __forceinline__ void read_state(const Record& record, const Given& given,
+                                             KdaState<Walkers>& state, float (&read)[kRead]) const;
   __device__ __forceinline__ void add_values(const Record& record, KdaState<Walkers>& state,
                                              const KdaSplit<Element, kParts>& x) const;
   __device__ __forceinline__ Given load_given(const Record& record) const;
   static __device__ __forceinline__ void begin_read(const Given& given, float (&read)[kRead]);
-  static __device__ __forceinline__ Decays load_decays(const Record& record, int t);
+  static __device__ __forceinline__ Decays load_decays(const Record& record, int share, int t);
   template <KdaDecayed kWhich>
-  static __device__ __forceinline__ void scale(const Decays& decays, KdaState<Walkers>& state);
+  static __device__ __forceinline__ void scale(const Decays& decays, int share,
+                                               KdaState<Walkers>& state);
+  template <KdaDecayed kWhich>
+  static __device__ __forceinline__ void scale_state(const Record& record, int t,
+                                                     KdaState<Walkers>& state) {
+#pragma unroll
+    for (int share = 0; share < kShares; ++share) {
+      scale<kWhich>(load_decays(record, share, t), share, state);
+    }
+  }
+  static __device__ __forceinline__ void scale_behind_sum(const Record& record, int t, bool cut,
+                                                          Decays (&decays)[kAhead],
+                                                          KdaState<Walkers>& state);
+  __device__ __forceinline__ void leave(const Record& record) const {
+    __syncwarp();
+    if (this->lane == 0) mbarrier_arrive(record.empty());
+  }
   __device__ __forceinline__ void begin_output(const Record& record, Outputs& outputs) const;
   __device__ __forceinline__ void make_values(const Record& record, Outputs& outputs) const;
   static __device__ __forceinline__ void pack_rows(const float (&x)[2][4], unsigned (&to)[2][2]);
@@ -86,27 +110,52 @@ struct KdaWalking : KdaForward<KdaWalkers<Config>> {
   __device__ __forceinline__ long long saved_stride() const {
     return static_cast<long long>(in.value_heads) * in.value_dim;
   }
+  __device__ __forceinline__ void save_state(const KdaState<Walkers>& state, int first) const;
   __device__ __forceinline__ void walk_blocks(KdaState<Walkers>& state,
                                               PipelineState<Smem::kSlots>& ring) const;
   __device__ __forceinline__ void walk(KdaState<Walkers>& state,
                                        PipelineState<Smem::kSlots>& ring) const;
-  __device__ __forceinline__ void run() const;  // of kda_forward_warpgroups
+  // Of kda_forward_warpgroups.
+  __device__ __forceinline__ void run(KdaState<Walkers>& state) const;
 };
 
-// read += (ke h)^T and (qg h)^T, 16 columns each. Nothing is waited for.
+// read += (ke h)^T and (qg h)^T of a share's columns, 16 columns each. Nothing is waited for.
 template <class Config>
-__device__ __forceinline__ void KdaWalking<Config>::read_state(const Record& record,
-                                                               const unsigned (&h)[kSteps][4],
+__device__ __forceinline__ void KdaWalking<Config>::read_share(const Record& record, int share,
+                                                               KdaState<Walkers>& state,
                                                                float (&read)[kRead]) const {
+  unsigned h[kShareSteps][4];
+#pragma unroll
+  for (int j = 0; j < kShareSteps; ++j) {
+    const Fragment<Element> part = state.operand(share * kShareSteps + j);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) h[j][i] = part.word[0][i];
+  }
   const WgmmaTile rows = wgmma_columns(record.tile);
-  wgmma_fence_operands(read);
+  if (share == 0) wgmma_fence_operands(read);  // later shares find a product under way
   wgmma_fence();
 #pragma unroll
-  for (int step = 0; step < kSteps; ++step) {
-    Wgmma<2 * kRead, false, Element>::run(read, h[step],
+  for (int j = 0; j < kShareSteps; ++j) {
+    const int step = share * kShareSteps + j;
+    Wgmma<2 * kRead, false, Element>::run(read, h[j],
                                           rows.at(step / 4 * Smem::kPanel + step % 4 * 32), 1);
   }
   wgmma_commit();
+}
+
+// The sums of a block before it makes values: v, and what the state adds. Nothing is waited for but
+// registers of a share before.
+template <class Config>
+__device__ __forceinline__ void KdaWalking<Config>::read_state(const Record& record,
+                                                               const Given& given,
+                                                               KdaState<Walkers>& state,
+                                                               float (&read)[kRead]) const {
+  begin_read(given, read);
+#pragma unroll
+  for (int share = 0; share < kShares; ++share) {
+    if (share >= 1) wgmma_wait<1>();
+    read_share(record, share, state, read);
+  }
 }
 
 // The state += x^T kd, the smaller part of x first. Nothing is waited for.
@@ -161,33 +210,52 @@ __device__ __forceinline__ void KdaWalking<Config>::begin_read(const Given& give
 
 template <class Config>
 __device__ __forceinline__ typename KdaWalking<Config>::Decays KdaWalking<Config>::load_decays(
-    const Record& record, int t) {
+    const Record& record, int share, int t) {
   Decays decays;
 #pragma unroll
-  for (int n = 0; n < KdaState<Walkers>::kTiles; n += 2) {
-    load_shared(record.decay(n, t), decays.of[n / 2]);
+  for (int j = 0; j < kShareSteps; ++j) {
+    load_shared(record.decay(2 * (share * kShareSteps + j), t), decays.of[j]);
   }
   return decays;
 }
 
-// The state times the block's decay: of all columns, of those where it comes before the sum, or of
-// the others.
+// A share of the state times the block's decay: of all columns, of those where it comes before the
+// sum, or of the others.
 template <class Config>
 template <KdaDecayed kWhich>
-__device__ __forceinline__ void KdaWalking<Config>::scale(const Decays& decays,
+__device__ __forceinline__ void KdaWalking<Config>::scale(const Decays& decays, int share,
                                                           KdaState<Walkers>& state) {
 #pragma unroll
-  for (int n = 0; n < KdaState<Walkers>::kTiles; n += 2) {
+  for (int j = 0; j < kShareSteps; ++j) {
+    const int n = 2 * (share * kShareSteps + j);
     float decay[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      decay[i] = decays.of[n / 2][i];
+      decay[i] = decays.of[j][i];
       const bool before = (bit_cast<unsigned>(decay[i]) >> 31) != 0;
       if (kWhich == kBeforeSum) decay[i] = before ? -decay[i] : 1.0f;
       if (kWhich == kBehindSum) decay[i] = before ? 1.0f : decay[i];
     }
 #pragma unroll
     for (int i = 0; i < 8; ++i) state.s[n + i / 4][i % 4] *= decay[i / 4 * 2 + i % 2];
+  }
+}
+
+// The same of all shares behind the sum. The first ones' decays are there.
+template <class Config>
+__device__ __forceinline__ void KdaWalking<Config>::scale_behind_sum(const Record& record, int t,
+                                                                     bool cut,
+                                                                     Decays (&decays)[kAhead],
+                                                                     KdaState<Walkers>& state) {
+#pragma unroll
+  for (int share = 0; share < kShares; ++share) {
+    Decays& of = decays[share % kAhead];
+    if (cut) {
+      scale<kBehindSum>(of, share, state);
+    } else {
+      scale<kAllOfState>(of, share, state);
+    }
+    if (share + kAhead < kShares) of = load_decays(record, share + kAhead, t);
   }
 }
 
@@ -214,7 +282,7 @@ __device__ __forceinline__ void KdaWalking<Config>::begin_output(const Record& r
   this->template multiply_square_by_token<kOfLater>(o, outputs.x, square);
   outputs.square = {};
 #pragma unroll
-  for (int i = 0; i < 4; ++i) outputs.x.part[0].word[0][i] = 0;
+  for (int i = 0; i < 4 * kParts; ++i) outputs.x.part[i / 4].word[0][i % 4] = 0;
 }
 
 // vn = M Diag(beta) x.
@@ -278,32 +346,50 @@ __device__ __forceinline__ typename KdaWalking<Config>::Places KdaWalking<Config
   return to;
 }
 
+// Where a chunk begins.
+template <class Config>
+__device__ __forceinline__ void KdaWalking<Config>::save_state(const KdaState<Walkers>& state,
+                                                               int first) const {
+  const auto save = [&](const KdaWalking& of) {
+    of.store_rounded(state, static_cast<Element*>(p.saved_states) + of.slot(first),
+                     Preparing::kScaling);
+  };
+  if constexpr (kTight) {
+    save(KdaWalking(p, fresh_block(), shared));  // no register holds its place meanwhile
+  } else {
+    save(*this);
+  }
+}
+
 // One block after another. A block's way from state to state is all that the next one waits for:
 // its output is made while the next block reads the state, and what the next block reads of its
 // record has been asked for by then.
 template <class Config>
 __device__ __forceinline__ void KdaWalking<Config>::walk_blocks(
     KdaState<Walkers>& state, PipelineState<Smem::kSlots>& ring) const {
-  const int lane = fresh_lane(), t = lane % 4;
-  const int column = this->warp_value() + (t & 1) * 8 + (t & 2) * 2;
+  const int entered = fresh_lane();
+  const auto lane = [&] { return kTight ? fresh_lane() : entered; };
+  const int column = this->warp_value() + (entered & 1) * 8 + (entered & 2) * 2;
   Places to = places();
   // Tokens that are there from the block's first one on; 0 of columns that are not.
   int left = column < in.value_dim ? tile.count - tile.first : 0;
   Record(shared, ring.stage).wait_prepared(ring.phase);
   Given given = load_given(Record(shared, ring.stage));
   Outputs outputs;
+  const auto finish_values = [&] {
+    store_rows(lane(), outputs.vn, to.vn, saved_stride(), left);
+    to.vn += 16 * saved_stride();
+  };
+  const auto finish_output = [&] {
+    unsigned o[2][2];
+    multiply_add_split(outputs.o[0], outputs.o[1], outputs.x, outputs.square);
+    pack_rows(outputs.o, o);
+    store_rows(lane(), o, to.o, p.o_token_stride, left);
+    to.o += 16 * p.o_token_stride;
+  };
   const auto finish = [&] {
-    if constexpr (Config::kOutput) {
-      unsigned o[2][2];
-      multiply_add_split(outputs.o[0], outputs.o[1], outputs.x, outputs.square);
-      pack_rows(outputs.o, o);
-      store_rows(lane, o, to.o, p.o_token_stride, left);
-      to.o += 16 * p.o_token_stride;
-    }
-    if constexpr (Config::kSaved) {
-      store_rows(lane, outputs.vn, to.vn, saved_stride(), left);
-      to.vn += 16 * saved_stride();
-    }
+    if constexpr (Config::kOutput) finish_output();
+    if constexpr (Config::kSaved) finish_values();
     left -= 16;
   };
   bool behind = false;  // another block
@@ -311,22 +397,11 @@ __device__ __forceinline__ void KdaWalking<Config>::walk_blocks(
   for (int first = tile.first; first < tile.count; first += 16) {
     const Record record(shared, ring.stage);
     if constexpr (Config::kSaved) {
-      if ((first & (p.kept_tokens - 1)) == 0) {
-        this->store_rounded(state, static_cast<Element*>(p.saved_states) + this->slot(first),
-                            Preparing::kScaling);
-      }
-    }
-    unsigned h[kSteps][4];
-#pragma unroll
-    for (int j = 0; j < kSteps; ++j) {
-      const Fragment<Element> part = state.operand(j);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) h[j][i] = part.word[0][i];
+      if ((first & (p.kept_tokens - 1)) == 0) save_state(state, first);
     }
     float read[kRead];
-    begin_read(given, read);
-    read_state(record, h, read);
-    if (behind) finish();
+    read_state(record, given, state, read);
+    if (!kWide && behind) finish();
     behind = true;
     wgmma_wait<0>();
     wgmma_fence_operands(read);
@@ -339,27 +414,33 @@ __device__ __forceinline__ void KdaWalking<Config>::walk_blocks(
     outputs.x = KdaSplit<Element, kParts>(values);
     const KdaSplit<Element, kParts> x = outputs.x;
     const bool cut = given.cut;
-    if (cut) scale<kBeforeSum>(load_decays(record, t), state);
+    if (cut) scale_state<kBeforeSum>(record, lane() % 4, state);
     add_values(record, state, x);
-    const Decays decays = load_decays(record, t);
+    Decays decays[kAhead];
+    if (!kWide) decays[0] = load_decays(record, 0, lane() % 4);
     if constexpr (Config::kSaved) make_values(record, outputs);
+    if constexpr (kWide && Config::kSaved) finish_values();
     if constexpr (Config::kOutput) begin_output(record, outputs);
+    if constexpr (kWide && Config::kOutput) finish_output();
+    if (kWide) {  // no earlier: they take the registers of the output
+      left -= 16;
+#pragma unroll
+      for (int share = 0; share < kAhead; ++share) {
+        decays[share] = load_decays(record, share, lane() % 4);
+      }
+    }
     wgmma_wait<0>();
     wgmma_fence_operands(sums(state));
-    __syncwarp();
-    if (this->lane == 0) mbarrier_arrive(record.empty());
-    if (cut) {
-      scale<kBehindSum>(decays, state);
-    } else {
-      scale<kAllOfState>(decays, state);
-    }
+    if (kShares == kAhead) leave(record);
+    scale_behind_sum(record, lane() % 4, cut, decays, state);
+    if (kShares > kAhead) leave(record);
     ring.next();
     if (first + 16 < tile.count) {
       Record(shared, ring.stage).wait_prepared(ring.phase);
       given = load_given(Record(shared, ring.stage));
     }
   }
-  finish();
+  if (!kWide) finish();
 }
 
 // The state goes through the tokens of the segment, from record `ring` on.
@@ -371,10 +452,11 @@ __device__ __forceinline__ void KdaWalking<Config>::walk(KdaState<Walkers>& stat
   scale_all(state, Preparing::kScaling);
 }
 
-// The roles of a block's threads: those who walk do so, with the rows that the others prepare.
-template <class Config, class Walking, class Walk>
+// The roles of a block's threads: those who walk do so, with the rows that the others prepare, who
+// find their place by `place`.
+template <class Config, class Walking, class Place, class Walk>
 __device__ __forceinline__ void kda_roles(const KdaMaps& maps, const Walking& walking,
-                                          const Walk& walk) {
+                                          const Place& place, const Walk& walk) {
   using Roles = KdaRoles<Config>;
   constexpr unsigned kWalkers = 32 * Roles::kWalking;
   if (threadIdx.x / 32 == kWalkers / 32) {
@@ -392,13 +474,14 @@ __device__ __forceinline__ void kda_roles(const KdaMaps& maps, const Walking& wa
     walk();
   } else {
     setmaxnreg_dec<Roles::kPreparingRegisters>();
+    const auto& here = place();
     if constexpr (kCheckpointed<Config>) {
-      walking.each_piece([&](const KdaScanTile& piece, int block) {
-        const typename KdaPreparing<Config>::Scan scan(walking.in, piece, walking.shared);
-        KdaPreparing<Config>(maps, scan, walking.shared, block).run();
+      here.each_piece([&](const KdaScanTile& piece, int block) {
+        const typename KdaPreparing<Config>::Scan scan(here.in, piece, here.shared);
+        KdaPreparing<Config>(maps, scan, here.shared, block).run();
       });
     } else {
-      KdaPreparing<Config>(maps, walking, walking.shared).run();
+      KdaPreparing<Config>(maps, here, here.shared).run();
     }
   }
 }

@@ -25,6 +25,12 @@ const std::vector<KdaSetup> kWide = setups(R"(
     bf16 f32 bf16 64 1 | softplus factor sigmoid final
     bf16 bf16 bf16 64 2 | packed bounded bias initial final v_first
     bf16 f32 f32 64 1 | packed l2norm initial final
+    bf16 bf16 bf16 256 4 | final
+    bf16 f32 f32 256 2 | packed initial final
+    bf16 bf16 f32 256 3 | packed l2norm softplus factor bias sigmoid negative initial final
+    bf16 f16 bf16 256 1 | l2norm bounded factor sigmoid initial final v_first
+    bf16 f32 bf16 192 2 | packed l2norm softplus factor bias sigmoid initial final
+    bf16 f16 bf16 128 2 | l2norm initial final
 )");
 
 KdaCase wide_shape_of(const KdaSetup& s, uint32_t seed) {
@@ -71,18 +77,30 @@ EVERY_FAMILY_CASE("kda: segments") {
 // Decays of a block of 16 tokens go below what the kernel takes in one part: at every token, at
 // some, and just not.
 EVERY_FAMILY_CASE("kda: forwards with gates from 0 to -200") {
-  for (const double weakest : {-0.001, -1.0, -4.9, -5.2, -12.0, -40.0, -200.0}) {
-    for (const lathe_dtype gate : {LATHE_BF16, LATHE_F32}) {
-      KdaCase kda;
-      kda.element = LATHE_BF16, kda.gate_dtype = gate, kda.beta_dtype = LATHE_BF16;
-      kda.key_dim = 128, kda.value_dim = 64, kda.tokens = 100;
-      kda.states = KdaCase::both;
-      kda.weakest = weakest;
-      check_case(kda, 3);
-      kda.strong_share = 0.05;
-      check_case(kda, 4);
+  for (const int64_t width : {128, 192, 256}) {
+    for (const double weakest : {-0.001, -1.0, -4.9, -5.2, -12.0, -40.0, -200.0}) {
+      for (const lathe_dtype gate : {LATHE_BF16, LATHE_F16, LATHE_F32}) {
+        KdaCase kda;
+        kda.element = LATHE_BF16, kda.gate_dtype = gate, kda.beta_dtype = LATHE_BF16;
+        kda.key_dim = width, kda.value_dim = 64, kda.tokens = 100;
+        kda.states = KdaCase::both;
+        kda.weakest = weakest;
+        check_case(kda, 3);
+        kda.strong_share = 0.05;
+        check_case(kda, 4);
+      }
     }
   }
+}
+
+// The ring of records comes around many times, and the state is a sum of many rounded products.
+EVERY_FAMILY_CASE("kda: wide states over many tokens that hardly decay") {
+  KdaCase kda;
+  kda.element = LATHE_BF16, kda.gate_dtype = LATHE_BF16, kda.beta_dtype = LATHE_BF16;
+  kda.key_dim = kda.value_dim = 256, kda.tokens = 700;
+  kda.l2norm = kda.sigmoid = kda.negative = true;
+  kda.weakest = -1e-3;
+  check_case(kda, 5);
 }
 
 // Numbers: K as it is padded, and the tile: 16 columns of V a warp.
