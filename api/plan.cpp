@@ -21,7 +21,7 @@ namespace {
 // Returns what speaks against a kernel that was compiled; empty if nothing does.
 std::string rejection_of(const KernelSpec& spec, const BuiltKernel& built) {
   if (!spec.may_be_rejected) return {};
-  const std::vector<std::string> found = losses(report_of(built.entry->metadata));
+  const std::vector<std::string> found = losses(report_of(built.entry->metadata), kKeptBytes);
   if (found.empty()) return {};
   return text(spec.mods.empty() ? "" : "with these mods ", "the compiler reports ", found.front());
 }

@@ -151,15 +151,15 @@ bool is_loss(const Remark& remark) {
   return remark.text.starts_with(kLoss) || number == 7504 || (number >= 7508 && number <= 7516);
 }
 
-std::vector<std::string> losses(const CompileReport& report) {
+std::vector<std::string> losses(const CompileReport& report, int kept) {
   std::vector<std::string> out;
   for (const Remark& remark : report.remarks.value_or(std::vector<Remark>())) {
     if (is_loss(remark))
       out.push_back(text(remark.code, remark.code.empty() ? "" : " ", remark.text));
   }
   const int spills = sum_of(std::max(report.spill_stores, 0), std::max(report.spill_loads, 0));
-  if (spills > 0) out.push_back(text(spills, " bytes of spills"));
-  if (report.stack_bytes > 0)
+  if (spills > kept) out.push_back(text(spills, " bytes of spills"));
+  if (report.stack_bytes > kept)
     out.push_back(text("a stack frame of ", report.stack_bytes, " bytes"));
   return out;
 }

@@ -97,11 +97,11 @@ int64_t runs_of(const KdaProblem& problem, const KdaChunkedShape& shape, int64_t
 
 // Returns how many chunks a block goes through: the most with which the device takes no more turns,
 // of a chunk each, than with one in a block, or a 32nd more. What pieces of sequences leave must
-// not depend on how many pieces there are.
+// not depend on how many pieces there are, nor bits on the shape where the caller fixes them.
 int64_t run_of(const KdaProblem& problem, const KdaChunkedKernels& kernels,
                const KdaChunkedShape& shape) {
   const int64_t at_once = kernels.backward->blocks_at_once();
-  if (at_once == 0 || problem.sums_outside) return 1;
+  if (at_once == 0 || problem.sums_outside || problem.fixed_segments) return 1;
   const auto turns = [&](int64_t run) {
     const int64_t blocks = bounded_product({runs_of(problem, shape, run), shape.heads});
     return bounded_product({ceil_div(blocks, at_once), run});

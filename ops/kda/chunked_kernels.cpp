@@ -49,7 +49,7 @@ Result<KdaWalkTile> tile_of(const KdaProblem& problem, const KdaForward* forward
   const auto tiles = kda_walk_candidates(problem, facts);
   if (refusal_of(*kda_backs().front(), back, facts).empty()) return tiles.front();
   return pick(tiles, facts, {}, [&](const KdaWalkTile& tile) {
-    return kda_backward_scan_spec({problem, tile, problem.recomputes()});
+    return kda_backward_scan_spec({problem, tile, back.both});
   });
 }
 

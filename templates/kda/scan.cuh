@@ -54,9 +54,7 @@ __device__ __forceinline__ KdaScanTile kda_scan_tile_of(const KdaInputs& in, int
                                                         int segment, int head, int value) {
   KdaScanTile tile;
   tile.value = value, tile.head = head, tile.segment = segment, tile.sequence = sequence;
-  // Of head / (value_heads / heads), one division.
-  tile.q_head = static_cast<int>(static_cast<unsigned>(head * in.heads) /
-                                 static_cast<unsigned>(in.value_heads));
+  tile.q_head = head / (in.value_heads / in.heads);
   tile.start = 0, tile.count = in.tokens;
   tile.row = tile.sequence, tile.exists = true;
   if constexpr (Config::kPacked) {

@@ -16,7 +16,8 @@ struct AttentionTileOrder {
   long long blocks;               // tiles of all heads and sequences, which the blocks share
   unsigned turns, section_turns;  // turns of all tiles, and of a section's
   int section;                    // heads whose tiles are sorted together, at least 1
-  int section_keys;               // packed: keys of the sequences whose tiles are, or of one
+  // Packed: the most keys, and the most sequences, whose tiles are; one sequence has as many.
+  int section_keys, section_sequences;
   // Otherwise: rows that a sequence's first tile is short of, and by how many blocks of threads the
   // order moves on from section to section.
   int missing, shift;

@@ -73,7 +73,7 @@ extern "C" __global__ void entry(const __grid_constant__ OrderParams p) {
 struct OrderCase {
   std::vector<int> rows, keys;  // by sequence
   int padding = 0, heads = 1, group = 1, tile = 128, blocks = 5, section = 1,
-      section_keys = 1 << 20;
+      section_keys = 1 << 20, section_sequences = 64;
   bool packed = true, local = true;
 
   int used() const { return tile / group * group; }
@@ -117,6 +117,7 @@ std::vector<std::vector<Item>> run(const Compiler& compiler, const OrderCase& c,
     p.forward.seq_q = std::max(starts(c.rows).back(), 0) + c.padding;
     p.forward.seq_k = std::max(starts(c.keys).back(), 0);
     p.order.section = c.section, p.order.section_keys = c.section_keys;
+    p.order.section_sequences = c.section_sequences;
     p.forward.sequences = sequences, p.forward.heads = c.heads;
     p.forward.kv_heads = c.columns();
   }
@@ -239,6 +240,52 @@ TEST_CASE("packed sequences: blocks of threads have the same work") {
   CHECK(imbalance(c, run(*nvrtc, c)) < 1.15);
 }
 
+// Sections with fewer tiles than there are blocks of threads, and with a few more.
+TEST_CASE("packed sequences: small sections go on with the blocks that the last one left out") {
+  const auto nvrtc = compiler();
+  if (!nvrtc) return;
+  for (const bool local : {true, false}) {
+    for (const int of_section : {1, 3, 7}) {
+      OrderCase c;
+      c.rows.assign(48, 512), c.keys.assign(48, 4096);
+      c.heads = 8, c.group = 4, c.section = 1, c.section_sequences = of_section, c.blocks = 100;
+      c.local = local;
+      const auto tiles = run(*nvrtc, c);
+      check_cover(c, tiles);
+      CAPTURE(of_section);
+      CHECK(imbalance(c, tiles) < 1.06);
+    }
+  }
+}
+
+// What the host chooses where the keys of one head are more than L2 holds.
+TEST_CASE("packed sequences: long caches leave no block of threads without work") {
+  const auto nvrtc = compiler();
+  if (!nvrtc) return;
+  struct Long {
+    int sequences, rows, keys;
+    double most;
+  };
+  for (const Long& of : {Long{16, 512, 131072, 1.05}, Long{64, 1, 100000, 1.05}}) {
+    OrderCase c;
+    c.rows.assign(of.sequences, of.rows), c.keys.assign(of.sequences, of.keys);
+    c.heads = 32, c.group = 4, c.blocks = 132;
+    OrderParams p = {};
+    p.forward.sequences = of.sequences, p.forward.heads = 32, p.forward.kv_heads = 8;
+    p.forward.seq_q = of.rows * of.sequences, p.forward.seq_k = of.keys * of.sequences;
+    p.forward.head_dim = p.forward.value_dim = 128;
+    AttentionTiling tiling;
+    tiling.m = c.tile, tiling.n = 128, tiling.local = tiling.packed = tiling.pack_gqa = 1;
+    const AttentionTileOrder order = attention_tile_order(tiling, p.forward, 0, c.blocks);
+    c.section = order.section, c.section_keys = order.section_keys;
+    c.section_sequences = order.section_sequences;
+    const auto tiles = run(*nvrtc, c);
+    CAPTURE(of.rows);
+    check_cover(c, tiles);
+    CHECK(imbalance(c, tiles) < of.most);
+  }
+}
+
 TEST_CASE("packed sequences: offsets that do not ascend end as well") {
   const auto nvrtc = compiler();
   if (!nvrtc) return;
@@ -259,7 +306,7 @@ TEST_CASE("dense heads: each row once, and the same work under a causal mask") {
   };
   for (const Dense& of : {Dense{4, 64, 4096, 64, 192, 1.01}, Dense{8, 64, 2048, 64, 192, 1.01},
                           Dense{2, 64, 8192, 64, 192, 1.01}, Dense{4, 32, 4096, 128, 128, 1.01},
-                          Dense{3, 5, 1000, 64, 192, 2.0}}) {
+                          Dense{3, 5, 1000, 64, 192, 2.0}, Dense{64, 8, 512, 128, 128, 1.05}}) {
     OrderCase c;
     c.packed = false, c.heads = of.heads, c.tile = of.tile, c.blocks = 132;
     c.rows.assign(of.sequences, of.rows), c.keys = c.rows;

@@ -59,11 +59,12 @@ KdaProblem problem_of(const Widths& widths, const Options& options, bool half) {
 
 // A problem that gives everything. Without `saves` its scan has both walks, as a backward on its
 // own has.
-void add_jobs(const KdaProblem& problem, const std::string& arch, compile_test::Jobs* jobs) {
+void add_jobs(const KdaProblem& problem, const DeviceFacts& facts, compile_test::Jobs* jobs) {
+  const std::string& arch = facts.arch;
   const bool wide = problem.key_dim > 128 || problem.element == Dtype::f32;
   const int spilt = wide ? compile_test::kAnySpills : 0;
   const auto add = [&](const KdaProblem& of) {
-    auto kernels = kda_chunked_kernels(of, *facts_of_arch(arch));
+    auto kernels = kda_chunked_kernels(of, facts);
     REQUIRE_MESSAGE(kernels.ok(), kernels.status().text());
     for (const KernelSlot* slot : kernels->slots()) {
       if (*slot) jobs->add(**slot, arch, spilt);
@@ -80,7 +81,13 @@ void add_jobs(const KdaProblem& problem, const std::string& arch, compile_test::
   early.warmup = true;
   if (!problem.l2norm) return;
   // It holds the state of two walks: with every option 4 bytes of one set of them are outside.
-  jobs->add(*kda_chunked_kernels(early, *facts_of_arch(arch))->forward->kernel, arch, 4);
+  jobs->add(*kda_chunked_kernels(early, facts)->forward->kernel, arch, 4);
+}
+
+DeviceFacts hopper() {
+  DeviceFacts facts = *facts_of_arch("sm_90a");
+  facts.family = "sm90";
+  return facts;
 }
 
 }  // namespace
@@ -98,9 +105,58 @@ TEST_CASE("chunked kda compiles for every architecture, of 16 bits without spill
         if (!all &&
             (a % 2 != 0 || w != a / 2 % std::size(kWidths) || o != (a / 2) % std::size(kOptions)))
           continue;
-        add_jobs(problem_of(kWidths[w], kOptions[o], (a + o) % 2 == 0), archs[a], &jobs);
+        add_jobs(problem_of(kWidths[w], kOptions[o], (a + o) % 2 == 0), *facts_of_arch(archs[a]),
+                 &jobs);
       }
     }
+  }
+  compile_test::check_compiles(*nvrtc, jobs.list(testing::chosen_shard(1)));
+}
+
+// A plan refuses a Hopper's kernel that spills and takes the portable one, which is three times as
+// slow, so the calls that models make are here: each input transform alone and all of them, either
+// type of gate, with states and packed.
+TEST_CASE("kda's forward by warpgroups compiles without spills, with what models ask of it") {
+  const auto nvrtc = compile_test::open_compiler();
+  if (!nvrtc) return;
+  compile_test::Jobs jobs;
+  const DeviceFacts facts = hopper();
+  int turn = 0;
+  for (const int width : {64, 128, 256}) {
+    for (const int gate : {kKdaGateGiven, kKdaGateSoftplus, kKdaGateBounded}) {
+      for (const bool half : {false, true}) {
+        for (const bool l2norm : {false, true}) {
+          ++turn;
+          Options options{};
+          options.gate = gate, options.l2norm = l2norm;
+          options.A_log = options.dt_bias = gate != kKdaGateGiven;
+          options.sigmoid = turn % 2 == 0;
+          options.states = turn % 3 != 0, options.packed = turn % 4 == 1;
+          options.v_first = turn % 5 == 0;
+          KdaProblem problem = problem_of({width, width, Dtype::bf16}, options, half);
+          problem.backward = problem.segmented = problem.saves = problem.dht = false;
+          problem.dA_log = problem.ddt_bias = problem.dinitial_state = false;
+          const auto kernels = kda_chunked_kernels(problem, facts);
+          REQUIRE_MESSAGE(kernels.ok(), kernels.status().text());
+          const KernelSpec& spec = *kernels->forward->kernel;
+          INFO(spec.text(), " ", spec.family_reason);
+          CHECK(spec.kernel == "kda_forward_warpgroups");
+          if (testing::shard_is_chosen() || turn % 3 == 0 || (width == 128 && half)) {
+            jobs.add(spec, "sm_90a");
+          }
+        }
+      }
+    }
+  }
+  compile_test::check_compiles(*nvrtc, jobs.list());
+}
+
+TEST_CASE("kda's summaries, walks and gradients by warpgroups compile without spills") {
+  const auto nvrtc = compile_test::open_compiler();
+  if (!nvrtc) return;
+  compile_test::Jobs jobs;
+  for (size_t o = 0; o < std::size(kOptions); ++o) {
+    add_jobs(problem_of({128, 128, Dtype::bf16}, kOptions[o], o % 2 == 0), hopper(), &jobs);
   }
   compile_test::check_compiles(*nvrtc, jobs.list(testing::chosen_shard(1)));
 }

@@ -216,22 +216,30 @@ AttentionTileOrder attention_tile_order(const AttentionTiling& kernel,
                                         int64_t most) {
   AttentionTileOrder out = {};
   const int64_t columns = kernel.pack_gqa != 0 ? f.kv_heads : f.heads;
+  const int64_t tokens = kernel.m / (kernel.pack_gqa != 0 ? f.heads / f.kv_heads : 1);  // of a tile
   out.blocks = tiles;
-  if (kernel.packed != 0) {
-    const int64_t tokens =
-        kernel.m / (kernel.pack_gqa != 0 ? f.heads / f.kv_heads : 1);  // of a tile
-    out.blocks = columns * (f.seq_q / tokens + std::max(f.sequences, 1));
-  }
+  if (kernel.packed != 0) out.blocks = columns * (f.seq_q / tokens + std::max(f.sequences, 1));
   const int64_t grid = std::min<int64_t>(out.blocks, most);
   out.section = 1, out.section_turns = 1;
   out.turns = static_cast<unsigned>(ceil_div(out.blocks, grid));
   const int64_t key_bytes = int64_t{2} * (f.head_dim + f.value_dim);
   const int64_t fit = kHeadsBytes / std::max<int64_t>(key_bytes * f.seq_k, 1);
   const int64_t heads = kernel.packed != 0 ? columns : columns * f.sequences;
-  const int64_t section = std::clamp<int64_t>(fit * (columns / f.kv_heads), 1, heads);
+  // A section with fewer tiles than blocks of threads has nobody to itself: L2 then holds what it
+  // can of several.
+  const int64_t of_head = std::max<int64_t>(kernel.packed != 0 ? f.seq_q / tokens : f.tiles, 1);
+  int64_t keys = std::min<int64_t>(kHeadsBytes / key_bytes, f.seq_k);
+  const int64_t of_keys = kernel.packed != 0
+                              ? std::max<int64_t>(of_head * keys / std::max<int64_t>(f.seq_k, 1), 1)
+                              : of_head;
+  const int64_t section = std::clamp<int64_t>(
+      std::max(fit * (columns / f.kv_heads), ceil_div(grid, of_keys)), 1, heads);
   out.section = static_cast<int>(section);
   if (kernel.packed != 0) {
-    out.section_keys = static_cast<int>(std::min<int64_t>(kHeadsBytes / key_bytes, f.seq_k));
+    if (section * of_keys < grid) keys = std::max(keys, f.seq_k * grid / (section * of_head));
+    out.section_keys = static_cast<int>(std::min<int64_t>(keys, f.seq_k));
+    // Whoever looks for a tile goes through the section's sequences, 32 at a time.
+    out.section_sequences = static_cast<int>(std::max<int64_t>(64, ceil_div(grid, section)));
     return out;
   }
   const int64_t group = kernel.pack_gqa != 0 ? f.heads / f.kv_heads : 1;
@@ -242,8 +250,9 @@ AttentionTileOrder attention_tile_order(const AttentionTiling& kernel,
   const int64_t whole = (heads - 1) / section;
   out.turns = static_cast<unsigned>(whole * out.section_turns +
                                     ceil_div((heads - whole * section) * f.tiles, grid));
-  // All moves together are less than once around.
-  out.shift = static_cast<int>(grid / ((whole >> (out.section_turns & 1)) + 1));
+  // All moves together are about once around.
+  out.shift =
+      static_cast<int>(std::max<int64_t>(grid / ((whole >> (out.section_turns & 1)) + 1), 1));
   return out;
 }
 

@@ -174,6 +174,7 @@ struct AttentionProducer {
       if constexpr (Config::kListed) store_shared_word(ring.entry(stage), visit);
       copy_keys<Smem::kPanels>(p.k, tile, visit, ring.k(stage), ring.k_full(stage));
     }
+    stay_together();
     k_state.next();
   }
   __device__ __forceinline__ void copy_v(const QueryTile& tile, int visit) {
@@ -181,7 +182,13 @@ struct AttentionProducer {
     mbarrier_wait(ring.v_empty(stage), v_state.phase ^ 1);
     if (copies())
       copy_keys<Smem::kValuePanels>(p.v, tile, visit, ring.v(stage), ring.v_full(stage));
+    stay_together();
     v_state.next();
+  }
+
+  // A lane that waits for a phase must not be two phases behind the one that copies.
+  __device__ __forceinline__ void stay_together() const {
+    if constexpr (Config::kPacked) __syncwarp();
   }
 
   // Tells the consumers of a tile, or that there is none.

@@ -16,9 +16,10 @@ namespace lathe {
 //   n(x) = sum_b clamp(ahead_b + T_b - x, 0, T_b)     or     n(x) = sum_b T_b [ahead_b >= x]
 //
 // Tiles of a section are sorted from long to short, as those of dense calls are, and dealt out in
-// turns of its own. A section is some heads of some neighbouring sequences, whose keys and values
-// L2 can hold. Within a length what varies first is the head, then the sequence. All of it follows
-// from the offsets alone, so that a tile is the same block's work in every run.
+// turns that go on where those of the section before ended, every other one backwards.
+// A section is some heads of some neighbouring sequences, whose keys and values L2 can hold. Within
+// a length what varies first is the head, then the sequence. All of it follows from the offsets
+// alone, so that a tile is the same block's work in every run.
 template <class Config>
 struct PackedOrder {
   using Offset = typename Config::CuSeqlens;
@@ -29,6 +30,7 @@ struct PackedOrder {
   // and how many it has, and its tiles of a head.
   int first_head = 0, first = 0, end = 0;
   unsigned first_turn = 0, turns = 0;
+  unsigned start = 0;  // places of its first two turns that are those of the sections before
   int tiles = 0;
   // A length behind that of the last place, and how many of a head's tiles reach it.
   int beyond = 0, longer = 0;
@@ -86,8 +88,13 @@ struct PackedOrder {
   }
   // Heads of the section.
   __device__ __forceinline__ int wide() const { return minimum(p.section, heads - first_head); }
+  // Tiles of the section: the host takes no call with 2^31 of all sections.
+  __device__ __forceinline__ unsigned all_tiles() const {
+    return static_cast<unsigned>(tiles) * static_cast<unsigned>(end > 0 ? wide() : 0);
+  }
   // Goes to the section behind the last one. Returns whether there is one.
   __device__ __forceinline__ bool next_section() {
+    start = (start + all_tiles()) % (2 * gridDim.x);
     first_turn += turns;
     first = end;
     if (first >= sequences) {
@@ -95,17 +102,16 @@ struct PackedOrder {
       first = 0;
       if (first_head >= heads) return false;
     }
-    const int start = key_start(first);
+    const int from = key_start(first);
     const auto fits = [&](int more) {
-      return more == 0 || key_start(first + more + 1) - start <= p.section_keys;
+      return more == 0 || key_start(first + more + 1) - from <= p.section_keys;
     };
-    end = first + 1 + last_before(sequences - first, fits);
+    end = first + 1 + last_before(minimum(sequences - first, p.section_sequences), fits);
     near = load_lengths(first + static_cast<int>(threadIdx.x % 32));
     // Offsets that nobody has checked may ask for more tiles than there are rows for.
     tiles = minimum(maximum(count(0), 0), f.seq_q / tokens + sequences);
     beyond = greatest() + 1, longer = 0;
-    const long long all = static_cast<long long>(tiles) * wide();
-    turns = static_cast<unsigned>((all + gridDim.x - 1) / gridDim.x);
+    turns = (start + all_tiles() + gridDim.x - 1) / gridDim.x;
     return true;
   }
 
@@ -116,9 +122,10 @@ struct PackedOrder {
       while (turn - first_turn >= turns) {
         if (!next_section()) return false;
       }
-      const unsigned dealt = turn % 2 == 1 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
-      const long long at = static_cast<long long>(turn - first_turn) * gridDim.x + dealt;
-      if (at < static_cast<long long>(tiles) * wide() && tile(static_cast<int>(at), out)) {
+      const unsigned mine = turn - first_turn;
+      const unsigned dealt = mine % 2 == 1 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+      const unsigned at = mine * gridDim.x + dealt - start;  // beyond all before the start
+      if (at < all_tiles() && tile(static_cast<int>(at), out)) {
         const int group = Config::kPackGqa ? out.group : 1, of_tile = tokens * group;
         const int rows = out.written * group;
         shorten_first<Config>(out, ceil_div(rows, of_tile) * of_tile - rows);

@@ -26,8 +26,8 @@ struct TileOrder {
   __device__ __forceinline__ bool tile(unsigned turn, QueryTile& out) const {
     if constexpr (Config::kLocal) {
       const unsigned tiles = forward.tiles, section = turn / p.section_turns;
-      unsigned dealt = blockIdx.x + (section >> (p.section_turns & 1)) * p.shift;
-      if (dealt >= gridDim.x) dealt -= gridDim.x;
+      const unsigned moved = (section >> (p.section_turns & 1)) * p.shift;
+      unsigned dealt = (blockIdx.x + moved) % gridDim.x;
       if (turn % 2 == 1) dealt = gridDim.x - 1 - dealt;
       const unsigned first_head = section * p.section;
       const unsigned left = static_cast<unsigned>(p.blocks / tiles) - first_head;
