@@ -120,6 +120,13 @@ def rows(options: argparse.Namespace, cache: str) -> list[str]:
     return lines
 
 
+def put_between(document: pathlib.Path, name: str, text: str) -> None:
+    """Puts a table between the two marks of this name in a Markdown file."""
+    begin, end = (f"<!-- {name}: {side} -->" for side in ("begin", "end"))
+    before, _, rest = document.read_text().partition(begin)
+    document.write_text(f"{before}{begin}\n\n{text}\n\n{end}{rest.partition(end)[2]}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("table", nargs="?", choices=("conv1d", "kda"), default="conv1d")
@@ -135,9 +142,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as cache:
         text = "\n".join((steps if options.table == "kda" else rows)(options, cache))
     if options.write:
-        begin, end = (f"<!-- {options.table} clock: {side} -->" for side in ("begin", "end"))
-        before, _, rest = options.write.read_text().partition(begin)
-        options.write.write_text(f"{before}{begin}\n\n{text}\n\n{end}{rest.partition(end)[2]}")
+        put_between(options.write, f"{options.table} clock", text)
 
 
 if __name__ == "__main__":

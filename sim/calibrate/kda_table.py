@@ -22,7 +22,7 @@ import subprocess
 import tempfile
 from typing import Tuple
 
-from beside_copy import ROOT, explained
+from beside_copy import ROOT, explained, put_between
 
 GPU, BANDWIDTH = "h100", 3.35e12  # bytes a second, by the data sheet
 Size = Tuple[int, int, int]
@@ -107,9 +107,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as fresh:
         text = table(options, options.cache or fresh)
     if options.write:
-        begin, end = (f"<!-- kda heads: {side} -->" for side in ("begin", "end"))
-        before, _, rest = options.write.read_text().partition(begin)
-        options.write.write_text(f"{before}{begin}\n\n{text}\n\n{end}{rest.partition(end)[2]}")
+        put_between(options.write, "kda heads", text)
 
 
 if __name__ == "__main__":

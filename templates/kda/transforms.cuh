@@ -61,8 +61,8 @@ __device__ __forceinline__ float kda_decay(float g) {
 // 1 / |x| of a row whose squares add up to `sum`.
 __device__ __forceinline__ float kda_norm(float sum) { return rsqrtf(__fadd_rn(sum, 1e-6f)); }
 
-// What a row of y (kda/kda_backward_scan.cuh) is multiplied by where it is kept as one of dv: beta,
-// or 1 where a division by beta would not bring y back.
+// Returns the factor of a row of y (kda/kda_backward_scan.cuh) that is kept as one of dv: beta, or
+// 1 where a division by beta would not bring y back.
 __device__ __forceinline__ float kda_row_scale(float beta) {
   return fabsf(beta) >= 0x1p-40f ? beta : 1.0f;
 }

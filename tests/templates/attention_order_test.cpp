@@ -258,7 +258,7 @@ TEST_CASE("packed sequences: small sections go on with the blocks that the last 
   }
 }
 
-// What the host chooses where the keys of one head are more than L2 holds.
+// The host chooses the sections here, and the keys of one head are more than L2 holds.
 TEST_CASE("packed sequences: long caches leave no block of threads without work") {
   const auto nvrtc = compiler();
   if (!nvrtc) return;

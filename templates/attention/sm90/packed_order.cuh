@@ -48,7 +48,7 @@ struct PackedOrder {
     tokens = Config::kTileM / group;
   }
 
-  // Of a sequence, or none behind the section.
+  // Returns the lengths of sequence b, or none if it is behind the section.
   __device__ __forceinline__ Lengths load_lengths(int b) const {
     if (b >= end) return {0, 0};
     const QueryTile tile = query_tile_at<Config>(f, b, 0, 0);

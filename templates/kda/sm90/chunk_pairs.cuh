@@ -162,7 +162,7 @@ __device__ __forceinline__ void KdaChunkPairsByQuotients<Config>::decay_rows(int
   decay(sums.queries, by), decay(sums.rows, by);
 }
 
-// What block c gives to rows of the warp's block.
+// Adds what block c gives to rows of the warp's block.
 template <class Config>
 __device__ __forceinline__ void KdaChunkPairsByQuotients<Config>::add_to_rows(int c,
                                                                               Sums& sums) const {
@@ -187,7 +187,7 @@ __device__ __forceinline__ void KdaChunkPairsByQuotients<Config>::chain_rows(boo
   if (!cut) add_to_rows(block, sums);
 }
 
-// What block r, whose decay comes first, gives to columns of the warp's block.
+// Adds what block r, whose decay comes first, gives to columns of the warp's block.
 template <class Config>
 __device__ __forceinline__ void KdaChunkPairsByQuotients<Config>::add_to_columns(int r,
                                                                                  Sums& sums) const {

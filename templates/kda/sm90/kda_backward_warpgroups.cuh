@@ -29,8 +29,8 @@ struct KdaBackwardWarpgroups : KdaChunkRun<Config> {
   // Whether the thread is the one that asks for tiles: of a warp that has no sums of its own to
   // make.
   __device__ __forceinline__ bool copies() const { return thread == Config::kThreads - 64; }
-  // What a lane that has tokens in turn adds to the gradients of their gates, and what tokens
-  // behind those add in the block.
+  // A lane that has tokens in turn adds `own` to the gradients of their gates, and tokens behind
+  // those add `behind` in the block.
   struct Gates {
     float own[4][4], behind[4];
   };

@@ -115,7 +115,7 @@ struct KdaWalking : KdaForward<KdaWalkers<Config>> {
                                               PipelineState<Smem::kSlots>& ring) const;
   __device__ __forceinline__ void walk(KdaState<Walkers>& state,
                                        PipelineState<Smem::kSlots>& ring) const;
-  // Of kda_forward_warpgroups.
+  // Runs the whole of kda_forward_warpgroups.
   __device__ __forceinline__ void run(KdaState<Walkers>& state) const;
 };
 
