@@ -17,7 +17,8 @@
 // and behind it are. The factors of a pair are rounded to operands, and here rows and columns are
 // multiplied by the numbers that the other side had as operands: a pair that does not span the
 // token is taken away as it was added, so that a decay of nearly nothing has a gradient of nearly
-// nothing.
+// nothing. What the last token gives the state behind the chunk spans no token: it is the one pair
+// that no decay makes small, and is neither added nor taken away.
 #pragma once
 #include "kda/sm90/chunk_tiles.cuh"
 
@@ -27,7 +28,7 @@ template <class Config>
 struct KdaChunkPairsByQuotients : KdaChunkTiles<Config> {
   using Tiles = KdaChunkTiles<Config>;
   using Tiles::block, Tiles::column, Tiles::g, Tiles::in, Tiles::lane, Tiles::part, Tiles::place;
-  using Tiles::row, Tiles::shared, Tiles::t, Tiles::warp, Tiles::word;
+  using Tiles::row, Tiles::shared, Tiles::t, Tiles::tile, Tiles::warp, Tiles::word;
   using Tiles::Tiles;
   using typename Tiles::Element;
   using typename Tiles::Smem;
@@ -85,6 +86,7 @@ struct KdaChunkPairsByQuotients : KdaChunkTiles<Config> {
                                            const unsigned (&b)[2][4]) const;
   __device__ __forceinline__ void store_behind(bool cut, const Sums& sums) const;
   __device__ __forceinline__ void load_rounded(int tile_at, int m, float (&x)[2][4]) const;
+  __device__ __forceinline__ void load_columns_of_gates(int m, float (&x)[2][4]) const;
   __device__ __forceinline__ void finish_chains(int m, const float (&to)[2][4],
                                                 const float (&of_columns)[2][4], Sums& sums,
                                                 float (&dg)[2][4]) const;
@@ -225,6 +227,20 @@ __device__ __forceinline__ void KdaChunkPairsByQuotients<Config>::load_rounded(
   }
 }
 
+// Columns as gates see them. That of the last token is 0.
+template <class Config>
+__device__ __forceinline__ void KdaChunkPairsByQuotients<Config>::load_columns_of_gates(
+    int m, float (&x)[2][4]) const {
+  load_rounded(Smem::kKeyColumns, m, x);
+  const int last = minimum(tile.count - tile.first, kKdaChunk) - 1;
+  if (last / 16 != block) return;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+#pragma unroll
+    for (int c = 0; c < 4; ++c) x[h][c] = row(h) == last ? 0.0f : x[h][c];
+  }
+}
+
 // Stores the block's dot products of keys with what the state behind the chunk gives them, as they
 // are before the block's decay if that comes first, else behind it.
 template <class Config>
@@ -233,7 +249,7 @@ __device__ __forceinline__ void KdaChunkPairsByQuotients<Config>::store_behind(
 #pragma unroll
   for (int m = 0; m < 2; ++m) {
     float keys[2][4], dots[4] = {};
-    load_rounded(Smem::kKeyColumns, m, keys);
+    load_columns_of_gates(m, keys);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
 #pragma unroll
@@ -257,7 +273,7 @@ __device__ __forceinline__ void KdaChunkPairsByQuotients<Config>::finish_chains(
   float q[2][4], ke[2][4], kd[2][4];
   load_rounded(Smem::kQueryRows, m, q);
   load_rounded(Smem::kKeyRows, m, ke);
-  load_rounded(Smem::kKeyColumns, m, kd);
+  load_columns_of_gates(m, kd);
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
 #pragma unroll

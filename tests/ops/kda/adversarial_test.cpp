@@ -114,6 +114,20 @@ TEST_CASE("kda: gates of 0, and of -1000 here and there and everywhere") {
   }
 }
 
+// A gate's gradient is then as small as its decay, among sums that are not.
+TEST_CASE("kda: one strong gate for all tokens and channels") {
+  for (const double gate : {-5.0, -14.0, -20.0}) {
+    for (const int64_t tokens : {64, 100}) {
+      INFO("gate " << gate);
+      KdaCase kda = plain();
+      kda.group = 1, kda.key_dim = 64, kda.tokens = tokens;
+      KdaInputs inputs = make_kda_inputs(kda);
+      fill(&inputs.kda.g, kda.gate_dtype, gate);
+      check_case(kda, inputs);
+    }
+  }
+}
+
 // The sum of a chunk's gates is -32000: what is left of the weak ones in it is their third digit.
 TEST_CASE("kda: weak gates keep their digits among gates of -1000") {
   KdaCase kda = normalized();
