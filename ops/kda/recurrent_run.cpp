@@ -65,7 +65,9 @@ Result<RecurrentPlan> KdaRecurrentExecutor::plan(const Call& call) const {
   // Packed rows of no sequence are padding, which somebody has to write.
   out.grid = out.shape;
   if (problem().packed) out.grid.sequences = std::max<int64_t>(out.grid.sequences, 1);
-  const bool states = request_.final_state && out.shape.sequences > 0;
+  const bool keeps = problem().states == kKdaStatesPlain ? request_.final_state
+                                                         : request_.update_state;
+  const bool states = keeps && out.shape.sequences > 0;
   out.empty =
       out.grid.sequences == 0 || out.grid.value_heads == 0 || (out.grid.rows == 0 && !states);
   KdaShape one = out.grid;

@@ -77,6 +77,10 @@ TEST_CASE("kda_recurrent: slots that are read elsewhere, not at all, not written
       if (packed) kda.cu_seqlens = {0, 2, 2, 7, 7, 8};
       for (kda.slot_options = 0; kda.slot_options < 16; ++kda.slot_options) {
         check_case(kda, make_kda_inputs(kda, seed++));
+        KdaCase none = kda;  // states go from their sources to their slots
+        none.tokens = 0;
+        if (packed) none.cu_seqlens.assign(6, 0);
+        check_case(none, make_kda_inputs(none, seed++));
       }
     }
   }
