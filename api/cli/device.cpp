@@ -11,15 +11,15 @@
 namespace lathe::cli {
 namespace {
 
-constexpr const char* kDefaultArch = "sm_90a";
+constexpr const char* kArchOfNone = "sm_90a";  // no device has one to say
 
 lathe_status create(Context* out, lathe_device_kind kind, const DeviceOptions& options) {
   lathe_context_options wanted = LATHE_CONTEXT_OPTIONS_INIT;
   wanted.device = kind;
   if (!options.arch.empty()) {
     wanted.arch = options.arch.c_str();
-  } else if (kind != LATHE_DEVICE_CUDA) {
-    wanted.arch = kDefaultArch;
+  } else if (kind == LATHE_DEVICE_NONE) {
+    wanted.arch = kArchOfNone;
   }
   if (!options.cache_dir.empty()) wanted.cache_dir = options.cache_dir.c_str();
   lathe_context* context = nullptr;

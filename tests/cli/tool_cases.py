@@ -113,6 +113,16 @@ class ToolCases(Case):
         self.assertRegex(out, r"at least [0-9.]+ us by the data sheet of l4 \(\d+ cycles\), bound: ")
         self.assertNotIn("by the clock", out)
 
+    def test_simulated_device_is_the_environments(self):
+        save(self.input, conv())
+        command = (*self.command("causal_conv1d", "check")[1:], "--json")
+        for variables, words in (({}, ()), ({"LATHE_SIM_GPU": "a100"}, ()), ({"LATHE_SIM_ARCH": "sm_86"}, ()),
+                                 ({"LATHE_SIM_GPU": "a100"}, ("--arch", "sm_80"))):
+            status, out, err = self.lathe(*command, *words, **variables)
+            self.assertEqual(status, 0, err)
+            expected = "sm_80" if "LATHE_SIM_GPU" in variables else variables.get("LATHE_SIM_ARCH", "sm_90a")
+            self.assertEqual(json.loads(out)["arch"], expected)
+
     def test_check_refuses_what_run_refuses(self):
         save(self.input, conv(W=9))
         self.assert_refused(self.lathe(*self.command("causal_conv1d", verb="check")[1:]), "W = 9")
