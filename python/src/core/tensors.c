@@ -134,7 +134,15 @@ static int type_of_format(const char* format, Py_ssize_t size, DLDataType* out) 
 }
 
 static int borrow_by_buffer(PyObject* object, const char* name, Borrowed* out) {
-  if (PyObject_GetBuffer(object, &out->view, PyBUF_STRIDES | PyBUF_FORMAT) != 0) return -1;
+  if (PyObject_GetBuffer(object, &out->view, PyBUF_STRIDES | PyBUF_FORMAT) != 0) {
+    // NumPy has no format for types that others added to it, such as bfloat16 of ml_dtypes.
+    if (!PyErr_ExceptionMatches(PyExc_ValueError)) return -1;
+    PyErr_Clear();
+    raise_invalid(
+        "%s has elements without a format; allowed are numbers, bfloat16 as %s.view(\"uint16\")",
+        name, name);
+    return -1;
+  }
   out->viewed = 1;
   out->readonly = out->view.readonly;
   const Py_buffer* view = &out->view;

@@ -142,6 +142,9 @@ def test_refusals_of_a_run():
         plan(x, w)
     with pytest.raises(lathe.InvalidArgument, match="negative strides"):
         plan(x[..., ::-1], w, y)
+    # As of ml_dtypes' bfloat16, NumPy gives no buffer of these.
+    with pytest.raises(lathe.InvalidArgument, match="x has elements without a format"):
+        plan(x.astype("M8[s]"), w, y)
     y.flags.writeable = False
     with pytest.raises(lathe.InvalidArgument, match="y is read-only"):
         plan(x, w, y)
