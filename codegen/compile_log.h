@@ -50,7 +50,7 @@ std::vector<std::string> losses(const CompileReport& report, int kept = 0);
 
 // So many bytes outside registers, of loads and stores together, cost a Hopper's kernel less than
 // the portable one in its place would: a walk back of KDA with 104 is twice as fast.
-inline constexpr int kKeptBytes = 128;
+inline constexpr int kKeptBytes = 160;
 
 // Remarks as one line of text, and back; "?" stands for nullopt, and so does text that is none.
 std::string remarks_text(const std::optional<std::vector<Remark>>& remarks);

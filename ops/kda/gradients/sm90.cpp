@@ -110,7 +110,8 @@ std::string refusal(const KdaProblem& problem, const DeviceFacts& facts) {
   if (problem.value_dim > kMostValues) return "V is above 128";
   // The walk back has to leave rows by beta, and it is not Hopper's if the walk forward is not.
   for (const char* walk : {"kda_backward_scan_warpgroups", "kda_forward_warpgroups"}) {
-    if (std::string none = facts.rejection(walk); !none.empty()) return none;
+    const std::string none = facts.rejection(walk);
+    if (!none.empty()) return text("a walk is not Hopper's: for ", walk, " ", none);
   }
   return kda_rows_refusal(problem, facts, kTemplate.kernel);
 }

@@ -6,6 +6,7 @@
 
 #include <iostream>
 
+#include "codegen/compile_log.h"
 #include "tests/harness/family_case.h"
 #include "tests/ops/kda/case.h"
 
@@ -244,7 +245,7 @@ FAMILY_CASE("sm90", "counters: no option of the backward spills a kernel of Hopp
   }
 }
 
-TEST_CASE("counters: no kernel spills at 128") {
+TEST_CASE("counters: no portable kernel spills at 128, and Hopper's no more than a plan takes") {
   for (const bool gate : {false, true}) {
     for (const bool grouped : {false, true}) {
       KdaCase kda = large(64);
@@ -254,8 +255,12 @@ TEST_CASE("counters: no kernel spills at 128") {
       kda.dt_bias = kda.sigmoid = gate;
       kda.backward = kda.dht = true;
       const Answer answer = run(kda_call(kda, make_kda_inputs(kda)));
-      check_no_spills(answer);
-      for (const Kernel& kernel : answer.kernels) CHECK(kernel.registers > 0);
+      for (const Kernel& kernel : answer.kernels) {
+        CAPTURE(kernel.spec);
+        const bool of_hopper = kernel.spec.find("_warpgroups ") != std::string::npos;
+        CHECK(kernel.spill_bytes <= (of_hopper ? lathe::kKeptBytes : 0));
+        CHECK(kernel.registers > 0);
+      }
     }
   }
 }
