@@ -8,7 +8,6 @@ lathe, are in bench/results/published.csv, and every text that shows one says so
 import csv
 import json
 import pathlib
-import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -78,10 +77,6 @@ def flash3_backward(case):
     return rate(find("calibration", row=f"FA-3 backward {case} 8192 h100"))
 
 
-def is_backward(kernel):
-    return re.search("backward|_bwd|weight_grad", kernel) is not None
-
-
 def clock():
     """Returns {case: {direction: ms}} by the simulator's clock on an H200: what scripts/predict left."""
     found = json.loads((RESULTS / "clock-predictions.json").read_text(encoding="utf-8"))
@@ -89,7 +84,7 @@ def clock():
     for case, gpus in found.items():
         times[case] = {"forward": 0.0, "backward": 0.0}
         for kernel in gpus["h200"]:
-            times[case]["backward" if is_backward(kernel["name"]) else "forward"] += kernel["clock"] / 1e3
+            times[case][kernel["direction"]] += kernel["clock"] / 1e3
     return times
 
 

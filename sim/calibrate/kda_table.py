@@ -39,7 +39,9 @@ def call(options: argparse.Namespace, cache: str, size: Size, backward: bool) ->
     rows = f"bf16:1,{tokens},{heads}"
     words = ["kda", *(f"{name}={rows},128" for name in "qkvg"), f"beta={rows}"]
     states = ["output_final_state=1", f"initial_state=f32:{sequences},{heads},128,128"]
-    words += [f"do={rows},128"] if backward else states
+    # A call computes the outputs that it names, and o too if it names none.
+    gradients = [*(f"{name}={rows},128" for name in ("do", "dq", "dk", "dv", "dg")), f"dbeta={rows}"]
+    words += gradients if backward else states
     words += [f"cu_seqlens=i32:{sequences + 1}"] if sequences > 1 else []
     found = explained(options, cache, words)
     times: dict[str, float] = {}
