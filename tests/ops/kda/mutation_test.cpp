@@ -89,7 +89,7 @@ TEST_CASE("walk back by warpgroups: nothing that orders it can go") {
 
 // Both directions of three segments, each with more blocks than records.
 TEST_CASE("summaries by warpgroups: nothing that orders them can go") {
-  KdaCase kda = backward_case(3 * 256);
+  KdaCase kda = backward_case(3 * 320);
   kda.key_dim = kda.value_dim = 64;
   kda.segments = 3;
   Subject subject = subject_of("kda_summary_warpgroups", kda);
