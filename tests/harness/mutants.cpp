@@ -33,11 +33,10 @@ constexpr uint64_t kSchedules = 120, kNaps = kSchedules / 2;
 // Under fewer ones where it may stay unseen: it nearly always does.
 constexpr uint64_t kSchedulesOfCovered = 40, kSchedulesOfKept = 6;
 
-// A context reads these when it is made. Few multiprocessors give each block several tiles, so that
-// stages are used again and phases turn.
-void set_environment() {
+// A context reads these when it is made.
+void set_environment(const Subject& subject) {
   family = "sm90";
-  setenv("LATHE_SIM_MULTIPROCESSORS", "1", 1);
+  setenv("LATHE_SIM_MULTIPROCESSORS", std::to_string(subject.multiprocessors).c_str(), 1);
   setenv("LATHE_SIM_QUIET", "1", 0);
   setenv("LATHE_SIM_INSTRUCTION_LIMIT", "8000000", 1);
 }
@@ -221,7 +220,7 @@ void check_each(const Subject& subject, const std::vector<Mutation>& all, const 
 }  // namespace
 
 void check_mutations(const Subject& subject) {
-  set_environment();
+  set_environment(subject);
   const Folder original;
   original.write(subject.kernel, "");
   const Answer expected = run(subject, original, schedule_number(0));

@@ -29,6 +29,9 @@ struct Subject {
   // else orders the same.
   std::map<std::string, int> covered = {};
   size_t least = 60;  // mutations there are, at least
+  // Of the device. Few of them give each block several tiles, so that stages are used again and
+  // phases turn.
+  int multiprocessors = 1;
 };
 
 // Runs the part of the mutations that LATHE_TEST_SHARD chooses, a sixteenth if it is not set. With

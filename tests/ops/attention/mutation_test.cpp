@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // These are the lists of mutations of the kernels of flash_attention by warpgroups.
 #include <memory>
+#include <utility>
 
 #include "tests/ops/attention/decode_case.h"
 #include "tests/ops/attention/mutants.h"
@@ -10,19 +11,50 @@ using namespace apitest;
 
 namespace {
 
-AttentionCase packed_case(int64_t keys) {
+AttentionCase packed_case(std::vector<int64_t> queries, std::vector<int64_t> keys) {
   AttentionCase c;
   c.packed = true;
   c.kv_heads = 2;
-  c.queries = {130, 3, 0, 70, 65, 9, 20};
-  c.keys = {2 * keys + 3, keys, 5, 0, 5 * keys - 1, 2 * keys, 3 * keys};
+  c.queries = std::move(queries), c.keys = std::move(keys);
   return c;
+}
+
+// Two calls of one kernel, whose outputs are called by the numbers of the calls.
+Subject joined(const Subject& first, const Subject& second) {
+  const auto named = [](const Outputs& outputs, const std::string& before) {
+    Outputs out;
+    for (const auto& [name, values] : outputs) out[before + name] = values;
+    return out;
+  };
+  const auto part = [](const Answer& answer, const std::string& before) {
+    Answer out = answer;
+    out.outputs.clear();
+    for (const auto& [name, values] : answer.outputs) {
+      if (name.starts_with(before)) out.outputs[name.substr(before.size())] = values;
+    }
+    return out;
+  };
+  Subject subject = first;
+  subject.call = [=] {
+    Answer one = first.call(), two = second.call();
+    one.outputs = named(one.outputs, "1 "), two.outputs = named(two.outputs, "2 ");
+    return apitest::joined(one, two);
+  };
+  subject.check = [=](const Answer& answer) {
+    first.check(part(answer, "1 ")), second.check(part(answer, "2 "));
+  };
+  return subject;
 }
 
 }  // namespace
 
+// The last tiles of the first call have no keys: nothing but the places of messages holds up the
+// warp that finds them. Those of the second call have more blocks of keys than the ring has stages.
 TEST_CASE("forward of packed sequences: nothing that orders it can go") {
-  check_mutations(forward_subject(packed_case(128)));
+  const AttentionCase keyless =
+      packed_case({130, 3, 0, 300, 65, 9, 20}, {259, 128, 5, 0, 639, 256, 384});
+  const AttentionCase long_last = packed_case({70, 9}, {900, 780});
+  check_mutations(joined(forward_subject(keyless), forward_subject(long_last)));
 }
 
 TEST_CASE("forward by two warpgroups, causal: nothing that orders it can go") {

@@ -1,12 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
 // These tests cover kda where numbers are at their worst: keys that are all one, steps of 1 and 2,
-// gates that keep everything or nothing, rows of zeros, gates as strong and as long as they come.
-// Against the recurrence in double, forward and backward, under every check.
+// gates that keep everything or nothing, rows of zeros, gates as strong and as long as they come,
+// and many heads. Against the recurrence in double, forward and backward, under every check.
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "tests/numbers.h"
 #include "tests/ops/kda/case.h"
@@ -102,6 +103,57 @@ TEST_CASE("kda: steps of 0 and of exactly 1") {
     fill(&inputs.kda.beta, kda.beta_dtype, beta);
     check_case(kda, inputs);
   }
+}
+
+// Rows whose step has the magnitude of number `which` of the list.
+Array rows_of_step(const Array& values, int64_t rows, size_t steps, size_t which) {
+  const size_t width = values.size() / static_cast<size_t>(rows);
+  Array out;
+  for (size_t row = which; row < static_cast<size_t>(rows); row += steps) {
+    out.insert(out.end(), values.begin() + static_cast<std::ptrdiff_t>(row * width),
+               values.begin() + static_cast<std::ptrdiff_t>((row + 1) * width));
+  }
+  return out;
+}
+
+// Token t of one head has step number t % steps.size() of a list, or its logit. Gradients of each
+// step are held against their own size, however small.
+void check_steps(KdaCase kda, const std::vector<double>& steps) {
+  kda.heads = kda.group = 1;
+  KdaInputs inputs = make_kda_inputs(kda);
+  for (size_t t = 0; t < inputs.kda.beta.size(); ++t) {
+    inputs.kda.beta[t] = numbers::rounded(kda.beta_dtype, steps[t % steps.size()]);
+  }
+  const Outputs actual = check_case(kda, inputs);
+  CHECK(all_finite(actual));
+  const Outputs expected = kda_reference(kda, inputs);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    for (const char* name : {"o", "dq", "dk", "dv", "dg", "dbeta"}) {
+      INFO("step " << steps[i] << " " << name);
+      const auto of = [&](const Outputs& from) {
+        return rows_of_step(from.at(name), kda.rows(), steps.size(), i);
+      };
+      check_rms(name, of(actual), of(expected), kda_bound(kda, name));
+    }
+  }
+}
+
+// A walk back on Hopper leaves rows of dv in place of what beta scales, from 2^-40 on. Below, where
+// a division by beta would not bring these back, it leaves them as they are.
+EVERY_FAMILY_CASE("kda: steps of 0 of either sign, and some about 2^-40") {
+  for (const lathe_dtype dtype : {LATHE_F32, LATHE_BF16}) {
+    KdaCase kda = plain();
+    kda.beta_dtype = dtype;
+    kda.key_dim = 72, kda.value_dim = 40, kda.tokens = 330;
+    kda.weakest = -0.2;
+    check_steps(kda,
+                {0.0, -0.0, 0x1p-40, -0x1p-40, 0x1.fep-41, -0x1.fep-41, 1e-30, -1e-12, 0.5, 1});
+  }
+  KdaCase kda = normalized();
+  kda.key_dim = 72, kda.value_dim = 40, kda.tokens = 330;
+  kda.weakest = -0.2;
+  kda.sigmoid = kda.negative = true;
+  check_steps(kda, {-27.0, -28.0, -27.725, -60.0, 0.0, 3.0});  // 2^-40 is at -27.726
 }
 
 TEST_CASE("kda: gates of 0, and of -1000 here and there and everywhere") {
@@ -316,6 +368,16 @@ TEST_CASE("kda: lengths that found errors in other kernels") {
     kda.weakest = list.size() == 5 ? -0.1 : -2;
     check_case(kda, make_kda_inputs(kda));
   }
+}
+
+// A head's number times that of all heads passes 2^32. Blocks of every family find their tile by
+// one function; the portable ones are the smallest.
+FAMILY_CASE("portable", "kda: more than 65536 heads") {
+  KdaCase kda;
+  kda.heads = 65'600, kda.key_dim = kda.value_dim = 8, kda.tokens = 1;
+  kda.states = KdaCase::none;
+  kda.l2norm = true;
+  check_case(kda, make_kda_inputs(kda));
 }
 
 TEST_CASE("kda: nothing at all, and nothing but states") {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/numbers.h"
 #include "tests/ops/kda/setups.h"
 
 using namespace apitest;
@@ -83,6 +84,21 @@ EVERY_FAMILY_CASE("kda: backwards in segments") {
     for (int64_t& at : kda.cu_seqlens) at *= 2;
     check_case(kda, seed++);
   }
+}
+
+// Rows of dv may be kept in place of what beta scales, but for those that a division by beta would
+// not bring back.
+EVERY_FAMILY_CASE("kda: backwards with steps of nothing and of nearly nothing") {
+  constexpr double kSteps[] = {0.0, -0.0, 0x1p-40, 0x1.fep-41, -0x1.fep-41, 1e-30, 0.5};
+  KdaCase kda = case_of(kWide[1]);
+  kda.warps = 0;
+  kda.key_dim = 128, kda.value_dim = 120, kda.tokens = 130;
+  KdaInputs inputs = make_kda_inputs(kda);
+  for (size_t i = 0; i < inputs.kda.beta.size(); ++i) {
+    inputs.kda.beta[i] = numbers::rounded(kda.beta_dtype, kSteps[i % std::size(kSteps)]);
+  }
+  INFO(kda.text());
+  check_kda(kda, inputs);
 }
 
 // Decays of a block of 16 tokens go below what quotients do for: at every token, at some, and just

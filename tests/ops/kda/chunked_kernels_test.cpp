@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+#include <string_view>
+
 using namespace lathe;
 
 namespace {
@@ -51,6 +53,70 @@ TEST_CASE("kda: a problem has the kernels that it needs") {
   kernels = kernels_of(problem);
   CHECK(kernels.scan);
   CHECK_FALSE(kernels.backward);
+}
+
+TEST_CASE("kda: Hopper's kernels by K, V and value heads") {
+  DeviceFacts hopper = h100();
+  hopper.family = "sm90";
+  struct Case {
+    int key_dim, value_dim;
+    bool grouped;
+    // Kernels of the walk forward, the walk back and the gradients.
+    const char *states, *scan, *backward;
+  };
+  constexpr const char* kStates = "kda_forward_warpgroups";
+  constexpr const char* kBack = "kda_backward_scan_warpgroups";
+  for (const Case& each : {Case{128, 128, false, kStates, kBack, "kda_backward_warpgroups"},
+                           {72, 40, false, kStates, kBack, "kda_backward_warpgroups"},
+                           {128, 136, false, kStates, kBack, "kda_backward"},
+                           {128, 128, true, kStates, kBack, "kda_backward"},
+                           {136, 128, false, kStates, "kda_backward_scan", "kda_backward"},
+                           {256, 256, false, kStates, "kda_backward_scan", "kda_backward"}}) {
+    CAPTURE(each.key_dim);
+    CAPTURE(each.value_dim);
+    KdaProblem problem = backward(each.key_dim, each.value_dim);
+    problem.grouped = each.grouped;
+    const KdaChunkedKernels kernels = kernels_of(problem, hopper);
+    REQUIRE(kernels.states);
+    CHECK(kernels.states->kernel->kernel == std::string_view(each.states));
+    CHECK(kernels.scan->kernel->kernel == std::string_view(each.scan));
+    CHECK(kernels.backward->kernel->kernel == std::string_view(each.backward));
+    // Rows of dv are kept by a walk back for gradients that know of it.
+    if (each.scan == kBack) {
+      const bool by_beta = each.backward != std::string_view("kda_backward");
+      CHECK(kernels.scan->kernel->constant("by_beta") == (by_beta ? 1 : 0));
+    }
+  }
+}
+
+// Chunks go by twos where the device then takes no more turns than by ones.
+TEST_CASE("kda: runs of Hopper's gradients") {
+  DeviceFacts hopper = h100();
+  hopper.family = "sm90";
+  KdaProblem problem = backward();
+  const KdaChunkedKernels kernels = kernels_of(problem, hopper);
+  const auto run = [&](const KdaChunkedShape& shape) {
+    const KdaLaunch launch = kda_launch(problem, kernels, shape);
+    CHECK(launch.kept_run == launch.run);  // the walk forward leaves out as many states
+    return launch.run;
+  };
+  const int64_t blocks = kernels.backward->blocks_at_once();
+  CHECK(blocks == hopper.multiprocessors);
+  const auto heads = static_cast<int>(blocks);
+  CHECK(run({1, heads, heads, 64}) == 1);   // a turn of half as many blocks would be two long
+  CHECK(run({1, heads, heads, 128}) == 2);  // two turns, or one that is as long
+  CHECK(run({1, heads, heads, 192}) == 1);  // three, or four
+  CHECK(run({1, heads, heads, 8192}) == 2);
+  CHECK(run({1, heads, heads, 64 * 33}) == 2);  // 33, or 34
+  CHECK(run({1, heads, heads, 64 * 31}) == 1);  // 31, or 32: more than a 32nd
+  CHECK(kda_launch(problem, kernels, {1, heads, heads, 128}).backward == blocks);
+  problem.packed = true;  // of 128 sequences each may have one chunk and a block that is idle
+  CHECK(run({128, 8, 8, 128 * 64}) == 1);
+  CHECK(run({1, heads, heads, 128 * 100}) == 2);
+  problem.fixed_segments = true;
+  CHECK(run({1, heads, heads, 128 * 100}) == 1);
+  problem.fixed_segments = false, problem.sums_outside = true;
+  CHECK(run({1, heads, heads, 128 * 100}) == 1);
 }
 
 TEST_CASE("kda: the spec's text names what makes the code") {

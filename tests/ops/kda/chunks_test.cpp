@@ -37,6 +37,35 @@ EVERY_FAMILY_CASE("kda: gradients where sequences and chunks end together and ap
   }
 }
 
+// The walk back and the gradients of wide keys are the portable ones on every device; Hopper's walk
+// forward leaves them the states.
+EVERY_FAMILY_CASE("kda: gradients of keys of 192 and 256") {
+  const std::vector<KdaSetup> kWide = setups(R"(
+      bf16 bf16 f32 256 8 | packed l2norm softplus factor bias sigmoid initial final
+      bf16 f32 bf16 256 16 | initial final v_first
+      bf16 bf16 bf16 192 8 | packed l2norm bounded sigmoid final
+  )");
+  uint64_t seed = 1;
+  for (KdaSetup s : kWide) {
+    for (const bool both : {false, true}) {
+      s.flags += both ? " both" : " backward";
+      KdaCase kda = case_of(s);
+      kda.warps = 0;
+      if (s.has("packed")) kda.cu_seqlens = {0, 1, 1, 64, 129, 260}, kda.padding = 20;
+      kda.tokens = 150;
+      kda.key_dim = s.width - (both ? 8 : 0), kda.value_dim = 16 * s.warps - (both ? 0 : 24);
+      kda.segments = both ? 1 : 2;
+      INFO(kda.text());
+      const KdaInputs inputs = make_kda_inputs(kda, seed++);
+      check_kda(kda, inputs);
+      const Answer answer = run(kda_backward_call(kda, inputs, {}));
+      CHECK(answer.spec("kda_backward") != "");
+      CHECK(answer.spec("kda_backward_scan") != "");
+      CHECK((answer.spec("kda_forward_warpgroups") != "") == in_family("sm90"));
+    }
+  }
+}
+
 struct Segmented {
   KdaSetup setup;
   std::vector<int64_t> cu_seqlens;  // or of a batch of 2 the length

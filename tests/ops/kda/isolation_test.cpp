@@ -52,12 +52,25 @@ void check_tokens_before(const KdaCase& kda) {
 }
 
 TEST_CASE("kda: a token, even NaN, changes nothing before it") {
-  for (const bool whole_rows : {false, true}) check_tokens_before(isolation_sample(whole_rows));
+  for (const bool whole_rows : {false, true}) {
+    KdaCase kda = isolation_sample(whole_rows);
+    kda.group = 2;
+    check_tokens_before(kda);
+  }
+}
+
+// The cases below are of these kernels then, forward and backward.
+FAMILY_CASE("sm90", "kda: the sample with whole rows is one of Hopper's kernels") {
+  KdaCase kda = isolation_sample(true);
+  kda.backward = true;
+  const Answer answer = run(kda_call(kda, make_kda_inputs(kda)));
+  for (const std::string name : {"forward", "backward_scan", "backward"}) {
+    CHECK(answer.spec("kda_" + name + "_warpgroups") != "");
+  }
 }
 
 // A loss that ends before token p: nothing of p and behind it reaches a gradient before it.
-TEST_CASE("kda: gradients of a prefix depend on no later token") {
-  KdaCase kda = isolation_sample();
+void check_prefix(KdaCase kda) {
   kda.backward = true;
   for (const int64_t token : {130, 100, 64, 37, 5}) {
     KdaInputs inputs = make_kda_inputs(kda);
@@ -80,8 +93,11 @@ TEST_CASE("kda: gradients of a prefix depend on no later token") {
   }
 }
 
-TEST_CASE("kda: appended tokens change nothing before them") {
-  KdaCase kda = isolation_sample();
+TEST_CASE("kda: gradients of a prefix depend on no later token") {
+  for (const bool whole_rows : {false, true}) check_prefix(isolation_sample(whole_rows));
+}
+
+void check_appended(KdaCase kda) {
   kda.backward = true;
   const KdaInputs whole = make_kda_inputs(kda);
   for (const int64_t tokens : {129, 112, 96, 64, 50}) {
@@ -103,8 +119,11 @@ TEST_CASE("kda: appended tokens change nothing before them") {
   }
 }
 
-TEST_CASE("kda: a sequence of NaN, and padding of NaN, change no other sequence") {
-  KdaCase kda = isolation_sample();
+TEST_CASE("kda: appended tokens change nothing before them") {
+  for (const bool whole_rows : {false, true}) check_appended(isolation_sample(whole_rows));
+}
+
+void check_sequences(KdaCase kda) {
   kda.backward = kda.dht = true;
   kda.cu_seqlens = {0, 40, 40, 107, 150};
   kda.padding = 30;
@@ -133,9 +152,12 @@ TEST_CASE("kda: a sequence of NaN, and padding of NaN, change no other sequence"
   }
 }
 
+TEST_CASE("kda: a sequence of NaN, and padding of NaN, change no other sequence") {
+  for (const bool whole_rows : {false, true}) check_sequences(isolation_sample(whole_rows));
+}
+
 // The second of two query heads, with all that its value heads read, is NaN.
-TEST_CASE("kda: a head of NaN changes no other") {
-  KdaCase kda = isolation_sample();
+void check_heads(KdaCase kda) {
   kda.heads = 2;
   kda.backward = kda.dht = true;
   kda.cu_seqlens = {0, 20, 20, 90, 123};
@@ -143,26 +165,26 @@ TEST_CASE("kda: a head of NaN changes no other") {
   const Outputs clean = run_kda(kda, inputs);
   KdaInputs spoilt = inputs;
   ref::Kda& a = spoilt.kda;
-  const int64_t K = kda.key_dim, V = kda.value_dim;
-  // Elements of one query head, or of the two value heads that share it.
-  const std::map<std::string, int64_t> widths = {{"o", 2 * V},
+  // G value heads read a query head.
+  const int64_t K = kda.key_dim, V = kda.value_dim, G = kda.group;
+  const std::map<std::string, int64_t> widths = {{"o", G * V},
                                                  {"dq", K},
                                                  {"dk", K},
-                                                 {"dv", 2 * V},
-                                                 {"dg", 2 * K},
-                                                 {"dbeta", 2},
-                                                 {"dA_log", 2},
-                                                 {"ddt_bias", 2 * K},
-                                                 {"final_state", 2 * K * V},
-                                                 {"dinitial_state", 2 * K * V}};
+                                                 {"dv", G * V},
+                                                 {"dg", G * K},
+                                                 {"dbeta", G},
+                                                 {"dA_log", G},
+                                                 {"ddt_bias", G * K},
+                                                 {"final_state", G * K * V},
+                                                 {"dinitial_state", G * K * V}};
   const auto second = [](Array* x, int64_t width) {
     for (size_t at = 0; at < x->size(); ++at) {
       if (static_cast<int64_t>(at) / width % 2 == 1) (*x)[at] = NAN;
     }
   };
-  second(&a.q, K), second(&a.k, K), second(&a.v, 2 * V), second(&a.d_o, 2 * V);
-  second(&a.g, 2 * K), second(&a.beta, 2), second(&a.A_log, 2), second(&a.dt_bias, 2 * K);
-  second(&a.initial_state, 2 * K * V), second(&a.dht, 2 * K * V);
+  second(&a.q, K), second(&a.k, K), second(&a.v, G * V), second(&a.d_o, G * V);
+  second(&a.g, G * K), second(&a.beta, G), second(&a.A_log, G), second(&a.dt_bias, G * K);
+  second(&a.initial_state, G * K * V), second(&a.dht, G * K * V);
   const Outputs out = run_kda(kda, spoilt);
   for (const auto& [name, values] : clean) {
     INFO(name);
@@ -173,6 +195,10 @@ TEST_CASE("kda: a head of NaN changes no other") {
     found.erase(std::remove_if(found.begin(), found.end(), is_nan), found.end());
     CHECK(found == expected);
   }
+}
+
+TEST_CASE("kda: a head of NaN changes no other") {
+  for (const bool whole_rows : {false, true}) check_heads(isolation_sample(whole_rows));
 }
 
 // Rows of `values`, [rows, 2 heads, width], that only what comes before token `bad` or lies in
@@ -191,11 +217,11 @@ Array out_of_reach(const Array& values, int64_t rows, int64_t begin, int64_t end
 }
 
 TEST_CASE("kda: what is not finite reaches no earlier token, no other sequence or head") {
-  for (int which = 0; which < 4; ++which) {
-    KdaCase kda = isolation_sample();
+  for (int which = 0; which < 6; ++which) {
+    KdaCase kda = isolation_sample(which >= 4);
     kda.heads = 2, kda.group = 1;
     kda.element = which == 2 ? LATHE_F16 : which == 3 ? LATHE_F32 : LATHE_BF16;
-    kda.gate = which == 0 || which == 3 ? 0 : 2, kda.dt_bias = which == 1;
+    kda.gate = which % 4 == 0 || which == 3 ? 0 : 2, kda.dt_bias = which % 4 == 1;
     kda.l2norm = kda.sigmoid = kda.gate > 0;
     kda.cu_seqlens = {0, 20, 61, 90};
     const KdaInputs inputs = make_kda_inputs(kda);
@@ -223,9 +249,15 @@ TEST_CASE("kda: what is not finite reaches no earlier token, no other sequence o
 }
 
 TEST_CASE("kda: a bad gradient reaches no later token, no other sequence or head") {
-  for (const auto& [dtype, fused] : {std::pair(LATHE_BF16, false), std::pair(LATHE_BF16, true),
-                                     std::pair(LATHE_F16, true), std::pair(LATHE_F32, false)}) {
-    KdaCase kda = isolation_sample();
+  struct Kind {
+    lathe_dtype dtype;
+    bool fused, whole_rows;
+  };
+  for (const auto& [dtype, fused, whole_rows] :
+       {Kind{LATHE_BF16, false, false}, Kind{LATHE_BF16, true, false}, Kind{LATHE_F16, true, false},
+        Kind{LATHE_F32, false, false}, Kind{LATHE_BF16, false, true},
+        Kind{LATHE_BF16, true, true}}) {
+    KdaCase kda = isolation_sample(whole_rows);
     kda.element = dtype;
     kda.heads = 2, kda.group = 1;
     kda.gate = fused ? 2 : 0, kda.dt_bias = kda.l2norm = fused;

@@ -13,8 +13,7 @@ namespace {
 using namespace apitest;
 using ref::Array;
 
-TEST_CASE("kda: rows that no sequence has change nothing, and get 0") {
-  KdaCase kda = isolation_sample();
+void check_padding_rows(KdaCase kda) {
   kda.backward = kda.dht = true;
   kda.cu_seqlens = {0, 20, 20, 90, 123};
   const KdaInputs inputs = make_kda_inputs(kda);
@@ -38,11 +37,18 @@ TEST_CASE("kda: rows that no sequence has change nothing, and get 0") {
   }
 }
 
+TEST_CASE("kda: rows that no sequence has change nothing, and get 0") {
+  for (const bool whole_rows : {false, true}) check_padding_rows(isolation_sample(whole_rows));
+}
+
 TEST_CASE("kda: what lies between rows is neither read nor written") {
-  for (const int64_t width : {60, 100}) {
-    KdaCase kda = isolation_sample();
-    kda.backward = kda.dht = kda.chunk_states = true;
-    kda.key_dim = kda.value_dim = width;
+  for (const int64_t width : {60, 100, 72}) {
+    const bool whole_rows = width == 72;
+    KdaCase kda = isolation_sample(whole_rows);
+    kda.backward = kda.dht = true;
+    kda.chunk_states = !whole_rows;  // Hopper's forward leaves none
+    kda.key_dim = width;
+    if (!whole_rows) kda.value_dim = width;
     kda.tokens = 75;
     const KdaInputs inputs = make_kda_inputs(kda);
     const Outputs tight = run_kda(kda, inputs);
@@ -50,7 +56,7 @@ TEST_CASE("kda: what lies between rows is neither read nor written") {
     for (const unsigned char poison : {0xff, 0x7a}) {
       for (const int64_t gap : {4, 28}) {
         KdaCase wide = kda;
-        wide.gap = gap;
+        wide.gap = whole_rows ? gap + 4 : gap;
         wide.poison = poison;
         INFO(wide.text());
         CHECK(run_kda(wide, inputs) == tight);
@@ -59,8 +65,7 @@ TEST_CASE("kda: what lies between rows is neither read nor written") {
   }
 }
 
-TEST_CASE("kda: upstream gradients of other placements and none of the final state") {
-  KdaCase kda = isolation_sample();
+void check_upstream(KdaCase kda) {
   kda.backward = true;
   kda.tokens = 70;
   const KdaInputs inputs = make_kda_inputs(kda);  // final_state is asked for, dht is not given
@@ -76,6 +81,10 @@ TEST_CASE("kda: upstream gradients of other placements and none of the final sta
   Outputs out = run_kda(none, zeros);
   out["final_state"] = without.at("final_state");
   CHECK(out == without);
+}
+
+TEST_CASE("kda: upstream gradients of other placements and none of the final state") {
+  for (const bool whole_rows : {false, true}) check_upstream(isolation_sample(whole_rows));
 }
 
 }  // namespace
