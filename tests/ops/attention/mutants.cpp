@@ -20,8 +20,9 @@ Subject forward_subject(const AttentionCase& c) {
   // Who copies a tile's first keys has waited for the place of the last values of the tile before,
   // which readers leave later.
   subject.covered = {{"no second try", 1}};
-  // The place of the last message, that no tile follows, was left before the last tile began.
-  if (c.packed) subject.covered["always phase 0"] = 1;
+  // Ahead of what tells that a warp has read its message: the simulator takes what one lane of a
+  // warp releases for the whole warp's.
+  if (c.packed) subject.covered["no warp barrier"] = 1;
   return subject;
 }
 
@@ -38,14 +39,10 @@ Subject backward_subject(const AttentionCase& c, const ref::Attention& inputs, B
   covered["always phase 0"] = 2;
   // Nobody waits until the last stage is empty: of dout, and of q where one place tells of both.
   covered["no arrival"] = form == BackwardForm::columns ? 2 : 1;
-  if (form == BackwardForm::halves) {
-    // dv and dk of the first half are waited for again, behind the next scores or weights, before
-    // anybody reads them; this twice, in the loop and behind it.
-    covered["no wait"] += 4, covered["a weaker wait"] = 4;
-  } else if (form == BackwardForm::columns) {
-    // The last dk and dv are waited for again, with dq, before anybody reads them.
-    ++covered["no wait"], covered["a weaker wait"] = 1;
-  }
+  // dk and dv are waited for again, with dq, before anybody reads them or leaves the stage: with
+  // columns the last ones, else those of each block, whose operands leave the next scores their
+  // registers.
+  ++covered["no wait"], covered["a weaker wait"] = 1;
   // Ahead of what tells that the warp has added: the simulator takes what one lane of a warp
   // releases for the whole warp's.
   if (c.deterministic) covered["no warp barrier"] = 2;
