@@ -42,11 +42,13 @@ struct Visits {
 Visits visits(const AttentionTiling& kernel, const AttentionMask& mask, int64_t ratio) {
   const int64_t rows = used_rows(kernel, ratio), block = kernel.n;
   const int64_t tiles = ceil_div(mask.queries * ratio, rows), stride = attention_tile_stride(tiles);
+  const bool short_first =
+      kernel.short_first != 0 && (mask.window_left < 0 || mask.window_left >= mask.keys);
   Visits sum;
   for (int64_t tile = 0; tile < tiles; tile += stride) {
     const int64_t count = std::min(stride, tiles - tile);
     const BlockRange own =
-        attention_tile_rows(tile + count / 2, rows, ratio, mask.queries, kernel.short_first != 0);
+        attention_tile_rows(tile + count / 2, rows, ratio, mask.queries, short_first);
     const BlockRange all = attention_key_blocks(mask, own.begin, own.end, block).all;
     const int64_t keys =
         std::max<int64_t>(0, std::min(all.end * block, mask.keys) - all.begin * block);

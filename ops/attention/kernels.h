@@ -59,7 +59,7 @@ struct AttentionTiling {
   int64_t packed = 0, local = 0;       // flags
   // Flags: tiles have rows of all query heads of a key head, and no group of heads is divided.
   int64_t pack_gqa = 0, whole_groups = 0;
-  int64_t short_first = 0;             // flag: not the last tile is the short one
+  int64_t short_first = 0;             // flag: the first tile may be the short one
   int64_t ranges = 0, persistent = 0;  // of a block step
   int64_t threads = 0, smem_bytes = 0;
 };

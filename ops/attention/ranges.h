@@ -17,6 +17,11 @@ struct AttentionMask {
   int64_t window_right = -1;      // keys after it; causal is 0; negative: all of them
 
   int64_t offset() const { return keys - queries; }
+  // Returns whether the first rows keep the most keys, and not the last ones: the window reaches
+  // further to the right than to the left.
+  bool first_longest() const {
+    return static_cast<uint64_t>(window_right) > static_cast<uint64_t>(window_left);
+  }
   int64_t first_key(int64_t row) const;  // lo(row), >= 0
   int64_t last_key(int64_t row) const;   // hi(row); below lo(row): the row is empty
 };

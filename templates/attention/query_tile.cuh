@@ -26,8 +26,8 @@ __device__ __forceinline__ int used_rows(int group) {
 }
 
 // Where tiles do not divide a sequence one of them is short. With Config::kShortFirst it is the
-// first one: under a causal mask a tile sees more keys the further behind it is, and rows of nobody
-// should see few.
+// first one if no window ends on the left of a row, as under a causal mask: then a tile sees more
+// keys the further behind it is, and rows of nobody should see few.
 template <class Config, class = void>
 struct HasShortFirst {
   static constexpr bool kValue = false;
@@ -85,11 +85,14 @@ __device__ __forceinline__ QueryTile query_tile_at(const AttentionForwardParams&
   }
   return tile;
 }
-// With kShortFirst: the first tile is short by `missing` tile rows, and the others begin so much
-// earlier. It has rows of the next one behind its own, which it does not write.
+// With kShortFirst: if the first tile is the short one, it is so by `missing` tile rows, and the
+// others begin so much earlier. It has rows of the next one behind its own, which it does not
+// write.
 template <class Config>
-__device__ __forceinline__ void shorten_first(QueryTile& tile, int missing) {
+__device__ __forceinline__ void shorten_first(const AttentionForwardParams& p, int missing,
+                                              QueryTile& tile) {
   if constexpr (HasShortFirst<Config>::kValue) {
+    if (p.window_left >= 0) return;
     const int group = Config::kPackGqa ? tile.group : 1;
     if (tile.first == 0) tile.written = (used_rows<Config>(group) - missing) / group;
     tile.first = maximum(tile.first - missing, 0);

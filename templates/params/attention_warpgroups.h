@@ -18,9 +18,11 @@ struct AttentionTileOrder {
   int section;                    // heads whose tiles are sorted together, at least 1
   // Packed: the most keys, and the most sequences, whose tiles are; one sequence has as many.
   int section_keys, section_sequences;
-  // Otherwise: rows that a sequence's first tile is short of, and by how many blocks of threads the
-  // order moves on from section to section.
+  // Otherwise: rows that a sequence's first tile is short of, if it is the short one, and by how
+  // many blocks of threads the order moves on from section to section.
   int missing, shift;
+  int first_longest;  // under a mask: not the last tile of a sequence sees most keys but the first
+  int reserved;
 };
 
 struct AttentionWarpgroupsParams {

@@ -75,9 +75,13 @@ struct OrderCase {
   int padding = 0, heads = 1, group = 1, tile = 128, blocks = 5, section = 1,
       section_keys = 1 << 20, section_sequences = 64;
   bool packed = true, local = true;
+  int left = -1, right = 0;  // the window, with `local`
 
   int used() const { return tile / group * group; }
   int columns() const { return heads / group; }
+  AttentionMask mask(int64_t queries, int64_t key_count) const {
+    return {queries, key_count, local ? left : -1, local ? right : -1};
+  }
 };
 
 std::vector<int> starts(const std::vector<int>& lengths) {
@@ -120,6 +124,8 @@ std::vector<std::vector<Item>> run(const Compiler& compiler, const OrderCase& c,
     p.order.section_sequences = c.section_sequences;
     p.forward.sequences = sequences, p.forward.heads = c.heads;
     p.forward.kv_heads = c.columns();
+    p.forward.window_left = c.left, p.forward.window_right = c.right;
+    p.order.first_longest = c.local && c.mask(1, 1).first_longest() ? 1 : 0;
   }
   p.most = 400;
   p.items = at(device.buffer(sizeof(Item) * p.most * c.blocks));
@@ -143,9 +149,26 @@ int end_of(const OrderCase& c, const Item& item) {
 }
 // Blocks of keys that a tile sees.
 int cost_of(const OrderCase& c, const Item& item) {
-  const int last = std::min(end_of(c, item) / c.group, item.rows);
-  const int keys = c.local ? std::clamp(item.keys - item.rows + last, 0, item.keys) : item.keys;
-  return 1 + (keys + 127) / 128;
+  const int last = std::min(end_of(c, item) / c.group, item.rows), first = item.first / c.group;
+  if (first >= last) return 1;
+  return 1 + static_cast<int>(
+                 attention_key_blocks(c.mask(item.rows, item.keys), first, last, 128).all.size());
+}
+// The same of all tiles of a sequence.
+int cost_of(const AttentionMask& mask, int tile, bool short_first) {
+  int sum = 0;
+  for (int64_t t = 0; t * tile < mask.queries; ++t) {
+    const BlockRange own = attention_tile_rows(t, tile, 1, mask.queries, short_first);
+    sum += 1 + static_cast<int>(attention_key_blocks(mask, own.begin, own.end, 128).all.size());
+  }
+  return sum;
+}
+int cost_of(const OrderCase& c, const std::vector<std::vector<Item>>& tiles) {
+  int sum = 0;
+  for (const auto& block : tiles) {
+    for (const Item& item : block) sum += cost_of(c, item);
+  }
+  return sum;
 }
 
 void check_cover(const OrderCase& c, const std::vector<std::vector<Item>>& tiles) {
@@ -210,6 +233,8 @@ TEST_CASE("packed sequences: each row of each head is in one tile") {
     c.heads = 6, c.group = 2, c.section = 2, c.section_keys = 900, c.padding = 150;
     c.local = local, c.blocks = 7;
     cases.push_back(c);
+    c.left = 200, c.right = -1;
+    cases.push_back(c);
     c = random_case(9, 5);
     c.heads = 3, c.section = 3, c.tile = 64, c.local = local, c.blocks = 4;
     cases.push_back(c);
@@ -238,6 +263,30 @@ TEST_CASE("packed sequences: blocks of threads have the same work") {
   c = random_case(40, 9);
   c.heads = 32, c.group = 4, c.section = 8, c.blocks = 132;
   CHECK(imbalance(c, run(*nvrtc, c)) < 1.15);
+  c.left = 100, c.right = -1;
+  CHECK(imbalance(c, run(*nvrtc, c)) < 1.15);
+}
+
+// Whichever window there is: of a first tile that is short and a last one, the one that costs less.
+TEST_CASE("packed sequences: the short tile is the one that sees fewest keys") {
+  const auto nvrtc = compiler();
+  if (!nvrtc) return;
+  const std::pair<int, int> windows[] = {{-1, 0}, {256, 0}, {500, -1}, {100, -1}, {-1, 90}};
+  for (const auto& [left, right] : windows) {
+    OrderCase c;
+    c.rows = {1000, 700, 130, 1}, c.keys = {1000, 828, 386, 1000};
+    c.heads = 2, c.left = left, c.right = right;
+    int least = 0;
+    for (size_t b = 0; b < c.rows.size(); ++b) {
+      const AttentionMask mask = c.mask(c.rows[b], c.keys[b]);
+      least += c.heads * std::min(cost_of(mask, c.tile, false), cost_of(mask, c.tile, true));
+    }
+    CAPTURE(left);
+    CAPTURE(right);
+    const auto tiles = run(*nvrtc, c);
+    check_cover(c, tiles);
+    CHECK(cost_of(c, tiles) == least);
+  }
 }
 
 // Sections with fewer tiles than there are blocks of threads, and with a few more.
@@ -297,22 +346,28 @@ TEST_CASE("packed sequences: offsets that do not ascend end as well") {
   CHECK(most < 400);
 }
 
-TEST_CASE("dense heads: each row once, and the same work under a causal mask") {
+TEST_CASE("dense heads: each row once, and the same work under a mask") {
   const auto nvrtc = compiler();
   if (!nvrtc) return;
   struct Dense {
     int sequences, heads, rows, width, tile;
     double most;
+    int left = -1, right = 0;
   };
-  for (const Dense& of : {Dense{4, 64, 4096, 64, 192, 1.01}, Dense{8, 64, 2048, 64, 192, 1.01},
-                          Dense{2, 64, 8192, 64, 192, 1.01}, Dense{4, 32, 4096, 128, 128, 1.01},
-                          Dense{3, 5, 1000, 64, 192, 2.0}, Dense{64, 8, 512, 128, 128, 1.05}}) {
+  for (const Dense& of :
+       {Dense{4, 64, 4096, 64, 192, 1.01}, Dense{8, 64, 2048, 64, 192, 1.01},
+        Dense{2, 64, 8192, 64, 192, 1.01}, Dense{4, 32, 4096, 128, 128, 1.01},
+        Dense{3, 5, 1000, 64, 192, 2.0}, Dense{64, 8, 512, 128, 128, 1.05},
+        Dense{2, 64, 8192, 64, 192, 1.01, 1024, -1}, Dense{4, 32, 4096, 128, 128, 1.03, 1024, -1},
+        Dense{3, 5, 100, 64, 192, 2.0, 10, -1}}) {
     OrderCase c;
+    c.left = of.left, c.right = of.right;
     c.packed = false, c.heads = of.heads, c.tile = of.tile, c.blocks = 132;
     c.rows.assign(of.sequences, of.rows), c.keys = c.rows;
     OrderParams p = {};
     p.forward.sequences = of.sequences, p.forward.heads = p.forward.kv_heads = of.heads;
     p.forward.seq_q = p.forward.seq_k = of.rows;
+    p.forward.window_left = of.left, p.forward.window_right = of.right;
     p.forward.head_dim = p.forward.value_dim = of.width;
     p.forward.tiles = (of.rows + of.tile - 1) / of.tile;
     AttentionTiling tiling;

@@ -221,6 +221,8 @@ AttentionTileOrder attention_tile_order(const AttentionTiling& kernel,
   if (kernel.packed != 0) out.blocks = columns * (f.seq_q / tokens + std::max(f.sequences, 1));
   const int64_t grid = std::min<int64_t>(out.blocks, most);
   out.section = 1, out.section_turns = 1;
+  const AttentionMask mask = {f.seq_q, f.seq_k, f.window_left, f.window_right};
+  out.first_longest = kernel.local != 0 && mask.first_longest() ? 1 : 0;
   out.turns = static_cast<unsigned>(ceil_div(out.blocks, grid));
   const int64_t key_bytes = int64_t{2} * (f.head_dim + f.value_dim);
   const int64_t fit = kHeadsBytes / std::max<int64_t>(key_bytes * f.seq_k, 1);

@@ -73,14 +73,32 @@ struct UnclampedPositions {
   __device__ __forceinline__ int key_of(int key) const { return key; }
 };
 
+// lse2 of the lane's columns: values that have been read ahead, or where the first two lie.
+template <int kTiles>
+struct RowValues {
+  FloatPair pair[kTiles];
+
+  __device__ __forceinline__ explicit RowValues(unsigned at) {
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) pair[n] = load_shared_pair(at + 32 * n);
+  }
+};
+template <int kTiles>
+__device__ __forceinline__ FloatPair row_values(const RowValues<kTiles>& values, int n) {
+  return values.pair[n];
+}
+__device__ __forceinline__ FloatPair row_values(unsigned at, int n) {
+  return load_shared_pair(at + 32 * n);
+}
+
 // s becomes weight, and `probability` p in pairs of Element as operand A of the next product.
-// `lse2` is where the lane's first two values lie.
-template <class Config, bool kMasked, class Window, int kRowBlocks, int kTiles, class Positions>
+template <class Config, bool kMasked, class Window, int kRowBlocks, int kTiles, class Lse,
+          class Positions>
 __device__ __forceinline__ void score_weights(
     float (&s)[kRowBlocks][kTiles][4],
     Accumulated<typename Config::Element, kTiles> (&probability)[kRowBlocks],
     const GradientUnits<Config>& units, const ScoreTile& tile, const Window& window, int rows,
-    unsigned lse2, const Positions& positions) {
+    const Lse& lse2, const Positions& positions) {
   using Element = typename Config::Element;
   using Units = GradientUnits<Config>;
   QueryColumns kept[kRowBlocks][2];
@@ -97,7 +115,7 @@ __device__ __forceinline__ void score_weights(
   const float ahead = static_cast<float>(tile.query + tile.lane_query + tile.offset - tile.key);
 #pragma unroll
   for (int n = 0; n < kTiles; ++n) {
-    const FloatPair row_lse = load_shared_pair(lse2 + 32 * n);
+    const FloatPair row_lse = row_values(lse2, n);
 #pragma unroll
     for (int i = 0; i < 2 * kRowBlocks; ++i) {
       const int b = i / 2, half = i % 2;
@@ -140,12 +158,12 @@ __device__ __forceinline__ void score_weights(
   }
 }
 
-template <class Config, bool kMasked, class Window, int kRowBlocks, int kTiles>
+template <class Config, bool kMasked, class Window, int kRowBlocks, int kTiles, class Lse>
 __device__ __forceinline__ void score_weights(
     float (&s)[kRowBlocks][kTiles][4],
     Accumulated<typename Config::Element, kTiles> (&probability)[kRowBlocks],
     const GradientUnits<Config>& units, const ScoreTile& tile, const Window& window, int rows,
-    unsigned lse2) {
+    const Lse& lse2) {
   score_weights<Config, kMasked>(s, probability, units, tile, window, rows, lse2,
                                  LastPositions{rows, window.keys});
 }

@@ -15,9 +15,9 @@
 // or, with kDeterministic, in that of the keys (dq_order.cuh), which two more warps keep; of
 // 64 x 192 each has 32 columns of the third part too.
 //
-// Products run beside the warps that ask for them. A warpgroup asks for the scores of the next
-// block before it waits for the last products of this one: while it adds to dq and computes p and
-// ds, the tensor cores have work.
+// Products run beside the warps that ask for them, and the tensor cores should always have some. A
+// warpgroup asks for dv before it computes ds, for dk before it gives others ds and waits for
+// theirs, and for the scores of the next block before it waits for dq.
 #pragma once
 #include "attention/sm90/dq_turns.cuh"
 #include "attention/sm90/gradient_consumer.cuh"
@@ -86,11 +86,11 @@ struct CursorQueries {
     }
     if constexpr (Consumer::kMods) scores.sequence = tile->sequence, scores.head = at.head;
   }
-  template <class Scores, class Operands>
+  template <class Scores, class Operands, class Lse>
   __device__ __forceinline__ void apply_masked(const Consumer& c, const State&, Scores& s,
                                                Operands& p_words, const ScoreTile& scores,
-                                               unsigned rows) const {
-    score_weights<Config, true>(s, p_words, c.units, scores, tile->window(), tile->rows, rows);
+                                               const Lse& lse) const {
+    score_weights<Config, true>(s, p_words, c.units, scores, tile->window(), tile->rows, lse);
   }
   __device__ __forceinline__ unsigned keys_of_dq(const Consumer&, const State&) const {
     return ring.k();
@@ -135,9 +135,8 @@ struct CursorQueries {
       Consumer::arrive(ring.dq_added(state.stage));
     }
   }
-  // Each warpgroup has 32 columns of the part of dq that both share. dk's product is waited for
-  // too.
-  __device__ __forceinline__ void add_shared_dq(Consumer& c, const QueryCursor& at,
+  // Each warpgroup has 32 columns of the part of dq that both share.
+  __device__ __forceinline__ void add_shared_dq(const Consumer& c, const QueryCursor& at,
                                                 const State& state) const {
     float dq[16];
     const WgmmaTile a = wgmma_rows<kN * 128>(ring.ds(state.stage));
@@ -150,7 +149,7 @@ struct CursorQueries {
                                                             b.at(step * 16 * 128), step > 0);
     }
     wgmma_commit();
-    c.template finish_dk<0>();
+    wgmma_wait<0>();
     wgmma_fence_operands(dq);
     if (p.backward.dq == nullptr) return;
     // dq_target() is in the warpgroup's own part.

@@ -53,13 +53,13 @@ struct MessageQueries {
                        tile->sequence * b.alibi_batch_stride + messages.word(message, kHeadWord));
     }
   }
-  template <class Scores, class Operands>
+  template <class Scores, class Operands, class Lse>
   __device__ __forceinline__ void apply_masked(const Consumer& c, const State& state, Scores& s,
                                                Operands& p_words, const ScoreTile& scores,
-                                               unsigned rows) const {
+                                               const Lse& lse) const {
     const lathe::Visit v = messages.get(messages.of(state));
     const VisitWindow window = {{v.last, v.low, v.high}, v.first, v.last};
-    score_weights<Config, true>(s, p_words, c.units, scores, window, v.end, rows);
+    score_weights<Config, true>(s, p_words, c.units, scores, window, v.end, lse);
   }
 
   // Copies the keys of a visit and zeros in the place of others, when no product reads the copy any

@@ -4,11 +4,11 @@
 //
 // A block is persistent. One thread of its last warpgroup copies: q of a tile of kTileM rows, then
 // k and v of each key block that the tile visits, from the right to the left, by tensor maps into a
-// ring of kStages. Of packed sequences its warp also looks for the tiles, as lengths on the device
-// decide, and sends the others messages of them. The other warpgroups consume: each owns 64 rows.
-// While P V of the last key block runs, a warpgroup computes the softmax of the next block; of two
-// warpgroups one computes softmax while the other's products run (Shah et al., FlashAttention-3).
-// The softmax, the masks and the options are those of the portable kernel.
+// ring of kStages. Of packed sequences a warp beside it looks for the tiles, as lengths on the
+// device decide, and sends the others messages of them. The other warpgroups consume: each owns 64
+// rows. While P V of the last key block runs, a warpgroup computes the softmax of the next block;
+// of two warpgroups one computes softmax while the other's products run (Shah et al.,
+// FlashAttention-3). The softmax, the masks and the options are those of the portable kernel.
 #pragma once
 #include "attention/sm90/attention_consumer.cuh"
 
@@ -52,9 +52,9 @@ template <class Config>
 struct ForwardConsumer {
   using Consumers = ConsumerConfig<Config>;
   const AttentionWarpgroupsParams& p;
-  const MessagesOf<Config> messages;
+  const FoundTiles<Config> messages;
   AttentionConsumer<Config> consumer;
-  typename MessagesOf<Config>::State state;
+  typename FoundTiles<Config>::State state;
 
   __device__ __forceinline__ float walk(const QueryTile& tile, RunningSoftmax<1>& softmax,
                                         typename AttentionConsumer<Config>::O& o) {
@@ -106,7 +106,7 @@ template <class Config>
 __device__ void attention_forward_warpgroups(const AttentionWarpgroupsParams& p) {
   extern __shared__ __align__(1024) float4 shared[];
   const AttentionRing<Config> ring = {shared_address(shared)};
-  const MessagesOf<Config> messages = {ring.messages()};
+  const FoundTiles<Config> messages = {ring.messages()};
   constexpr unsigned kConsumers = ConsumerConfig<Config>::kThreads;
   static_assert(!Config::kPacked || kConsumers == 256, "who looks for tiles needs registers");
   constexpr RegisterSplit kRegisters = Config::kPacked     ? kPagedProducer
@@ -125,9 +125,9 @@ __device__ void attention_forward_warpgroups(const AttentionWarpgroupsParams& p)
   __syncthreads();  // the barriers and what is cleared are there for all
   if (threadIdx.x >= kConsumers) {
     setmaxnreg_dec<kRegisters.producer>();
-    const int lane = static_cast<int>(threadIdx.x - kConsumers);
-    if (lane < (Config::kPacked ? 32 : 1)) {
-      AttentionProducer<Config>{p, ring, messages, lane}.run();
+    if (threadIdx.x == kConsumers) AttentionProducer<Config>{p, ring, messages}.run();
+    if constexpr (Config::kPacked) {
+      if (threadIdx.x / 32 == kConsumers / 32 + 1) find_tiles<Config>(p, messages);
     }
   } else {
     setmaxnreg_inc<kRegisters.consumer>();

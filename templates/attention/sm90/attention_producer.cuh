@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// The shared memory of the forward by warpgroups, and the warp that fills it: q of each tile, and
-// the ring of keys and values.
+// The shared memory of the forward by warpgroups, and the thread that fills it: q of each tile, and
+// the ring of keys and values. A warp beside it finds tiles of packed sequences.
 #pragma once
 #include "attention/sm90/packed_order.cuh"
 #include "attention/sm90/tile_messages.cuh"
@@ -22,6 +22,9 @@ struct ConsumerConfig : Config {
 };
 template <class Config>
 using MessagesOf = TileMessages<ConsumerConfig<Config>::kThreads / 32>;
+// The producer reads these too.
+template <class Config>
+using FoundTiles = TileMessages<ConsumerConfig<Config>::kThreads / 32 + 1>;
 
 // [Q][kStages tiles of K][kStages tiles of V][barriers][what warps keep of their tile][with
 // kPacked, messages of tiles][entries of the list of visits that the stages of K are of]
@@ -113,24 +116,34 @@ __device__ __forceinline__ void clear_unused_rows(const AttentionForwardParams& 
   }
 }
 
-// The producer: one thread, or with kPacked a warp, of which one lane copies. That finds the tiles
-// and tells the consumers; having few registers, it reads what it needs of a tile from the message
-// that it has sent.
+// With kPacked a warp of its own finds the tiles, a tile or two ahead, and tells the others.
+template <class Config>
+__device__ __forceinline__ void find_tiles(const AttentionWarpgroupsParams& p,
+                                           const FoundTiles<Config>& messages) {
+  PackedOrder<Config> order(p.forward, p.order);
+  typename FoundTiles<Config>::State state;
+  QueryTile tile = {};
+  bool there = true;
+#pragma unroll 1
+  for (unsigned turn = 0; there; ++turn) {
+    there = order.find(turn, tile);
+    if (threadIdx.x % 32 == 0) messages.send(there, tile, state);
+    state.next();
+  }
+}
+
+// The producer: one thread.
 template <class Config>
 struct AttentionProducer {
   using Smem = AttentionWarpgroupsSmem<Config>;
-  using Messages = MessagesOf<Config>;
-  using State = typename Messages::State;
   static constexpr int kTileM = Config::kTileM, kTileN = Config::kTileN;
 
   const AttentionWarpgroupsParams& p;
   const AttentionRing<Config>& ring;
-  const Messages messages;
-  const int lane;
+  const FoundTiles<Config> messages;
   PipelineState<1> q_state;
   PipelineState<Config::kStages> k_state, v_state;
 
-  __device__ __forceinline__ bool copies() const { return !Config::kPacked || lane == 0; }
   // A visit is a block of keys, or with kListed an entry of the list.
   static __device__ __forceinline__ int visit(const Visits<Config>& visits, int cursor) {
     return Config::kListed ? visits.entry(cursor) : cursor;
@@ -143,16 +156,14 @@ struct AttentionProducer {
     const int group = Config::kPackGqa ? tile.group : 1;
     const BoxCoordinates<Config> at(tile, tile.first / group, tile.start_q, tile.rows);
     mbarrier_wait(ring.q_empty(), q_state.phase ^ 1);
-    if (copies()) {
-      mbarrier_arrive_expect(ring.q_full(), Smem::kPanels * used_rows<Config>(group) * 128);
+    mbarrier_arrive_expect(ring.q_full(), Smem::kPanels * used_rows<Config>(group) * 128);
 #pragma unroll
-      for (int panel = 0; panel < Smem::kPanels; ++panel) {
-        const unsigned to = ring.q() + panel * kTileM * 128;
-        if constexpr (Config::kPackGqa) {
-          copy_box(to, p.q, ring.q_full(), panel * 64, 0, at.row, tile.head, at.sequence);
-        } else {
-          copy_box(to, p.q, ring.q_full(), panel * 64, at.row, tile.head, at.sequence);
-        }
+    for (int panel = 0; panel < Smem::kPanels; ++panel) {
+      const unsigned to = ring.q() + panel * kTileM * 128;
+      if constexpr (Config::kPackGqa) {
+        copy_box(to, p.q, ring.q_full(), panel * 64, 0, at.row, tile.head, at.sequence);
+      } else {
+        copy_box(to, p.q, ring.q_full(), panel * 64, at.row, tile.head, at.sequence);
       }
     }
     q_state.next();
@@ -170,105 +181,49 @@ struct AttentionProducer {
   __device__ __forceinline__ void copy_k(const QueryTile& tile, int visit) {
     const unsigned stage = k_state.stage;
     mbarrier_wait(ring.k_empty(stage), k_state.phase ^ 1);
-    if (copies()) {
-      if constexpr (Config::kListed) store_shared_word(ring.entry(stage), visit);
-      copy_keys<Smem::kPanels>(p.k, tile, visit, ring.k(stage), ring.k_full(stage));
-    }
-    stay_together();
+    if constexpr (Config::kListed) store_shared_word(ring.entry(stage), visit);
+    copy_keys<Smem::kPanels>(p.k, tile, visit, ring.k(stage), ring.k_full(stage));
     k_state.next();
   }
   __device__ __forceinline__ void copy_v(const QueryTile& tile, int visit) {
     const unsigned stage = v_state.stage;
     mbarrier_wait(ring.v_empty(stage), v_state.phase ^ 1);
-    if (copies())
-      copy_keys<Smem::kValuePanels>(p.v, tile, visit, ring.v(stage), ring.v_full(stage));
-    stay_together();
+    copy_keys<Smem::kValuePanels>(p.v, tile, visit, ring.v(stage), ring.v_full(stage));
     v_state.next();
   }
 
-  // A lane that waits for a phase must not be two phases behind the one that copies.
-  __device__ __forceinline__ void stay_together() const {
-    if constexpr (Config::kPacked) __syncwarp();
-  }
-
-  // Tells the consumers of a tile, or that there is none.
-  __device__ __forceinline__ void send(bool there, const QueryTile& tile, const State& to) const {
-    if (copies()) messages.send(there, tile, to);
-    __syncwarp();  // the message is there for the warp itself
-  }
-  __device__ __forceinline__ QueryTile tile_of(const State& state) const {
-    return messages.read(state, p.forward.heads / p.forward.kv_heads);
-  }
-  // Keys of the visits below `from` down to `to`, and values of the visits before them.
-  __device__ __forceinline__ void copy_visits(const QueryTile& tile, const Visits<Config>& visits,
-                                              int from, int to) {
-    if (from <= to) return;
-    int last = visit(visits, from);
+  // Keys of each visit of a tile, and values of the visit before it.
+  __device__ __forceinline__ void copy_tile(const QueryTile& tile) {
+    const Visits<Config> visits(p.forward, tile);
+    if (visits.begin >= visits.end) return;
+    int cursor = visits.end - 1, last = visit(visits, cursor);
+    copy_k(tile, last);
+    copy_q(tile);
 #pragma unroll 1
-    for (int cursor = from - 1; cursor >= to; --cursor) {
+    while (--cursor >= visits.begin) {
       const int next = visit(visits, cursor);
       copy_k(tile, next);
       copy_v(tile, last);
       last = next;
     }
-  }
-  // With kPacked: where a tile begins as much is copied as there is room for.
-  __device__ __forceinline__ int room(const Visits<Config>& visits) const {
-    return maximum(visits.end - Config::kStages, visits.begin);
-  }
-  __device__ __forceinline__ void begin_tile(const State& state) {
-    const QueryTile tile = tile_of(state);
-    const Visits<Config> visits(p.forward, tile);
-    if (visits.begin >= visits.end) return;
-    copy_k(tile, visit(visits, visits.end - 1));
-    copy_q(tile);
-    copy_visits(tile, visits, visits.end - 1, room(visits));
-  }
-  __device__ __forceinline__ void end_tile(const State& state) {
-    const QueryTile tile = tile_of(state);
-    const Visits<Config> visits(p.forward, tile);
-    if (visits.begin >= visits.end) return;
-    copy_visits(tile, visits, room(visits), visits.begin);
-    copy_v(tile, visit(visits, visits.begin));
-  }
-
-  // The next tile is looked for while keys of the one at work are under way.
-  __device__ __forceinline__ void run_packed() {
-    PackedOrder<Config> order(p.forward, p.order);
-    State state, next;
-    QueryTile tile;
-    unsigned turn = 0;
-    bool works = false;
-#pragma unroll 1
-    for (; order.find(turn, tile); ++turn) {
-      send(true, tile, next);
-      if (works) end_tile(state);
-      state = next, works = true;
-      next.next();
-      begin_tile(state);
-    }
-    if (works) end_tile(state);
-    send(false, {}, next);
+    copy_v(tile, last);
   }
   __device__ __forceinline__ void run() {
-    if constexpr (Config::kPacked) return run_packed();
+    if constexpr (Config::kPacked) {
+      const int group = p.forward.heads / p.forward.kv_heads;
+      typename FoundTiles<Config>::State state;
+#pragma unroll 1
+      for (; messages.wait(state); state.next()) {
+        const QueryTile tile = messages.read(state, group);
+        mbarrier_arrive(messages.empty(state.stage));
+        copy_tile(tile);
+      }
+      return;
+    }
     const TileOrder<Config> order = {p.forward, p.order};
     for (unsigned turn = 0; turn < order.turns(); ++turn) {
       QueryTile tile;
-      if (!order.tile(turn, tile)) continue;
-      const Visits<Config> visits(p.forward, tile);
-      if (visits.begin >= visits.end) continue;
-      int cursor = visits.end - 1, last = visit(visits, cursor);
-      copy_k(tile, last);
-      copy_q(tile);
-#pragma unroll 1
-      while (--cursor >= visits.begin) {
-        const int next = visit(visits, cursor);
-        copy_k(tile, next);
-        copy_v(tile, last);
-        last = next;
-      }
-      copy_v(tile, last);
+      if (order.tile(turn, tile)) copy_tile(tile);
     }
   }
 };

@@ -53,6 +53,11 @@ struct GradientConsumer {
   static constexpr bool kTight =
       (kScoresBent<Config> && kWidth + kValueWidth > 128) || kWidth + kValueWidth > 256 || kMods;
 
+  // Where there are registers lse2 is read while the scores are under way. Behind them it would
+  // queue with what the product of dp reads.
+  static constexpr bool kLseAhead = !kTight && kWidth + kValueWidth <= 128;
+  using Lse = typename Choose<kLseAhead, RowValues<kQueries / 8>, unsigned>::Type;
+
   using Scores = float[1][kQueries / 8][4];
   using Operands = Accumulated<Element, kQueries / 8>[1];
   using State = PipelineState<Config::kStages>;
@@ -142,20 +147,22 @@ struct GradientConsumer {
     source.find_scores(*this, at, state, half, scores);
     const unsigned rows = ring.rows(state.stage) + 4 * kQueries * half + 4 * lane_query();
     start_dp(state, half, dp);
+    const Lse lse(rows);
     wgmma_wait<1>();
     wgmma_fence_operands(reinterpret_cast<float(&)[kQueries / 2]>(s));
     if (Source::kReadsFullAgain ? source.full(at, state) : full) {
-      score_weights<Config, false>(s, p_words, units, scores, KeyWindow{}, 0, rows,
+      score_weights<Config, false>(s, p_words, units, scores, KeyWindow{}, 0, lse,
                                    UnclampedPositions{});
     } else {
-      source.apply_masked(*this, state, s, p_words, scores, rows);
+      source.apply_masked(*this, state, s, p_words, scores, lse);
     }
     wgmma_wait<0>();
     wgmma_fence_operands(reinterpret_cast<float(&)[kQueries / 2]>(dp));
   }
 
   // ds, of which other warpgroups get a copy [keys][queries], and the products that sum up: dv and
-  // dk of the own keys and, when ds of the whole block is there, the own part of dq.
+  // dk of the own keys, each as soon as it can begin, and, when ds of the whole block is there, the
+  // own part of dq.
   template <int kHalf, class Source>
   __device__ __forceinline__ void start_gradients(const Source& source, bool full,
                                                   const State& state, const Scores& s,
@@ -163,11 +170,13 @@ struct GradientConsumer {
                                                   float (&dq)[32]) {
     Operands ds;
     const unsigned rows = ring.rows(state.stage) + 4 * (kM + kQueries * kHalf) + 4 * lane_query();
+    start_gradient<kValueWidth>(p_words, ring.dout(state.stage) + kHalf * kQueries * 128, dv);
     if (full) {
       score_gradients<Config, false>(s, dp, ds, rows);
     } else {
       score_gradients<Config, true>(s, dp, ds, rows);
     }
+    start_gradient<kWidth>(ds, ring.q(state.stage) + kHalf * kQueries * 128, dk);
     // The other stage may still be read by the other warpgroup. This one is free: both have waited
     // for the dq of two blocks ago before they came to the last barrier.
     constexpr int kFirst = kHalf * kQueries / 16, kSteps = kQueries / 16;
@@ -182,45 +191,25 @@ struct GradientConsumer {
       keys = source.keys_of_dq(*this, state);
       fence_shared_writes();  // ahead of the barrier behind which wgmma reads ds and keys
     }
-    start_gradient<kValueWidth>(p_words, ring.dout(state.stage) + kHalf * kQueries * 128, dv);
     if constexpr (kHalf == kHalves - 1) {
       named_barrier_sync<1, kThreads>();  // ds of all keys is there
       start_dq(ring.ds(state.stage), keys, dq);
     }
-    start_gradient<kWidth>(ds, ring.q(state.stage) + kHalf * kQueries * 128, dk);
   }
-  // All that comes before dk's product is there; that one may still run.
-  __device__ __forceinline__ void finish_dv() {
-    wgmma_wait<1>();
+  // To the compiler: the products of dv and dk that were waited for are there.
+  __device__ __forceinline__ void fence_gradients() {
     wgmma_fence_operands(reinterpret_cast<float(&)[kValueWidth / 2]>(dv));
+    wgmma_fence_operands(reinterpret_cast<float(&)[kWidth / 2]>(dk));
   }
-  template <class Source>
+  // Waits for dq, behind which kPending products are under way, and adds it.
+  template <int kPending, class Source>
   __device__ __forceinline__ void finish_dq(const Source& source, const typename Source::Visit& at,
                                             const State& state, float (&dq)[32]) {
     const auto target = source.dq_target(*this, at, state);
-    finish_dv();
-    wgmma_fence_operands(dq);
-    arrive(ring.dout_empty(state.stage));
-    source.add_dq(*this, target, state, dq);
-  }
-  template <int kPending>
-  __device__ __forceinline__ void finish_dk() {
     wgmma_wait<kPending>();
-    wgmma_fence_operands(reinterpret_cast<float(&)[kWidth / 2]>(dk));
-  }
-  // The next scores run beside the last products of a block, unless a shared part of dq has their
-  // registers.
-  template <class Source>
-  __device__ __forceinline__ void start_next(const Source& source, const typename Source::Visit& at,
-                                             const State& state, const State& ahead, Scores& s) {
-    if constexpr (Source::kShared) {
-      source.add_shared_dq(*this, at, state);
-      start_s(ahead, 0, s);
-    } else {
-      start_s(ahead, 0, s);
-      finish_dk<1>();
-    }
-    arrive(ring.q_empty(state.stage));
+    wgmma_fence_operands(dq);
+    source.add_dq(*this, target, state, dq);
+    if constexpr (Source::kShared) source.add_shared_dq(*this, at, state);
   }
 
   // All but the last kQueries queries of a block: their sums, and the scores of the next ones.
@@ -232,9 +221,7 @@ struct GradientConsumer {
                                                Operands& p_words, float (&dq)[32]) {
     if constexpr (kHalf < kHalves - 1) {
       start_gradients<kHalf>(source, full, state, s, dp, p_words, dq);
-      finish_dv();
       start_s(state, kHalf + 1, s);
-      finish_dk<1>();
       make_p(source, at, full, state, kHalf + 1, s, dp, p_words);
       first_halves<kHalf + 1>(source, at, full, state, s, dp, p_words, dq);
     }
@@ -269,8 +256,19 @@ struct GradientConsumer {
       }
       State ahead = state;
       ahead.next();
-      finish_dq(source, at, state, dq);
-      start_next(source, at, state, ahead, s);
+      // dv and dk are there, and their operands' registers free; dq may be on its way.
+      wgmma_wait<1>();
+      fence_gradients();
+      arrive(ring.dout_empty(state.stage));
+      // The next scores run beside the sums of dq, unless a shared part of it has their registers.
+      if constexpr (Source::kShared) {
+        finish_dq<0>(source, at, state, dq);
+        start_s(ahead, 0, s);
+      } else {
+        start_s(ahead, 0, s);
+        finish_dq<1>(source, at, state, dq);
+      }
+      arrive(ring.q_empty(state.stage));  // what says where dq is added lies beside q
       if constexpr (!Source::kKnownAhead) {
         full = source.full(next, ahead), more = source.more(next, ahead);
       }
@@ -279,12 +277,8 @@ struct GradientConsumer {
     }
     first_halves(source, at, false, state, s, dp, p_words, dq);
     start_gradients<kLast>(source, false, state, s, dp, p_words, dq);
-    finish_dq(source, at, state, dq);
-    if constexpr (Source::kShared) {
-      source.add_shared_dq(*this, at, state);
-    } else {
-      finish_dk<0>();
-    }
+    finish_dq<0>(source, at, state, dq);
+    fence_gradients();
   }
 };
 

@@ -11,7 +11,9 @@ namespace lathe {
 
 // Without a mask tiles are as long as the keys of their sequence. Under a mask, which is nearly
 // always causal, tile t of sequence b is of length t + ahead_b, counted in tiles: so many keys lie
-// before its last row. Either way T_b tiles of a sequence reach some length x, with
+// before its last row. With first_longest, where no key behind a row is cut but some before it,
+// tiles are counted from the last one and ahead_b is of the keys that the window leaves. Either way
+// T_b tiles of a sequence reach some length x, with
 //
 //   n(x) = sum_b clamp(ahead_b + T_b - x, 0, T_b)     or     n(x) = sum_b T_b [ahead_b >= x]
 //
@@ -52,7 +54,8 @@ struct PackedOrder {
   __device__ __forceinline__ Lengths load_lengths(int b) const {
     if (b >= end) return {0, 0};
     const QueryTile tile = query_tile_at<Config>(f, b, 0, 0);
-    const int keys = Config::kLocal ? maximum(tile.keys - tile.rows, 0) : tile.keys;
+    int keys = Config::kLocal ? maximum(tile.keys - tile.rows, 0) : tile.keys;
+    if (Config::kLocal && p.first_longest) keys = minimum(keys, f.window_left);
     return {ceil_div(tile.written, tokens), keys / tokens};
   }
   // The same for the lane's sequence among 32.
@@ -128,7 +131,7 @@ struct PackedOrder {
       if (at < all_tiles() && tile(static_cast<int>(at), out)) {
         const int group = Config::kPackGqa ? out.group : 1, of_tile = tokens * group;
         const int rows = out.written * group;
-        shorten_first<Config>(out, ceil_div(rows, of_tile) * of_tile - rows);
+        shorten_first<Config>(f, ceil_div(rows, of_tile) * of_tile - rows, out);
         return true;
       }
     }
@@ -163,9 +166,12 @@ struct PackedOrder {
         const int lane = __ffs(static_cast<int>(left)) - 1;
         const int tiles = Config::kLocal ? 1 : __shfl_sync(0xffffffffu, of.tiles, lane);
         if (behind < tiles) {
-          const int ahead = __shfl_sync(0xffffffffu, of.ahead, lane);
-          out = query_tile_at<Config>(f, b + lane, first_head + at % wide,
-                                      Config::kLocal ? length - ahead : behind);
+          if constexpr (Config::kLocal) {
+            behind = length - __shfl_sync(0xffffffffu, of.ahead, lane);
+            const int last = __shfl_sync(0xffffffffu, of.tiles, lane) - 1;
+            if (p.first_longest) behind = last - behind;
+          }
+          out = query_tile_at<Config>(f, b + lane, first_head + at % wide, behind);
           return true;
         }
         behind -= tiles;

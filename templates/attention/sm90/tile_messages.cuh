@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// How the producer of a persistent block tells its consumers which tiles they work on.
+// How a warp of a persistent block tells others, the readers, which tiles they work on.
 #pragma once
 #include "attention/query_tile.cuh"
 #include "common/mbarrier.cuh"
@@ -9,8 +9,9 @@
 namespace lathe {
 
 // [words][barriers]. One tile is at work, the next one is known, and there is a place for the one
-// behind it. A message is a tile and three words more, which a kernel may use.
-template <int kConsumerWarps>
+// behind it. A message is a tile and three words more, which a kernel may use. Each reader arrives
+// once: a warp of the consumers, or who copies.
+template <int kReaders>
 struct TileMessages {
   static constexpr int kStages = 3, kWords = 16;
   static constexpr int kBytes = kStages * (4 * kWords + 16);
@@ -30,7 +31,7 @@ struct TileMessages {
   __device__ __forceinline__ void init() const {
     for (unsigned stage = 0; stage < kStages; ++stage) {
       mbarrier_init(full(stage), 1);
-      mbarrier_init(empty(stage), kConsumerWarps);
+      mbarrier_init(empty(stage), kReaders);
     }
   }
   // By one thread. A message without a tile is the last one.

@@ -13,8 +13,10 @@ namespace lathe {
 // Under a mask the tiles of a head differ in length. Tiles of a section of heads, whose keys and
 // values L2 can hold, are sorted from long to short and dealt out row by row, every second row
 // backwards: two rows together give each block the same, but for the end of a section, where tiles
-// are short. So that the ends of all sections do not fall to the same blocks, the order begins some
-// blocks further on after each section, or after each second one, which is a whole pair of rows.
+// are short. From long to short is from the last tile of a head to the first, or with first_longest
+// from the first to the last. So that the ends of all sections do not fall to the same blocks, the
+// order begins some blocks further on after each section, or after each second one, which is a
+// whole pair of rows.
 template <class Config>
 struct TileOrder {
   const AttentionForwardParams& forward;
@@ -34,13 +36,14 @@ struct TileOrder {
       const unsigned wide = left < static_cast<unsigned>(p.section) ? left : p.section;
       const unsigned at = turn % p.section_turns * gridDim.x + dealt;
       if (at >= wide * tiles) return false;
-      out = query_tile<Config>(forward, (first_head + at % wide) * tiles + at / wide);
+      const unsigned number = p.first_longest ? tiles - 1 - at / wide : at / wide;
+      out = query_tile<Config>(forward, (first_head + at % wide) * tiles + number);
     } else {
       const long long at = static_cast<long long>(turn) * gridDim.x + blockIdx.x;
       if (at >= p.blocks) return false;
       out = query_tile<Config>(forward, static_cast<unsigned>(at));
     }
-    shorten_first<Config>(out, p.missing);
+    shorten_first<Config>(forward, p.missing, out);
     return true;
   }
 };

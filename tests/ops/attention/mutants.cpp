@@ -42,14 +42,10 @@ Subject backward_subject(const AttentionCase& c, const ref::Attention& inputs, B
   covered["always phase 0"] = 2;
   // Nobody waits until the last stage is empty: of dout, and of q where one place tells of both.
   covered["no arrival"] = form == BackwardForm::columns ? 2 : 1;
-  if (form == BackwardForm::halves) {
-    // dv and dk of the first half are waited for again, behind the next scores or weights, before
-    // anybody reads them; this twice, in the loop and behind it.
-    covered["no wait"] += 4, covered["a weaker wait"] = 4;
-  } else if (form == BackwardForm::columns) {
-    // The last dk and dv are waited for again, with dq, before anybody reads them.
-    ++covered["no wait"], covered["a weaker wait"] = 1;
-  }
+  // dk and dv are waited for again, with dq, before anybody reads them or leaves the stage: with
+  // columns the last ones, else those of each block, whose operands leave the next scores their
+  // registers.
+  ++covered["no wait"], covered["a weaker wait"] = 1;
   // Ahead of what tells that the warp has added: the simulator takes what one lane of a warp
   // releases for the whole warp's.
   if (c.deterministic) covered["no warp barrier"] = 2;

@@ -4,6 +4,7 @@
 // masks and widths. A brute-force look at every pair says which tiles count: these are multiplied
 // and no others, their keys and values are read once for each tile of queries, and each score is
 // exponentiated once.
+#include <numeric>
 #include <random>
 
 #include "reference/attention_tiles.h"
@@ -62,12 +63,17 @@ struct Least {
   }
 
  private:
+  // A window that reaches over so many is none.
+  static int64_t most_keys(const AttentionCase& c) {
+    return c.packed ? std::accumulate(c.keys.begin(), c.keys.end(), int64_t{0}) : c.keys[0];
+  }
   void add_sequence(const AttentionCase& c, int64_t queries, int64_t keys) {
     const ref::PairMask whole{queries, keys, c.causal, c.left, c.right};
     const auto heads = static_cast<double>(c.heads());
     // The first tile may be short; then it begins ahead of the rows, and copies some behind its
-    // own.
-    const int64_t missing = short_first ? (queries + m - 1) / m * m - queries : 0;
+    // own. Under a window that ends on the left it is the last one.
+    const bool first = short_first && (c.left < 0 || c.left >= most_keys(c));
+    const int64_t missing = first ? (queries + m - 1) / m * m - queries : 0;
     for (int64_t at = -missing; at < queries; at += m) {
       const int64_t row = std::max<int64_t>(at, 0), end = std::min(at + m, queries);
       bool any = false;
