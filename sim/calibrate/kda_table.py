@@ -6,9 +6,9 @@
     kda_table.py [--only REGEX] [--write FILE.md]
 
 Rows are calls with bf16 elements and K = V = 128: those with 96 heads, and the ten sizes of cudnn-frontend's comparisons. A
-forward has an initial and a final state, a backward none. `lathe explain --clock` times each, with the kernels that a plan takes and with the portable ones
-(`--portable`, which takes half an hour more). ptxas, nvdisasm and NVRTC must be found. The table goes to standard output, and
-between two marks of the file. bench/results/published.csv has the figures of others.
+forward has an initial and a final state, a backward none. `lathe explain --clock` times each, with the kernels that a plan
+takes and with the portable ones (`--portable`, which takes half an hour more). ptxas, nvdisasm and NVRTC must be found. The
+table goes to standard output, and between two marks of the file. bench/results/published.csv has the figures of others.
 """
 from __future__ import annotations
 
