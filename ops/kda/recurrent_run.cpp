@@ -45,6 +45,7 @@ class KdaRecurrentExecutor final : public PlannedExecutor<KdaRecurrentExecutor, 
  private:
   const KernelSpec& spec() const { return *kernel_; }
   const KdaProblem& problem() const { return request_.problem; }
+  bool writes_states(const Call& call) const;
   KdaRecurrentParams params(const Call& call, const RecurrentPlan& plan) const;
   void fill_states(const Call& call, KdaRecurrentParams* p) const;
 
@@ -52,6 +53,16 @@ class KdaRecurrentExecutor final : public PlannedExecutor<KdaRecurrentExecutor, 
   NumberedSlot<KdaRecurrentNumbers> kernel_;
   KernelSlot append_;  // kda_ring_append, with rings
 };
+
+// Whether a call without tokens writes states: those of slots change only where they come from
+// elsewhere.
+bool KdaRecurrentExecutor::writes_states(const Call& call) const {
+  if (problem().states == kKdaStatesPlain) return request_.final_state;
+  const bool elsewhere = problem().states == kKdaStatesColumns ||
+                         call.tensors[kda_recurrent::source_indices].data != nullptr ||
+                         call.tensors[kda_recurrent::has_initial_state].data != nullptr;
+  return request_.update_state && elsewhere;
+}
 
 Result<RecurrentPlan> KdaRecurrentExecutor::plan(const Call& call) const {
   LATHE_TRY(check_kda_extents(call.extents, problem().packed));
@@ -65,9 +76,7 @@ Result<RecurrentPlan> KdaRecurrentExecutor::plan(const Call& call) const {
   // Packed rows of no sequence are padding, which somebody has to write.
   out.grid = out.shape;
   if (problem().packed) out.grid.sequences = std::max<int64_t>(out.grid.sequences, 1);
-  const bool keeps = problem().states == kKdaStatesPlain ? request_.final_state
-                                                         : request_.update_state;
-  const bool states = keeps && out.shape.sequences > 0;
+  const bool states = writes_states(call) && out.shape.sequences > 0;
   out.empty =
       out.grid.sequences == 0 || out.grid.value_heads == 0 || (out.grid.rows == 0 && !states);
   KdaShape one = out.grid;

@@ -113,7 +113,6 @@ def figures():
     for op, tensors in zip(DIRECTIONS, (2, 3)):
         rate = 2 * tensors * 8192 * 12288 / h200.clock()["conv1d, T 8192, D 12288, W 4"][op] / 1e9
         rows.append([f"causal conv1d {op}, T 8192, D 12288", f"{rate:.2f} TB/s", copy, "the clock"])
-    rows += [[f"{case}: forward", in_ms(h200.clock()[case]["forward"]), "", "the clock"] for case in (SPARSE, DECODING)]
     return table(["bf16, on an H200", "lathe", "others", "how"], rows)
 
 
