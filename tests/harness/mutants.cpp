@@ -38,7 +38,7 @@ void set_environment(const Subject& subject) {
   family = "sm90";
   setenv("LATHE_SIM_MULTIPROCESSORS", std::to_string(subject.multiprocessors).c_str(), 1);
   setenv("LATHE_SIM_QUIET", "1", 0);
-  setenv("LATHE_SIM_INSTRUCTION_LIMIT", "8000000", 1);
+  setenv("LATHE_SIM_INSTRUCTION_LIMIT", "12000000", 1);
 }
 
 // A folder of its own for each run: the kernels in the cache are known by their source, which a
