@@ -29,7 +29,7 @@ struct Subject {
   // else orders the same.
   std::map<std::string, int> covered = {};
   size_t least = 60;  // mutations there are, at least
-  // Of the device. Few of them give each block several tiles, so that stages are used again and
+  // The device has so many. Few give each block several tiles, so that stages are used again and
   // phases turn.
   int multiprocessors = 1;
 };
