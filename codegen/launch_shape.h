@@ -12,6 +12,7 @@ struct DeviceFacts;  // codegen/device_facts.h
 
 struct Grid {
   unsigned x = 1, y = 1, z = 1;
+  unsigned cluster = 0;  // blocks of a cluster, all in x; 0: as the kernel's spec says
 };
 
 // A call must move and compute at least this.

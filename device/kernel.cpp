@@ -121,9 +121,10 @@ Status Kernel::launch(const Grid& grid, const void* params, CUstream stream) con
   config.sharedMemBytes = static_cast<unsigned>(spec_->smem_bytes);
   config.hStream = stream;
   CUlaunchAttribute cluster;
-  if (spec_->cluster > 1) {
+  const unsigned blocks = grid.cluster > 0 ? grid.cluster : static_cast<unsigned>(spec_->cluster);
+  if (blocks > 1) {
     cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-    cluster.value.clusterDim = {static_cast<unsigned>(spec_->cluster), 1, 1};
+    cluster.value.clusterDim = {blocks, 1, 1};
     config.attrs = &cluster, config.numAttrs = 1;
   }
   void* args[] = {const_cast<void*>(params)};

@@ -191,8 +191,8 @@ struct KdaProblem {
   bool grouped = true;     // value heads share those of q and k, or may
   // The caller adds up what dA_log and ddt_bias are sums of. No matter of the kernels.
   bool sums_outside = false;
-  // The caller gave the number of segments, and with it the bits.
-  bool fixed_segments = false;
+  // The number of segments that the caller gave, and with it the bits; 0: none.
+  int fixed_segments = 0;
 
   // Returns whether the backward repeats the forward walk.
   bool recomputes() const { return backward && !saves && !given_saved; }

@@ -8,6 +8,9 @@
 #include "ops/workspace.h"
 #include "templates/params/kda.h"
 #include "templates/params/kda_chunked.h"
+#include "templates/params/tensor_map.h"
+// It uses the one above.
+#include "templates/params/kda_warpgroups.h"
 
 namespace lathe {
 namespace {
@@ -65,6 +68,11 @@ int64_t kda_segments(const KdaProblem& problem, const KdaChunkedKernels& kernels
   const bool cut = problem.segmented || problem.warmup;
   if (!cut || chunks == 0 || shape.sequences == 0) return 1;
   if (asked > 0) return std::min<int64_t>(asked, chunks);
+  if (kernels.cluster) {
+    return kda_cluster_segments({bounded_product({shape.sequences, shape.value_heads}),
+                                 problem.packed ? shape.tokens / shape.sequences : shape.tokens,
+                                 facts.multiprocessors});
+  }
   const KernelSpec& walk = kernels.forward ? *kernels.forward->kernel : *kernels.scan->kernel;
   const int64_t columns = kernels.forward ? kernels.forward->columns() : kernels.scan->columns();
   KdaSegmentProblem question;
@@ -101,7 +109,7 @@ int64_t runs_of(const KdaProblem& problem, const KdaChunkedShape& shape, int64_t
 int64_t run_of(const KdaProblem& problem, const KdaChunkedKernels& kernels,
                const KdaChunkedShape& shape) {
   const int64_t at_once = kernels.backward->blocks_at_once();
-  if (at_once == 0 || problem.sums_outside || problem.fixed_segments) return 1;
+  if (at_once == 0 || problem.sums_outside || problem.fixed_segments > 0) return 1;
   const auto turns = [&](int64_t run) {
     const int64_t blocks = bounded_product({runs_of(problem, shape, run), shape.heads});
     return bounded_product({ceil_div(blocks, at_once), run});
@@ -125,6 +133,7 @@ KdaLaunch kda_launch(const KdaProblem& problem, const KdaChunkedKernels& kernels
   // Without tokens there are only states, which are handed through.
   if (kernels.forward && (rows > 0 || problem.final_state)) {
     out.forward = walk(kernels.forward->columns(), with_padding(problem, shape));
+    if (shape.clustered) out.cluster = shape.segments;
   }
   if (kernels.scan && (rows > 0 || problem.dinitial_state)) {
     out.scan_back = walk(kernels.scan->columns(), shape);
@@ -167,8 +176,12 @@ Result<KdaWorkspace> kda_workspace(const KdaProblem& problem, const KdaChunkedSh
   WorkspaceLayout layout;
   const int64_t before = problem.pool ? shape.sequences : 0;
   out.before = layout.add({4, before, heads, v, k});
-  out.summaries = layout.add({4, kda_end_numbers(segments)});
-  out.transitions = layout.add({4, kda_transition_numbers(segments)});
+  const int64_t ends = shape.clustered ? bounded_product({segments.runs(), kKdaClusterEnd})
+                                       : kda_end_numbers(segments);
+  out.summaries = layout.add({4, ends});
+  const int64_t maps = shape.clustered ? bounded_product({segments.runs(), kKdaClusterMap})
+                                       : kda_transition_numbers(segments);
+  out.transitions = layout.add({4, maps});
   out.grad_ends = layout.add({4, walks_back ? kda_end_numbers(segments) : 0});
   out.saved_values = layout.add({element, saved, rows, heads, v});
   out.saved_states = layout.add({element, saved, slots, heads, v, k});
@@ -212,7 +225,12 @@ Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernel
     cost.flops += segments.flops;
   }
   if (launch.forward > 0) {
-    walk(kernels.forward->columns(), kernels.forward->tensor_ops(problem));
+    const KdaForward& forward = launch.cluster > 1 ? *kernels.cluster : *kernels.forward;
+    walk(forward.columns(), forward.tensor_ops(problem));
+    if (launch.cluster > 1) {
+      const Cost before = kda_cluster_cost(problem, segments_of(problem, shape), rows);
+      cost.bytes += before.bytes, cost.tensor_ops += before.tensor_ops;
+    }
     uint64_t moved_states = (problem.initial_state + problem.final_state) * states;
     if (problem.pool) {
       moved_states =

@@ -66,6 +66,16 @@ Status add_scan(const KdaProblem& problem, const DeviceFacts& facts, KdaChunkedK
   return {};
 }
 
+// Returns whether segments are walked in one launch, with what else runs before their walks. A
+// measurement that has chosen the portable forward is about the segments too.
+bool takes_cluster(const KdaProblem& problem, const DeviceFacts& facts,
+                   const KdaChunkedKernels& kernels) {
+  const KdaForwardStep& cluster = *kda_clusters().front();
+  return problem.segmented && kernels.forward &&
+         kernels.forward->kernel->family == std::string_view(cluster.family) &&
+         refusal_of(cluster, problem, facts).empty();
+}
+
 // Adds what runs before the walks of a sequence in segments, or of a rank's part of it.
 Status add_summaries(const KdaProblem& problem, const DeviceFacts& facts, KdaChunkedKernels* out) {
   const KdaSummaryParts parts = {problem.forward || problem.recomputes(), out->scan != nullptr,
@@ -102,7 +112,11 @@ Result<KdaChunkedKernels> kda_chunked_kernels(const KdaProblem& problem, const D
     LATHE_ASSIGN(out->backward, make_step(kda_gradients(), problem, facts));
   }
   if (problem.backward || problem.dinitial_state) LATHE_TRY(add_scan(problem, facts, &*out));
-  if (problem.segmented || problem.ranks) LATHE_TRY(add_summaries(problem, facts, &*out));
+  if (takes_cluster(problem, facts, *out)) {
+    LATHE_ASSIGN(out->cluster, make_step(kda_clusters(), problem, without_choices(facts)));
+  } else if (problem.segmented || problem.ranks) {
+    LATHE_TRY(add_summaries(problem, facts, &*out));
+  }
   if (!problem.backward) return out;
   if ((problem.dA_log || problem.ddt_bias) && !problem.sums_outside) {
     out->finish = kda_backward_finish_spec();
@@ -115,6 +129,7 @@ std::vector<KernelSlot*> KdaChunkedKernels::slots() {
   if (summary) out.push_back(&summary->kernel);
   out.insert(out.end(), {&compose, &merge});
   if (forward) out.push_back(&forward->kernel);
+  if (cluster) out.push_back(&cluster->kernel);
   if (states) out.push_back(&states->kernel);
   if (scan) out.push_back(&scan->kernel);
   if (backward) out.push_back(&backward->kernel);

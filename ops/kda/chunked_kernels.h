@@ -26,7 +26,8 @@ struct KdaChunkedKernels {
   KernelSlot compose;                     // kda_compose
   NumberedSlot<KdaSegmentNumbers> merge;  // kda_merge
   std::unique_ptr<KdaForward> forward;
-  std::unique_ptr<KdaForward> states;  // of a backward that walks forward in a launch of its own
+  std::unique_ptr<KdaForward> cluster;  // of segments, with what comes before their walks
+  std::unique_ptr<KdaForward> states;   // of a backward that walks forward in a launch of its own
   std::unique_ptr<KdaBack> scan;
   std::unique_ptr<KdaGradients> backward;
   KernelSlot finish;  // kda_backward_finish
@@ -51,6 +52,7 @@ struct KdaChunkedShape {
   int64_t tokens = 0;
   int64_t segments = 1;     // of a sequence
   int64_t checkpoints = 0;  // of all sequences, with a pool
+  bool clustered = false;   // the segments are walked by a cluster, in one launch
 };
 int64_t kda_rows(const KdaProblem& problem, const KdaChunkedShape& shape);   // tokens of all
 int64_t kda_slots(const KdaProblem& problem, const KdaChunkedShape& shape);  // params/kda_chunked.h
@@ -70,6 +72,7 @@ struct KdaLaunch {
   int64_t summary_forward = 0, summary_back = 0;  // of one launch
   int64_t merge = 0;
   int64_t forward = 0;
+  int64_t cluster = 1;  // blocks of a cluster of the forward: the segments of a sequence
   int64_t states = 0;
   int64_t scan_forward = 0, scan_back = 0;  // of one launch
   int64_t backward = 0;

@@ -167,7 +167,7 @@ Result<KdaRequest> kda_request(const Resolved& resolved) {
   asked.ddt_bias = resolved.has(kda::ddt_bias);
   asked.warmup = options.warmup_segments > 1;
   asked.segmented = !asked.warmup && out.segments != 1;
-  asked.fixed_segments = options.segments > 0;
+  asked.fixed_segments = static_cast<int>(options.segments);
   const int64_t heads = resolved[Dim::H], value_heads = resolved[Dim::HV];
   asked.grouped = heads == kUnknown || value_heads == kUnknown || heads != value_heads;
   return out;

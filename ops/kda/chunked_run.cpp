@@ -33,6 +33,7 @@ KdaChunkedShape KdaExecutor::shape(const Call& call, int64_t sequences) const {
   out.tokens = extents[Dim::T];
   out.checkpoints = std::max<int64_t>(extents[Dim::C], 0);
   out.segments = kda_segments(problem(), kernels_, facts_, out, request_.segments);
+  out.clustered = kernels_.cluster != nullptr && out.segments > 1;
   return out;
 }
 
@@ -70,9 +71,9 @@ template <>
 inline constexpr int kOtherOffsets<KdaWorkspace> = 4;
 // These are of the workspace, or tensors that other fields are named after.
 template <>
-inline constexpr auto kOtherPointers<kda::kTensors, KdaForwardParams> =
-    std::tuple(&KdaForwardParams::summaries, &KdaForwardParams::chunk_states,
-               &KdaForwardParams::saved_values, &KdaForwardParams::saved_states);
+inline constexpr auto kOtherPointers<kda::kTensors, KdaForwardParams> = std::tuple(
+    &KdaForwardParams::summaries, &KdaForwardParams::transitions, &KdaForwardParams::chunk_states,
+    &KdaForwardParams::saved_values, &KdaForwardParams::saved_states);
 template <>
 inline constexpr auto kOtherPointers<kda::kTensors, KdaSummaryParams> =
     std::tuple(&KdaSummaryParams::d_o, &KdaSummaryParams::dht, &KdaSummaryParams::summaries,
@@ -200,8 +201,9 @@ Status KdaExecutor::run_walks(const KdaCall& of) const {
     p.kept_tokens = kKdaChunk;
     // Rows of a batch one after another, and those of packed sequences as far as there is room.
     p.chunks = static_cast<int>(std::min(chunks.extent[0] * chunks.extent[1], kMaxExtent));
-    p.in.value_tiles = static_cast<int>(kda_value_tiles(problem(), kernels_.forward->columns()));
-    LATHE_TRY(kernels_.forward->launch(p, launch.forward, of.call.stream));
+    const KdaForward& forward = launch.cluster > 1 ? *kernels_.cluster : *kernels_.forward;
+    p.in.value_tiles = static_cast<int>(kda_value_tiles(problem(), forward.columns()));
+    LATHE_TRY(forward.launch(p, launch.forward, of.call.stream));
   }
   return run_backward(of);
 }

@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "codegen/base/integers.h"
+#include "ops/kda/forward/step.h"
+#include "ops/kda/sm90.h"
 #include "templates/params/kda_chunked.h"
 #include "templates/params/kda_pieces.h"
 
@@ -219,6 +221,57 @@ int kda_choose_segments(const KdaSegmentProblem& question) {
     ++segments;
   }
   return segments;
+}
+
+namespace {
+
+// A cluster lies within a group of multiprocessors, of which a device gives this many to each.
+constexpr int64_t kGroup = 16;
+// The times of the first walk of a token and of all that passes between the two walks, in the time
+// of the second walk of a token.
+constexpr double kFirstWalk = 0.8, kBetweenWalks = 150;
+
+double cluster_time(const KdaClusterProblem& question, int64_t segments) {
+  const int64_t length = ceil_div(ceil_div(question.tokens, kKdaChunk), segments) * kKdaChunk;
+  const int64_t at_once =
+      std::max<int64_t>(segments == 1 ? question.multiprocessors
+                                      : question.multiprocessors / kGroup * (kGroup / segments),
+                        1);
+  const auto turns = static_cast<double>(ceil_div(question.heads, at_once));
+  const auto walk = static_cast<double>(length);
+  return turns * (segments == 1 ? walk : walk * (1 + kFirstWalk) + kBetweenWalks);
+}
+
+}  // namespace
+
+int kda_cluster_segments(const KdaClusterProblem& question) {
+  int segments = 1;
+  for (int n = 2; n <= kKdaMostInCluster; ++n) {
+    if (cluster_time(question, n) < kWorthwhile * cluster_time(question, 1) &&
+        cluster_time(question, n) < cluster_time(question, segments)) {
+      segments = n;
+    }
+  }
+  return segments;
+}
+
+Cost kda_cluster_cost(const KdaProblem& problem, const KdaSegmentShape& shape, int64_t rows) {
+  Cost cost;
+  const int64_t k = shape.key_dim, v = shape.value_dim, element = bytes_of(problem.element);
+  const int64_t row = (k + v) * element + k * bytes_of(problem.gate) + bytes_of(problem.beta);
+  const auto segments = static_cast<uint64_t>(shape.segments), first = segments - 1;
+  // All but the last segment are walked once more, for as many columns of E as of M.
+  cost.bytes += unsigned_product({rows, shape.value_heads, row}) / segments * first;
+  cost.tensor_ops += unsigned_product({ceil_div(rows, kKdaBlock), shape.value_heads,
+                                       kda_warpgroups_ops(problem, 2 * v, false)}) /
+                     segments * first;
+  // E, M and the states behind links are written and read, through L2. A link multiplies two parts.
+  const uint64_t heads = unsigned_product({shape.sequences, shape.value_heads});
+  const uint64_t links = segments > 2 ? segments - 2 : 0;
+  cost.bytes += heads * (4 * unsigned_product({k, v}) * (first + links) +
+                         4 * unsigned_product({kKdaClusterMap}) * links);
+  cost.tensor_ops += heads * links * 2 * unsigned_product({2, v, k, k});
+  return cost;
 }
 
 }  // namespace lathe

@@ -86,4 +86,13 @@ struct KdaSegmentProblem {
 };
 int kda_choose_segments(const KdaSegmentProblem& question);
 
+// The same for a launch that walks the segments of a head by a cluster: `heads` of all sequences.
+struct KdaClusterProblem {
+  int64_t heads = 0, tokens = 0;
+  int64_t multiprocessors = 0;
+};
+int kda_cluster_segments(const KdaClusterProblem& question);
+// Returns what such a launch costs beside the walk that gives outputs.
+Cost kda_cluster_cost(const KdaProblem& problem, const KdaSegmentShape& shape, int64_t rows);
+
 }  // namespace lathe

@@ -63,8 +63,9 @@ std::string kda_rows_refusal(const KdaProblem& problem, const DeviceFacts& facts
 KernelSpec kda_warpgroups_spec(const Template& from, const KdaProblem& problem,
                                const KernelSpec& portable, const KdaWarpgroupsWalk& walk) {
   const int each = slot_bytes(problem, walk), warps = preparing_warps(problem.key_dim);
-  const int slots = std::min(kMostSlots, (kMostShared - warps * kTriangle) / each);
-  KernelSpec spec = shared_spec(from, walk.smem, slots * each + warps * kTriangle,
+  const int other = warps * kTriangle + walk.beside;
+  const int slots = std::min(kMostSlots, (kMostShared - other) / each);
+  KernelSpec spec = shared_spec(from, walk.smem, round_up(slots * each, 16) + other,
                                 32 * warps + 128 * walkers_of(problem), portable.constants);
   spec.add({Constant::integer("slots", "kSlots", slots)});
   const auto map = [&](const char* field) {

@@ -32,6 +32,7 @@ struct KdaWarpgroupsWalk {
   bool outputs;  // forward it reads queries and gives o
   bool saves;    // it keeps what the backward reads
   bool forward = true, back = false;
+  int beside = 0;  // bytes of shared memory beside those of the walk, a multiple of 16
 };
 // Returns a walk with the constants of the portable one.
 KernelSpec kda_warpgroups_spec(const Template& from, const KdaProblem& problem,

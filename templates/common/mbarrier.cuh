@@ -34,6 +34,24 @@ __device__ __forceinline__ void mbarrier_wait(unsigned barrier, unsigned parity)
       : "memory");
 }
 
+// Arrives at the same barrier of the cluster's block `rank`, and waits for arrivals of other
+// blocks: what their threads wrote before is seen behind it.
+__device__ __forceinline__ void mbarrier_arrive_cluster(unsigned barrier, unsigned rank) {
+  asm volatile(
+      "{\n .reg .b32 there;\n mapa.shared::cluster.u32 there, %0, %1;\n"
+      " mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(barrier),
+      "r"(rank)
+      : "memory");
+}
+__device__ __forceinline__ void mbarrier_wait_cluster(unsigned barrier, unsigned parity) {
+  asm volatile(
+      "{\n .reg .pred over;\nAGAIN:\n"
+      " mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 over, [%0], %1;\n"
+      " @!over bra AGAIN;\n}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
 // Returns whether the phase of this parity is over. Nothing is waited for.
 __device__ __forceinline__ bool mbarrier_is_over(unsigned barrier, unsigned parity) {
   unsigned over;

@@ -48,6 +48,22 @@ struct KdaScanTile {
   }
 };
 
+// The tokens of a sequence that exists, and the row of its first one among packed ones.
+struct KdaTokens {
+  int start, count;
+};
+template <class Config>
+__device__ __forceinline__ KdaTokens kda_tokens_of(const KdaInputs& in, int sequence) {
+  if constexpr (Config::kPacked) {
+    using Offset = typename Config::Offset;
+    const int start = offset_at<Offset>(in.cu_seqlens, sequence, in.tokens);
+    const int end = offset_at<Offset>(in.cu_seqlens, sequence + 1, in.tokens);
+    return {start, maximum(end - start, 0)};
+  } else {
+    return {0, in.tokens};
+  }
+}
+
 // The tile of a head of a sequence that begins with column `value` of V.
 template <class Config>
 __device__ __forceinline__ KdaScanTile kda_scan_tile_of(const KdaInputs& in, int sequence,
@@ -55,18 +71,11 @@ __device__ __forceinline__ KdaScanTile kda_scan_tile_of(const KdaInputs& in, int
   KdaScanTile tile;
   tile.value = value, tile.head = head, tile.segment = segment, tile.sequence = sequence;
   tile.q_head = head / (in.value_heads / in.heads);
-  tile.start = 0, tile.count = in.tokens;
-  tile.row = tile.sequence, tile.exists = true;
-  if constexpr (Config::kPacked) {
-    using Offset = typename Config::Offset;
-    tile.row = 0, tile.exists = tile.sequence < in.sequences;
-    int start = 0, end = 0;
-    if (tile.exists) {
-      start = offset_at<Offset>(in.cu_seqlens, tile.sequence, in.tokens);
-      end = offset_at<Offset>(in.cu_seqlens, tile.sequence + 1, in.tokens);
-    }
-    tile.start = start, tile.count = maximum(end - start, 0);
-  }
+  tile.row = Config::kPacked ? 0 : tile.sequence;
+  tile.exists = !Config::kPacked || tile.sequence < in.sequences;
+  KdaTokens tokens = {};
+  if (tile.exists) tokens = kda_tokens_of<Config>(in, tile.sequence);
+  tile.start = tokens.start, tile.count = tokens.count;
   const int length = kda_segment_length(tile.count, in.segments);
   tile.first = tile.segment * length;
   tile.last = tile.first + length >= tile.count;

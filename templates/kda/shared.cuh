@@ -20,6 +20,12 @@ __device__ __forceinline__ void load_shared(unsigned address, float (&x)[4]) {
                : "r"(address)
                : "memory");
 }
+__device__ __forceinline__ void load_shared(unsigned address, unsigned (&word)[4]) {
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+               : "r"(address)
+               : "memory");
+}
 __device__ __forceinline__ unsigned load_shared_word(unsigned address) {
   unsigned word;
   asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");

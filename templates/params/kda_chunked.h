@@ -79,6 +79,7 @@ struct KdaForwardParams {
   KdaPool pool;               // read with a pool
   const void* initial_state;  // float32 [N, HV, K, V], or [N, HV, V, K]
   const void* summaries;      // as KdaMergeParams leaves them; read where segments > 1
+  void* transitions;          // of a launch that makes these itself: kda/sm90/cluster_chain.cuh
   void* o;                    // [B, T, HV, V]
   void* final_state;          // as initial_state
   void* chunk_states;         // float32 [chunks, HV, K, V]: the state at the start of each chunk

@@ -26,6 +26,10 @@ struct KdaForwardWarpgroupsParams {
   KdaForwardParams forward;
 };
 
+// Numbers of a segment's end and map as kda_forward_cluster leaves them, of 128 rows and columns,
+// in summaries and transitions [N, segments, HV, ..]: kda/sm90/cluster_chain.cuh.
+constexpr int kKdaClusterEnd = 128 * 128, kKdaClusterMap = 128 * 128 / 2 + 128;
+
 struct KdaSummaryWarpgroupsParams {
   KdaMaps maps;
   KdaSummaryParams summary;

@@ -33,6 +33,12 @@ class KdaForward {
 using KdaForwardStep = Implementation<KdaProblem, KdaForward>;
 LATHE_STEP(KdaForwardStep, kda_forwards, kKdaForwardSm90, kKdaForwardPortable)
 
+// The same of sequences in segments, with all that comes before their walks, in one launch: the
+// segments of a head are the blocks of a cluster. Where there is none there are launches for the
+// summaries and their chain (ops/kda/summary/step.h).
+LATHE_STEP(KdaForwardStep, kda_clusters, kKdaForwardCluster)
+constexpr int kKdaMostInCluster = 8;  // segments
+
 // Returns the portable kernel with a tile.
 KernelSpec kda_forward_spec(const KdaProblem& problem, const KdaWalkTile& tile);
 

@@ -82,7 +82,8 @@ struct KdaPreparing {
   const KdaNumbers numbers;
   unsigned shared;
   int warp;
-  const int before;  // blocks in earlier records; 0 without checkpoints
+  const int before;  // blocks in earlier records
+  static constexpr bool kFollows = kCheckpointed<Config> || KdaFollows<Config>::kThere;  // some are
 
   __device__ __forceinline__ KdaPreparing(const KdaMaps& tensor_maps, const Scan& walk,
                                           unsigned address, int blocks_before = 0)
@@ -90,7 +91,7 @@ struct KdaPreparing {
         scan(walk),
         numbers(walk.numbers()),
         shared(address),
-        before(kCheckpointed<Config> ? blocks_before : 0) {
+        before(kFollows ? blocks_before : 0) {
     warp = static_cast<int>(threadIdx.x / 32) - KdaRoles<Config>::kWalking;
   }
   // Returns the record of a block, and whether the ring comes around an odd time.

@@ -331,7 +331,11 @@ __device__ __forceinline__ void KdaPreparing<Config>::run() const {
   Beta beta = load_beta(warp);
   // One warp asks for the first blocks, in their order: memory then brings the first one, where the
   // walkers' way begins, as a whole before the next one. It is the warp whose block is the last.
-  if (warp == kWarps - 1) {
+  // Where slots have been used before, each warp asks for its own block: only behind its slot's
+  // last reader can it tell a copy that has landed from the one before.
+  if constexpr (kFollows) {
+    copy(warp);
+  } else if (warp == kWarps - 1) {
 #pragma unroll 1
     for (int block = 0; block < kWarps; ++block) copy(block);
   }

@@ -36,8 +36,8 @@ struct KdaRowsByBeta<Config, decltype(static_cast<void>(Config::kByBeta))> {
   static constexpr bool kThere = Config::kByBeta;
 };
 
-// Whether records have rows of queries: for outputs, and in a launch that walks both ways, whose
-// records have the same parts.
+// Whether records have rows of queries: for outputs, and where another walk of the same launch has
+// them, so that all its records have the same parts.
 template <class Config, class = void>
 struct KdaQueries {
   static constexpr bool kThere = Config::kOutput;
@@ -47,32 +47,56 @@ struct KdaQueries<Config, decltype(static_cast<void>(Config::kGrads))> {
   static constexpr bool kThere = Config::kOutput || Config::kGrads;
 };
 
+// Whether two states are walked at once, one of values and one of keys.
+template <class Config, class = void>
+struct KdaTwoStates {
+  static constexpr bool kThere = false;
+};
+template <class Config>
+struct KdaTwoStates<Config, decltype(static_cast<void>(Config::kTwoStates))> {
+  static constexpr bool kThere = Config::kTwoStates;
+};
+
+// Whether the records of a walk come behind those of another one.
+template <class Config, class = void>
+struct KdaFollows {
+  static constexpr bool kThere = false;
+};
+template <class Config>
+struct KdaFollows<Config, decltype(static_cast<void>(Config::kFollows))> {
+  static constexpr bool kThere = Config::kFollows;
+};
+
 // Registers of a thread by its role, and the warps of the roles. The walkers are the first threads
 // of a block; one warpgroup of them has 64 values of a head. Rows of more than 128 columns are a
 // state of up to 128 registers a thread and records of which shared memory has seven: half of the
-// warps prepare these.
+// warps prepare these. So they do beside two states.
 template <class Config>
 struct KdaRoles {
-  static constexpr bool kWide = Config::kWidth > 128;
-  static constexpr int kPreparing = kWide ? 4 : 8;  // warps
+  static constexpr bool kWide = Config::kWidth > 128, kTwo = KdaTwoStates<Config>::kThere;
+  static constexpr int kPreparing = kWide || kTwo ? 4 : 8;  // warps
   static constexpr int kWalking = Config::kThreads / 32 - kPreparing;
   static constexpr int kWalkers = kWalking / 4;  // warpgroups
   // No role has a register to spare: what can be found anew is not kept.
   static constexpr bool kTight =
-      kWide || (kWalkers == 2 && !KdaDirection<Config>::kBack &&
+      kWide || (kWalkers == 2 && !kTwo && !KdaDirection<Config>::kBack &&
                 (Config::kL2Norm || Config::kGate != 0 || Config::kSaved ||
                  sizeof(typename Config::GateElement) == 4));
   // A walk back prepares rows of queries by two squares more than a walk forward. One that gives
   // outputs has these beside the state.
   static constexpr bool kOutputs = Config::kOutput && !KdaDirection<Config>::kBack && !kTight;
-  static constexpr int kPreparingRegisters = kWide           ? 104
+  static constexpr int kPreparingRegisters = kWide || kTwo   ? 104
                                              : kWalkers == 1 ? 128
                                              : kOutputs      ? 96
                                                              : 104;
-  static constexpr int kWalkingRegisters = kWide ? 200 : kWalkers == 1 ? 240 : kOutputs ? 160 : 152;
+  static constexpr int kWalkingRegisters = kWide           ? 200
+                                           : kTwo          ? 192
+                                           : kWalkers == 1 ? 240
+                                           : kOutputs      ? 160
+                                                           : 152;
 };
 
-// [kSlots records][kSlots small parts of records][a triangle for each preparing warp][barriers]
+// [kSlots records][kSlots small parts of records][barriers][a triangle for each preparing warp]
 //
 // A record is panels of 64 columns of K, each 48 rows of 128 bytes: 16 of ke, of qg, of kd, or 32
 // rows where nobody reads qg; and a panel of 16 rows of v for each 64 values. Chunks lie
@@ -106,9 +130,9 @@ struct KdaWarpgroupsSmem {
   static constexpr int kTriangle = Block::kBytesOfLower;
   static constexpr int kSlots = Config::kSlots;
   static constexpr int kSmalls = kSlots * kRecord;
-  static constexpr int kTriangles = kSmalls + kSlots * kSmall;
-  static constexpr int kBarriers = kTriangles + Roles::kPreparing * kTriangle;
-  static constexpr int kBytes = kBarriers + 3 * 8 * kSlots;
+  static constexpr int kBarriers = kSmalls + kSlots * kSmall;
+  static constexpr int kTriangles = (kBarriers + 3 * 8 * kSlots + 15) / 16 * 16;
+  static constexpr int kBytes = kTriangles + Roles::kPreparing * kTriangle;
   static_assert(kSlots > Roles::kPreparing, "a copy waits for a block of another warp");
 };
 

@@ -27,10 +27,10 @@ struct KdaWalking : KdaForward<KdaWalkers<Config>> {
   using Preparing = KdaPreparing<Config>;
   static constexpr int kSteps = Config::kWidth / 16;
   static constexpr int kSums = Config::kWidth / 2;
-  // A wide state leaves no room for all of its rounded sums at once, nor for all decays: they come
-  // in shares, of which a thread has two.
+  // A wide state, or one of two, leaves no room for all of its rounded sums at once, nor for all
+  // decays: they come in shares, of which a thread has two.
   static constexpr bool kWide = KdaRoles<Config>::kWide, kTight = KdaRoles<Config>::kTight;
-  static constexpr int kShares = kWide ? kSteps / 2 : 1;
+  static constexpr int kShares = kWide || KdaRoles<Config>::kTwo ? kSteps / 2 : 1;
   static constexpr int kShareSteps = kSteps / kShares, kAhead = kShares == 1 ? 1 : 2;
   // Parts of x. Sums over 256 columns have more roundings of the state: x brings fewer then.
   static constexpr int kParts = KdaRoles<Config>::kWide ? 2 : 1;
