@@ -68,12 +68,16 @@ set(LATHE_MEMOIZED "^(${LATHE_FAMILY_TESTS}|api_|bench_|ranks_|shard_|templates_
 
 # lathe_takes(TEST SECONDS [THOROUGH]): what SECONDS and THOROUGH beside a test mean. A test that takes more than
 # six seconds of a processor with nothing cached says how many: it begins first, so that it is not what the
-# others' end is waited for, and may take ten times as long, as a busy machine is no failure. All others have a
-# minute (scripts/test). THOROUGH: the release suite leaves it out, because shorter tests see the same code. Its
-# program is built by the target thorough_tests.
+# others' end is waited for. A limit is there for a test that hangs and for nothing else: it is thirty times as
+# long, as a sanitizer takes ten times as long and a busy machine three, and never below five minutes (which
+# scripts/test gives to all others). THOROUGH: the release suite leaves it out, because shorter tests see the
+# same code. Its program is built by the target thorough_tests.
 function(lathe_takes name seconds)
   if(NOT seconds STREQUAL "")
-    math(EXPR limit "10 * ${seconds}")
+    math(EXPR limit "30 * ${seconds}")
+    if(limit LESS 300)
+      set(limit 300)
+    endif()
     set_tests_properties(${name} PROPERTIES COST ${seconds} TIMEOUT ${limit})
   endif()
   if("${ARGN}" MATCHES "THOROUGH|TRUE")
