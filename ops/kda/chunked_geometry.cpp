@@ -174,7 +174,7 @@ Result<KdaWorkspace> kda_workspace(const KdaProblem& problem, const KdaChunkedSh
   // A forward in one segment, which is the call that has to be fast, keeps nothing.
   if (segments.segments == 1 && !problem.ranks && !walks_back) return out;
   WorkspaceLayout layout;
-  const int64_t before = problem.pool ? shape.sequences : 0;
+  const int64_t before = problem.pool && !shape.clustered ? shape.sequences : 0;
   out.before = layout.add({4, before, heads, v, k});
   const int64_t ends = shape.clustered ? bounded_product({segments.runs(), kKdaClusterEnd})
                                        : kda_end_numbers(segments);

@@ -227,26 +227,28 @@ namespace {
 
 // A cluster lies within a group of multiprocessors, of which a device gives this many to each.
 constexpr int64_t kGroup = 16;
-// The times of the first walk of a token and of all that passes between the two walks, in the time
-// of the second walk of a token.
-constexpr double kFirstWalk = 0.8, kBetweenWalks = 150;
+// The times of both walks of a token, of what passes before and between them, and of a link of the
+// chain, in the time that a walk of one segment takes for a token (by the clock).
+constexpr double kBothWalks = 2.3, kBetweenWalks = 150, kClusterLink = 15;
 
 double cluster_time(const KdaClusterProblem& question, int64_t segments) {
-  const int64_t length = ceil_div(ceil_div(question.tokens, kKdaChunk), segments) * kKdaChunk;
+  const int64_t blocks = ceil_div(question.tokens, kKdaBlock);
+  const int64_t length = ceil_div(4 * blocks, 4 * segments + 1) * kKdaBlock;
   const int64_t at_once =
       std::max<int64_t>(segments == 1 ? question.multiprocessors
                                       : question.multiprocessors / kGroup * (kGroup / segments),
                         1);
   const auto turns = static_cast<double>(ceil_div(question.heads, at_once));
-  const auto walk = static_cast<double>(length);
-  return turns * (segments == 1 ? walk : walk * (1 + kFirstWalk) + kBetweenWalks);
+  if (segments == 1) return turns * static_cast<double>(question.tokens);
+  return turns * (kBothWalks * static_cast<double>(length) + kBetweenWalks +
+                  kClusterLink * static_cast<double>(segments));
 }
 
 }  // namespace
 
 int kda_cluster_segments(const KdaClusterProblem& question) {
   int segments = 1;
-  for (int n = 2; n <= kKdaMostInCluster; ++n) {
+  for (int n = 3; n <= kKdaMostInCluster; ++n) {
     if (cluster_time(question, n) < kWorthwhile * cluster_time(question, 1) &&
         cluster_time(question, n) < cluster_time(question, segments)) {
       segments = n;

@@ -89,16 +89,6 @@ struct KdaState {
     });
   }
 
-  // The same of [.., V, K] by plain loads, where the grid has written it.
-  __device__ __forceinline__ void load_written(const float* from, int value, int key_dim,
-                                               int value_dim) {
-    clear();
-    each_pair<true>(value, key_dim, value_dim, key_dim, [&](long long at, float& x, float& y) {
-      const float2 pair = *reinterpret_cast<const float2*>(from + at);
-      x = pair.x, y = pair.y;
-    });
-  }
-
   // The same of a pool's state, by plain loads: the grid writes the pool that it reads.
   template <class Element>
   __device__ __forceinline__ void load_pooled(const Element* from, int value, int key_dim,

@@ -25,6 +25,23 @@
 
 namespace lathe {
 
+// How a cluster cuts a sequence, in blocks of 16 tokens. The first segment, which is walked once
+// and with its outputs, is a quarter longer than the others: their walks for E and M take as long.
+struct KdaClusterCut {
+  int each, first, used;  // used: segments with tokens
+
+  __device__ __forceinline__ KdaClusterCut(int tokens, int segments) {
+    const int blocks = ceil_div(tokens, 16);
+    each = ceil_div(4 * blocks, 4 * segments + 1);
+    first = maximum(each, blocks - (segments - 1) * each);
+    used = blocks == 0 ? 0 : 1 + ceil_div(maximum(blocks - first, 0), each);
+  }
+  // The block where a segment begins.
+  __device__ __forceinline__ int begin(int segment) const {
+    return segment == 0 ? 0 : first + (segment - 1) * each;
+  }
+};
+
 template <class Config>
 struct KdaClusterChain {
   static constexpr int kWidth = Config::kWidth, kWarps = kWidth / 16;
@@ -63,14 +80,11 @@ struct KdaClusterChain {
         states(shared),
         given(barriers),
         segments(params.forward.in.segments),
-        used(used_segments(params.forward.in, of.sequence)) {}
+        used(KdaClusterCut(kda_tokens_of<Config>(params.forward.in, of.sequence).count, segments)
+                 .used) {}
 
-  static __device__ __forceinline__ int used_segments(const KdaInputs& in, int sequence) {
-    const int tokens = kda_tokens_of<Config>(in, sequence).count;
-    return tokens == 0 ? 0 : ceil_div(tokens, kda_segment_length(tokens, in.segments));
-  }
-  // The last blocks of the cluster work: the first one has a state without.
-  __device__ __forceinline__ int workers() const { return minimum(segments, kMostBlocks); }
+  // The last blocks of the cluster work: the first one walks meanwhile.
+  __device__ __forceinline__ int workers() const { return minimum(segments - 1, kMostBlocks); }
   static __device__ __forceinline__ int warp() { return static_cast<int>(threadIdx.x / 32); }
   // In [N, segments, HV, ..].
   __device__ __forceinline__ long long run_of(int segment) const {
@@ -88,8 +102,11 @@ struct KdaClusterChain {
   __device__ __forceinline__ unsigned given_state() const { return given + 8; }
 
   __device__ __forceinline__ void init() const;
-  template <class Walkers>
-  __device__ __forceinline__ void give(KdaState<Walkers>& ends, KdaState<Walkers>& map) const;
+  template <class State>
+  __device__ __forceinline__ void give_end(const State& end) const;
+  template <class State>
+  __device__ __forceinline__ void give_map(State& map) const;
+  __device__ __forceinline__ void tell() const;
   static __device__ __forceinline__ void load_tile(const float* from, float (&x)[4], float (&y)[4]);
   static __device__ __forceinline__ void store_tile(float* to, const float (&x)[4],
                                                     const float (&y)[4]);
@@ -101,7 +118,7 @@ struct KdaClusterChain {
   __device__ __forceinline__ void run_rows(int row) const;
   __device__ __forceinline__ void run() const;
   template <class State>
-  __device__ __forceinline__ void take(int segment, State& state) const;
+  __device__ __forceinline__ void take(State& state) const;
 };
 
 // By one thread. A block waits for both barriers, if anybody arrives there, so that it is not gone
@@ -113,15 +130,20 @@ __device__ __forceinline__ void KdaClusterChain<Config>::init() const {
   mbarrier_init(given_state(), kWarps * (used > 2 ? workers() : 1));
 }
 
-// E and M of the segment, by the warps that have them.
+// E of the segment, or of the first one the state behind it, by the warps that have it.
 template <class Config>
-template <class Walkers>
-__device__ __forceinline__ void KdaClusterChain<Config>::give(KdaState<Walkers>& ends,
-                                                              KdaState<Walkers>& map) const {
-  const int lane = fresh_lane(), g = lane / 4, t = lane % 4;
-  float* const end = end_of(tile.segment) + warp() * kWarps * kTile + 8 * lane;
+template <class State>
+__device__ __forceinline__ void KdaClusterChain<Config>::give_end(const State& end) const {
+  float* const to = end_of(tile.segment) + warp() * kWarps * kTile + 8 * fresh_lane();
 #pragma unroll
-  for (int c = 0; c < kWarps; ++c) store_tile(end + c * kTile, ends.s[2 * c], ends.s[2 * c + 1]);
+  for (int c = 0; c < kWarps; ++c) store_tile(to + c * kTile, end.s[2 * c], end.s[2 * c + 1]);
+}
+
+// M of the segment.
+template <class Config>
+template <class State>
+__device__ __forceinline__ void KdaClusterChain<Config>::give_map(State& map) const {
+  const int lane = fresh_lane(), g = lane / 4, t = lane % 4;
   float* const to = map_of(tile.segment);
   float diagonal[2] = {};
 #pragma unroll
@@ -148,6 +170,12 @@ __device__ __forceinline__ void KdaClusterChain<Config>::give(KdaState<Walkers>&
       store_element(to + kFragments + 16 * warp() + g + 8 * h, diagonal[h]);
     }
   }
+}
+
+// Tells those who work, or, where there are no links, the block behind the first one.
+template <class Config>
+__device__ __forceinline__ void KdaClusterChain<Config>::tell() const {
+  const int lane = fresh_lane();
   __syncwarp();  // all lanes' stores come before a lane's arrival
   if (used > 2) {
     if (lane >= segments - workers() && lane < segments) mbarrier_arrive_cluster(given, lane);
@@ -282,12 +310,12 @@ __device__ __forceinline__ void KdaClusterChain<Config>::run() const {
   if (lane >= 1 && lane < used) mbarrier_arrive_cluster(given_state(), lane);
 }
 
-// The state before a segment that is not the first one.
+// The state before the segment, which is not the first one.
 template <class Config>
 template <class State>
-__device__ __forceinline__ void KdaClusterChain<Config>::take(int segment, State& state) const {
+__device__ __forceinline__ void KdaClusterChain<Config>::take(State& state) const {
   mbarrier_wait_cluster(given_state(), 0);
-  const float* const from = end_of(segment - 1) + warp() * kWarps * kTile + 8 * fresh_lane();
+  const float* const from = end_of(tile.segment - 1) + warp() * kWarps * kTile + 8 * fresh_lane();
 #pragma unroll
   for (int c = 0; c < kWarps; ++c) {
     load_tile(from + c * kTile, state.s[2 * c], state.s[2 * c + 1]);

@@ -6,10 +6,11 @@
 // segment makes M S + E of the state S before it.
 //
 //   1. Each block walks through its segment from 0 and from the unit matrix at once, which leaves E
-//      and M; not the block of the last segment.
-//   2. The blocks make the state before each segment of E and M, each with some values
-//      (kda/sm90/cluster_chain.cuh).
-//   3. Each block walks through its segment once more, from that state, and gives the outputs.
+//      and M. The first segment's walk gives the outputs at once, and the state behind it; that of
+//      the last one is not needed.
+//   2. Some blocks make the state before each segment of E and M (kda/sm90/cluster_chain.cuh).
+//   3. All blocks but the first one walk through their segments once more, from these states, and
+//      give the outputs.
 //
 // The warps that prepare records do not wait in between: the records of the second walk are ready
 // when its state is there. Nothing but E, M and states leaves the multiprocessor.
@@ -43,9 +44,15 @@ struct KdaClusterSmem : KdaWarpgroupsSmem<Config> {
 template <class Config>
 __device__ __forceinline__ KdaScanTile kda_cluster_tile(const KdaInputs& in, unsigned block) {
   const unsigned run = block / in.segments, sequence = run / in.value_heads;
-  return kda_scan_tile_of<Config>(in, static_cast<int>(sequence),
-                                  static_cast<int>(block - run * in.segments),
-                                  static_cast<int>(run - sequence * in.value_heads), 0);
+  const int segment = static_cast<int>(block - run * in.segments);
+  KdaScanTile tile = kda_scan_tile_of<Config>(in, static_cast<int>(sequence), segment,
+                                              static_cast<int>(run - sequence * in.value_heads), 0);
+  const int tokens = tile.exists ? kda_tokens_of<Config>(in, tile.sequence).count : 0;
+  const KdaClusterCut cut(tokens, in.segments);
+  tile.first = 16 * cut.begin(segment);
+  tile.last = segment >= cut.used - 1;
+  tile.count = minimum(tokens, 16 * cut.begin(segment + 1));
+  return tile;
 }
 
 template <class Config>
@@ -72,15 +79,16 @@ struct KdaCluster {
   __device__ __forceinline__ Chain chain(const KdaScanTile& of) const {
     return Chain(p, of, shared + Smem::kChain, shared + Smem::kBarriers);
   }
-  // Blocks of 16 tokens of the first walk.
+  // Whether a segment is walked for E and M, and the blocks of 16 tokens of that walk.
+  static __device__ __forceinline__ bool is_summarized(const KdaScanTile& tile) {
+    return tile.segment > 0 && !tile.last;
+  }
   static __device__ __forceinline__ int first_blocks(const KdaScanTile& tile) {
-    return tile.last ? 0 : ceil_div(tile.count - tile.first, 16);
+    return is_summarized(tile) ? ceil_div(tile.count - tile.first, 16) : 0;
   }
   __device__ __forceinline__ void begin(const KdaScanTile& of) const;
   __device__ __forceinline__ void summarize(const KdaScanTile& of,
                                             PipelineState<Smem::kSlots>& ring) const;
-  __device__ __forceinline__ void begin_state(const KdaWalking<Config>& walking,
-                                              KdaState<KdaWalkers<Config>>& state) const;
   __device__ __forceinline__ void walk() const;
   __device__ __forceinline__ void prepare() const;
   __device__ __forceinline__ void run() const;
@@ -112,38 +120,13 @@ __device__ __forceinline__ void KdaCluster<Config>::summarize(
   using Walkers = typename Walking::Walkers;
   KdaState<Walkers> ends, map;
   const Walking walking(p.forward, of, shared);
-  map.identity(16 * walking.warp);
-  if (of.segment > 0) {
-    ends.clear();
-  } else {
-    walking.load_initial_state(ends);
-    if constexpr (kPooled<Config>) {
-      ends.template store<true>(static_cast<float*>(p.forward.pool.before) + walking.warp_state(),
-                                walking.warp_value(), walking.in.key_dim, walking.in.value_dim);
-    }
-  }
+  ends.clear(), map.identity(16 * walking.warp);
   walking.walk(ends, map, ring);
   const KdaScanTile again = tile();
-  chain(again).give(ends, map);
-}
-
-// The state before the tokens of the segment.
-template <class Config>
-__device__ __forceinline__ void KdaCluster<Config>::begin_state(
-    const KdaWalking<Config>& walking, KdaState<KdaWalkers<Config>>& state) const {
-  const KdaScanTile& of = walking.tile;
-  if (of.segment > 0) {
-    chain(of).take(of.segment, state);
-    return;
-  }
-  if constexpr (kPooled<Config>) {
-    if (!of.last) {  // the block of the last segment writes the slot
-      state.load_written(static_cast<const float*>(p.forward.pool.before) + walking.warp_state(),
-                         walking.warp_value(), walking.in.key_dim, walking.in.value_dim);
-      return;
-    }
-  }
-  walking.load_initial_state(state);
+  const Chain given = chain(again);
+  given.give_end(ends);
+  given.give_map(map);
+  given.tell();
 }
 
 // What the warps do that walk.
@@ -152,17 +135,27 @@ __device__ __forceinline__ void KdaCluster<Config>::walk() const {
   setmaxnreg_inc<First::kWalkingRegisters>();
   PipelineState<Smem::kSlots> ring;
   const KdaScanTile of = tile();
-  if (!of.last) summarize(of, ring);
-  chain(tile()).run();
+  if (is_summarized(of)) summarize(of, ring);
+  if (of.segment > 0) chain(tile()).run();
   setmaxnreg_dec<Roles::kWalkingRegisters>();
   named_barrier_arrive<kHandedOver, kWalkers + 128>();
   const KdaScanTile second = tile();
   if (second.idle()) return;
   const KdaWalking<Config> walking(p.forward, second, shared);
   KdaState<KdaWalkers<Config>> state;
-  begin_state(walking, state);
+  if (second.segment > 0) {
+    chain(second).take(state);
+  } else {
+    walking.load_initial_state(state);
+  }
   walking.walk(state, ring);
-  KdaWalking<Config>(p.forward, tile(), shared).store_final_state(state);
+  const KdaScanTile behind = tile();
+  if (behind.segment == 0 && !behind.last) {
+    const Chain given = chain(behind);
+    given.give_end(state);
+    given.tell();
+  }
+  KdaWalking<Config>(p.forward, behind, shared).store_final_state(state);
 }
 
 // What the warps do that prepare: four of them for the first walk, and all for the second one. The
@@ -172,7 +165,7 @@ __device__ __forceinline__ void KdaCluster<Config>::prepare() const {
   if (threadIdx.x < kWalkers + 128) {
     setmaxnreg_dec<First::kPreparingRegisters>();
     const KdaScanTile of = tile();
-    if (!of.last) {
+    if (is_summarized(of)) {
       const typename KdaPreparing<Both>::Scan scan(p.forward.in, of, shared);
       KdaPreparing<Both>(p.maps, scan, shared).run();
     }
