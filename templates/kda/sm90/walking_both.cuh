@@ -136,8 +136,8 @@ __device__ __forceinline__ void KdaWalkingBoth<Config>::walk(
     given = this->load_given(next);
     Walking::begin_read(given, read);
     read_and_decay(next, ends, read, record, cut, map);
-    this->leave(record);
     x = values_of(read);
+    this->leave(record);  // behind the last product, which may read it again
     cut = given.cut;
   }
   Walking::scale_all(ends, Walking::Preparing::kScaling);
