@@ -74,7 +74,8 @@ def row(options: argparse.Namespace, cache: str, size: Size, backward: bool) -> 
         os.environ["LATHE_FAMILY"] = "portable"
         portable = f"{sum(call(options, cache, size, backward)[0].values()):.0f}"
         del os.environ["LATHE_FAMILY"]
-    parts = ", ".join(f"{time:.0f}" for time in times.values()) if len(times) > 1 else "one walk"
+    one = "a cluster" if "kda_forward_cluster" in times else "one walk"
+    parts = ", ".join(f"{time:.0f}" for time in times.values()) if len(times) > 1 else one
     others = ", ".join(f"{time:.0f} {who}" for time, who in published(op, size)) or "-"
     line = f"| {name} | {portable} | {total:.0f} | {parts} | {others} | {floor:.0f} |"
     print(line, flush=True)
