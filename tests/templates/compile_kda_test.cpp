@@ -7,6 +7,7 @@
 // next; with LATHE_TEST_SHARD=3/32 it is a part of all of them.
 #include <doctest/doctest.h>
 
+#include "codegen/compile_log.h"
 #include "ops/kda/chunked_kernels.h"
 #include "templates/params/kda.h"
 #include "tests/templates/compile_jobs.h"
@@ -150,6 +151,43 @@ TEST_CASE("kda's forward by warpgroups compiles without spills, with what models
     }
   }
   compile_test::check_compiles(*nvrtc, jobs.list());
+}
+
+// The launch of segments by clusters keeps a few registers outside, some of them across its first
+// walk alone: a plan puts up with 160 bytes.
+TEST_CASE("kda's forward by clusters compiles with what plans take, whatever models ask of it") {
+  const auto nvrtc = compile_test::open_compiler();
+  if (!nvrtc) return;
+  compile_test::Jobs jobs;
+  int turn = 0;
+  for (const int gate : {kKdaGateGiven, kKdaGateSoftplus, kKdaGateBounded}) {
+    for (const bool half : {false, true}) {
+      for (const bool l2norm : {false, true}) {
+        for (const bool packed : {false, true}) {
+          ++turn;
+          Options options{};
+          options.gate = gate, options.l2norm = l2norm, options.packed = packed;
+          options.A_log = options.dt_bias = gate != kKdaGateGiven;
+          options.sigmoid = turn / 2 % 2 == 0, options.states = turn % 3 != 0;
+          options.v_first = turn % 5 == 0;
+          KdaProblem problem = problem_of({128, 128, Dtype::bf16}, options, half);
+          problem.backward = problem.saves = problem.dht = false;
+          problem.dA_log = problem.ddt_bias = problem.dinitial_state = false;
+          problem.pool = packed && turn % 4 == 0;
+          if (problem.pool) problem.initial_state = problem.final_state = true;
+          if (problem.pool) problem.pooled = turn % 8 == 0 ? Dtype::bf16 : Dtype::f32;
+          const auto kernels = kda_chunked_kernels(problem, hopper());
+          REQUIRE_MESSAGE(kernels.ok(), kernels.status().text());
+          REQUIRE(kernels->cluster);
+          CHECK_FALSE(kernels->summary);
+          if (testing::shard_is_chosen() || turn % 3 == 0) {
+            jobs.add(*kernels->cluster->kernel, "sm_90a", kKeptBytes);
+          }
+        }
+      }
+    }
+  }
+  compile_test::check_compiles(*nvrtc, jobs.list(testing::chosen_shard(1)));
 }
 
 TEST_CASE("kda's summaries, walks and gradients by warpgroups compile with what plans take") {
