@@ -110,9 +110,9 @@ std::string one_more(const std::string& line) {
   return line.substr(0, at) + std::to_string(std::stoi(line.substr(at)) + 1) + ";";
 }
 
-const std::vector<MutationRule>& rules() {
+std::vector<MutationRule> rules_of(const Subject& subject) {
   using namespace sim::test;
-  static const std::vector<MutationRule> all = {
+  std::vector<MutationRule> all = {
       {"no wait", "mbarrier.try_wait", "", always_true, ""},
       {"no second try", "bra AGAIN", "", nothing, ""},
       {"always phase 0", "mbarrier.try_wait", "", last_operand("0"), ""},
@@ -132,7 +132,9 @@ const std::vector<MutationRule>& rules() {
       {"no warp barrier", "bar.warp.sync", "", nothing, ""},
       {"no arrival", "bar.arrive", "", nothing, ""},
       {"no release", "st.release", "", nothing, ""},
+      {"no cluster barrier", "barrier.cluster", "", nothing, ""},
   };
+  if (subject.registers) all.push_back({"no registers", "setmaxnreg", "", nothing, ""});
   return all;
 }
 
@@ -230,7 +232,7 @@ void check_mutations(const Subject& subject) {
   const std::string ptx = original.read(subject.kernel);
   REQUIRE_MESSAGE(!ptx.empty(), subject.kernel);
   check_original(subject, ptx, expected);
-  const std::vector<Mutation> all = sim::test::mutations(ptx, rules());
+  const std::vector<Mutation> all = sim::test::mutations(ptx, rules_of(subject));
   CHECK(all.size() >= subject.least);
   check_each(subject, all, expected);
 }

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// These checks take away, one at a time, each wait, fence, commit, arrival, expected byte and phase
-// in the PTX of a kernel by warpgroups. Each time the simulator's checkers say so, or the result
-// is another one; and the kernel as it is has nothing to say and the same bits under 20 seeds and
-// all policies of asynchronous copies.
+// These checks take away, one at a time, each wait, fence, commit, arrival, barrier, expected byte
+// and phase in the PTX of a kernel by warpgroups. Each time the simulator's checkers say so, or the
+// result is another one; and the kernel as it is has nothing to say and the same bits under 20
+// seeds and all policies of asynchronous copies.
 #pragma once
 
 #include <functional>
@@ -29,6 +29,9 @@ struct Subject {
   // else orders the same.
   std::map<std::string, int> covered = {};
   size_t least = 60;  // mutations there are, at least
+  // Registers are given and taken too. The simulator sees that a warp takes what nobody gave, and
+  // not that it uses what it did not take.
+  bool registers = false;
   // The device has so many. Few give each block several tiles, so that stages are used again and
   // phases turn.
   int multiprocessors = 1;

@@ -203,8 +203,8 @@ __device__ __forceinline__ void KdaCluster<Config>::run() const {
   }
 }
 
-// Inlined, which the compiler does not do by itself with one as large as a softplus makes it: across
-// a call products are not in flight.
+// Inlined, which the compiler does not do by itself with one as large as a softplus makes it:
+// across a call products are not in flight.
 template <class Config>
 __device__ __forceinline__ void kda_forward_cluster(const KdaForwardWarpgroupsParams& p) {
   extern __shared__ __align__(1024) float4 shared[];

@@ -18,8 +18,8 @@ inline KdaCase cluster_case(int64_t tokens, int segments) {
   return kda;
 }
 
-// Runs a case without bank conflicts and with one launch, whose blocks are as many clusters as there
-// are heads of sequences.
+// Runs a case without bank conflicts and with one launch, whose blocks are as many clusters as
+// there are heads of sequences.
 inline Outputs run_cluster(const KdaCase& kda, const KdaInputs& inputs) {
   Answer answer = run(kda_call(kda, inputs));
   CHECK(answer.spec("kda_forward_cluster") != "");

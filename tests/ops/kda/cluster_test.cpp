@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// These tests cover kda's segments by the blocks of a cluster, in one launch, against the recurrence
-// in double and under every check: all options, every number of segments, every length beside a
-// segment's, slots of pools, and numbers at their worst.
+// These tests cover kda's segments by the blocks of a cluster, in one launch, against the
+// recurrence in double and under every check: all options, every number of segments, every length
+// beside a segment's, slots of pools, and numbers at their worst.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -168,8 +168,8 @@ double error_of(const Array& found, const Array& expected) {
   return std::sqrt(sum / static_cast<double>(found.size()));
 }
 
-// Steps that cancel what is there or turn it over, which nothing damps: errors grow with the tokens,
-// in a cluster no more than in one walk.
+// Steps that cancel what is there or turn it over, which nothing damps: errors grow with the
+// tokens, in a cluster no more than in one walk.
 FAMILY_CASE("sm90", "kda: a cluster with one key for ever") {
   for (const double beta : {0.0, 1.0, 1.5, 2.0}) {
     for (const double share : {0.0, 0.01}) {

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The lathe authors
 // SPDX-License-Identifier: Apache-2.0
-// These are the lists of mutations of the kernels of KDA's backward by warpgroups.
+// These are the lists of mutations of KDA's kernels by warpgroups: those of the backward, and the
+// forward by clusters.
 #include <doctest/doctest.h>
 
 #include <memory>
@@ -96,4 +97,42 @@ TEST_CASE("summaries by warpgroups: nothing that orders them can go") {
   subject.covered = kOfSummaries;
   subject.least = 80;
   check_mutations(subject);
+}
+
+namespace {
+
+KdaCase cluster_case(int segments) {
+  KdaCase kda;
+  kda.key_dim = kda.value_dim = 128;
+  kda.gate_dtype = LATHE_BF16;
+  kda.weakest = -7.4;
+  kda.segments = segments;
+  return kda;
+}
+
+Subject cluster_of(const KdaCase& kda) {
+  const auto in = std::make_shared<const KdaInputs>(make_kda_inputs(kda));
+  Subject subject = {"kda_forward_cluster",
+                     [=] { return execute(make_context().get(), kda_call(kda, *in)); },
+                     [=](const Answer& answer) { check_kda(kda, *in, answer.outputs); }};
+  subject.registers = true;
+  subject.least = 100;
+  return subject;
+}
+
+}  // namespace
+
+// Three segments, each of more blocks of tokens than the ring has records: one of the three blocks
+// takes rows through the chain twice.
+TEST_CASE("a cluster of three segments: nothing that orders them can go") {
+  KdaCase kda = cluster_case(3);
+  kda.tokens = 3 * 192;
+  check_mutations(cluster_of(kda));
+}
+
+// Chains of none, one and three links, by four blocks of five; some have no tokens.
+TEST_CASE("clusters of packed sequences: nothing that orders their segments can go") {
+  KdaCase kda = cluster_case(5);
+  kda.cu_seqlens = {0, 0, 300, 310, 420, 612};
+  check_mutations(cluster_of(kda));
 }
