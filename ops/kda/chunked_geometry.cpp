@@ -228,7 +228,7 @@ Cost kda_chunked_cost(const KdaProblem& problem, const KdaChunkedKernels& kernel
     const KdaForward& forward = launch.cluster > 1 ? *kernels.cluster : *kernels.forward;
     walk(forward.columns(), forward.tensor_ops(problem));
     if (launch.cluster > 1) {
-      const Cost before = kda_cluster_cost(problem, segments_of(problem, shape), rows);
+      const Cost before = kda_cluster_cost(problem, forward, segments_of(problem, shape), rows);
       cost.bytes += before.bytes, cost.tensor_ops += before.tensor_ops;
     }
     uint64_t moved_states = (problem.initial_state + problem.final_state) * states;

@@ -6,8 +6,6 @@
 #include <algorithm>
 
 #include "codegen/base/integers.h"
-#include "ops/kda/forward/step.h"
-#include "ops/kda/sm90.h"
 #include "templates/params/kda_chunked.h"
 #include "templates/params/kda_pieces.h"
 
@@ -257,7 +255,8 @@ int kda_cluster_segments(const KdaClusterProblem& question) {
   return segments;
 }
 
-Cost kda_cluster_cost(const KdaProblem& problem, const KdaSegmentShape& shape, int64_t rows) {
+Cost kda_cluster_cost(const KdaProblem& problem, const KdaForward& cluster,
+                      const KdaSegmentShape& shape, int64_t rows) {
   Cost cost;
   const int64_t k = shape.key_dim, v = shape.value_dim, element = bytes_of(problem.element);
   const int64_t row = (k + v) * element + k * bytes_of(problem.gate) + bytes_of(problem.beta);
@@ -265,14 +264,17 @@ Cost kda_cluster_cost(const KdaProblem& problem, const KdaSegmentShape& shape, i
   // All but the last segment are walked once more, for as many columns of E as of M.
   cost.bytes += unsigned_product({rows, shape.value_heads, row}) / segments * first;
   cost.tensor_ops += unsigned_product({ceil_div(rows, kKdaBlock), shape.value_heads,
-                                       kda_warpgroups_ops(problem, 2 * v, false)}) /
+                                       cluster.tensor_ops_before(problem)}) /
                      segments * first;
-  // E, M and the states behind links are written and read, through L2. A link multiplies two parts.
+  // E, M and the states behind links are written and read, through L2. A link is a product of all
+  // rows and columns, be they there or not; and E's last rows of keys are read once more.
   const uint64_t heads = unsigned_product({shape.sequences, shape.value_heads});
   const uint64_t links = segments > 2 ? segments - 2 : 0;
+  const int64_t width = kda_padded_keys(problem);
+  const uint64_t state = unsigned_product({2, cluster.columns(), width});
   cost.bytes += heads * (4 * unsigned_product({k, v}) * (first + links) +
                          4 * unsigned_product({kKdaClusterMap}) * links);
-  cost.tensor_ops += heads * links * 2 * unsigned_product({2, v, k, k});
+  cost.tensor_ops += heads * state * (links * static_cast<uint64_t>(width) + first * kKdaBlock);
   return cost;
 }
 

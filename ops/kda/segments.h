@@ -6,6 +6,7 @@
 #pragma once
 
 #include "codegen/base/integers.h"
+#include "ops/kda/forward/step.h"
 #include "ops/kda/summary/step.h"
 #include "ops/kernel.h"
 #include "ops/kernel_problems.h"
@@ -93,6 +94,7 @@ struct KdaClusterProblem {
 };
 int kda_cluster_segments(const KdaClusterProblem& question);
 // Returns what such a launch costs beside the walk that gives outputs.
-Cost kda_cluster_cost(const KdaProblem& problem, const KdaSegmentShape& shape, int64_t rows);
+Cost kda_cluster_cost(const KdaProblem& problem, const KdaForward& cluster,
+                      const KdaSegmentShape& shape, int64_t rows);
 
 }  // namespace lathe

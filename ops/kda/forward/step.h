@@ -23,6 +23,8 @@ class KdaForward {
   virtual KdaWalkTile beside() const = 0;
   // Returns the tensor operations of a block of threads for 16 tokens.
   virtual int64_t tensor_ops(const KdaProblem& problem) const = 0;
+  // Returns the same of a walk that comes before in the same launch and gives no outputs, or 0.
+  virtual int64_t tensor_ops_before(const KdaProblem&) const { return 0; }
   // Returns whether it writes no more of the states that it keeps than it is told to.
   virtual bool leaves_out() const { return false; }
   virtual Status launch(const KdaForwardParams& p, int64_t blocks, CUstream_st* stream) const = 0;

@@ -89,6 +89,73 @@ TEST_CASE("kda: Hopper's kernels by K, V and value heads") {
   }
 }
 
+// One launch where it gives all that is asked for; else summaries, a chain and walks.
+TEST_CASE("kda: which segments a cluster walks") {
+  DeviceFacts hopper = h100();
+  hopper.family = "sm90";
+  KdaProblem problem = forward();
+  problem.segmented = true, problem.packed = true;
+  const auto clustered = [&](const KdaProblem& of) {
+    const KdaChunkedKernels kernels = kernels_of(of, hopper);
+    CHECK((kernels.cluster == nullptr) == (kernels.summary != nullptr));
+    CHECK((kernels.cluster == nullptr) == kernels.merge.has_value());
+    return kernels.cluster != nullptr;
+  };
+  const auto with = [&](auto change) {
+    KdaProblem other = problem;
+    change(&other);
+    return clustered(other);
+  };
+  CHECK(clustered(problem));
+  CHECK(with([](KdaProblem* p) { p->key_dim = 72, p->value_dim = 72; }));
+  CHECK(with([](KdaProblem* p) { p->pool = p->initial_state = p->final_state = true; }));
+  CHECK(with([](KdaProblem* p) { p->grouped = true, p->fixed_segments = 8; }));
+  CHECK_FALSE(with([](KdaProblem* p) { p->fixed_segments = 9; }));
+  CHECK_FALSE(with([](KdaProblem* p) { p->key_dim = 64; }));
+  CHECK_FALSE(with([](KdaProblem* p) { p->key_dim = 136; }));
+  CHECK_FALSE(with([](KdaProblem* p) { p->value_dim = 64; }));
+  CHECK_FALSE(with([](KdaProblem* p) { p->value_dim = 136; }));
+  CHECK_FALSE(with([](KdaProblem* p) { p->element = Dtype::f16; }));
+  CHECK_FALSE(with([](KdaProblem* p) { p->vector_bytes = 8; }));
+  CHECK_FALSE(with([](KdaProblem* p) { p->backward = true; }));
+  CHECK_FALSE(with([](KdaProblem* p) { p->saves = true; }));
+  CHECK_FALSE(with([](KdaProblem* p) { p->dinitial_state = true; }));
+  CHECK_FALSE(with([](KdaProblem* p) { p->ranks = true; }));
+  CHECK_FALSE(with([](KdaProblem* p) { p->chunk_states = true; }));
+  CHECK_FALSE(with([](KdaProblem* p) { p->pool = p->checkpoints = true; }));
+  // Whole sequences have neither.
+  problem.segmented = false;
+  CHECK(kernels_of(problem, hopper).cluster == nullptr);
+  problem.segmented = true;
+  hopper.family = "portable";
+  CHECK_FALSE(clustered(problem));
+}
+
+TEST_CASE("kda: a launch of clusters, and its workspace") {
+  DeviceFacts hopper = h100();
+  hopper.family = "sm90";
+  KdaProblem problem = forward();
+  problem.segmented = true;
+  const KdaChunkedKernels kernels = kernels_of(problem, hopper);
+  KdaChunkedShape shape = {3, 2, 4, 1000, 5};
+  shape.clustered = true;
+  KdaLaunch launch = kda_launch(problem, kernels, shape);
+  CHECK(launch.forward == 3 * 4 * 5);
+  CHECK(launch.cluster == 5);
+  CHECK(launch.count() == 1);
+  // E, and M of two bytes a number with its diagonal, of each segment.
+  const auto workspace = kda_workspace(problem, shape, false);
+  REQUIRE(workspace.ok());
+  CHECK(workspace->transitions - workspace->summaries == 3 * 4 * 5 * 128 * 128 * 4);
+  CHECK(workspace->total - workspace->transitions == 3 * 4 * 5 * (128 * 128 * 2 + 128 * 4));
+  // One segment is the walk alone.
+  shape.segments = 1, shape.clustered = false;
+  launch = kda_launch(problem, kernels, shape);
+  CHECK(launch.forward == 3 * 4);
+  CHECK(launch.cluster == 1);
+  CHECK(kda_workspace(problem, shape, false)->total == 0);
+}
+
 // Chunks go by twos where the device then takes no more turns than by ones.
 TEST_CASE("kda: runs of Hopper's gradients") {
   DeviceFacts hopper = h100();

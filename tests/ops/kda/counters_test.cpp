@@ -201,6 +201,22 @@ FAMILY_CASE("sm90", "counters: what Hopper's gradients ask for ahead is what lat
   }
 }
 
+// All but the last segment are walked twice, and E, M and states pass through L2.
+FAMILY_CASE("sm90", "counters: a cluster is one launch, which memory gives its inputs once") {
+  if (!on_simulator()) return;
+  for (const int segments : {2, 4, 8}) {
+    KdaCase kda = large(2048);
+    kda.segments = segments;
+    const Counted counted = count(kda_call(kda, make_kda_inputs(kda)));
+    print("cluster", kda, counted, forward_floor(kda), forward_ops(kda));
+    CHECK(counted.launches == 1);
+    CHECK(counted.workspace_bytes <= 4.0 * segments * (4 + 2.04) * kWidth * kWidth);
+    // What a launch writes and reads counts twice.
+    CHECK(counted.memory_bytes <= 1.02 * forward_floor(kda) + 2 * counted.workspace_bytes);
+    CHECK(counted.tensor_ops == counted.estimated_tensor_ops);
+  }
+}
+
 TEST_CASE("counters: segments take few launches and little room") {
   if (!on_simulator()) return;
   KdaCase forward = large(2048);  // segments 0: chosen

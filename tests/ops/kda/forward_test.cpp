@@ -61,10 +61,11 @@ EVERY_FAMILY_CASE("kda: wide forwards of random shapes") {
   }
 }
 
+// Nine are more than a cluster has: then Hopper's launches are three at every width.
 EVERY_FAMILY_CASE("kda: segments") {
   uint32_t seed = 100;
   for (const KdaSetup& s : kWide) {
-    for (const int segments : {2, 3, 5}) {
+    for (const int segments : {2, 3, 5, 9}) {
       KdaCase kda = wide_shape_of(s, seed);
       kda.segments = segments;
       kda.tokens = 200 + static_cast<int64_t>(seed % 150);

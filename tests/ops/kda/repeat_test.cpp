@@ -51,6 +51,19 @@ FAMILY_CASE("portable", "kda: the same bits whatever the architecture and its ti
   }
 }
 
+FAMILY_CASE("sm90", "kda: the same of a cluster, whose blocks wait for one another") {
+  for (const int segments : {2, 3, 7}) {
+    KdaCase kda = sample();
+    kda.value_dim = 128;
+    kda.chunk_states = kda.backward = kda.dht = false;
+    kda.cu_seqlens = {0, 0, 70, 190, 720};
+    kda.padding = 5;
+    kda.segments = segments;
+    const Answer answer = check_repeats(10, [&] { return answer_of(kda); });
+    CHECK(answer.spec("kda_forward_cluster") != "");
+  }
+}
+
 TEST_CASE("kda: the same of packed sequences in segments, with what the forward has saved") {
   KdaCase kda = sample();
   kda.element = LATHE_F16;

@@ -37,6 +37,9 @@ std::vector<KernelSpec> kda_specs(const DeviceFacts& facts) {
   for (const auto* each : kda_forwards()) {
     specs.push_back(each->candidates(chunked, facts).front());
   }
+  for (const auto* each : kda_clusters()) {
+    specs.push_back(each->candidates(chunked, facts).front());
+  }
   for (const auto* each : kda_summaries()) {
     specs.push_back(each->candidates({chunked, {}, {}}, facts).front());
   }
@@ -53,6 +56,7 @@ std::vector<KernelSpec> kda_specs(const DeviceFacts& facts) {
   pooled.pooled = Dtype::bf16;
   pooled.backward = pooled.ranks = false;
   for (const auto* each : kda_forwards()) specs.push_back(each->candidates(pooled, facts).front());
+  for (const auto* each : kda_clusters()) specs.push_back(each->candidates(pooled, facts).front());
   for (const auto* each : kda_summaries()) {
     specs.push_back(each->candidates({pooled, {.states = true}, {}}, facts).front());
   }

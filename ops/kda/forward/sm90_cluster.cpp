@@ -27,6 +27,9 @@ class Cluster final : public KdaForward {
   int64_t tensor_ops(const KdaProblem& problem) const override {
     return kda_warpgroups_ops(problem, columns_, true);
   }
+  int64_t tensor_ops_before(const KdaProblem& problem) const override {
+    return kda_warpgroups_ops(problem, 2 * columns_, false);
+  }
   Status launch(const KdaForwardParams& forward, int64_t blocks,
                 CUstream_st* stream) const override {
     KdaForwardWarpgroupsParams p = {};
