@@ -15,7 +15,9 @@ using namespace lathe;
 
 namespace {
 
-// Templates whose file "folder/stem.cuh" defines `void stem(`: a kernel's body.
+// Templates whose file "folder/stem.cuh" defines `void stem(`: a kernel's body. One that has to be
+// told to be inlined begins with what a launch is told, which tells it from functions that always
+// are.
 std::set<std::string> template_stems() {
   std::set<std::string> stems;
   for (const TemplateFile& file : template_files()) {
@@ -23,7 +25,11 @@ std::set<std::string> template_stems() {
     const size_t slash = name.rfind('/'), dot = name.rfind(".cuh");
     if (dot == std::string::npos) continue;
     const std::string stem = name.substr(slash + 1, dot - slash - 1);
-    if (file.text.find("__device__ void " + stem + "(") != std::string_view::npos) {
+    const auto defines = [&](const std::string& text) {
+      return file.text.find(text) != std::string_view::npos;
+    };
+    if (defines("__device__ void " + stem + "(") ||
+        defines("__device__ __forceinline__ void " + stem + "(const ")) {
       stems.insert(name);
     }
   }
