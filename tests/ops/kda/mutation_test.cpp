@@ -120,8 +120,6 @@ Subject cluster_of(const KdaCase& kda) {
   return subject;
 }
 
-}  // namespace
-
 // A walker's waits for records in either walk may go as those of a walk back may, and so may warp
 // barriers, also ahead of what tells other blocks. What other blocks tell is told once, in phase 0.
 // A walk of two states waits for half of a product for the sake of registers alone, of which PTX
@@ -130,6 +128,8 @@ Subject cluster_of(const KdaCase& kda) {
 const std::map<std::string, int> kOfCluster = {
     {"no wait", 9},        {"a weaker wait", 3},   {"no second try", 6}, {"always phase 0", 5},
     {"always phase 1", 2}, {"no warp barrier", 8}, {"no registers", 1}};
+
+}  // namespace
 
 // Three segments, of which the first ones have more blocks of tokens than the ring has records, by
 // so many that all warps wait which prepare: one of the three blocks takes rows through the chain
