@@ -201,9 +201,11 @@ FAMILY_CASE("sm90", "kda: a cluster with one key for ever") {
 // A segment's map keeps nearly all of a state, of which each link rounds but the off-diagonal.
 FAMILY_CASE("sm90", "kda: a cluster over thousands of tokens that hardly decay") {
   KdaCase kda = cluster_case(4096, 8);
-  kda.l2norm = kda.sigmoid = true;
-  kda.weakest = -1e-3;
-  check_cluster(kda, 5);
+  kda.l2norm = true;
+  kda.weakest = -1e-4;
+  KdaInputs inputs = make_kda_inputs(kda);
+  for (double& beta : inputs.kda.beta) beta = numbers::rounded(kda.beta_dtype, 1e-2 * beta);
+  check_kda(kda, inputs, run_cluster(kda, inputs));
 }
 
 // Segments are whole chunks: where a sequence is cut follows from its own length.
