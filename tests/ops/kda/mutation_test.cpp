@@ -126,8 +126,8 @@ Subject cluster_of(const KdaCase& kda) {
 // has as many as it names, and the last ones that are taken are for code that the simulator does
 // not have.
 const std::map<std::string, int> kOfCluster = {
-    {"no wait", 9},        {"a weaker wait", 3},   {"no second try", 6}, {"always phase 0", 5},
-    {"always phase 1", 2}, {"no warp barrier", 8}, {"no registers", 1}};
+    {"no wait", 10},       {"a weaker wait", 3},    {"no second try", 7}, {"always phase 0", 6},
+    {"always phase 1", 2}, {"no warp barrier", 12}, {"no registers", 1}};
 
 }  // namespace
 
