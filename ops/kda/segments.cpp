@@ -229,9 +229,14 @@ constexpr int64_t kGroup = 16;
 // chain, in the time that a walk of one segment takes for a token (by the clock).
 constexpr double kBothWalks = 2.3, kBetweenWalks = 150, kClusterLink = 15;
 
+// Returns the blocks of 16 tokens of a segment that is not the first one: KdaClusterCut.
+int64_t cluster_blocks(int64_t tokens, int64_t segments) {
+  const int64_t shares = kKdaOtherShare * (segments - 1) + kKdaFirstShare;
+  return ceil_div(kKdaOtherShare * ceil_div(tokens, kKdaBlock), shares);
+}
+
 double cluster_time(const KdaClusterProblem& question, int64_t segments) {
-  const int64_t blocks = ceil_div(question.tokens, kKdaBlock);
-  const int64_t length = ceil_div(4 * blocks, 4 * segments + 1) * kKdaBlock;
+  const int64_t length = cluster_blocks(question.tokens, segments) * kKdaBlock;
   const int64_t at_once =
       std::max<int64_t>(segments == 1 ? question.multiprocessors
                                       : question.multiprocessors / kGroup * (kGroup / segments),
@@ -260,21 +265,23 @@ Cost kda_cluster_cost(const KdaProblem& problem, const KdaForward& cluster,
   Cost cost;
   const int64_t k = shape.key_dim, v = shape.value_dim, element = bytes_of(problem.element);
   const int64_t row = (k + v) * element + k * bytes_of(problem.gate) + bytes_of(problem.beta);
-  const auto segments = static_cast<uint64_t>(shape.segments), first = segments - 1;
-  // All but the last segment are walked once more, for as many columns of E as of M.
-  cost.bytes += unsigned_product({rows, shape.value_heads, row}) / segments * first;
-  cost.tensor_ops += unsigned_product({ceil_div(rows, kKdaBlock), shape.value_heads,
-                                       cluster.tensor_ops_before(problem)}) /
-                     segments * first;
+  const uint64_t heads = unsigned_product({shape.sequences, shape.value_heads});
+  // All but the first segment and the last one are walked once more, for E and M.
+  const int64_t tokens = rows / std::max<int64_t>(shape.sequences, 1);
+  const int64_t all = ceil_div(tokens, kKdaBlock), each = cluster_blocks(tokens, shape.segments);
+  const int64_t first_blocks = std::max(each, all - (shape.segments - 1) * each);
+  const int64_t used = 1 + ceil_div(std::max<int64_t>(all - first_blocks, 0), each);
+  const auto between = static_cast<uint64_t>(std::max<int64_t>(used - 2, 0));
+  cost.bytes += heads * between * unsigned_product({each, kKdaBlock, row});
+  cost.tensor_ops += heads * between * unsigned_product({each, cluster.tensor_ops_before(problem)});
   // E, M and the states behind links are written and read, through L2. A link is a product of all
   // rows and columns, be they there or not; and E's last rows of keys are read once more.
-  const uint64_t heads = unsigned_product({shape.sequences, shape.value_heads});
-  const uint64_t links = segments > 2 ? segments - 2 : 0;
   const int64_t width = kda_padded_keys(problem);
   const uint64_t state = unsigned_product({2, cluster.columns(), width});
-  cost.bytes += heads * (4 * unsigned_product({k, v}) * (first + links) +
-                         4 * unsigned_product({kKdaClusterMap}) * links);
-  cost.tensor_ops += heads * state * (links * static_cast<uint64_t>(width) + first * kKdaBlock);
+  cost.bytes += heads * (unsigned_product({4, k, v}) * static_cast<uint64_t>(used - 1) +
+                         unsigned_product({4, k, v}) * between +
+                         unsigned_product({4, kKdaClusterMap}) * between);
+  cost.tensor_ops += heads * state * between * static_cast<uint64_t>(width + kKdaBlock);
   return cost;
 }
 

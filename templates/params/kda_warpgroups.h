@@ -29,6 +29,8 @@ struct KdaForwardWarpgroupsParams {
 // Numbers of a segment's end and map as kda_forward_cluster leaves them, of 128 rows and columns,
 // in summaries and transitions [N, segments, HV, ..]: kda/sm90/cluster_chain.cuh.
 constexpr int kKdaClusterEnd = 128 * 128, kKdaClusterMap = 128 * 128 / 2 + 128;
+// Its first segment is to each other one as these.
+constexpr int kKdaFirstShare = 5, kKdaOtherShare = 4;
 
 struct KdaSummaryWarpgroupsParams {
   KdaMaps maps;

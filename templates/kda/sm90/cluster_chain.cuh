@@ -32,7 +32,7 @@ struct KdaClusterCut {
 
   __device__ __forceinline__ KdaClusterCut(int tokens, int segments) {
     const int blocks = ceil_div(tokens, 16);
-    each = ceil_div(4 * blocks, 4 * segments + 1);
+    each = ceil_div(kKdaOtherShare * blocks, kKdaOtherShare * (segments - 1) + kKdaFirstShare);
     first = maximum(each, blocks - (segments - 1) * each);
     used = blocks == 0 ? 0 : 1 + ceil_div(maximum(blocks - first, 0), each);
   }
