@@ -145,7 +145,10 @@ KdaLaunch kda_launch(const KdaProblem& problem, const KdaChunkedKernels& kernels
     const KdaSegmentShape segments = segments_of(problem, shape);
     const KdaSummaryBlocks blocks = kda_summary_blocks(*kernels.summary, segments, problem.ranks);
     out.summary_forward = blocks.forward, out.summary_back = blocks.back;
-    if (kernels.merge) out.merge = kda_merge_blocks(kernels.merge.numbers(), segments);
+    if (kernels.merge) {
+      out.merge = kda_merge_blocks(kernels.merge.numbers(), segments);
+      out.merge_rows = kda_merge_rows(kernels.merge.numbers(), segments);
+    }
   }
   if (kernels.backward && rows > 0) {
     out.run = run_of(problem, kernels, shape);

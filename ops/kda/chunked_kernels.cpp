@@ -81,7 +81,9 @@ Status add_summaries(const KdaProblem& problem, const DeviceFacts& facts, KdaChu
   const KdaSummaryParts parts = {problem.forward || problem.recomputes(), out->scan != nullptr,
                                  problem.initial_state, problem.dht};
   LATHE_ASSIGN(out->summary, kda_summary_of(*out, problem, parts, facts));
-  if (problem.segmented) out->merge = kda_merge_spec(problem, parts);
+  // Portable summaries are as exact as float32, and so is their chain.
+  const bool rounded = out->summary->kernel->family != std::string_view("portable");
+  if (problem.segmented) out->merge = kda_merge_spec(problem, parts, rounded);
   if (problem.ranks) out->compose = kda_compose_spec(problem);
   return {};
 }

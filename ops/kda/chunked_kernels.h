@@ -70,7 +70,7 @@ int64_t kda_segments(const KdaProblem& problem, const KdaChunkedKernels& kernels
 // have at most 2^31 - 1 blocks, which the caller checks. No number here wraps around.
 struct KdaLaunch {
   int64_t summary_forward = 0, summary_back = 0;  // of one launch
-  int64_t merge = 0;
+  int64_t merge = 0, merge_rows = 0;              // blocks, and rows of each
   int64_t forward = 0;
   int64_t cluster = 1;  // blocks of a cluster of the forward: the segments of a sequence
   int64_t states = 0;

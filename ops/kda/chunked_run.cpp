@@ -190,6 +190,7 @@ Status KdaExecutor::run_walks(const KdaCall& of) const {
   if (launch.merge > 0) {
     auto p = params_of<KdaMergeParams>(of);
     if (of.shard.ranks) p.cu_seqlens = of.shard.cu_seqlens;
+    p.rows = static_cast<int>(launch.merge_rows);
     LATHE_TRY(kernels_.merge.launch(launch.merge, &p, of.call.stream));
   }
   if (launch.forward > 0) {

@@ -12,8 +12,10 @@
 namespace lathe {
 namespace {
 
-constexpr int kMergeRows = 16;                   // merge_chain.cuh
+constexpr int kLeastMergeRows = 16;              // merge_chain.cuh
 constexpr int kChainRows = 8, kChainStages = 3;  // chain.cuh
+// Blocks of the least rows that are still faster than fewer blocks, each of which reads all of M.
+constexpr int64_t kFewMergeBlocks = 96;
 
 // A chain of fewer costs more than it saves: the summaries are the walk once more, of V + K
 // columns.
@@ -48,13 +50,17 @@ int kda_chain_smem(int padded_keys) {
   return 4 * padded_keys * (kChainStages * inner + 2 * kChainRows);
 }
 
-KernelSpec kda_merge_spec(const KdaProblem& problem, const KdaSummaryParts& parts) {
+KernelSpec kda_merge_spec(const KdaProblem& problem, const KdaSummaryParts& parts, bool rounded) {
   const int width = kda_padded_keys(problem);
-  // Two states, each number in two parts.
-  return shared_spec(LATHE_TEMPLATE("kda", "kda_merge", KdaMergeParams, segments), "KdaMergeSmem",
-                     2 * kMergeRows * width * 2 * 4, 2 * width,
+  // One part of bfloat16, or two of TF32; as many rows at most as there are registers for.
+  const int rows = !rounded ? kLeastMergeRows : width <= 128 ? 64 : 32;
+  // Two states.
+  return shared_spec(LATHE_TEMPLATE("kda", "kda_merge", KdaMergeParams, reserved), "KdaMergeSmem",
+                     2 * rows * width * (rounded ? 2 : 2 * 4), 2 * width,
                      {kda_offsets(problem), Constant::integer("width", "kWidth", width),
                       Constant::flag("whole", "kWhole", problem.key_dim == width),
+                      Constant::integer("parts", "kParts", rounded ? 1 : 2),
+                      Constant::integer("rows", "kRows", rows),
                       Constant::flag("packed", "kPacked", problem.packed),
                       Constant::flag("states", "kStates", parts.states),
                       Constant::flag("grads", "kGrads", parts.grads),
@@ -106,11 +112,22 @@ KdaSummaryBlocks kda_summary_blocks(const KdaSummary& summary, const KdaSegmentS
           bounded_product({shape.sequences, each.back})};
 }
 
+namespace {
+int64_t merge_blocks_of(const KdaSegmentNumbers& merge, const KdaSegmentShape& shape,
+                        int64_t rows) {
+  return bounded_product({shape.sequences, shape.value_heads, ceil_div(shape.value_dim, rows),
+                          merge.states + merge.grads});
+}
+}  // namespace
+
+int64_t kda_merge_rows(const KdaSegmentNumbers& merge, const KdaSegmentShape& shape) {
+  const bool few = merge_blocks_of(merge, shape, kLeastMergeRows) <= kFewMergeBlocks;
+  return few ? kLeastMergeRows : merge.rows;
+}
+
 int64_t kda_merge_blocks(const KdaSegmentNumbers& merge, const KdaSegmentShape& shape) {
   if (shape.segments <= (merge.ranks != 0 ? 1 : 2)) return 0;
-  const int64_t chains = merge.states + merge.grads;
-  return bounded_product(
-      {shape.sequences, shape.value_heads, ceil_div(shape.value_dim, kMergeRows), chains});
+  return merge_blocks_of(merge, shape, kda_merge_rows(merge, shape));
 }
 
 int64_t kda_compose_blocks(const KdaSegmentShape& shape, int elements, int step, int radix) {
@@ -172,7 +189,8 @@ Cost kda_segments_cost(const KdaProblem& problem, const KdaSummary& summary,
   const uint64_t transitions = unsigned_product({heads, k, k, 4, links});
   cost.bytes += 2 * ends * static_cast<uint64_t>(segments - 1) + transitions;
   if (kda_merge_blocks(merge, shape) > 0) {
-    const uint64_t times = static_cast<uint64_t>((states + grads) * ceil_div(v, kMergeRows));
+    const int64_t rows_of_block = kda_merge_rows(merge, shape);
+    const auto times = static_cast<uint64_t>((states + grads) * ceil_div(v, rows_of_block));
     cost.bytes += 2 * ends * static_cast<uint64_t>(links) + transitions * times;
     cost.flops += 2 * unsigned_product({heads, states + grads, v, k, k, links});
   }

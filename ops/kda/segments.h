@@ -15,7 +15,7 @@ namespace lathe {
 
 constexpr int kKdaMostSegments = 32;
 
-KernelSpec kda_merge_spec(const KdaProblem& problem, const KdaSummaryParts& parts);
+KernelSpec kda_merge_spec(const KdaProblem& problem, const KdaSummaryParts& parts, bool rounded);
 KernelSpec kda_compose_spec(const KdaProblem& problem);
 // kda_pieces takes states through pieces on any ranks; a walk has a block for each tile of rows.
 KernelSpec kda_pieces_spec(const KdaProblem& problem);
@@ -43,6 +43,8 @@ struct KdaSummaryBlocks {
 KdaSummaryBlocks kda_summary_blocks(const KdaSummary& summary, const KdaSegmentShape& shape,
                                     bool ranks);
 int64_t kda_merge_blocks(const KdaSegmentNumbers& merge, const KdaSegmentShape& shape);
+// Returns the rows that a block of the chain takes, of either kind.
+int64_t kda_merge_rows(const KdaSegmentNumbers& merge, const KdaSegmentShape& shape);
 // Returns the blocks of the summary for one sequence, of either kind. A launch skips sequences by
 // this number.
 KdaSummaryBlocks kda_summary_each(const KdaSummary& summary, const KdaSegmentShape& shape);

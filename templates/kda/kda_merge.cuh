@@ -13,12 +13,14 @@
 
 namespace lathe {
 
-// Walks the chain of a sequence and head from where it begins to where it ends. kReverse: dS.
-template <class Config, bool kReverse>
+// Walks the chain of a sequence and head from where it begins to where it ends, kTiles times 16
+// rows of it. kReverse: dS.
+template <class Config, bool kReverse, int kTiles>
 __device__ __forceinline__ void merge_segments(const KdaMergeParams& p, unsigned block,
                                                unsigned shared) {
-  constexpr int kRows = KdaMergeSmem<Config>::kRows;
-  KdaMergeChain<Config, kReverse> chain(shared);
+  using Chain = KdaMergeChain<Config, kReverse, kTiles>;
+  constexpr int kRows = Chain::kRows;
+  Chain chain(shared);
   const unsigned tiles = ceil_div(p.value_dim, kRows), other = block / tiles;
   const int row = static_cast<int>(block % tiles) * kRows;
   const int head = static_cast<int>(other % p.value_heads);
@@ -59,21 +61,34 @@ __device__ __forceinline__ void merge_segments(const KdaMergeParams& p, unsigned
   chain.run();
 }
 
+// The launch has few rows in a block or as many as there is room for: the more, the less of M is
+// read, and the fewer the less waits for it where blocks are few.
+template <class Config, bool kReverse>
+__device__ __forceinline__ void merge_some_rows(const KdaMergeParams& p, unsigned block,
+                                                unsigned shared) {
+  constexpr int kMost = KdaMergeSmem<Config>::kRows;
+  if constexpr (kMost > 16) {
+    if (p.rows == kMost) {
+      merge_segments<Config, kReverse, kMost / 16>(p, block, shared);
+      return;
+    }
+  }
+  merge_segments<Config, kReverse, 1>(p, block, shared);
+}
+
 template <class Config>
 __device__ void kda_merge(const KdaMergeParams& p) {
   extern __shared__ __align__(1024) float4 shared[];
   const unsigned forward_blocks =
-      Config::kStates
-          ? p.sequences * p.value_heads * ceil_div(p.value_dim, KdaMergeSmem<Config>::kRows)
-          : 0;
+      Config::kStates ? p.sequences * p.value_heads * ceil_div(p.value_dim, p.rows) : 0;
   if constexpr (Config::kStates) {
     if (blockIdx.x < forward_blocks) {
-      merge_segments<Config, false>(p, blockIdx.x, shared_address(shared));
+      merge_some_rows<Config, false>(p, blockIdx.x, shared_address(shared));
       return;
     }
   }
   if constexpr (Config::kGrads) {
-    merge_segments<Config, true>(p, blockIdx.x - forward_blocks, shared_address(shared));
+    merge_some_rows<Config, true>(p, blockIdx.x - forward_blocks, shared_address(shared));
   }
 }
 

@@ -123,6 +123,8 @@ struct KdaMergeParams {
   int sequences, value_heads, tokens;
   int key_dim, value_dim;
   int segments;
+  int rows;  // of a thread block: 16, or the kernel's most
+  int reserved;
 };
 
 // Elements of a chain in the order in which a state, or back a gradient, goes through them. Runs

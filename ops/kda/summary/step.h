@@ -35,8 +35,10 @@ struct KdaSegmentNumbers {
   KdaSegmentNumbers(const KernelSpec& spec)
       : states(spec.constant("states", 0)),
         grads(spec.constant("grads", 0)),
-        ranks(spec.constant("ranks", 0)) {}
+        ranks(spec.constant("ranks", 0)),
+        rows(spec.constant("rows", 1)) {}
   int64_t states = 0, grads = 0, ranks = 0;  // flags
+  int64_t rows = 1;                          // that a block of the merge takes at most
 };
 
 // Launches one kernel. Its blocks of threads walk over the tokens of a segment, each with some

@@ -19,7 +19,7 @@ using namespace lathe;
 
 namespace {
 
-constexpr int kHeads = 2, kValues = 20;
+constexpr int kHeads = 2, kValues = 52;
 
 // Rows of S^T, [rows, K], go through M, given as M^T, and `end` is added.
 ref::Array through(const ref::Array& map, const ref::Array& state, int64_t values, int64_t keys,
@@ -75,12 +75,13 @@ struct Elements {
 class Kernel {
  public:
   template <typename Slot>
-  Kernel(int keys, bool ranks, Slot KdaChunkedKernels::*which) {
+  Kernel(int keys, bool ranks, Slot KdaChunkedKernels::*which, bool rounded = false) {
     KdaProblem problem;
     problem.key_dim = keys, problem.value_dim = kValues;
     problem.backward = problem.segmented = true, problem.ranks = ranks;
     const auto kernels = kda_chunked_kernels(problem, *facts_of_arch("sm_80"));
     spec_ = *((*kernels).*which);
+    if (rounded) spec_ = kda_merge_spec(problem, {true, true, false, false}, true);
     const auto compiler = Compiler::open();
     if (!compiler.ok()) {
       MESSAGE("skipped, no compiler: ", compiler.status().text());
@@ -111,6 +112,7 @@ class Kernel {
     const auto values = device_.download<float>(reinterpret_cast<uint64_t>(from), count);
     return ref::Array(values.begin(), values.end());
   }
+  int64_t constant(const char* name) const { return spec_.constant(name, 0); }
   bool there = false;  // whether there is a compiler
 
  private:
@@ -118,18 +120,34 @@ class Kernel {
   sim::test::Device device_{"sm_80"};
 };
 
-void check_near(const char* what, const ref::Array& actual, const ref::Array& expected) {
+void check_near(const char* what, const ref::Array& actual, const ref::Array& expected,
+                double bound = 1e-6) {
   const auto verdict =
       compare::compare(what, actual, expected, {static_cast<int64_t>(expected.size())},
-                       {compare::Rule::kRms, 1e-6, 0});
+                       {compare::Rule::kRms, bound, 0});
   CHECK_MESSAGE(verdict.ok, verdict.text);
 }
 
-// The chains of a sequence of `segments` segments; `ranks`: it began before and goes on behind.
-void check_merge(int keys, size_t segments, bool ranks = false) {
-  Kernel kernel(keys, ranks, &KdaChunkedKernels::merge);
+// The chains of a sequence of `segments` segments by blocks of 16 rows, or of as many as there are;
+// `ranks`: it began before and goes on behind. `rounded`: M but for its diagonal and the state that
+// it multiplies are rounded to bfloat16 in each link, as behind Hopper's walks.
+struct Chains {
+  int keys = 64;
+  size_t segments = 4;
+  bool ranks = false;
+  bool rounded = true;
+  bool most_rows = true;
+};
+
+void check_merge(const Chains& of) {
+  const int keys = of.keys;
+  const size_t segments = of.segments;
+  const bool ranks = of.ranks;
+  Kernel kernel(keys, ranks, &KdaChunkedKernels::merge, of.rounded);
   if (!kernel.there) return;
   CAPTURE(keys);
+  CAPTURE(of.most_rows);
+  const double bound = of.rounded ? 1.5e-3 : 1e-6;
   const Elements given(segments * kHeads, kValues, keys), carried(kHeads, kValues, keys);
   KdaMergeParams p = {};
   p.summaries = kernel.upload(given.ends);
@@ -140,7 +158,8 @@ void check_merge(int keys, size_t segments, bool ranks = false) {
   p.carry.carried = ranks ? 1 : 0, p.carry.open = ranks ? 0 : 1;
   p.sequences = 1, p.value_heads = kHeads, p.tokens = static_cast<int>(64 * segments);
   p.key_dim = keys, p.value_dim = kValues, p.segments = static_cast<int>(segments);
-  kernel.launch(2 * kHeads * 2, p);
+  p.rows = of.most_rows ? static_cast<int>(kernel.constant("rows")) : 16;
+  kernel.launch(ceil_div(kValues, p.rows) * kHeads * 2, p);
   const ref::Array merged = kernel.download(p.summaries, given.ends.size());
   const ref::Array grads = kernel.download(p.grad_ends, given.grads.size());
   for (size_t head = 0; head < kHeads; ++head) {
@@ -152,8 +171,8 @@ void check_merge(int keys, size_t segments, bool ranks = false) {
       const size_t front = at(link), behind = at(last - link);
       state = through(given.map(front), state, kValues, keys, false, given.end(front));
       back = through(given.map(behind), back, kValues, keys, true, given.grad(behind));
-      check_near("state", Elements::cut(merged, front, given.end_size), state);
-      check_near("gradient", Elements::cut(grads, behind, given.end_size), back);
+      check_near("state", Elements::cut(merged, front, given.end_size), state, bound);
+      check_near("gradient", Elements::cut(grads, behind, given.end_size), back, bound);
     }
     // Nobody reads these, and nobody has written them.
     CHECK(Elements::cut(merged, at(last), given.end_size) == given.end(at(last)));
@@ -211,17 +230,28 @@ void check_compose(int keys, int count, int radix) {
 
 }  // namespace
 
-TEST_CASE("kda_merge: 32 links of weak decay, against double") { check_merge(60, 34); }
+TEST_CASE("kda_merge: 32 links of weak decay, against double") {
+  check_merge({60, 34});
+  check_merge({60, 34, false, false});
+}
 
 TEST_CASE("kda_merge: keys of every width") {
-  check_merge(128, 4);
-  check_merge(188, 4);
-  check_merge(252, 4);
+  for (const int keys : {128, 188, 252}) {
+    check_merge({keys});
+    check_merge({keys, 4, false, false});
+  }
+  check_merge({100});
+}
+
+TEST_CASE("kda_merge: blocks of few rows") {
+  check_merge({60, 4, false, true, false});
+  check_merge({128, 4, false, true, false});
 }
 
 TEST_CASE("kda_merge of a rank: a state from before, a gradient from behind") {
-  check_merge(60, 5, true);
-  check_merge(64, 1, true);
+  check_merge({60, 5, true});
+  check_merge({64, 1, true});
+  check_merge({64, 2, true, false});
 }
 
 TEST_CASE("kda_compose: a tree gives what the chain gives") {

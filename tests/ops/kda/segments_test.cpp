@@ -46,10 +46,13 @@ TEST_CASE("kda: a summary and a chain have the constants of a walk, and none of 
         "threads=256 smem=163840");
   // Options of parts that are not asked for change nothing.
   CHECK(text_of({false, false, true, true}) == text_of({}));
-  const KernelSpec merge = kda_merge_spec(problem_of_walks(), {true, false, false, false});
+  const KernelSpec merge = kda_merge_spec(problem_of_walks(), {true, false, false, false}, true);
   CHECK(merge.text() ==
-        "kda_merge cu=i64 width=128 whole=1 packed=1 states=1 grads=0 ranks=0 threads=256 "
-        "smem=32768");
+        "kda_merge cu=i64 width=128 whole=1 parts=1 rows=64 packed=1 states=1 grads=0 ranks=0 "
+        "threads=256 smem=32768");
+  CHECK(kda_merge_spec(problem_of_walks(), {true, false, false, false}, false).text() ==
+        "kda_merge cu=i64 width=128 whole=1 parts=2 rows=16 packed=1 states=1 grads=0 ranks=0 "
+        "threads=256 smem=32768");
   CHECK(merge.source == "kda/kda_merge.cuh");
   CHECK(merge.params_bytes == sizeof(KdaMergeParams));
 }
@@ -57,7 +60,7 @@ TEST_CASE("kda: a summary and a chain have the constants of a walk, and none of 
 TEST_CASE("kda: no summary of one segment, no chain of two") {
   const auto both = summary_of({true, true, false, false});
   const auto back = summary_of({false, true, false, false});
-  const KernelSpec merge = kda_merge_spec(problem_of_walks(), {true, true, false, false});
+  const KernelSpec merge = kda_merge_spec(problem_of_walks(), {true, true, false, false}, true);
   CHECK(kda_summary_blocks(*both, shape_of(1), false).all() == 0);
   CHECK(kda_merge_blocks(merge, shape_of(2)) == 0);
   CHECK(kda_end_numbers(shape_of(1)) == 0);
@@ -71,7 +74,12 @@ TEST_CASE("kda: no summary of one segment, no chain of two") {
   CHECK(kda_summary_blocks(*both, shape_of(4), false).back == 2 * 3 * 4 * 2);
   CHECK(kda_summary_blocks(*back, shape_of(4), false).forward == 2 * 3 * 2);
   CHECK(kda_summary_blocks(*back, shape_of(2), false).forward == 0);
-  CHECK(kda_merge_blocks(merge, shape_of(4)) == 2 * 3 * 13 * 2);
+  // 13 tiles of 16 rows for each chain of six heads would be 156 blocks: of 64 rows they are four.
+  CHECK(kda_merge_rows(merge, shape_of(4)) == 64);
+  CHECK(kda_merge_blocks(merge, shape_of(4)) == 2 * 3 * 4 * 2);
+  const KdaSegmentShape few = {1, 3, 4, 128, 200};
+  CHECK(kda_merge_rows(merge, few) == 16);
+  CHECK(kda_merge_blocks(merge, few) == 3 * 13 * 2);
   CHECK(kda_end_numbers(shape_of(4)) == 2 * 3 * 4 * 200 * 128);
   CHECK(kda_transition_numbers(shape_of(4)) == 2 * 3 * 4 * 128 * 128);
   // A grid too large for a launch stays one, whatever the product is.
@@ -85,7 +93,7 @@ TEST_CASE("kda: what the summaries and their chain move") {
   problem.gate = Dtype::f32, problem.beta = Dtype::bf16;
   const KdaSummaryParts parts = {true, false, false, false};
   const auto summary = summary_of(parts, problem);
-  const KernelSpec merge = kda_merge_spec(problem, parts);
+  const KernelSpec merge = kda_merge_spec(problem, parts, true);
   KdaSegmentShape shape = {1, 4, 4, 128, 128};
   CHECK(kda_segments_cost(problem, *summary, merge, {1, 4, 1, 128, 128}, 2048).bytes == 0);
   const Cost cost = kda_segments_cost(problem, *summary, merge, shape, 2048);
@@ -174,8 +182,8 @@ TEST_CASE("kda: every choice obeys its limits, on any device") {
 }
 
 // On 132 multiprocessors in groups of 16 there are at a time 64 clusters of two, 40 of three, 32 of
-// four, 24 of five and 16 of more. A segment but the first one is 4 parts of 4 n + 1 in blocks of 16
-// tokens; it takes 2.3 times as long as these, 150, and 15 for each segment.
+// four, 24 of five and 16 of more. A segment but the first one is 4 parts of 4 n + 1 in blocks of
+// 16 tokens; it takes 2.3 times as long as these, 150, and 15 for each segment.
 TEST_CASE("kda: how many segments a cluster has") {
   const auto segments = [](int64_t heads, int64_t tokens, int64_t multiprocessors = 132) {
     return kda_cluster_segments({heads, tokens, multiprocessors});
