@@ -14,6 +14,8 @@
 namespace lathe {
 
 constexpr int kKdaMostSegments = 32;
+// Segments must take at most this share of the time of one segment.
+constexpr double kKdaWorthwhile = 0.9;
 
 KernelSpec kda_merge_spec(const KdaProblem& problem, const KdaSummaryParts& parts, bool rounded);
 KernelSpec kda_compose_spec(const KdaProblem& problem);
