@@ -54,7 +54,7 @@ struct KdaMergeSmem {
   static_assert(kParts == 1 || kRows == 16, "there are registers for 16 rows in two parts");
 };
 
-// What a lane 4 g + t has of 16 rows, as the sums of products have it: rows g and g + 8, columns
+// A lane 4 g + t has these numbers of 16 rows, as the sums of products: rows g and g + 8, columns
 // 4 t to 4 t + 3 of its warp's 16. Column 4 t + e of row g + 8 h is sum[e % 2][2 h + e / 2].
 struct KdaMergeNumbers {
   float sum[2][4];

@@ -66,7 +66,7 @@ struct KdaCluster {
   static constexpr int kWalkers = 32 * Roles::kWalking;  // threads
   // Behind this barrier the walkers have given back what the first walk alone needs.
   static constexpr int kHandedOver = 2;
-  // What the warpgroup has until then that prepares for the second walk alone.
+  // The warpgroup that prepares for the second walk alone has these until then.
   static constexpr int kIdleRegisters = 24;
   static_assert(2 * First::kWalkingRegisters + First::kPreparingRegisters + kIdleRegisters == 512);
 
@@ -129,7 +129,7 @@ __device__ __forceinline__ void KdaCluster<Config>::summarize(
   given.tell();
 }
 
-// What the warps do that walk.
+// The warps that walk do this.
 template <class Config>
 __device__ __forceinline__ void KdaCluster<Config>::walk() const {
   setmaxnreg_inc<First::kWalkingRegisters>();
@@ -158,7 +158,7 @@ __device__ __forceinline__ void KdaCluster<Config>::walk() const {
   KdaWalking<Config>(p.forward, behind, shared).store_final_state(state);
 }
 
-// What the warps do that prepare: four of them for the first walk, and all for the second one. The
+// The warps that prepare do this: four of them for the first walk, and all for the second one. The
 // place is found anew: no register holds it where there are few.
 template <class Config>
 __device__ __forceinline__ void KdaCluster<Config>::prepare() const {
@@ -188,7 +188,7 @@ __device__ __forceinline__ void KdaCluster<Config>::run() const {
     const KdaWalking<Config> walking(p.forward, tile(), shared);
     const bool walks = threadIdx.x < kWalkers;
     if (walks) walking.clear_rest();
-    // Of a whole cluster, which returns as one.
+    // A whole cluster returns as one.
     if (!walking.tile.exists) return;
     if (walking.is_padding()) {
       if (walks) walking.clear_padding();

@@ -137,7 +137,7 @@ FAMILY_CASE("sm90", "kda: a cluster's pool is initial and final states, bit for 
   }
 }
 
-// What decays leave of a state goes from segment to segment in float32, however little it is.
+// A state goes from segment to segment in float32, however little of it decays leave.
 FAMILY_CASE("sm90", "kda: a cluster with gates from 0 to -200") {
   for (const double weakest : {0.0, -0.001, -1.0, -4.9, -5.2, -12.0, -40.0, -200.0}) {
     for (const lathe_dtype gate : {LATHE_BF16, LATHE_F32}) {

@@ -211,7 +211,7 @@ FAMILY_CASE("sm90", "counters: a cluster is one launch, which memory gives its i
     print("cluster", kda, counted, forward_floor(kda), forward_ops(kda));
     CHECK(counted.launches == 1);
     CHECK(counted.workspace_bytes <= 4.0 * segments * (4 + 2.04) * kWidth * kWidth);
-    // What a launch writes and reads counts twice.
+    // A launch writes and reads this: it counts twice.
     CHECK(counted.memory_bytes <= 1.02 * forward_floor(kda) + 2 * counted.workspace_bytes);
     CHECK(counted.tensor_ops == counted.estimated_tensor_ops);
   }

@@ -226,8 +226,8 @@ TEST_CASE("kda: what a cluster moves and computes beside the walk that gives out
   const Cost two = cost_of(2);
   CHECK(two.bytes == state);
   CHECK(two.tensor_ops == 0);
-  // Of three one has 40 blocks. A link each, and of each first walk a block of 16 rows of keys read
-  // twice.
+  // One of three has 40 blocks. There is a link each, and each first walk reads a block of 16 rows
+  // of keys twice.
   const Cost three = cost_of(3);
   const uint64_t link = 4 * 2 * 128 * 128 * 128, again = 4 * 2 * 16 * 128 * 128;
   CHECK((cost.tensor_ops - 2 * (link + again)) * 40 == (three.tensor_ops - link - again) * 62);
