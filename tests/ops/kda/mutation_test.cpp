@@ -136,7 +136,7 @@ const std::map<std::string, int> kOfCluster = {
 // twice. A sequence of two segments has no chain.
 TEST_CASE("a cluster of three segments: nothing that orders them can go") {
   KdaCase kda = cluster_case(3);
-  kda.cu_seqlens = {0, 3 * 256, 3 * 256 + 100};
+  kda.cu_seqlens = {0, 3 * 256, 3 * 256 + 20};
   Subject subject = cluster_of(kda);
   subject.covered = kOfCluster;
   subject.covered["no barrier"] = 1;  // behind the second link, of which there is none
@@ -146,7 +146,7 @@ TEST_CASE("a cluster of three segments: nothing that orders them can go") {
 // A chain of two links, by all four blocks. Other sequences have fewer segments with tokens.
 TEST_CASE("clusters of packed sequences: nothing that orders their segments can go") {
   KdaCase kda = cluster_case(4);
-  kda.cu_seqlens = {0, 0, 4 * 192, 4 * 192 + 100};
+  kda.cu_seqlens = {0, 0, 4 * 192, 4 * 192 + 20};
   Subject subject = cluster_of(kda);
   subject.covered = kOfCluster;
   subject.covered["no barrier"] = 1;  // behind the rows, where a block takes some more of them
