@@ -124,10 +124,11 @@ Subject cluster_of(const KdaCase& kda) {
 // barriers, also ahead of what tells other blocks. What other blocks tell is told once, in phase 0.
 // A walk of two states waits for half of a product for the sake of registers alone, of which PTX
 // has as many as it names, and the last ones that are taken are for code that the simulator does
-// not have.
+// not have. A block that leaves E and M tells those who work, as a first segment's does or else the
+// second one's: that else is there twice.
 const std::map<std::string, int> kOfCluster = {
     {"no wait", 10},       {"a weaker wait", 3},    {"no second try", 7}, {"always phase 0", 6},
-    {"always phase 1", 2}, {"no warp barrier", 12}, {"no registers", 1}};
+    {"always phase 1", 2}, {"no warp barrier", 12}, {"no registers", 1},  {"no arrival", 1}};
 
 }  // namespace
 
